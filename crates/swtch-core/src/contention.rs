@@ -1,0 +1,796 @@
+//! Who had the CPU while a task was runnable and did not run.
+//!
+//! A row says how long its task waited in a run queue and where. The runs that other tasks had
+//! there in the meantime are rows of their own, and they come earlier: rows are in order of
+//! switch-out, and whoever ran before the task had left before it came.
+//!
+//! ```text
+//!              waits in the queue of cpu 0        runs
+//!  T   ····────┬───────────────────────────────┬────────┬──▶
+//!              from                          start      ts (this row)
+//!  cpu 0 ──A───────┤├────B────┤   idle   ├──C──┤├──T────┤
+//!              └ A ─┘└── B ──┘└─ idle ──┘└─ C ─┘           the parts sum to the wait
+//! ```
+//!
+//! A task that was moved to another queue while it waited has two parts, and the row that ends the
+//! run which it waited for on the first CPU may come much later; such a wait is kept until then.
+//! When it was moved more than once, only the last move is known, and all time before it is taken
+//! to have passed on the first CPU.
+//!
+//! Time that no recorded run covers is **idle** where the rows allow no other reading, and
+//! **unaccounted** where they do: near a [`Gap`], beyond the memory kept here, after a row that
+//! names a successor whose run is not in the trace.
+//!
+//! What this does *not* know: a task whose cgroup was throttled while it slept counts as waiting
+//! from its wakeup, and others had the CPU.
+
+use std::collections::VecDeque;
+
+use crate::ids::{CpuId, TaskKey};
+use crate::reason::Reason;
+use crate::switch::{Gap, Switch};
+use crate::units::{Nanos, Timestamp};
+
+/// Runs remembered in all, over all CPUs: 48 MB at most. 100 ms of history at 10 M switches/s.
+const RUNS_IN_MEMORY: usize = 1 << 20;
+
+/// Runs remembered on each CPU, however many CPUs there are.
+const FEWEST_RUNS: usize = 4096;
+
+/// Waits kept back on one CPU until its next row. Each is a task in motion, so a hundred would do;
+/// beyond this the CPU has gone silent.
+const MOST_KEPT_BACK: usize = 4096;
+
+/// Task keys beyond this come from damaged data; their last CPU is not remembered.
+const MOST_TASKS: usize = 1 << 24;
+
+/// Who or what had the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Holder {
+    /// A task.
+    Task(TaskKey),
+    /// Interrupts, on top of some task.
+    Interrupts,
+    /// The hypervisor gave the CPU to another guest.
+    Steal,
+    /// Nobody could have run the task: its CPU quota was used up.
+    Throttle,
+    /// The CPU was idle: on its way out of idle, or the task was in no hurry to be placed.
+    Idle,
+    /// Not known: lost records, or more history than is kept.
+    Unaccounted,
+}
+
+/// A part of a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Who had the CPU.
+    pub holder: Holder,
+    /// For how long.
+    pub time: Nanos,
+}
+
+/// A wait in a run queue and who had the CPU meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Contended<'a> {
+    /// The row of the run that the wait led to.
+    pub row: &'a Switch,
+    /// Who had the CPU, latest first; one holder may come more than once. They sum to
+    /// `row.wait.runq`.
+    pub parts: &'a [Part],
+}
+
+/// Which runs the trace holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    /// Those of every task.
+    EveryTask,
+    /// Those of the recorded tasks, and of any other that ended while a recorded task waited on
+    /// that CPU.
+    RecordedTasks,
+}
+
+/// A run, or the stretch of a CPU whose user is not known.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    start: Timestamp,
+    end: Timestamp,
+    task: Option<TaskKey>,
+    next: Option<TaskKey>,
+    irq: Nanos,
+    stolen: Nanos,
+}
+
+/// A stretch of time on one CPU.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    cpu: CpuId,
+    from: Timestamp,
+    to: Timestamp,
+    /// Whether the waiting task started to run on this CPU at `to`.
+    ends_in_run: bool,
+}
+
+/// A wait whose first part lies on a CPU that has not yet told what ran at its end.
+#[derive(Debug)]
+struct KeptBack {
+    row: Switch,
+    stretch: Stretch,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Default)]
+struct Cpu {
+    runs: VecDeque<Run>,
+    /// End of the last run that fell out of memory.
+    forgotten: Option<Timestamp>,
+    kept_back: VecDeque<KeptBack>,
+    gaps: Vec<Gap>,
+}
+
+/// Splits the run-queue waits of a trace, row by row.
+#[derive(Debug)]
+pub struct Contention {
+    coverage: Coverage,
+    runs_per_cpu: usize,
+    cpus: Vec<Cpu>,
+    last_cpu: Vec<Option<CpuId>>,
+    parts: Vec<Part>,
+    beyond_memory: u64,
+}
+
+impl Contention {
+    /// For a trace of a machine with `cpus` CPUs, which lost what `gaps` say.
+    pub fn new(coverage: Coverage, cpus: usize, gaps: &[Gap]) -> Self {
+        let runs_per_cpu = (RUNS_IN_MEMORY / cpus.max(1)).max(FEWEST_RUNS);
+        Self::with_memory(coverage, runs_per_cpu, gaps)
+    }
+
+    fn with_memory(coverage: Coverage, runs_per_cpu: usize, gaps: &[Gap]) -> Self {
+        let mut contention = Self {
+            coverage,
+            runs_per_cpu,
+            cpus: Vec::new(),
+            last_cpu: Vec::new(),
+            parts: Vec::new(),
+            beyond_memory: 0,
+        };
+        for gap in gaps {
+            contention.cpu_mut(gap.cpu).add_gap(*gap);
+        }
+        contention
+    }
+
+    /// Takes the next row, in order of switch-out. Hands to `sink` each wait that is complete
+    /// with it: that of the row, unless it is kept back, and earlier ones that were.
+    pub fn push(&mut self, row: &Switch, sink: &mut impl FnMut(Contended<'_>)) {
+        self.split_wait(row, sink);
+        self.push_run(row, sink);
+    }
+
+    /// As [`Self::push`], for a row whose own wait is of no interest: only its run is.
+    pub fn push_run(&mut self, row: &Switch, sink: &mut impl FnMut(Contended<'_>)) {
+        self.remember(row);
+        self.settle(row.cpu, row.ts, sink);
+    }
+
+    /// Hands on the waits that are still kept back: no further row comes.
+    pub fn finish(&mut self, sink: &mut impl FnMut(Contended<'_>)) {
+        for cpu in 0..self.cpus.len() {
+            while let Some(wait) = self.cpus[cpu].kept_back.pop_front() {
+                self.complete(wait, sink);
+            }
+        }
+    }
+
+    /// Waits that reach back beyond the runs kept in memory; that part of them is
+    /// [`Holder::Unaccounted`].
+    pub const fn beyond_memory(&self) -> u64 {
+        self.beyond_memory
+    }
+
+    fn split_wait(&mut self, row: &Switch, sink: &mut impl FnMut(Contended<'_>)) {
+        let (Some(runq), Some(ran)) = (row.wait.runq, row.ran) else {
+            return;
+        };
+        if runq == Nanos::ZERO {
+            return;
+        }
+        self.parts.clear();
+        if row.wait.reason == Some(Reason::Throttle) {
+            self.parts.push(Part {
+                holder: Holder::Throttle,
+                time: runq,
+            });
+        } else if let Some(elsewhere) = self.split_where_it_ran(row, ran, runq) {
+            self.keep_back(row, elsewhere, sink);
+            return;
+        }
+        sink(Contended {
+            row,
+            parts: &self.parts,
+        });
+    }
+
+    /// Splits the part of the wait on the row's CPU; returns the part that was spent elsewhere.
+    fn split_where_it_ran(&mut self, row: &Switch, ran: Nanos, runq: Nanos) -> Option<Stretch> {
+        let start = row.ts.before(ran);
+        let first_cpu = row.wait.wake_cpu.or_else(|| self.last_cpu_of(row.task));
+        let moved = match (row.wait.moved, first_cpu) {
+            (Some(moved), Some(first)) if first != row.cpu && moved < runq => Some((moved, first)),
+            _ => None,
+        };
+        let here = moved.map_or(runq, |moved| moved.0);
+        let stretch = Stretch {
+            cpu: row.cpu,
+            from: start.before(here),
+            to: start,
+            ends_in_run: true,
+        };
+        let mut parts = std::mem::take(&mut self.parts);
+        self.split(stretch, row.task, &mut parts);
+        // A wait longer than the time since boot is a clock fault.
+        let missing = here.saturating_sub(length(stretch.from, stretch.to));
+        give(&mut parts, Holder::Unaccounted, missing);
+        self.parts = parts;
+        moved.map(|(moved, cpu)| Stretch {
+            cpu,
+            from: start.before(runq),
+            to: start.before(moved),
+            ends_in_run: false,
+        })
+    }
+
+    fn keep_back(&mut self, row: &Switch, stretch: Stretch, sink: &mut impl FnMut(Contended<'_>)) {
+        let wait = KeptBack {
+            row: *row,
+            stretch,
+            parts: self.parts.clone(),
+        };
+        let cpu = self.cpu_mut(stretch.cpu);
+        cpu.kept_back.push_back(wait);
+        let overflow = cpu.kept_back.len() > MOST_KEPT_BACK;
+        let newest = cpu.runs.back().map(|run| run.end);
+        let evicted = if overflow {
+            cpu.kept_back.pop_front()
+        } else {
+            None
+        };
+        if let Some(evicted) = evicted {
+            self.complete(evicted, sink);
+        }
+        if let Some(newest) = newest {
+            self.settle(stretch.cpu, newest, sink);
+        }
+    }
+
+    /// Completes the waits kept back on a CPU whose rows have come up to `until`.
+    fn settle(&mut self, cpu: CpuId, until: Timestamp, sink: &mut impl FnMut(Contended<'_>)) {
+        let index = usize::from(cpu.get());
+        if self.cpus[index].kept_back.is_empty() {
+            return;
+        }
+        let waits = std::mem::take(&mut self.cpus[index].kept_back);
+        for wait in waits {
+            if wait.stretch.to <= until {
+                self.complete(wait, sink);
+            } else {
+                self.cpus[index].kept_back.push_back(wait);
+            }
+        }
+    }
+
+    fn complete(&mut self, mut wait: KeptBack, sink: &mut impl FnMut(Contended<'_>)) {
+        self.split(wait.stretch, wait.row.task, &mut wait.parts);
+        let told: Nanos = wait.parts.iter().map(|part| part.time).sum();
+        let runq = wait.row.wait.runq.unwrap_or(Nanos::ZERO);
+        give(
+            &mut wait.parts,
+            Holder::Unaccounted,
+            runq.saturating_sub(told),
+        );
+        sink(Contended {
+            row: &wait.row,
+            parts: &wait.parts,
+        });
+    }
+
+    /// Splits a stretch among those who had the CPU, from its end back to its start.
+    fn split(&mut self, stretch: Stretch, waiter: TaskKey, parts: &mut Vec<Part>) {
+        let index = self.cpu_index(stretch.cpu);
+        let cpu = &self.cpus[index];
+        let mut to = stretch.to;
+        let mut after: Option<&Run> = None;
+        for run in cpu.runs.iter().rev() {
+            if to <= stretch.from {
+                return;
+            }
+            let hole_from = run.end.max(stretch.from);
+            if hole_from < to {
+                let hole = Hole {
+                    before: Some(run),
+                    after,
+                };
+                let holder = cpu.holder_of_hole(hole, stretch, self.coverage, waiter);
+                give(parts, holder, length(hole_from, to));
+                to = hole_from;
+            }
+            let run_from = run.start.max(stretch.from);
+            if run_from < to {
+                run.give_to_holders(length(run_from, to), waiter, parts);
+                to = run_from;
+            }
+            after = Some(run);
+        }
+        if to <= stretch.from {
+            return;
+        }
+        let hole = Hole {
+            before: None,
+            after,
+        };
+        let holder = cpu.holder_of_hole(hole, stretch, self.coverage, waiter);
+        if cpu.is_beyond_memory(hole, stretch) {
+            self.beyond_memory += 1;
+        }
+        give(parts, holder, length(stretch.from, to));
+    }
+
+    fn remember(&mut self, row: &Switch) {
+        let task = usize::try_from(row.task.get()).unwrap_or(usize::MAX);
+        if task < MOST_TASKS {
+            if task >= self.last_cpu.len() {
+                self.last_cpu.resize(task + 1, None);
+            }
+            self.last_cpu[task] = Some(row.cpu);
+        }
+        let most = self.runs_per_cpu;
+        let cpu = self.cpu_mut(row.cpu);
+        let run = Run::of(row, cpu.runs.back());
+        if cpu.runs.len() == most {
+            cpu.forgotten = cpu.runs.pop_front().map(|run| run.end);
+        }
+        cpu.runs.push_back(run);
+    }
+
+    fn last_cpu_of(&self, task: TaskKey) -> Option<CpuId> {
+        let index = usize::try_from(task.get()).unwrap_or(usize::MAX);
+        self.last_cpu.get(index).copied().flatten()
+    }
+
+    fn cpu_index(&mut self, cpu: CpuId) -> usize {
+        let index = usize::from(cpu.get());
+        if index >= self.cpus.len() {
+            self.cpus.resize_with(index + 1, Cpu::default);
+        }
+        index
+    }
+
+    fn cpu_mut(&mut self, cpu: CpuId) -> &mut Cpu {
+        let index = self.cpu_index(cpu);
+        &mut self.cpus[index]
+    }
+}
+
+/// Time between two runs on a CPU: `None` where there is none in memory.
+#[derive(Clone, Copy)]
+struct Hole<'a> {
+    before: Option<&'a Run>,
+    after: Option<&'a Run>,
+}
+
+impl Cpu {
+    fn holder_of_hole(
+        &self,
+        hole: Hole<'_>,
+        wait: Stretch,
+        coverage: Coverage,
+        waiter: TaskKey,
+    ) -> Holder {
+        let is_told = !self.has_gap_in(hole, wait) && !self.is_beyond_memory(hole, wait);
+        if is_told && hole.is_idle(wait, coverage, waiter) {
+            Holder::Idle
+        } else {
+            Holder::Unaccounted
+        }
+    }
+
+    /// A lost row left its run as a hole, and its switch-out lies within the gap, in the hole or
+    /// at its end: any touch makes the hole doubtful.
+    fn has_gap_in(&self, hole: Hole<'_>, wait: Stretch) -> bool {
+        let from = hole.before.map_or(wait.from, |run| run.end.max(wait.from));
+        let to = match hole.after {
+            Some(run) => run.start,
+            None if wait.ends_in_run => wait.to,
+            None => Timestamp::from_ns(u64::MAX),
+        };
+        let first = self.gaps.partition_point(|gap| gap.end < from);
+        self.gaps.get(first).is_some_and(|gap| gap.start <= to)
+    }
+
+    fn is_beyond_memory(&self, hole: Hole<'_>, wait: Stretch) -> bool {
+        hole.before.is_none() && self.forgotten.is_some_and(|end| end > wait.from)
+    }
+
+    /// Adds a gap; they stay in order, and those that touch become one.
+    fn add_gap(&mut self, gap: Gap) {
+        self.gaps.push(gap);
+        self.gaps.sort_by_key(|gap| gap.start);
+        self.gaps.dedup_by(|later, earlier| {
+            let touches = later.start <= earlier.end;
+            if touches {
+                earlier.end = earlier.end.max(later.end);
+            }
+            touches
+        });
+    }
+}
+
+impl Hole<'_> {
+    /// Whether the rows around it leave no other reading than an idle CPU.
+    fn is_idle(self, wait: Stretch, coverage: Coverage, waiter: TaskKey) -> bool {
+        let successor = self.before.map(|run| run.next);
+        if wait.ends_in_run {
+            // Whoever left this CPU during the wait is a row, so a hole that begins with the
+            // wait is idle; one that begins with a switch is what that switch says.
+            let begins_in_wait = self.before.is_some_and(|run| run.end >= wait.from);
+            let allowed = [Some(TaskKey::IDLE), Some(waiter)];
+            return !begins_in_wait || successor.is_some_and(|next| allowed.contains(&next));
+        }
+        // After the task was moved away, others may have left unseen, unless every task is
+        // recorded: then a hole after a switch to idle, or before any switch, is idle.
+        let is_after_idle = successor.is_none_or(|next| next == Some(TaskKey::IDLE));
+        coverage == Coverage::EveryTask && is_after_idle
+    }
+}
+
+impl Run {
+    fn of(row: &Switch, previous: Option<&Self>) -> Self {
+        let run = Self {
+            start: row.ran.map_or(row.ts, |ran| row.ts.before(ran)),
+            end: row.ts,
+            task: Some(row.task),
+            next: row.next_task,
+            irq: row.irq,
+            stolen: row.stolen,
+        };
+        match (row.ran, previous) {
+            (Some(_), _) => run,
+            // The capture began inside this run: nothing else ran here before.
+            (None, None) => Self {
+                start: Timestamp::default(),
+                ..run
+            },
+            (None, Some(previous)) => Self {
+                start: previous.end,
+                task: (previous.next == Some(row.task)).then_some(row.task),
+                ..run
+            },
+        }
+    }
+
+    /// Gives `time` of this run to the task and to what ran on top of it, in proportion.
+    fn give_to_holders(&self, time: Nanos, waiter: TaskKey, parts: &mut Vec<Part>) {
+        let Some(task) = self.task.filter(|task| *task != waiter) else {
+            // Its own run cannot be a part of its wait: the clocks of two CPUs differ.
+            give(parts, Holder::Unaccounted, time);
+            return;
+        };
+        let ran = length(self.start, self.end);
+        let irq = self.irq.min(ran);
+        let stolen = self.stolen.min(ran.saturating_sub(irq));
+        let irq = in_proportion(irq, time, ran);
+        let stolen = in_proportion(stolen, time, ran);
+        give(parts, Holder::Interrupts, irq);
+        give(parts, Holder::Steal, stolen);
+        let rest = time.saturating_sub(irq).saturating_sub(stolen);
+        give(parts, Holder::Task(task), rest);
+    }
+}
+
+fn give(parts: &mut Vec<Part>, holder: Holder, time: Nanos) {
+    if time > Nanos::ZERO {
+        parts.push(Part { holder, time });
+    }
+}
+
+fn length(from: Timestamp, to: Timestamp) -> Nanos {
+    to.since(from).unwrap_or(Nanos::ZERO)
+}
+
+/// `amount × part / whole`, rounded down, so that parts never exceed the whole.
+fn in_proportion(amount: Nanos, part: Nanos, whole: Nanos) -> Nanos {
+    if amount == Nanos::ZERO || part == whole {
+        return amount;
+    }
+    let product = u128::from(amount.as_ns()) * u128::from(part.as_ns());
+    let share = product / u128::from(whole.as_ns().max(1));
+    Nanos::from_ns(u64::try_from(share).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::Evidence;
+    use crate::ids::CgroupId;
+    use crate::rules::rule_named;
+    use crate::switch::Wait;
+
+    const T: u32 = 1;
+    const A: u32 = 2;
+    const B: u32 = 3;
+
+    /// A run of `task` on `cpu` from `start` to `end`; `next` comes after it.
+    fn run(cpu: u16, task: u32, start: u64, end: u64, next: u32) -> Switch {
+        Switch {
+            ts: Timestamp::from_ns(end),
+            cpu: CpuId::new(cpu),
+            task: TaskKey::new(task),
+            ran: Some(Nanos::from_ns(end - start)),
+            irq: Nanos::ZERO,
+            stolen: Nanos::ZERO,
+            rule: rule_named("futex_call").expect("a rule of the table"),
+            evidence: Evidence::RUNNABLE,
+            next_task: Some(TaskKey::new(next)),
+            user_task: None,
+            cgroup: CgroupId::new(1),
+            wait: Wait::default(),
+        }
+    }
+
+    fn waited(row: Switch, runq: u64) -> Switch {
+        let wait = Wait {
+            reason: Some(Reason::Futex),
+            off: Some(Nanos::from_ns(runq)),
+            runq: Some(Nanos::from_ns(runq)),
+            ..row.wait
+        };
+        Switch { wait, ..row }
+    }
+
+    fn moved(row: Switch, wake_cpu: Option<u16>, here: u64) -> Switch {
+        let wait = Wait {
+            wake_cpu: wake_cpu.map(CpuId::new),
+            moved: Some(Nanos::from_ns(here)),
+            ..row.wait
+        };
+        Switch { wait, ..row }
+    }
+
+    fn gap(cpu: u16, start: u64, end: u64) -> Gap {
+        Gap {
+            cpu: CpuId::new(cpu),
+            start: Timestamp::from_ns(start),
+            end: Timestamp::from_ns(end),
+            lost: 1,
+        }
+    }
+
+    /// Feeds the rows; gives what T's waits were made of, and checks that each sums to its wait.
+    fn split_with(mut contention: Contention, rows: &[Switch]) -> Vec<(Holder, u64)> {
+        let mut told = Vec::new();
+        let mut sink = |wait: Contended<'_>| {
+            let sum: Nanos = wait.parts.iter().map(|part| part.time).sum();
+            assert_eq!(Some(sum), wait.row.wait.runq, "{:?}", wait.parts);
+            if wait.row.task == TaskKey::new(T) {
+                let parts = wait.parts.iter();
+                told.extend(parts.map(|part| (part.holder, part.time.as_ns())));
+            }
+        };
+        for row in rows {
+            contention.push(row, &mut sink);
+        }
+        contention.finish(&mut sink);
+        told
+    }
+
+    fn split(rows: &[Switch]) -> Vec<(Holder, u64)> {
+        split_with(Contention::new(Coverage::EveryTask, 2, &[]), rows)
+    }
+
+    fn task(key: u32) -> Holder {
+        Holder::Task(TaskKey::new(key))
+    }
+
+    /// ```text
+    ///          wait of T: 100 ─────────────────── 200
+    /// cpu 0  A ──────── 130  B ─── 150  idle  180 A ── 200  T ── 210
+    /// ```
+    #[test]
+    fn a_wait_is_split_among_runs_and_idle() {
+        let rows = [
+            run(0, A, 50, 130, B),
+            run(0, B, 130, 150, 0),
+            run(0, A, 180, 200, T),
+            waited(run(0, T, 200, 210, 0), 100),
+        ];
+        let parts = [
+            (task(A), 20),
+            (Holder::Idle, 30),
+            (task(B), 20),
+            (task(A), 30),
+        ];
+        assert_eq!(split(&rows), parts);
+    }
+
+    /// Half of A's run lies in the wait: so does half of its interrupts, rounded down.
+    #[test]
+    fn interrupts_and_steal_are_taken_in_proportion() {
+        let hog = Switch {
+            irq: Nanos::from_ns(11),
+            stolen: Nanos::from_ns(20),
+            ..run(0, A, 0, 200, T)
+        };
+        let rows = [hog, waited(run(0, T, 200, 210, 0), 100)];
+        let parts = [(Holder::Interrupts, 5), (Holder::Steal, 10), (task(A), 85)];
+        assert_eq!(split(&rows), parts);
+    }
+
+    /// Charged time is a difference of two clocks and can exceed the run.
+    #[test]
+    fn interrupts_and_steal_never_exceed_the_run() {
+        let hog = Switch {
+            irq: Nanos::from_ns(80),
+            stolen: Nanos::from_ns(80),
+            ..run(0, A, 0, 100, T)
+        };
+        let rows = [hog, waited(run(0, T, 100, 110, 0), 100)];
+        assert_eq!(
+            split(&rows),
+            [(Holder::Interrupts, 80), (Holder::Steal, 20)]
+        );
+    }
+
+    #[test]
+    fn a_throttled_wait_is_throttle_whoever_ran() {
+        let mut row = waited(run(0, T, 200, 210, 0), 100);
+        row.wait.reason = Some(Reason::Throttle);
+        let rows = [run(0, A, 0, 200, T), row];
+        assert_eq!(split(&rows), [(Holder::Throttle, 100)]);
+    }
+
+    /// ```text
+    ///           queue of cpu 0: 100 ─ 140 │ queue of cpu 1: 140 ─ 160
+    /// cpu 0  A 0 ──────────────────────────────────────────────────────── 900 (a later row)
+    /// cpu 1  B 0 ────────────────────────────────────── 160  T ── 170
+    /// ```
+    #[test]
+    fn a_moved_wait_is_split_on_both_cpus() {
+        let rows = [
+            run(1, B, 0, 160, T),
+            moved(waited(run(1, T, 160, 170, 0), 60), Some(0), 20),
+            run(0, A, 0, 900, 0),
+        ];
+        assert_eq!(split(&rows), [(task(B), 20), (task(A), 40)]);
+    }
+
+    /// A preempted task is not woken: it waits first where it had run.
+    #[test]
+    fn a_preempted_task_waited_first_where_it_last_ran() {
+        let rows = [
+            run(0, T, 50, 100, A),
+            run(1, B, 0, 160, T),
+            moved(waited(run(1, T, 160, 170, 0), 60), None, 20),
+            run(0, A, 100, 900, 0),
+        ];
+        assert_eq!(split(&rows), [(task(B), 20), (task(A), 40)]);
+    }
+
+    #[test]
+    fn a_moved_wait_is_unaccounted_where_no_row_follows() {
+        let rows = [
+            run(0, B, 0, 90, A),
+            run(1, B, 120, 160, T),
+            moved(waited(run(1, T, 160, 170, 0), 60), Some(0), 40),
+        ];
+        assert_eq!(split(&rows), [(task(B), 40), (Holder::Unaccounted, 20)]);
+    }
+
+    /// ```text
+    ///         wait of T: 100 ──────────── 200
+    /// cpu 0  A ── 120   (lost: 150)   170 B ── 200
+    /// ```
+    #[test]
+    fn a_hole_near_a_gap_is_unaccounted() {
+        let rows = [
+            run(0, A, 50, 120, 0),
+            run(0, B, 170, 200, T),
+            waited(run(0, T, 200, 210, 0), 100),
+        ];
+        let parts = [(task(B), 30), (Holder::Idle, 50), (task(A), 20)];
+        assert_eq!(split(&rows), parts);
+        let lossy = Contention::new(Coverage::EveryTask, 2, &[gap(0, 150, 160)]);
+        let parts = [(task(B), 30), (Holder::Unaccounted, 50), (task(A), 20)];
+        assert_eq!(split_with(lossy, &rows), parts);
+    }
+
+    #[test]
+    fn a_gap_on_another_cpu_or_before_the_wait_changes_nothing() {
+        let rows = [waited(run(0, T, 200, 210, 0), 100)];
+        let gaps = [gap(1, 150, 160), gap(0, 10, 90)];
+        let contention = Contention::new(Coverage::EveryTask, 2, &gaps);
+        assert_eq!(split_with(contention, &rows), [(Holder::Idle, 100)]);
+    }
+
+    /// A's row names B as the next, and B's row is missing though nothing is known to be lost.
+    #[test]
+    fn a_successor_without_a_row_is_unaccounted() {
+        let rows = [run(0, A, 50, 120, B), waited(run(0, T, 200, 210, 0), 100)];
+        assert_eq!(split(&rows), [(Holder::Unaccounted, 80), (task(A), 20)]);
+    }
+
+    /// The capture began inside A's run, so its length is not known, but nothing else ran.
+    #[test]
+    fn a_run_of_unknown_length_covers_the_time_since_the_last_row() {
+        let cut = Switch {
+            ran: None,
+            ..run(0, A, 150, 150, T)
+        };
+        let rows = [cut, waited(run(0, T, 150, 160, 0), 100)];
+        assert_eq!(split(&rows), [(task(A), 100)]);
+    }
+
+    #[test]
+    fn what_fell_out_of_memory_is_unaccounted_and_counted() {
+        let mut contention = Contention::with_memory(Coverage::EveryTask, 1, &[]);
+        let mut parts = Vec::new();
+        let rows = [
+            run(0, A, 0, 130, B),
+            run(0, B, 130, 200, T),
+            waited(run(0, T, 200, 210, 0), 100),
+        ];
+        for row in rows {
+            contention.push(&row, &mut |wait| parts.extend_from_slice(wait.parts));
+        }
+        let times: Vec<_> = parts.iter().map(|part| (part.holder, part.time)).collect();
+        let (seventy, thirty) = (Nanos::from_ns(70), Nanos::from_ns(30));
+        assert_eq!(times, [(task(B), seventy), (Holder::Unaccounted, thirty)]);
+        assert_eq!(contention.beyond_memory(), 1);
+    }
+
+    /// In a trace of one command, what others did on the first CPU after the move is not recorded.
+    #[test]
+    fn in_a_scoped_trace_a_hole_before_a_move_is_unaccounted() {
+        let rows = [
+            run(0, B, 0, 90, 0),
+            run(1, B, 120, 160, T),
+            moved(waited(run(1, T, 160, 170, 0), 60), Some(0), 40),
+            run(0, T, 500, 600, 0),
+        ];
+        let everywhere = [(task(B), 40), (Holder::Idle, 20)];
+        assert_eq!(split(&rows), everywhere);
+        let scoped = Contention::new(Coverage::RecordedTasks, 2, &[]);
+        let parts = [(task(B), 40), (Holder::Unaccounted, 20)];
+        assert_eq!(split_with(scoped, &rows), parts);
+    }
+
+    #[test]
+    fn its_own_run_is_never_a_part_of_a_wait() {
+        let rows = [
+            run(0, T, 50, 120, A),
+            run(0, A, 120, 200, T),
+            waited(run(0, T, 200, 210, 0), 100),
+        ];
+        assert_eq!(split(&rows), [(task(A), 80), (Holder::Unaccounted, 20)]);
+    }
+
+    /// A wait cannot be longer than the machine is up; the sum holds all the same.
+    #[test]
+    fn an_impossible_wait_is_unaccounted_beyond_boot() {
+        let rows = [waited(run(0, T, 200, 210, 0), 1000)];
+        assert_eq!(
+            split(&rows),
+            [(Holder::Idle, 200), (Holder::Unaccounted, 800)]
+        );
+        let rows = [
+            moved(waited(run(1, T, 200, 210, 0), 1000), Some(0), 100),
+            run(0, A, 0, 900, 0),
+        ];
+        let parts = [
+            (Holder::Idle, 100),
+            (task(A), 100),
+            (Holder::Unaccounted, 800),
+        ];
+        assert_eq!(split(&rows), parts);
+    }
+}

@@ -1,0 +1,189 @@
+//! What the kernel said about one switch-out: the input of the rules, stored beside their verdict
+//! so that a trace can be judged again.
+
+use std::fmt;
+
+use crate::ids::TaskKey;
+use crate::reason::words;
+use crate::units::Nanos;
+
+words! {
+    /// Who asked for the reschedule that ended a run, as the markers around
+    /// `sched_set_need_resched_tp` saw it (`kernel/sched/core.c`, `__resched_curr`, v6.18).
+    Cause {
+        None = "none": "no reschedule was asked for",
+        Wakeup = "wakeup": "a task was being woken by this CPU (sched_waking to sched_wakeup)",
+        RemoteWakeup = "remote_wakeup": "a wakeup queued by another CPU was being finished here",
+        NewTask = "new_task": "a new task was being started (sched_wakeup_new)",
+        Tick = "tick": "the timer interrupt",
+        Balance = "balance": "a task was being moved to this CPU (sched_migrate_task)",
+        Own = "own": "the running task itself, outside any interrupt or wakeup",
+        Foreign = "foreign": "some other context: priority change, cgroup move",
+        NoHook = "no_hook": "this kernel lacks the hook that tells",
+    }
+}
+
+words! {
+    /// Scheduling class, lowest first.
+    Class {
+        Idle = "idle": "the idle task",
+        Ext = "ext": "sched_ext (a BPF scheduler)",
+        Fair = "fair": "SCHED_OTHER, SCHED_BATCH, SCHED_IDLE",
+        RealTime = "rt": "SCHED_FIFO, SCHED_RR",
+        Deadline = "deadline": "SCHED_DEADLINE",
+        Stop = "stop": "the per-CPU stopper (migration/N)",
+    }
+}
+
+words! {
+    /// What lies behind the file descriptor that a blocked call names.
+    WaitObject {
+        None = "none": "the call names no file descriptor, or it could not be read",
+        Regular = "regular": "regular file or directory",
+        Block = "block": "block device",
+        Char = "char": "character device (terminal)",
+        Fifo = "fifo": "pipe or FIFO",
+        Socket = "socket": "socket",
+        EventFd = "eventfd": "eventfd",
+        TimerFd = "timerfd": "timerfd",
+        OtherFd = "other_fd": "another anonymous file (epoll, inotify, signalfd, userfaultfd, …)",
+    }
+}
+
+words! {
+    /// What made a blocked task runnable.
+    WakerKind {
+        None = "none": "not woken, or not seen",
+        Task = "task": "a task, in its own context",
+        Timer = "timer": "the timer interrupt",
+        Interrupt = "interrupt": "a device interrupt",
+        SoftIrq = "softirq": "a soft interrupt (network, block completion, timers)",
+    }
+}
+
+/// Yes-or-no evidence. The numbers are the wire's and the file's: append only.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct EvidenceBits(pub u32);
+
+macro_rules! bits {
+    ($($bit:literal $name:ident = $word:literal: $help:literal),+ $(,)?) => {
+        #[allow(clippy::doc_markdown, reason = "help lines are shown to people, not rendered")]
+        impl EvidenceBits {
+            $(#[doc = $help] pub const $name: Self = Self(1 << $bit);)+
+
+            /// Bit number, word and meaning of each, for the generated docs.
+            pub const TABLE: &'static [(u32, &'static str, &'static str)] =
+                &[$(($bit, $word, $help)),+];
+        }
+    };
+}
+
+bits! {
+    0 VOLUNTARY = "voluntary": "the kernel counted the switch in nvcsw: the task asked to block",
+    1 IN_IOWAIT = "in_iowait": "the task sleeps in io_schedule",
+    2 THROTTLED = "throttled": "its cgroup's CPU quota is used up",
+    3 DL_THROTTLED = "dl_throttled": "its SCHED_DEADLINE budget is used up",
+    4 FROZEN = "frozen": "a freezer holds it",
+    5 MEMSTALL = "memstall": "it reclaims memory or waits for memory being refilled",
+    6 EXITING = "exiting": "it is past exit (PF_EXITING)",
+    7 KTHREAD = "kthread": "a kernel thread: it has no system calls",
+    8 COMPAT = "compat": "it runs a 32-bit system call, whose number is of another table",
+    9 KERNEL_PREEMPT = "kernel_preempt": "sched_switch's preempt argument: preempted inside the kernel",
+    10 SLICE_END = "slice_end": "its deadline had just been renewed when the reschedule was asked for (without the hook: when it left)",
+    11 IN_ENQUEUE = "in_enqueue": "asked for while the woken task was not yet queued",
+    12 GROUP_SLICE_END = "group_slice_end": "as slice_end, for a group it belongs to",
+    13 NEXT_STOPPER = "next_stopper": "the next task is the CPU's stopper (migration/N)",
+    14 RAN_SLICE = "ran_slice": "its CPU time in this run reached its slice",
+    15 TICK_IN_RUN = "tick_in_run": "the timer interrupt came at least once in this run",
+    16 WOKEN_IS_NEXT = "woken_is_next": "the next task was woken to this CPU last, during this run and not before its last tick",
+    17 LAZY = "lazy": "the reschedule was asked for lazily (it may wait for the next tick)",
+    18 WQ_WORKER = "wq_worker": "a kernel worker thread (kworker, io-wq)",
+    19 ROUND_ROBIN = "round_robin": "its policy is SCHED_RR",
+    20 MIGRATION_PENDING = "migration_pending": "a change of its allowed CPUs is being carried out",
+    21 PROTECTION_LAPSED = "protection_lapsed": "asked for outside ticks and wakeups, the protected part of its slice used up",
+    22 WOKEN_SINCE_TICK = "woken_since_tick": "a task was woken to this CPU during this run, not before its last tick",
+    23 MOVED_IS_NEXT = "moved_is_next": "the next task was moved to this CPU last, during this run and not before its last tick",
+}
+
+impl EvidenceBits {
+    /// Whether all bits of `other` are set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets together.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Shows the words of the set bits: `voluntary+in_iowait`.
+impl fmt::Display for EvidenceBits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<_> = Self::TABLE
+            .iter()
+            .filter(|row| self.0 >> row.0 & 1 == 1)
+            .map(|row| row.1)
+            .collect();
+        f.pad(&words.join("+"))
+    }
+}
+
+impl fmt::Debug for EvidenceBits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EvidenceBits({self})")
+    }
+}
+
+/// Everything known about why one run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// `sched_switch`'s `prev_state` argument, raw bits; 0 is "still runnable".
+    pub state: u32,
+    /// Yes-or-no evidence.
+    pub bits: EvidenceBits,
+    /// Who asked for the reschedule.
+    pub cause: Cause,
+    /// The task whose wakeup (or move) asked for it.
+    pub nominator: Option<TaskKey>,
+    /// Time from the first request to reschedule until the switch; `None` without a request.
+    pub need_resched_delay: Option<Nanos>,
+    /// Number of the system call the task is in; `None` in user mode, in a fault, or for a kernel
+    /// thread.
+    pub syscall: Option<u32>,
+    /// The call's first three arguments, when the task blocked in it.
+    pub args: [u64; 3],
+    /// What the call's file descriptor is.
+    pub wait_object: WaitObject,
+    /// What it waits on: futex word address, or inode number of the file.
+    pub wait_key: Option<u64>,
+    /// Class of the task that leaves.
+    pub class: Class,
+    /// Its kernel priority (`task->prio`): < 0 deadline, 0–99 real time, 100–139 fair.
+    pub prio: i16,
+    /// Class of the task that comes.
+    pub next_class: Class,
+    /// Kernel priority of the task that comes.
+    pub next_prio: i16,
+}
+
+impl Evidence {
+    /// A fair task in user mode, still runnable, about which nothing else is known.
+    /// Tests and importers start from it.
+    pub const RUNNABLE: Self = Self {
+        state: 0,
+        bits: EvidenceBits(0),
+        cause: Cause::None,
+        nominator: None,
+        need_resched_delay: None,
+        syscall: None,
+        args: [0; 3],
+        wait_object: WaitObject::None,
+        wait_key: None,
+        class: Class::Fair,
+        prio: 120,
+        next_class: Class::Fair,
+        next_prio: 120,
+    };
+}

@@ -1,0 +1,43 @@
+//! Words and rules of context switches. Pure: no I/O, no clock, no threads, no `unsafe`.
+//!
+//! # The story of one switch
+//!
+//! A task runs on a CPU until the kernel's scheduler replaces it: a **switch-out**. The kernel
+//! leaves [`evidence::Evidence`] about it; [`rules::classify`] turns that into one [`Reason`]
+//! with a [`Certainty`]; [`timeline::Timeline`] joins it with the wait that came before the run,
+//! and the result is one row, [`Switch`].
+//!
+//! ```text
+//! capture ─bytes─▶ decode ─Event─▶ merge ─▶ timeline ─Switch─▶ store ─▶ report
+//!                                              │
+//!                                           classify (rules)
+//! ```
+//!
+//! What this crate does *not* do: read a clock, a file or the kernel. Live capture, saved traces
+//! and imports meet here, so the rules exist once.
+#![forbid(unsafe_code)]
+
+pub mod contention;
+pub mod distribution;
+pub mod event;
+pub mod evidence;
+pub mod ids;
+pub mod merge;
+pub mod reason;
+pub mod rules;
+pub mod switch;
+pub mod syscall;
+pub mod timeline;
+pub mod units;
+
+pub use contention::{Contended, Contention, Coverage, Holder, Part};
+pub use distribution::Distribution;
+pub use event::{Event, SwitchEvent};
+pub use evidence::{Cause, Class, Evidence, EvidenceBits, WaitObject, WakerKind};
+pub use ids::{CgroupId, CpuId, Pid, TaskKey, Tid};
+pub use reason::{Category, Certainty, Reason};
+pub use rules::{RULES_VERSION, Rule, classify};
+pub use switch::{Gap, Open, Switch, TaskEvent, TaskEventKind, Wait};
+pub use syscall::{Arch, SyscallTable};
+pub use timeline::Timeline;
+pub use units::{Nanos, Timestamp};

@@ -1,0 +1,116 @@
+//! Why a task left its CPU: a closed list. Every switch-out has exactly one reason.
+
+use std::fmt;
+
+/// Defines an enum of words that appear in columns, help and docs: variant, word, one line of help.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal: $help:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[allow(clippy::doc_markdown, reason = "help lines are shown to people, not rendered")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum $name { $(#[doc = $help] $variant),+ }
+
+        impl $name {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The word used in columns, help and docs.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+
+            /// What it means, in one line.
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$variant => $help),+ }
+            }
+
+            /// The one with this word.
+            pub fn from_word(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.as_str() == word)
+            }
+
+            /// Its place in [`Self::ALL`].
+            pub const fn index(self) -> usize {
+                self as usize
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+words! {
+    /// Why a task left its CPU.
+    Reason {
+        Slice = "slice": "it used up its quantum (time slice) and the CPU was taken away",
+        Wakeup = "wakeup": "a task of the same class woke up and was preferred",
+        Class = "class": "a task of a higher class (stop, deadline, real time) took the CPU",
+        Throttle = "throttle": "its CPU quota (cgroup or real-time budget) was used up",
+        Migrate = "migrate": "the kernel moved it to another CPU (affinity change, balancing)",
+        Other = "other": "the kernel asked for a reschedule for a reason known but rare (the rule says which)",
+        Yield = "yield": "it called sched_yield",
+        Futex = "futex": "it waited for another thread: futex (mutex, condition variable, join)",
+        Ipc = "ipc": "it waited for another thread: System V or POSIX IPC, eventfd, file lock",
+        Io = "io": "it waited for block I/O, a file or a device",
+        Pipe = "pipe": "it waited for a pipe or FIFO",
+        Net = "net": "it waited for a socket",
+        Poll = "poll": "it waited for any of several: epoll, poll, select, io_uring",
+        Sleep = "sleep": "it waited for time to pass or for a signal: nanosleep, pause, timerfd",
+        Fault = "fault": "it waited for memory: page fault, reclaim, userfaultfd",
+        Child = "child": "it waited for a child process: wait4, vfork",
+        Stop = "stop": "it was stopped: job control, ptrace, freezer",
+        Exit = "exit": "the task ended",
+        Unknown = "unknown": "no evidence; shown and counted, never guessed away",
+    }
+}
+
+words! {
+    /// What kind of reason: the colour on a time line, the first line of a bill.
+    Category {
+        Preemption = "preemption": "the CPU was taken away",
+        Yield = "yield": "it offered the CPU",
+        Synchronization = "synchronization": "it waited for another thread",
+        Io = "io": "it waited for data",
+        Sleep = "sleep": "it waited for time",
+        Memory = "memory": "it waited for memory",
+        Wait = "wait": "it waited for a child or was stopped",
+        Exit = "exit": "it ended",
+        Unknown = "unknown": "no evidence",
+    }
+}
+
+words! {
+    /// How sure a reason is.
+    Certainty {
+        Certain = "certain": "the kernel said so",
+        Inferred = "inferred": "a rule of ours concluded it; the rule is named",
+    }
+}
+
+impl Reason {
+    /// The kind of reason this is.
+    pub const fn category(self) -> Category {
+        match self {
+            Self::Slice
+            | Self::Wakeup
+            | Self::Class
+            | Self::Throttle
+            | Self::Migrate
+            | Self::Other => Category::Preemption,
+            Self::Yield => Category::Yield,
+            Self::Futex | Self::Ipc => Category::Synchronization,
+            Self::Io | Self::Pipe | Self::Net | Self::Poll => Category::Io,
+            Self::Sleep => Category::Sleep,
+            Self::Fault => Category::Memory,
+            Self::Child | Self::Stop => Category::Wait,
+            Self::Exit => Category::Exit,
+            Self::Unknown => Category::Unknown,
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! System calls by what a task waits for when it blocks in one. Numbers differ by architecture,
+//! so rules speak of [`Waits`], and a [`SyscallTable`] turns a number into it.
+
+use crate::evidence::WaitObject;
+
+/// Architectures whose system calls are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arch {
+    /// x86-64.
+    X86_64,
+    /// ARM, 64 bits.
+    Aarch64,
+}
+
+impl Arch {
+    /// As `uname -m` says it.
+    pub fn from_machine(machine: &str) -> Option<Self> {
+        match machine {
+            "x86_64" => Some(Self::X86_64),
+            "aarch64" => Some(Self::Aarch64),
+            _ => None,
+        }
+    }
+
+    /// Name of a system call; `None` for a number this table does not know.
+    pub fn syscall_name(self, number: u32) -> Option<&'static str> {
+        let number = usize::try_from(number).ok()?;
+        match self {
+            Self::X86_64 => syscalls::x86_64::Sysno::new(number).map(|call| call.name()),
+            Self::Aarch64 => syscalls::aarch64::Sysno::new(number).map(|call| call.name()),
+        }
+    }
+}
+
+/// What a task that blocks in a call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// A futex word: the first argument is its address.
+    Futex,
+    /// Other threads, by System V or POSIX message queue or semaphore, or a file lock.
+    Ipc,
+    /// Any of several files.
+    Poll,
+    /// As [`Waits::Poll`]; the argument with this index is the number of files.
+    PollCounted(usize),
+    /// Time or a signal.
+    Sleep,
+    /// A child process.
+    Child,
+    /// A child that shares the address space, when the flags in the first argument say vfork
+    /// (for `clone3` the capture puts the flags there).
+    CloneMaybeVfork,
+    /// What lies behind the file descriptor in the first argument.
+    File,
+    /// A socket, whose descriptor is the first argument.
+    Socket,
+    /// File system metadata or write-back.
+    FileSystem,
+    /// `fcntl`, which waits only for locks.
+    Fcntl,
+    /// Memory management: the address space's lock, or reclaim.
+    Memory,
+    /// A change of the allowed CPUs.
+    Affinity,
+    /// `sched_yield`, which does not block.
+    Yield,
+    /// The end of the task.
+    Exit,
+    /// Nothing that the call itself would tell.
+    Untold,
+}
+
+impl Waits {
+    /// Whether the wait's object is the file behind the first argument.
+    pub const fn is_on_file(self) -> bool {
+        matches!(self, Self::File | Self::Socket)
+    }
+}
+
+/// Names are those of the man pages; where architectures differ, both forms stand here.
+const WAITS: &[(Waits, &[&str])] = &[
+    (
+        Waits::Futex,
+        &["futex", "futex_wait", "futex_waitv", "futex_requeue"],
+    ),
+    (
+        Waits::Ipc,
+        &[
+            "semop",
+            "semtimedop",
+            "msgsnd",
+            "msgrcv",
+            "mq_timedsend",
+            "mq_timedreceive",
+            "flock",
+        ],
+    ),
+    (
+        Waits::Poll,
+        &[
+            "epoll_wait",
+            "epoll_pwait",
+            "epoll_pwait2",
+            "io_uring_enter",
+            "io_getevents",
+        ],
+    ),
+    (Waits::Poll, &["io_pgetevents"]),
+    (Waits::PollCounted(1), &["poll", "ppoll"]),
+    (Waits::PollCounted(0), &["select", "pselect6"]),
+    (
+        Waits::Sleep,
+        &[
+            "nanosleep",
+            "clock_nanosleep",
+            "pause",
+            "rt_sigsuspend",
+            "rt_sigtimedwait",
+        ],
+    ),
+    (Waits::Child, &["wait4", "waitid", "vfork"]),
+    (Waits::CloneMaybeVfork, &["clone", "clone3"]),
+    (
+        Waits::File,
+        &[
+            "read",
+            "write",
+            "readv",
+            "writev",
+            "pread64",
+            "pwrite64",
+            "preadv",
+            "pwritev",
+            "preadv2",
+            "pwritev2",
+            "splice",
+            "tee",
+            "vmsplice",
+            "sendfile",
+            "copy_file_range",
+        ],
+    ),
+    (
+        Waits::Socket,
+        &[
+            "recvfrom", "recvmsg", "recvmmsg", "sendto", "sendmsg", "sendmmsg", "accept",
+            "accept4", "connect", "shutdown",
+        ],
+    ),
+    (
+        Waits::FileSystem,
+        &[
+            "open",
+            "openat",
+            "openat2",
+            "creat",
+            "close",
+            "stat",
+            "lstat",
+            "fstat",
+            "newfstatat",
+            "statx",
+            "access",
+            "faccessat",
+            "faccessat2",
+            "getdents",
+            "getdents64",
+            "mkdir",
+            "mkdirat",
+            "rmdir",
+            "rename",
+            "renameat",
+            "renameat2",
+            "link",
+            "linkat",
+            "symlink",
+            "symlinkat",
+            "unlink",
+            "unlinkat",
+            "readlink",
+            "readlinkat",
+            "truncate",
+            "ftruncate",
+            "fallocate",
+            "chmod",
+            "fchmod",
+            "fchmodat",
+            "chown",
+            "fchown",
+            "fchownat",
+            "utimensat",
+            "fsync",
+            "fdatasync",
+            "sync",
+            "syncfs",
+            "sync_file_range",
+            "msync",
+            "readahead",
+            "lseek",
+            "mount",
+            "umount2",
+            "statfs",
+            "fstatfs",
+        ],
+    ),
+    (Waits::Fcntl, &["fcntl"]),
+    (
+        Waits::Memory,
+        &[
+            "mmap",
+            "munmap",
+            "mremap",
+            "mprotect",
+            "brk",
+            "madvise",
+            "mlock",
+            "mlock2",
+            "mlockall",
+            "munlock",
+            "munlockall",
+            "mbind",
+            "move_pages",
+            "process_madvise",
+        ],
+    ),
+    (Waits::Affinity, &["sched_setaffinity"]),
+    (Waits::Yield, &["sched_yield"]),
+    (Waits::Exit, &["exit", "exit_group"]),
+];
+
+/// What each system call of one architecture waits for, by number.
+#[derive(Clone, Debug)]
+pub struct SyscallTable {
+    arch: Arch,
+    waits: Vec<Waits>,
+}
+
+impl SyscallTable {
+    /// Numbers end far below this on every architecture (`include/uapi/asm-generic/unistd.h`).
+    const NUMBERS: u32 = 1024;
+
+    /// The table of an architecture.
+    pub fn of(arch: Arch) -> Self {
+        let waits_by_name = |name: &str| {
+            WAITS
+                .iter()
+                .find(|(_, names)| names.contains(&name))
+                .map_or(Waits::Untold, |row| row.0)
+        };
+        let waits = (0..Self::NUMBERS)
+            .map(|number| {
+                arch.syscall_name(number)
+                    .map_or(Waits::Untold, waits_by_name)
+            })
+            .collect();
+        Self { arch, waits }
+    }
+
+    /// What the call waits for. Unknown numbers are [`Waits::Untold`].
+    pub fn waits(&self, number: u32) -> Waits {
+        let index = usize::try_from(number).unwrap_or(usize::MAX);
+        self.waits.get(index).copied().unwrap_or(Waits::Untold)
+    }
+
+    /// Numbers whose first argument is a file descriptor that the call may wait on, for the
+    /// capture: it looks at the file only for these.
+    pub fn numbers_on_files(&self) -> impl Iterator<Item = u32> {
+        (0..)
+            .zip(&self.waits)
+            .filter(|(_, waits)| waits.is_on_file())
+            .map(|(number, _)| number)
+    }
+
+    /// Number of the call with this name, for the capture.
+    pub fn number_named(&self, name: &str) -> Option<u32> {
+        (0..Self::NUMBERS).find(|number| self.arch.syscall_name(*number) == Some(name))
+    }
+}
+
+/// What a wait on this kind of file is called: the object decides, not the call.
+pub(crate) const fn is_plain_file(object: WaitObject) -> bool {
+    matches!(object, WaitObject::Regular | WaitObject::Block)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A misspelt name would silently be "untold".
+    #[test]
+    fn every_name_is_a_system_call_of_x86_64() {
+        let known: Vec<_> = (0..SyscallTable::NUMBERS)
+            .filter_map(|n| Arch::X86_64.syscall_name(n))
+            .collect();
+        let misspelt: Vec<_> = WAITS
+            .iter()
+            .flat_map(|row| row.1)
+            .filter(|name| !known.contains(name))
+            .collect();
+        assert!(misspelt.is_empty(), "{misspelt:?}");
+    }
+
+    #[test]
+    fn numbers_differ_by_architecture_and_meaning_does_not() {
+        let (x86, arm) = (
+            SyscallTable::of(Arch::X86_64),
+            SyscallTable::of(Arch::Aarch64),
+        );
+        assert_eq!(x86.waits(202), Waits::Futex);
+        assert_eq!(arm.waits(98), Waits::Futex);
+        assert_eq!(x86.number_named("sched_yield"), Some(24));
+        assert_eq!(arm.number_named("sched_yield"), Some(124));
+    }
+
+    #[test]
+    fn a_number_out_of_the_table_tells_nothing() {
+        assert_eq!(
+            SyscallTable::of(Arch::X86_64).waits(u32::MAX),
+            Waits::Untold
+        );
+    }
+}

@@ -1,0 +1,325 @@
+//! Time lines as drawn: one task unless said otherwise, time in ns, `out` is a switch-out that is
+//! pushed, `in` the start of the run that it ends.
+
+use super::*;
+use crate::event::Wake;
+use crate::evidence::{Evidence, WakerKind};
+use crate::ids::{CgroupId, CpuId};
+use crate::syscall::Arch;
+
+const TASK: TaskKey = TaskKey::new(1);
+const WAKER: TaskKey = TaskKey::new(2);
+
+fn ns(length: u64) -> Option<Nanos> {
+    Some(Nanos::from_ns(length))
+}
+
+/// A run from `start` to `end` that ended because the task blocked in a fault.
+fn run(start: u64, end: u64) -> SwitchEvent {
+    SwitchEvent {
+        ts: Timestamp::from_ns(end),
+        cpu: CpuId::new(0),
+        task: Some(TASK),
+        next_task: Some(TaskKey::IDLE),
+        run_start: Some(Timestamp::from_ns(start)),
+        charged: None,
+        irq: Nanos::ZERO,
+        evidence: Evidence {
+            state: 1,
+            ..Evidence::RUNNABLE
+        },
+        cgroup: CgroupId::new(1),
+        user_task: None,
+        previous_out: None,
+        was_runnable: false,
+        wake: None,
+        moved: None,
+        kernel_stack: None,
+        user_stack: None,
+        kernel_count: 1,
+        in_scope: true,
+    }
+}
+
+fn after(previous_out: u64, run: SwitchEvent) -> SwitchEvent {
+    SwitchEvent {
+        previous_out: Some(Timestamp::from_ns(previous_out)),
+        kernel_count: run.kernel_count + 1,
+        ..run
+    }
+}
+
+fn woken_at(moment: u64, run: SwitchEvent) -> SwitchEvent {
+    SwitchEvent {
+        wake: Some(Wake {
+            ts: Timestamp::from_ns(moment),
+            waker: Some(WAKER),
+            kind: WakerKind::Task,
+            cpu: CpuId::new(1),
+        }),
+        ..run
+    }
+}
+
+fn timeline() -> Timeline {
+    Timeline::new(SyscallTable::of(Arch::X86_64))
+}
+
+fn row(timeline: &mut Timeline, event: SwitchEvent) -> Switch {
+    match timeline.push(Event::Switch(event)) {
+        Some(Step::Switch(switch)) => switch,
+        other => panic!("no row but {other:?}"),
+    }
+}
+
+/// ```text
+///  in      out          woken      in        out
+///  100     200           500       550       900
+///          │◀── blocked ──▶│◀ runq ▶│
+/// ```
+#[test]
+fn off_cpu_time_is_blocked_time_and_run_queue_time() {
+    let mut line = timeline();
+    let first = row(&mut line, run(100, 200));
+    assert_eq!((first.ran, first.wait), (ns(100), Wait::default()));
+    let second = row(&mut line, woken_at(500, after(200, run(550, 900))));
+    assert_eq!(second.ran, ns(350));
+    assert_eq!(second.wait.reason, Some(first.rule.reason));
+    assert_eq!((second.wait.off, second.wait.runq), (ns(350), ns(50)));
+    assert_eq!(second.wait.blocked(), ns(300));
+    assert_eq!(
+        (second.wait.waker, second.wait.wake_cpu),
+        (Some(WAKER), Some(CpuId::new(1)))
+    );
+}
+
+/// ```text
+///  in   woken   out              in        out
+///  100   180    200              550       900
+///                │◀─── runq ─────▶│              runnable at once: never blocked
+/// ```
+#[test]
+fn a_wakeup_before_the_switch_out_makes_the_whole_wait_run_queue_time() {
+    let mut line = timeline();
+    row(&mut line, run(100, 200));
+    let second = row(&mut line, woken_at(180, after(200, run(550, 900))));
+    assert_eq!((second.wait.off, second.wait.runq), (ns(350), ns(350)));
+    assert_eq!(second.wait.blocked(), ns(0));
+}
+
+/// ```text
+///  in      out                   in        out
+///  100     200                   550       900
+///          │◀──── off ───────────▶│              the wakeup was lost, or is older than the run
+/// ```
+#[test]
+fn without_its_wakeup_a_wait_is_not_divided() {
+    let mut line = timeline();
+    row(&mut line, run(100, 200));
+    let second = row(&mut line, after(200, run(550, 900)));
+    assert_eq!((second.wait.off, second.wait.runq), (ns(350), None));
+    assert_eq!((second.wait.blocked(), second.wait.waker), (None, None));
+}
+
+/// ```text
+///  in      out (runnable)        in        out
+///  100     200                   550       900
+///          │◀──── runq = off ────▶│              a wakeup of another wait has no say
+/// ```
+#[test]
+fn who_left_runnable_waits_on_the_run_queue_all_the_time() {
+    let mut line = timeline();
+    let preempted = SwitchEvent {
+        evidence: Evidence::RUNNABLE,
+        ..run(100, 200)
+    };
+    row(&mut line, preempted);
+    let again = SwitchEvent {
+        was_runnable: true,
+        ..woken_at(50, after(200, run(550, 900)))
+    };
+    let second = row(&mut line, again);
+    assert_eq!((second.wait.off, second.wait.runq), (ns(350), ns(350)));
+    assert_eq!((second.wait.waker, second.wait.waker_kind), (None, None));
+}
+
+/// ```text
+///  in      out       (in  out)      in        out
+///  100     200        300 400       550       900
+///                       lost │◀─ off ─▶│
+/// ```
+#[test]
+fn a_wait_whose_switch_out_was_lost_has_no_reason_and_is_counted() {
+    let mut line = timeline();
+    row(&mut line, run(100, 200));
+    let second = SwitchEvent {
+        kernel_count: 3,
+        ..woken_at(500, after(400, run(550, 900)))
+    };
+    let second = row(&mut line, second);
+    assert_eq!(second.wait.reason, None);
+    assert_eq!((second.wait.off, second.wait.runq), (ns(150), ns(50)));
+    assert_eq!(line.uncaught(), 1);
+}
+
+/// ```text
+///  in      out    …three rows…    out
+///  count    1                      5
+/// ```
+#[test]
+fn what_the_kernel_counted_between_two_rows_was_not_caught() {
+    let mut line = timeline();
+    for kernel_count in [1, 2, 6] {
+        let event = SwitchEvent {
+            kernel_count,
+            ..run(100, 100 + kernel_count)
+        };
+        row(&mut line, event);
+    }
+    assert_eq!(line.uncaught(), 3);
+}
+
+/// Of a task out of scope only those runs are recorded that somebody waited for.
+#[test]
+fn holes_out_of_scope_are_not_counted() {
+    let mut line = timeline();
+    for (kernel_count, in_scope) in [(1, true), (5, false), (9, true)] {
+        let event = SwitchEvent {
+            kernel_count,
+            in_scope,
+            ..run(100, 100 + kernel_count)
+        };
+        row(&mut line, event);
+    }
+    assert_eq!(line.uncaught(), 0);
+}
+
+/// ```text
+///  cpu 0   in      out
+///          100     200
+///  cpu 1                in      out
+///                      190     900      its clock is behind
+/// ```
+#[test]
+fn a_clock_behind_that_of_another_cpu_gives_no_length_and_is_counted() {
+    let mut line = timeline();
+    row(&mut line, run(100, 200));
+    let second = row(&mut line, after(200, run(190, 900)));
+    assert_eq!((second.wait.off, second.ran), (None, ns(710)));
+    assert_eq!(line.backwards(), 1);
+}
+
+/// ```text
+///  in      out           moved     in        out
+///  100     200            300      550       900
+///                          │◀─────▶│            time on the queue where it ran
+/// ```
+#[test]
+fn a_move_counts_from_the_moment_of_the_move_and_only_in_its_wait() {
+    let mut line = timeline();
+    row(&mut line, run(100, 200));
+    let moved_at = |moment| SwitchEvent {
+        moved: Some(Timestamp::from_ns(moment)),
+        ..after(200, run(550, 900))
+    };
+    assert_eq!(row(&mut line, moved_at(300)).wait.moved, ns(250));
+    assert_eq!(row(&mut line, moved_at(150)).wait.moved, None);
+}
+
+/// The hypervisor had the CPU, unless the difference is the kernel's own delay in charging.
+#[test]
+fn time_that_was_not_charged_was_stolen() {
+    let charged = |length| SwitchEvent {
+        charged: ns(length),
+        ..run(100_000, 300_000)
+    };
+    let mut line = timeline();
+    assert_eq!(
+        row(&mut line, charged(150_000)).stolen,
+        Nanos::from_ns(50_000)
+    );
+    assert_eq!(row(&mut line, charged(190_000)).stolen, Nanos::ZERO);
+    assert_eq!(row(&mut line, charged(210_000)).stolen, Nanos::ZERO);
+}
+
+/// ```text
+///  task 1   in   out ─────────────── end      open
+///  task 2   in   out (dead)                   ended
+///  task 3   in   out (out of scope)           nobody asked
+/// ```
+#[test]
+fn waits_that_are_open_at_the_end_are_those_of_tasks_that_may_come_back() {
+    let mut line = timeline();
+    row(&mut line, run(100, 200));
+    let dead = Evidence {
+        state: 0x80,
+        ..Evidence::RUNNABLE
+    };
+    let others = [(2, dead, true), (3, Evidence::RUNNABLE, false)];
+    for (key, evidence, in_scope) in others {
+        let event = SwitchEvent {
+            task: Some(TaskKey::new(key)),
+            evidence,
+            in_scope,
+            ..run(100, 200)
+        };
+        row(&mut line, event);
+    }
+    let open: Vec<_> = line.open_waits(Timestamp::from_ns(1000)).collect();
+    let expected = Open {
+        task: TASK,
+        reason: Some(Reason::Fault),
+        since: Timestamp::from_ns(200),
+        lasted: Nanos::from_ns(800),
+    };
+    assert_eq!(open, [expected]);
+}
+
+#[test]
+fn a_switch_out_of_nobody_makes_no_row_and_is_counted() {
+    let mut line = timeline();
+    let nobody = SwitchEvent {
+        task: None,
+        ..run(100, 200)
+    };
+    assert!(line.push(Event::Switch(nobody)).is_none());
+    assert_eq!(line.unnamed(), 1);
+}
+
+/// ```text
+///  nanosleep   stopped     restart_syscall
+///  out         out         out
+/// ```
+#[test]
+fn a_restarted_call_is_shown_as_the_call_that_it_goes_on_with() {
+    let in_call = |number: &str, run: SwitchEvent| {
+        let syscall = SyscallTable::of(Arch::X86_64).number_named(number);
+        SwitchEvent {
+            evidence: Evidence {
+                syscall,
+                ..run.evidence
+            },
+            ..run
+        }
+    };
+    let mut line = timeline();
+    let first = row(&mut line, in_call("clock_nanosleep", run(100, 200)));
+    let restarted = in_call("restart_syscall", after(200, run(300, 400)));
+    let second = row(&mut line, restarted);
+    assert_eq!(second.rule.reason, Reason::Sleep);
+    assert_eq!(second.evidence.syscall, first.evidence.syscall);
+    let mut unseen = timeline();
+    assert_eq!(row(&mut unseen, restarted).rule.reason, Reason::Unknown);
+}
+
+/// Interrupts that the kernel does not charge to the task are not steal.
+#[test]
+fn time_of_interrupts_is_not_counted_as_stolen_too() {
+    let event = SwitchEvent {
+        charged: ns(400_000),
+        irq: Nanos::from_ns(600_000),
+        ..run(0, 1_000_000)
+    };
+    // A moment of 0 is a moment here: the wire's 0 was turned into None before.
+    assert_eq!(row(&mut timeline(), event).stolen, Nanos::ZERO);
+}

@@ -1,0 +1,396 @@
+//! Who records: how each tool is started, and what it tells about the recording afterwards.
+
+use std::env;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::benchmark::Benchmark;
+
+/// An arm of the experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// Nothing records.
+    Bare,
+    /// Nothing records, once more: its ratio to bare is the noise of the machine.
+    BareAgain,
+    /// Every switch with reason and waker.
+    Swtch,
+    /// The same with the stacks of blocked switches.
+    SwtchStacks,
+    /// The kernel's own recorder.
+    PerfSched,
+    /// Histogram of run-queue latency in the kernel (libbpf-tools).
+    Runqlat,
+    /// Off-CPU time by stack in the kernel (libbpf-tools).
+    Offcputime,
+}
+
+/// How a tool is put to a benchmark.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Not at all.
+    Alone,
+    /// The tool starts the command that follows these words.
+    Around(Vec<String>),
+    /// The tool runs beside it and ends on SIGINT.
+    Beside(Vec<String>),
+}
+
+/// What a recording holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Switches in it.
+    pub switches: u64,
+    /// Its size on disk when it is finished.
+    pub bytes: u64,
+    /// What the tool says it lost.
+    pub lost: Lost,
+}
+
+/// Lost, in the tool's own unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// How many.
+    pub count: u64,
+    /// Of what: switches, or perf's chunks and samples, which say less.
+    pub unit: &'static str,
+}
+
+impl Tool {
+    /// How it is put to a benchmark; a recording goes to `output`.
+    pub fn way(self, programs: &Programs, output: &Path) -> Way {
+        let output = output.to_string_lossy().into_owned();
+        let words = |program: &Path, words: &[&str]| {
+            let program = program.to_string_lossy().into_owned();
+            [program]
+                .into_iter()
+                .chain(words.iter().map(|&word| word.to_owned()))
+                .collect()
+        };
+        match self {
+            Self::Bare | Self::BareAgain => Way::Alone,
+            Self::Swtch => Way::Around(words(programs.swtch(), &["record", "-o", &output, "--"])),
+            Self::SwtchStacks => Way::Around(words(
+                programs.swtch(),
+                &["record", "--stacks", "-o", &output, "--"],
+            )),
+            Self::PerfSched => Way::Around(words(
+                &programs.perf,
+                &["sched", "record", "-o", &output, "--"],
+            )),
+            Self::Runqlat => Way::Beside(words(programs.libbpf(self), &[])),
+            Self::Offcputime => Way::Beside(words(programs.libbpf(self), &[])),
+        }
+    }
+
+    /// What the finished recording at `output` holds; `None` for a tool that keeps none. What the
+    /// tool said while it recorded is in the file `talk`.
+    ///
+    /// # Errors
+    /// When the recording is not there or does not say what it holds.
+    pub fn recorded(
+        self,
+        programs: &Programs,
+        output: &Path,
+        talk: &Path,
+    ) -> Result<Option<Recorded>> {
+        match self {
+            Self::Swtch | Self::SwtchStacks => swtch_recorded(output).map(Some),
+            Self::PerfSched => perf_recorded(&programs.perf, output, talk).map(Some),
+            Self::Bare | Self::BareAgain | Self::Runqlat | Self::Offcputime => Ok(None),
+        }
+    }
+
+    /// Whether it records the benchmark alone, so that its count must be the kernel's count.
+    pub fn records_the_command_only(self) -> bool {
+        matches!(self, Self::Swtch | Self::SwtchStacks)
+    }
+}
+
+impl fmt::Display for Tool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Bare => "bare",
+            Self::BareAgain => "bare again",
+            Self::Swtch => "swtch record",
+            Self::SwtchStacks => "swtch record --stacks",
+            Self::PerfSched => "perf sched record",
+            Self::Runqlat => "runqlat",
+            Self::Offcputime => "offcputime",
+        })
+    }
+}
+
+fn swtch_recorded(trace: &Path) -> Result<Recorded> {
+    let path = trace.join("meta.json");
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let meta: Value = serde_json::from_str(&text).context("reading meta.json")?;
+    let count = |name: &str| {
+        meta["counts"][name]
+            .as_u64()
+            .with_context(|| format!("meta.json has no counts.{name}"))
+    };
+    Ok(Recorded {
+        switches: count("stored")?,
+        bytes: bytes_in(trace)?,
+        lost: Lost {
+            count: count("lost")?,
+            unit: "switches",
+        },
+    })
+}
+
+fn bytes_in(directory: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        bytes += if entry.file_type()?.is_dir() {
+            bytes_in(&entry.path())?
+        } else {
+            entry.metadata()?.len()
+        };
+    }
+    Ok(bytes)
+}
+
+fn perf_recorded(perf: &Path, data: &Path, talk: &Path) -> Result<Recorded> {
+    let output = Command::new(perf)
+        .args(["report", "--stats", "-i"])
+        .arg(data)
+        .output()
+        .context("starting perf report")?;
+    ensure!(
+        output.status.success(),
+        "perf report: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let stats = String::from_utf8_lossy(&output.stdout);
+    let said = fs::read_to_string(talk).context("reading what perf said")?;
+    Ok(Recorded {
+        switches: switches_in(&stats).context("perf report --stats tells no sched_switch")?,
+        bytes: fs::metadata(data)?.len(),
+        lost: lost_by_perf(&said),
+    })
+}
+
+/// The number of `sched_switch` samples in what `perf report --stats` prints.
+fn switches_in(stats: &str) -> Option<u64> {
+    let mut lines = stats
+        .lines()
+        .skip_while(|line| !line.starts_with("sched:sched_switch stats:"));
+    lines.next()?;
+    lines.next()?.split_whitespace().last()?.parse().ok()
+}
+
+/// perf says `lost 3 chunks!` or `lost 12 samples`, and nothing when nothing was lost.
+fn lost_by_perf(stderr: &str) -> Lost {
+    let words: Vec<&str> = stderr.split_whitespace().collect();
+    let said = words.windows(3).find_map(|three| match three {
+        ["lost", count, unit] => Some((count.parse().ok()?, *unit)),
+        _ => None,
+    });
+    match said {
+        Some((count, unit)) if unit.starts_with("chunk") => Lost {
+            count,
+            unit: "chunks",
+        },
+        Some((count, _)) => Lost {
+            count,
+            unit: "samples",
+        },
+        None => Lost {
+            count: 0,
+            unit: "chunks",
+        },
+    }
+}
+
+/// Where the programs are.
+#[derive(Debug)]
+pub struct Programs {
+    /// `perf`, benchmark and peer in one.
+    pub perf: PathBuf,
+    swtch: Option<PathBuf>,
+    runqlat: Option<PathBuf>,
+    offcputime: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Looks for each; swtch where it is said to be, or beside this program.
+    ///
+    /// # Errors
+    /// Without perf or taskset, or without swtch unless only the peers are asked for.
+    pub fn find(swtch: Option<&Path>, peers_only: bool) -> Result<Self> {
+        let perf = installed("perf")
+            .context("no perf: install linux-perf (Debian) or linux-tools-generic (Ubuntu)")?;
+        installed("taskset").context("no taskset: install util-linux")?;
+        let swtch = if peers_only {
+            None
+        } else {
+            Some(find_swtch(swtch)?)
+        };
+        let (runqlat, offcputime) = (installed("runqlat"), installed("offcputime"));
+        Ok(Self {
+            perf,
+            swtch,
+            runqlat,
+            offcputime,
+        })
+    }
+
+    /// The peers that are not here, and how to get them.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let peers = [
+            (&self.runqlat, "runqlat (package libbpf-tools)"),
+            (&self.offcputime, "offcputime (package libbpf-tools)"),
+        ];
+        peers
+            .into_iter()
+            .filter(|(path, _)| path.is_none())
+            .map(|(_, name)| name)
+            .collect()
+    }
+
+    /// The arms of a benchmark, bare first. Storm is about the recorder and has no other arm.
+    pub fn tools_for(&self, benchmark: Benchmark) -> Vec<Tool> {
+        let has_swtch = self.swtch.is_some();
+        let arms = [
+            (Tool::Bare, true),
+            (Tool::BareAgain, true),
+            (Tool::Swtch, has_swtch),
+            (Tool::SwtchStacks, has_swtch),
+            (Tool::PerfSched, true),
+            (Tool::Runqlat, self.runqlat.is_some()),
+            (Tool::Offcputime, self.offcputime.is_some()),
+        ];
+        arms.into_iter()
+            .filter(|&(tool, is_here)| {
+                is_here && (benchmark != Benchmark::Storm || tool == Tool::Swtch)
+            })
+            .map(|(tool, _)| tool)
+            .collect()
+    }
+
+    /// The swtch to measure, if it is measured.
+    pub fn swtch_path(&self) -> Option<&Path> {
+        self.swtch.as_deref()
+    }
+
+    fn swtch(&self) -> &Path {
+        self.swtch_path()
+            .expect("arms of swtch exist only when swtch was found")
+    }
+
+    fn libbpf(&self, tool: Tool) -> &Path {
+        let path = if tool == Tool::Runqlat {
+            &self.runqlat
+        } else {
+            &self.offcputime
+        };
+        path.as_deref()
+            .expect("an arm exists only when its tool was found")
+    }
+}
+
+fn find_swtch(said: Option<&Path>) -> Result<PathBuf> {
+    let path = match said {
+        Some(path) => path.to_owned(),
+        None => env::current_exe()?.with_file_name("swtch"),
+    };
+    ensure!(
+        path.is_file(),
+        "no swtch at {}: cargo build --release -p swtch, or --swtch PATH, or --peers-only",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// Searches PATH and the directories of the system's own programs, which sudo may leave out.
+fn installed(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let directories = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    directories
+        .map(|directory| directory.join(program))
+        .find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As perf 6.1 prints it.
+    const STATS: &str = "
+Aggregated stats:
+           TOTAL events:     140457
+          SAMPLE events:     140125  (99.8%)
+sched:sched_switch stats:
+          SAMPLE events:      60025
+sched:sched_stat_runtime stats:
+          SAMPLE events:      40082
+";
+
+    #[test]
+    fn only_samples_of_sched_switch_are_switches() {
+        assert_eq!(switches_in(STATS), Some(60_025));
+        assert_eq!(switches_in("Aggregated stats:\n"), None);
+    }
+
+    #[test]
+    fn lost_chunks_are_read_from_perfs_warning() {
+        let warning =
+            "Warning:\nProcessed 1007272 events and lost 3 chunks!\n\nCheck IO/CPU overload!";
+        assert_eq!(
+            lost_by_perf(warning),
+            Lost {
+                count: 3,
+                unit: "chunks"
+            }
+        );
+        assert_eq!(lost_by_perf("[ perf record: Woken up 8 times ]").count, 0);
+    }
+
+    #[test]
+    fn trace_is_counted_with_all_its_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let meta = r#"{"counts":{"stored":10,"lost":2}}"#;
+        fs::write(dir.path().join("meta.json"), meta).unwrap();
+        fs::create_dir(dir.path().join("switch")).unwrap();
+        fs::write(dir.path().join("switch/0.parquet"), [0; 100]).unwrap();
+        let recorded = swtch_recorded(dir.path()).unwrap();
+        assert_eq!(recorded.switches, 10);
+        assert_eq!(recorded.bytes, 100 + meta.len() as u64);
+        assert_eq!(recorded.lost.count, 2);
+    }
+
+    #[test]
+    fn trace_without_counts_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("meta.json"), r#"{"counts":{"stored":10}}"#).unwrap();
+        let error = swtch_recorded(dir.path()).unwrap_err();
+        assert!(error.to_string().contains("counts.lost"), "{error}");
+    }
+
+    #[test]
+    fn storm_is_run_under_swtch_only() {
+        let programs = |swtch: Option<&str>| Programs {
+            perf: "perf".into(),
+            swtch: swtch.map(PathBuf::from),
+            runqlat: Some("runqlat".into()),
+            offcputime: None,
+        };
+        assert_eq!(
+            programs(Some("swtch")).tools_for(Benchmark::Storm),
+            [Tool::Swtch]
+        );
+        assert_eq!(programs(None).tools_for(Benchmark::Storm), []);
+        assert_eq!(
+            programs(None).tools_for(Benchmark::Pipe),
+            [Tool::Bare, Tool::BareAgain, Tool::PerfSched, Tool::Runqlat]
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! `xtask check`: what the docs promise about the tree holds.
+//!
+//! Three checks, each a pure function from text to a list of complaints, fed here with the real
+//! tree. What clippy can see (`unwrap`, printing in libraries) is left to clippy.
+
+mod layers;
+mod licences;
+mod named_paths;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+/// Runs all checks, prints every complaint, and exits with 1 when there is one.
+///
+/// # Errors
+/// When the tree cannot be read or cargo cannot describe it.
+pub fn run() -> Result<ExitCode> {
+    let root = root();
+    let checks = [
+        ("layers", check_layers(&root)?),
+        ("names in the docs", check_docs(&root)?),
+        ("licences and sources", check_licences(&root)?),
+    ];
+    let mut holds = true;
+    for (name, complaints) in checks {
+        if complaints.is_empty() {
+            println!("{name}: good");
+        }
+        for complaint in complaints {
+            holds = false;
+            println!("{name}: {complaint}");
+        }
+    }
+    Ok(if holds {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(1)
+    })
+}
+
+/// The workspace: the directory above this package.
+fn root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package
+        .parent()
+        .expect("xtask lies inside the workspace")
+        .to_owned()
+}
+
+fn check_layers(root: &Path) -> Result<Vec<String>> {
+    let page = read(&root.join("ARCHITECTURE.md"))?;
+    let metadata = cargo_metadata(root, &["--no-deps"])?;
+    Ok(layers::complaints(
+        &layers::allowed(&page)?,
+        &layers::found(&metadata)?,
+    ))
+}
+
+fn check_docs(root: &Path) -> Result<Vec<String>> {
+    let tree = named_paths::Tree::read(root)?;
+    let targets = named_paths::make_targets(&read(&root.join("Makefile"))?);
+    let mut complaints = Vec::new();
+    for page in tree.pages() {
+        let text = read(&root.join(page))?;
+        complaints.extend(named_paths::complaints(page, &text, &tree, &targets));
+    }
+    Ok(complaints)
+}
+
+fn check_licences(root: &Path) -> Result<Vec<String>> {
+    let allowed = licences::allowed(&read(&root.join("deny.toml"))?)?;
+    let metadata = cargo_metadata(root, &["--filter-platform", &host()?])?;
+    Ok(licences::complaints(&allowed, &metadata))
+}
+
+fn cargo_metadata(root: &Path, options: &[&str]) -> Result<Value> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(root)
+        .args(["metadata", "--format-version", "1", "--locked"])
+        .args(options)
+        .output()
+        .context("starting cargo metadata")?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cargo metadata failed: {stderr}");
+    serde_json::from_slice(&output.stdout).context("reading the answer of cargo metadata")
+}
+
+/// The target triple of this machine: dependencies of other platforms are never built here.
+fn host() -> Result<String> {
+    let output = Command::new("rustc")
+        .arg("-vV")
+        .output()
+        .context("starting rustc")?;
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
+        .context("rustc -vV names no host")
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+}

@@ -1,0 +1,59 @@
+//! The project's own checks and measurements: what `cargo` has no verb for.
+//!
+//! - `check`: the rooms depend on each other as `ARCHITECTURE.md` says, the docs name only what
+//!   exists, every dependency has a licence that `deny.toml` allows.
+//! - `bench-record`: what recording costs, beside its peers.
+//! - `cputime`: runs a command and writes what it used to a file; `bench-record` puts it between a
+//!   tool and the benchmark, so that the two can be told apart.
+//!
+//! Nothing here is part of the program, and the program never calls it.
+#![forbid(unsafe_code)]
+
+mod bench_record;
+mod check;
+mod cputime;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const HELP: &str = "\
+xtask VERB …
+
+  check                       rooms, names in the docs, licences
+  bench-record [OPTIONS]      what recording costs, beside perf and libbpf-tools (needs root)
+      --rounds N              interleaved rounds, at least 5 (default 5)
+      --quick                 a tenth of the work, 2 rounds: does the harness run?
+      --peers-only            leave swtch out
+      --swtch PATH            the swtch to measure (default: beside this program)
+      --json FILE             every run and the summary
+      --markdown FILE         the table for docs/METHODS.md
+  cputime FILE -- CMD…        run CMD, write its CPU time and switches to FILE as JSON";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match run(&words) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(words: &[String]) -> Result<ExitCode> {
+    let (verb, rest) = match words.split_first() {
+        Some((verb, rest)) => (verb.as_str(), rest),
+        None => ("help", words),
+    };
+    match verb {
+        "check" => check::run(),
+        "bench-record" => bench_record::run(&bench_record::Options::parse(rest)?),
+        "cputime" => cputime::run(rest),
+        "help" | "--help" | "-h" => {
+            println!("{HELP}");
+            Ok(ExitCode::SUCCESS)
+        }
+        other => bail!("no verb {other:?}\n\n{HELP}"),
+    }
+}
