@@ -1,0 +1,227 @@
+//! The cast of a workload: named threads and processes that act, and then say what the kernel
+//! counted for them.
+//!
+//! Each reads its own counters as its last act. What comes after that (leaving, and perhaps being
+//! preempted while it leaves) is in the trace and not in the count; the judge knows.
+
+use std::fs;
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+
+use swtch_core::reason::Reason;
+
+use crate::error::{Error, checked};
+use crate::outcome::{Counted, Expect, ThreadId, ThreadOutcome};
+use crate::process::{self, Child};
+use crate::shared_page::SharedPage;
+
+/// What a member of the cast did.
+#[derive(Debug)]
+pub(crate) struct Performed<T> {
+    name: String,
+    id: ThreadId,
+    /// What the kernel counted for it.
+    pub(crate) counted: Counted,
+    /// What it found out.
+    pub(crate) value: T,
+}
+
+impl<T> Performed<T> {
+    /// The outcome for this thread. That it ends once is added.
+    pub(crate) fn expecting(self, expect: Vec<Expect>) -> ThreadOutcome {
+        together(&self.name.clone(), [self], expect)
+    }
+}
+
+/// The outcome for threads that are judged together.
+pub(crate) fn together<T>(
+    name: &str,
+    cast: impl IntoIterator<Item = Performed<T>>,
+    mut expect: Vec<Expect>,
+) -> ThreadOutcome {
+    let (ids, counted): (Vec<_>, Vec<_>) =
+        cast.into_iter().map(|one| (one.id, one.counted)).unzip();
+    let threads = u64::try_from(ids.len()).unwrap_or(u64::MAX);
+    // An exiting task may first wait for the rest of its teardown: that is `exit` as well.
+    expect.push(Expect::between(
+        Reason::Exit,
+        threads,
+        threads * 2,
+        "each task ends once",
+    ));
+    ThreadOutcome {
+        name: name.escape_default().to_string(),
+        ids,
+        counted: counted.into_iter().fold(Counted::default(), Counted::plus),
+        expect,
+    }
+}
+
+/// A thread that is acting.
+#[derive(Debug)]
+pub(crate) struct Acting<'scope, T> {
+    name: String,
+    handle: ScopedJoinHandle<'scope, Result<Performed<T>, Error>>,
+}
+
+/// Starts a thread. It runs where the starter stands ([`crate::cpu::Stage`]).
+pub(crate) fn start<'scope, 'env, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    name: impl Into<String>,
+    act: impl FnOnce() -> Result<T, Error> + Send + 'scope,
+) -> Result<Acting<'scope, T>, Error> {
+    start_small(scope, name, 256 * 1024, act)
+}
+
+/// As [`start`], with a stack of `stack` bytes.
+pub(crate) fn start_small<'scope, 'env, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, 'env>,
+    name: impl Into<String>,
+    stack: usize,
+    act: impl FnOnce() -> Result<T, Error> + Send + 'scope,
+) -> Result<Acting<'scope, T>, Error> {
+    let name = name.into();
+    let known_as = name.clone();
+    let perform = move || {
+        let value = act()?;
+        Ok(Performed {
+            name: known_as,
+            id: own_id(),
+            value,
+            counted: own_switches()?,
+        })
+    };
+    let builder = Builder::new().name(name.clone()).stack_size(stack);
+    let handle = builder
+        .spawn_scoped(scope, perform)
+        .map_err(Error::calling("clone"))?;
+    Ok(Acting { name, handle })
+}
+
+impl<T> Acting<'_, T> {
+    /// Waits until it is done.
+    pub(crate) fn finish(self) -> Result<Performed<T>, Error> {
+        let name = self.name;
+        self.handle
+            .join()
+            .map_err(|_panic| Error::Panicked { name })?
+    }
+}
+
+/// A process that is acting. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct ActingProcess {
+    name: String,
+    child: Child,
+    report: SharedPage<3>,
+}
+
+/// Starts a process with a single thread.
+pub(crate) fn start_process(
+    name: &str,
+    act: impl FnOnce() -> Result<u64, Error>,
+) -> Result<ActingProcess, Error> {
+    let report = SharedPage::new()?;
+    let perform = || {
+        process::set_own_name(name.as_bytes());
+        let value = act()?;
+        let counted = own_switches()?;
+        report.set([value, counted.voluntary, counted.involuntary]);
+        Ok(())
+    };
+    let explain = |error: &Error| eprintln!("error: process {name}: {error}");
+    // The parent only learns that it failed.
+    let child = Child::fork(|| perform().inspect_err(explain))?;
+    Ok(ActingProcess {
+        name: name.to_owned(),
+        child,
+        report,
+    })
+}
+
+impl ActingProcess {
+    /// Its number.
+    pub(crate) const fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// The process itself, for signals.
+    pub(crate) const fn child(&self) -> &Child {
+        &self.child
+    }
+
+    /// Waits until it is done.
+    pub(crate) fn finish(mut self) -> Result<Performed<u64>, Error> {
+        let pid = self.pid();
+        let status = self.child.wait()?;
+        if status != 0 {
+            return Err(Error::ProcessFailed {
+                name: self.name,
+                status,
+            });
+        }
+        let [value, voluntary, involuntary] = self.report.get();
+        Ok(Performed {
+            name: self.name,
+            id: ThreadId { pid, tid: pid },
+            counted: Counted {
+                voluntary,
+                involuntary,
+            },
+            value,
+        })
+    }
+}
+
+/// The calling thread.
+pub(crate) fn own_id() -> ThreadId {
+    // SAFETY: gettid has no arguments and cannot fail.
+    let tid = unsafe { libc::gettid() };
+    ThreadId {
+        pid: std::process::id(),
+        tid: tid.unsigned_abs(),
+    }
+}
+
+/// What the kernel has counted for the calling thread so far.
+pub(crate) fn own_switches() -> Result<Counted, Error> {
+    let usage = own_usage()?;
+    Ok(Counted {
+        voluntary: usage.ru_nvcsw.unsigned_abs(),
+        involuntary: usage.ru_nivcsw.unsigned_abs(),
+    })
+}
+
+/// How often the calling thread blocks while it does `work`, as the kernel counts it.
+pub(crate) fn blocks_in(work: impl FnOnce() -> Result<(), Error>) -> Result<u64, Error> {
+    let before = own_switches()?;
+    work()?;
+    Ok(own_switches()?.since(before).voluntary)
+}
+
+/// What the kernel has counted for another process with a single thread.
+pub(crate) fn switches_of(pid: u32) -> Result<Counted, Error> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).map_err(|source| Error::File {
+        path: path.into(),
+        source,
+    })?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|value| value.trim().parse().ok())
+            .expect("invariant: every kernel since 2.6.23 writes both counters as numbers")
+    };
+    Ok(Counted {
+        voluntary: field("voluntary_ctxt_switches:"),
+        involuntary: field("nonvoluntary_ctxt_switches:"),
+    })
+}
+
+fn own_usage() -> Result<libc::rusage, Error> {
+    // SAFETY: an all-zero rusage is a valid one.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is ours to be written to.
+    checked("getrusage", unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage)
+    })?;
+    Ok(usage)
+}

@@ -1,0 +1,163 @@
+//! Where the cast runs and how the scheduler treats it: allowed CPUs, policy, slice.
+//!
+//! Most workloads put their whole cast on one CPU under `SCHED_BATCH`. A batch task that is woken
+//! never preempts (`kernel/sched/fair.c`, `wakeup_preempt_fair`, v5.15 to v6.18), so one that
+//! wakes another and then blocks does block, every time: that makes blocks countable. Threads
+//! inherit both, so they start where they belong and nothing has to move them.
+
+use std::mem;
+use std::time::Duration;
+
+use crate::error::{Error, checked};
+
+/// The CPUs that the calling thread may run on, in order.
+pub(crate) fn allowed() -> Result<Vec<usize>, Error> {
+    let set = affinity()?;
+    let is_allowed = |cpu: &usize| {
+        // SAFETY: CPU_ISSET reads a bit of a set that we own, and `cpu` is below its size.
+        unsafe { libc::CPU_ISSET(*cpu, &set) }
+    };
+    Ok((0..mem::size_of::<libc::cpu_set_t>() * 8)
+        .filter(is_allowed)
+        .collect())
+}
+
+/// The CPU that workloads use: the last, since the first one serves most interrupts.
+pub(crate) fn home() -> Result<usize, Error> {
+    let last = allowed()?.last().copied();
+    Ok(last.expect("invariant: the thread that asks is running on an allowed CPU"))
+}
+
+/// Lets the thread `tid` (0: the calling one) run on `cpu` only.
+pub(crate) fn move_to(tid: u32, cpu: usize) -> Result<(), Error> {
+    // SAFETY: an all-zero cpu_set_t is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: sets a bit of a set that we own; libc checks the index against its size.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    set_affinity(tid, &set)
+}
+
+/// How the scheduler treats a thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Policy {
+    /// `SCHED_OTHER`: preempts when woken.
+    Other,
+    /// `SCHED_BATCH`: does not preempt when woken.
+    Batch,
+    /// `SCHED_IDLE`: every other task preempts it.
+    Idle,
+    /// `SCHED_FIFO` at the lowest real-time priority.
+    Fifo,
+    /// `SCHED_RR` at the lowest real-time priority.
+    RoundRobin,
+}
+
+impl Policy {
+    /// Makes it the calling thread's policy.
+    pub(crate) fn adopt(self) -> Result<(), Error> {
+        let (policy, priority) = match self {
+            Self::Other => (libc::SCHED_OTHER, 0),
+            Self::Batch => (libc::SCHED_BATCH, 0),
+            Self::Idle => (libc::SCHED_IDLE, 0),
+            Self::Fifo => (libc::SCHED_FIFO, 1),
+            Self::RoundRobin => (libc::SCHED_RR, 1),
+        };
+        let param = libc::sched_param {
+            sched_priority: priority,
+        };
+        // SAFETY: `param` lives across the call, which only reads it; 0 is the calling thread.
+        let result = unsafe { libc::sched_setscheduler(0, policy, &param) };
+        checked("sched_setscheduler", result).map(drop)
+    }
+}
+
+/// The main thread stands on one CPU with one policy, and the cast that it starts inherits both.
+/// Dropping it gives both back.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    before: Box<libc::cpu_set_t>,
+    /// The CPU.
+    pub(crate) cpu: usize,
+}
+
+impl Stage {
+    /// Takes the calling thread to [`home`].
+    pub(crate) fn at_home(policy: Policy) -> Result<Self, Error> {
+        let stage = Self {
+            before: Box::new(affinity()?),
+            cpu: home()?,
+        };
+        move_to(0, stage.cpu)?;
+        policy.adopt()?;
+        Ok(stage)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let policy = Policy::Other.adopt();
+        let affinity = set_affinity(0, &self.before);
+        debug_assert!(
+            policy.and(affinity).is_ok(),
+            "invariant: what held before may be set again"
+        );
+    }
+}
+
+/// Asks for a slice of `slice` (Linux 6.12 and later; before, the kernel ignores it). A task that
+/// wakes with a shorter slice than the running one may cut that one's slice short
+/// (`PREEMPT_SHORT`, `kernel/sched/fair.c`, v6.12).
+pub(crate) fn ask_for_slice(slice: Duration) -> Result<(), Error> {
+    let attributes = SchedAttr {
+        size: u32::try_from(mem::size_of::<SchedAttr>()).expect("invariant: 48 fits"),
+        runtime_ns: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),
+        ..SchedAttr::default()
+    };
+    // SAFETY: `attributes` has the layout of struct sched_attr, says its size and lives across the
+    // call, which only reads it; 0 is the calling thread.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    checked("sched_setattr", result).map(drop)
+}
+
+/// `struct sched_attr`, first version (`include/uapi/linux/sched/types.h`). All zero: `SCHED_OTHER`,
+/// nice 0.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+/// How long a `SCHED_RR` task may run before its equals get a turn.
+pub(crate) fn round_robin_interval() -> Result<Duration, Error> {
+    let mut interval = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `interval` is ours to be written to; 0 is the calling thread.
+    checked("sched_rr_get_interval", unsafe {
+        libc::sched_rr_get_interval(0, &mut interval)
+    })?;
+    Ok(Duration::new(interval.tv_sec.unsigned_abs(), 0)
+        + Duration::from_nanos(interval.tv_nsec.unsigned_abs()))
+}
+
+fn affinity() -> Result<libc::cpu_set_t, Error> {
+    // SAFETY: an all-zero cpu_set_t is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: `set` is ours, its size is said; 0 is the calling thread.
+    let result = unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &mut set) };
+    checked("sched_getaffinity", result).map(|_| set)
+}
+
+fn set_affinity(tid: u32, set: &libc::cpu_set_t) -> Result<(), Error> {
+    // SAFETY: `set` lives across the call, which only reads it; its size is said.
+    let result = unsafe { libc::sched_setaffinity(tid.cast_signed(), mem::size_of_val(set), set) };
+    checked("sched_setaffinity", result).map(drop)
+}

@@ -1,0 +1,65 @@
+//! What a workload is built on, beyond an ordinary user's rights on one CPU.
+
+use std::fmt;
+
+use crate::cpu;
+use crate::quota_group::CpuController;
+use crate::scratch::Scratch;
+
+/// What a workload needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Needs {
+    /// Nothing but a CPU.
+    Nothing,
+    /// Root, to use a real-time class.
+    Root,
+    /// Two CPUs that it may run on.
+    TwoCpus,
+    /// Root, and the cgroup controller `cpu` of either version.
+    CpuController,
+    /// A directory on a disk: `/var/tmp` or the current one.
+    Disk,
+}
+
+impl Needs {
+    /// Whether the machine and the user have it.
+    pub fn are_met(self) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Root => is_root(),
+            Self::TwoCpus => cpu::allowed().is_ok_and(|cpus| cpus.len() >= 2),
+            Self::CpuController => is_root() && CpuController::find().is_some(),
+            Self::Disk => Scratch::new().is_ok(),
+        }
+    }
+
+    /// How to get it.
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing is missing",
+            Self::Root => "run it as root",
+            Self::TwoCpus => "allow it a second CPU (taskset, cpuset cgroup, online CPUs)",
+            Self::CpuController => "run it as root where the cgroup controller `cpu` is mounted",
+            Self::Disk => "run it from a directory on ext4, xfs or btrfs, not on tmpfs",
+        }
+    }
+}
+
+/// Completes the sentence "the workload needs …".
+impl fmt::Display for Needs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Nothing => "nothing",
+            Self::Root => "root",
+            Self::TwoCpus => "two CPUs",
+            Self::CpuController => "root and the cgroup controller `cpu`",
+            Self::Disk => "a directory on a disk",
+        })
+    }
+}
+
+fn is_root() -> bool {
+    // SAFETY: geteuid has no arguments and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}

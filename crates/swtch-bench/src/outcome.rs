@@ -1,0 +1,435 @@
+//! What must be found in a trace of a workload, and the judge that compares.
+//!
+//! The construction of a workload gives bounds per thread and reason ([`Expect`]); the kernel's own
+//! counters give the total ([`Counted`]). A trace is right when both hold:
+//!
+//! ```text
+//!  fork                                     counters read   exit
+//!   │── every switch-out in here is counted ──────┼─────────┤
+//!   │          rows of the trace                            │
+//!   rows = voluntary + involuntary + (the exit, and a preemption on the way to it)
+//! ```
+//!
+//! Others run on the machine too, and their wakeups preempt: so blocking is bounded on both
+//! sides, preemption mostly from below.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use swtch_core::reason::{Category, Reason};
+
+/// Reasons that any thread may show on a machine where others run. `other` is among them because
+/// balancing may move a queued stranger here, which is then preferred: seen where compilers ran on
+/// both CPUs, most of all over a `SCHED_IDLE` thread, whose CPU counts as idle.
+pub const BYSTANDERS: [Reason; 5] = [
+    Reason::Other,
+    Reason::Wakeup,
+    Reason::Class,
+    Reason::Slice,
+    Reason::Throttle,
+];
+
+/// Switch-outs of one thread after it read its counters: the exit itself, and up to two on the way,
+/// preempted or waiting. Waits inside the exit come after the count by themselves: where 10,000
+/// threads end at once, each waits for the lock of their address space several times.
+const AFTER_COUNT: u64 = 3;
+
+/// Rows with a reason that nothing explains are tolerated up to this share: a cold page of the
+/// program itself, a lock inside the kernel.
+const STRANGERS_PCT: u64 = 1;
+
+/// As [`STRANGERS_PCT`], for threads with few switches.
+const STRANGERS: u64 = 2;
+
+/// What must be found in a trace of a workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The threads that are watched. The workload's main thread is not.
+    pub threads: Vec<ThreadOutcome>,
+}
+
+/// What must be found for one thread, or for several that are judged together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadOutcome {
+    /// Their name (`comm`), with bytes outside ASCII escaped.
+    pub name: String,
+    /// The threads: usually one; all of them for a crowd.
+    pub ids: Vec<ThreadId>,
+    /// What the kernel counted, as the last thing that each did before it ended; summed.
+    pub counted: Counted,
+    /// What the construction says.
+    pub expect: Vec<Expect>,
+}
+
+/// A thread as the kernel numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ThreadId {
+    /// Its process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+}
+
+/// The kernel's counters of a thread, from its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// `nvcsw`: it left in a sleeping state.
+    pub voluntary: u64,
+    /// `nivcsw`: it left runnable. The kernel counts `sched_yield` here.
+    pub involuntary: u64,
+}
+
+impl Counted {
+    /// All switch-outs.
+    pub const fn total(self) -> u64 {
+        self.voluntary + self.involuntary
+    }
+
+    /// Both together.
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self {
+            voluntary: self.voluntary + other.voluntary,
+            involuntary: self.involuntary + other.involuntary,
+        }
+    }
+
+    /// What was added since `earlier`.
+    pub(crate) const fn since(self, earlier: Self) -> Self {
+        Self {
+            voluntary: self.voluntary - earlier.voluntary,
+            involuntary: self.involuntary - earlier.involuntary,
+        }
+    }
+}
+
+/// One statement about the rows of a thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expect {
+    /// The reasons that count. More than one only where the kernel really may do either.
+    #[serde(with = "words")]
+    pub reasons: Vec<Reason>,
+    /// How many rows must have them.
+    pub amount: Amount,
+    /// Why that follows from the construction.
+    pub because: Cow<'static, str>,
+}
+
+/// How many rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Amount {
+    /// A number of rows; both bounds belong to it.
+    Count {
+        /// No fewer.
+        at_least: u64,
+        /// No more; `None` when others decide how many.
+        at_most: Option<u64>,
+    },
+    /// A share of the rows that left runnable (state 0).
+    ShareOfRunnable {
+        /// In percent of them.
+        at_least_pct: u8,
+    },
+}
+
+impl Expect {
+    /// Rows from `at_least` to `at_most`.
+    pub fn between(reason: Reason, at_least: u64, at_most: u64, because: &'static str) -> Self {
+        Self::new(
+            reason,
+            Amount::Count {
+                at_least,
+                at_most: Some(at_most),
+            },
+            because,
+        )
+    }
+
+    /// Exactly `rows` rows.
+    pub fn exactly(reason: Reason, rows: u64, because: &'static str) -> Self {
+        Self::between(reason, rows, rows, because)
+    }
+
+    /// `times` rows of a task that blocks once each time, less those that a preemption `spared` it:
+    /// while others had the CPU, what it was about to wait for came.
+    pub fn blocks(reason: Reason, times: u64, spared: u64, because: &'static str) -> Self {
+        Self::between(reason, times.saturating_sub(spared), times, because)
+    }
+
+    /// `at_least` rows or more.
+    pub fn at_least(reason: Reason, at_least: u64, because: &'static str) -> Self {
+        Self::new(
+            reason,
+            Amount::Count {
+                at_least,
+                at_most: None,
+            },
+            because,
+        )
+    }
+
+    /// For a task that may run on several CPUs: balancing may move it, or move another to its CPU
+    /// that is then preferred.
+    pub fn balancing() -> Self {
+        let because = "it may run on any CPU, and the kernel balances";
+        Self::at_least(Reason::Migrate, 0, because).or(Reason::Other)
+    }
+
+    /// At least `at_least_pct` of the rows that left runnable.
+    pub fn share_of_runnable(reason: Reason, at_least_pct: u8, because: &'static str) -> Self {
+        Self::new(reason, Amount::ShareOfRunnable { at_least_pct }, because)
+    }
+
+    /// The kernel may also say `reason`; the call site says when.
+    #[must_use]
+    pub fn or(mut self, reason: Reason) -> Self {
+        self.reasons.push(reason);
+        self
+    }
+
+    fn new(reason: Reason, amount: Amount, because: &'static str) -> Self {
+        Self {
+            reasons: vec![reason],
+            amount,
+            because: Cow::Borrowed(because),
+        }
+    }
+
+    fn is_met_by(&self, tally: &Tally) -> bool {
+        self.deviation(tally) == (0, 0)
+    }
+
+    /// Rows that are missing, and rows that are too many.
+    fn deviation(&self, tally: &Tally) -> (u64, u64) {
+        let found = tally.of_any(&self.reasons);
+        let (at_least, at_most) = match self.amount {
+            Amount::Count { at_least, at_most } => (at_least, at_most),
+            Amount::ShareOfRunnable { at_least_pct } => {
+                let share = tally.runnable() * u64::from(at_least_pct);
+                // Two rows of grace, so that one odd row among ten is no failure.
+                (share.div_ceil(100).saturating_sub(2), None)
+            }
+        };
+        let excess = at_most.map_or(0, |most| found.saturating_sub(most));
+        (at_least.saturating_sub(found), excess)
+    }
+}
+
+/// Shows `futex 1999..=2000: because …`.
+impl fmt::Display for Expect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reasons: Vec<_> = self.reasons.iter().map(|reason| reason.as_str()).collect();
+        write!(f, "{} ", reasons.join("|"))?;
+        match self.amount {
+            Amount::Count {
+                at_least,
+                at_most: Some(most),
+            } => write!(f, "{at_least}..={most}")?,
+            Amount::Count {
+                at_least,
+                at_most: None,
+            } => write!(f, "{at_least}..")?,
+            Amount::ShareOfRunnable { at_least_pct } => {
+                write!(f, "at least {at_least_pct} % of those that left runnable")?;
+            }
+        }
+        write!(f, ": {}", self.because)
+    }
+}
+
+/// Rows of a trace for one [`ThreadOutcome`], counted by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally(BTreeMap<Reason, u64>);
+
+impl Tally {
+    /// Adds `rows` rows with this reason.
+    pub fn add(&mut self, reason: Reason, rows: u64) {
+        *self.0.entry(reason).or_default() += rows;
+    }
+
+    /// All rows.
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// Rows with one of the reasons.
+    pub fn of_any(&self, reasons: &[Reason]) -> u64 {
+        reasons.iter().filter_map(|reason| self.0.get(reason)).sum()
+    }
+
+    /// Rows of tasks that left runnable: preempted, or yielding.
+    fn runnable(&self) -> u64 {
+        let left_runnable =
+            |reason: &Reason| matches!(reason.category(), Category::Preemption | Category::Yield);
+        self.0
+            .iter()
+            .filter(|(reason, _)| left_runnable(reason))
+            .map(|(_, rows)| rows)
+            .sum()
+    }
+}
+
+impl FromIterator<Reason> for Tally {
+    fn from_iter<I: IntoIterator<Item = Reason>>(reasons: I) -> Self {
+        let mut tally = Self::default();
+        for reason in reasons {
+            tally.add(reason, 1);
+        }
+        tally
+    }
+}
+
+impl ThreadOutcome {
+    /// Compares the rows that a trace has for these threads with what must be found; one line for
+    /// each statement that does not hold, none when the trace is right.
+    pub fn misses(&self, tally: &Tally) -> Vec<String> {
+        let unmet = self.expect.iter().filter(|expect| !expect.is_met_by(tally));
+        unmet
+            .map(|expect| format!("{}: expected {expect}; found {:?}", self.name, tally.0))
+            .chain(self.imbalance(tally))
+            .chain(self.strangers(tally))
+            .collect()
+    }
+
+    /// How many rows have a wrong reason, at least: what is missing of one was called something
+    /// else, so the larger of the two counts.
+    pub fn wrong_rows(&self, tally: &Tally) -> u64 {
+        let (missing, excess): (Vec<_>, Vec<_>) = self
+            .expect
+            .iter()
+            .map(|expect| expect.deviation(tally))
+            .unzip();
+        let strangers: u64 = self.stranger_rows(tally).map(|(_, rows)| rows).sum();
+        let missing: u64 = missing.iter().sum();
+        missing.max(excess.iter().sum::<u64>() + strangers)
+    }
+
+    /// The kernel counted fewer or more switches than there are rows.
+    fn imbalance(&self, tally: &Tally) -> Option<String> {
+        let counted = self.counted.total();
+        let threads = u64::try_from(self.ids.len()).unwrap_or(u64::MAX);
+        let most = counted + AFTER_COUNT * threads + tally.of_any(&[Reason::Exit]);
+        let rows = tally.total();
+        (rows < counted || rows > most)
+            .then(|| format!("{}: {rows} rows, the kernel counted {counted}", self.name))
+    }
+
+    /// Rows with reasons that neither the construction nor bystanders explain.
+    fn strangers(&self, tally: &Tally) -> Option<String> {
+        let strangers: Vec<_> = self.stranger_rows(tally).collect();
+        let rows: u64 = strangers.iter().map(|(_, rows)| rows).sum();
+        (rows > STRANGERS + tally.total() * STRANGERS_PCT / 100)
+            .then(|| format!("{}: nothing explains {strangers:?}", self.name))
+    }
+
+    fn stranger_rows<'t>(&self, tally: &'t Tally) -> impl Iterator<Item = (Reason, u64)> + 't {
+        let expected = self.expect.iter().flat_map(|expect| &expect.reasons);
+        let explained: Vec<Reason> = expected.chain(&BYSTANDERS).copied().collect();
+        let rows = tally.0.iter().map(|(reason, rows)| (*reason, *rows));
+        rows.filter(move |(reason, _)| !explained.contains(reason))
+    }
+}
+
+/// Reasons as their words.
+mod words {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use swtch_core::reason::Reason;
+
+    pub(super) fn serialize<S: Serializer>(
+        reasons: &[Reason],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(reasons.iter().map(|reason| reason.as_str()))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<Reason>, D::Error> {
+        let known = |word: &String| {
+            Reason::from_word(word).ok_or_else(|| D::Error::custom(format!("no reason {word}")))
+        };
+        Vec::<String>::deserialize(deserializer)?
+            .iter()
+            .map(known)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ponger(voluntary: u64, involuntary: u64) -> ThreadOutcome {
+        ThreadOutcome {
+            name: "ponger".into(),
+            ids: vec![ThreadId { pid: 1, tid: 2 }],
+            counted: Counted {
+                voluntary,
+                involuntary,
+            },
+            expect: vec![
+                Expect::between(Reason::Pipe, 99, 100, "one a round"),
+                Expect::exactly(Reason::Exit, 1, "it ends once"),
+            ],
+        }
+    }
+
+    fn tally(rows: &[(Reason, u64)]) -> Tally {
+        let mut tally = Tally::default();
+        for (reason, count) in rows {
+            tally.add(*reason, *count);
+        }
+        tally
+    }
+
+    #[test]
+    fn a_right_trace_has_no_misses() {
+        let rows = tally(&[(Reason::Pipe, 100), (Reason::Wakeup, 7), (Reason::Exit, 1)]);
+        assert_eq!(ponger(100, 7).misses(&rows), [""; 0]);
+    }
+
+    /// The kernel's counters catch what the bounds would let pass.
+    #[test]
+    fn a_lost_row_is_a_miss_though_the_bounds_hold() {
+        let rows = tally(&[(Reason::Pipe, 99), (Reason::Exit, 1)]);
+        let misses = ponger(102, 0).misses(&rows);
+        assert_eq!(misses, ["ponger: 100 rows, the kernel counted 102"]);
+    }
+
+    #[test]
+    fn a_wrong_reason_is_a_miss() {
+        let rows = tally(&[(Reason::Pipe, 90), (Reason::Unknown, 10), (Reason::Exit, 1)]);
+        let misses = ponger(100, 0).misses(&rows);
+        assert_eq!(misses.len(), 2, "{misses:?}");
+        assert!(misses[0].contains("expected pipe 99..=100"), "{misses:?}");
+        assert!(misses[1].contains("nothing explains"), "{misses:?}");
+        assert_eq!(ponger(100, 0).wrong_rows(&rows), 10);
+    }
+
+    #[test]
+    fn a_share_is_of_the_rows_that_left_runnable() {
+        let expect = Expect::share_of_runnable(Reason::Slice, 90, "hogs only").or(Reason::Wakeup);
+        let rows = |other| {
+            tally(&[
+                (Reason::Slice, 60),
+                (Reason::Wakeup, 30),
+                (Reason::Other, other),
+            ])
+        };
+        assert!(expect.is_met_by(&rows(10)));
+        assert!(!expect.is_met_by(&rows(20)));
+    }
+
+    #[test]
+    fn an_outcome_survives_json() {
+        let outcome = Outcome {
+            threads: vec![ponger(100, 7)],
+        };
+        let text = serde_json::to_string(&outcome).unwrap();
+        assert!(text.contains(r#""reasons":["pipe"]"#), "{text}");
+        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome);
+    }
+}

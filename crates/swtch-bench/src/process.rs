@@ -1,0 +1,120 @@
+//! Processes: started by `fork` alone, so that their life holds nothing but what they are told to
+//! do, and ended when their guard is dropped.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::error::{Error, checked};
+
+/// Exit code of a child whose act failed.
+const FAILED: i32 = 101;
+
+/// A child process. Dropping it kills and reaps it.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pid: libc::pid_t,
+    is_reaped: bool,
+}
+
+impl Child {
+    /// Starts a child that does `act` and ends. It dies with the thread that started it.
+    ///
+    /// `act` must not need a lock or a thread that another thread of the parent holds: only the
+    /// calling thread lives on in the child.
+    pub(crate) fn fork(act: impl FnOnce() -> Result<(), Error>) -> Result<Self, Error> {
+        // SAFETY: fork has no arguments. The child runs `act` under the condition above and then
+        // leaves by _exit, so it never returns into the parent's code.
+        let pid = checked("fork", unsafe { libc::fork() })?;
+        if pid == 0 {
+            die_with_parent();
+            // A panic must not unwind into the copy of the parent's stack.
+            let done = catch_unwind(AssertUnwindSafe(act));
+            leave(if matches!(done, Ok(Ok(()))) {
+                0
+            } else {
+                FAILED
+            });
+        }
+        Ok(Self {
+            pid,
+            is_reaped: false,
+        })
+    }
+
+    /// Its number.
+    pub(crate) const fn pid(&self) -> u32 {
+        self.pid.unsigned_abs()
+    }
+
+    /// Waits for its end and returns its wait status.
+    pub(crate) fn wait(&mut self) -> Result<i32, Error> {
+        let status = self.wait_for(0)?;
+        self.is_reaped = true;
+        Ok(status)
+    }
+
+    /// Stops it with `SIGSTOP` and returns when the kernel says that it has stopped.
+    pub(crate) fn stop(&self) -> Result<(), Error> {
+        self.signal(libc::SIGSTOP)?;
+        self.wait_for(libc::WUNTRACED).map(drop)
+    }
+
+    /// Lets it go on after [`Self::stop`].
+    pub(crate) fn resume(&self) -> Result<(), Error> {
+        self.signal(libc::SIGCONT)
+    }
+
+    /// Kills it; [`Self::wait`] then gives 9.
+    pub(crate) fn kill(&self) -> Result<(), Error> {
+        self.signal(libc::SIGKILL)
+    }
+
+    fn signal(&self, signal: i32) -> Result<(), Error> {
+        // SAFETY: no memory is involved, and `pid` is a child that is not yet reaped.
+        checked("kill", unsafe { libc::kill(self.pid, signal) }).map(drop)
+    }
+
+    fn wait_for(&self, options: i32) -> Result<i32, Error> {
+        let mut status = 0;
+        loop {
+            // SAFETY: `status` is ours to be written to.
+            let result = unsafe { libc::waitpid(self.pid, &mut status, options) };
+            match checked("wait4", result) {
+                Ok(_) => return Ok(status),
+                Err(Error::Call { source, .. }) if source.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.is_reaped {
+            let ended = self.kill().and_then(|()| self.wait());
+            debug_assert!(
+                ended.is_ok(),
+                "invariant: an unreaped child can be killed and reaped"
+            );
+        }
+    }
+}
+
+/// Gives the calling thread a name of any bytes but NUL; the kernel keeps the first 15.
+pub(crate) fn set_own_name(name: &[u8]) {
+    let mut comm = [0_u8; 16];
+    let kept = name.len().min(comm.len() - 1);
+    comm[..kept].copy_from_slice(&name[..kept]);
+    // SAFETY: `comm` ends in NUL and lives across the call, which only reads it. It cannot fail.
+    unsafe { libc::prctl(libc::PR_SET_NAME, comm.as_ptr()) };
+}
+
+fn die_with_parent() {
+    // SAFETY: no memory is involved; SIGKILL is a valid signal, so it cannot fail.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+fn leave(code: i32) -> ! {
+    // SAFETY: _exit ends the process; what the parent's exit handlers would do stays undone.
+    unsafe { libc::_exit(code) }
+}

@@ -1,0 +1,163 @@
+//! All workloads, and what one is.
+
+use std::fmt;
+
+use crate::error::Error;
+use crate::needs::Needs;
+use crate::outcome::Outcome;
+
+mod affinity;
+mod children;
+mod contention;
+mod crowd;
+mod disk;
+mod exits;
+mod forks;
+mod hogs;
+mod page_faults;
+mod periodic;
+mod ping_pong;
+mod quota;
+mod renamer;
+mod sampler;
+mod sleeps;
+mod stop;
+mod storm;
+mod yields;
+
+/// No workload with its default count takes longer than a tenth of this.
+const LIMIT_SECONDS: u32 = 120;
+
+/// Something that makes switches of a known kind and number.
+pub struct Workload {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// What it needs.
+    pub needs: Needs,
+    /// How often, or how long, when nobody says.
+    pub default_count: u64,
+    /// What the count counts: "rounds", "ms".
+    pub count_is: &'static str,
+    play: fn(u64) -> Result<Outcome, Error>,
+}
+
+impl Workload {
+    /// Makes the switches, and returns what must be found in a trace of them.
+    ///
+    /// Call it in a process that has no other thread. Whatever it changes about the process
+    /// (affinity, policy) is as before when it returns. A watchdog ends the process by `SIGALRM`
+    /// after two minutes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Missing`] when [`Self::needs`] is not met; otherwise what the kernel refused.
+    pub fn run(&self, count: u64) -> Result<Outcome, Error> {
+        if !self.needs.are_met() {
+            return Err(Error::Missing {
+                workload: self.name,
+                needs: self.needs,
+            });
+        }
+        let _watchdog = Watchdog::start();
+        (self.play)(count)
+    }
+}
+
+impl fmt::Debug for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workload")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+static WORKLOADS: &[Workload] = &[
+    hogs::HOGS,
+    hogs::ROUND_ROBIN,
+    periodic::WAKEUP,
+    periodic::WAKEUP_OVER_IDLE,
+    periodic::FIFO,
+    quota::QUOTA_USED,
+    affinity::FLIPPED,
+    affinity::SELF_FLIPS,
+    yields::ALONE,
+    yields::PAIR,
+    ping_pong::FUTEX,
+    ping_pong::CONDVAR,
+    ping_pong::SEMAPHORE,
+    contention::MUTEX,
+    ping_pong::SYSV_SEMAPHORE,
+    ping_pong::MESSAGE_QUEUE,
+    ping_pong::EVENTFD,
+    contention::FILE_LOCK,
+    disk::DIRECT_READ,
+    disk::FSYNC,
+    ping_pong::PIPE_THREADS,
+    ping_pong::PIPE_PROCESSES,
+    ping_pong::UNIX_SOCKET,
+    ping_pong::TCP,
+    ping_pong::EPOLL,
+    ping_pong::POLL,
+    sleeps::NANOSLEEP,
+    sleeps::POLL_SLEEP,
+    sleeps::TIMERFD,
+    page_faults::PAGE_FAULTS,
+    children::WAIT,
+    children::SPAWN,
+    stop::STOP,
+    exits::THREADS,
+    exits::PROCESSES,
+    sampler::SAMPLER,
+    storm::STORM,
+    crowd::CROWD,
+    forks::FORKS,
+    renamer::RENAMER,
+];
+
+/// All workloads, in the order of the reasons that they show.
+pub const fn workloads() -> &'static [Workload] {
+    WORKLOADS
+}
+
+/// The workload of this name.
+pub fn workload_named(name: &str) -> Option<&'static Workload> {
+    workloads().iter().find(|workload| workload.name == name)
+}
+
+/// Ends the process when the cast waits for one another forever, as it does after one of them
+/// failed.
+struct Watchdog;
+
+impl Watchdog {
+    fn start() -> Self {
+        // SAFETY: no memory is involved, and it cannot fail.
+        unsafe { libc::alarm(LIMIT_SECONDS) };
+        Self
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        // SAFETY: as above; 0 takes the alarm back.
+        unsafe { libc::alarm(0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_workload_is_found_by_its_name_and_no_name_is_used_twice() {
+        for workload in workloads() {
+            let found = workload_named(workload.name).unwrap();
+            assert!(
+                std::ptr::eq(found, workload),
+                "{} is used twice",
+                workload.name
+            );
+        }
+    }
+}

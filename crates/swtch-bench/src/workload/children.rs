@@ -1,0 +1,92 @@
+//! A parent that waits for its children: for their end, and (after `posix_spawn`) for their leaving
+//! of the address space that they share until they execute.
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use swtch_core::reason::Reason;
+
+use super::Workload;
+use crate::cast::{start, start_process};
+use crate::clock;
+use crate::cpu::{Policy, Stage};
+use crate::error::Error;
+use crate::needs::Needs;
+use crate::outcome::{Expect, Outcome};
+use crate::process::Child;
+
+const CHILD_WORK: Duration = Duration::from_millis(1);
+
+pub(super) const WAIT: Workload = Workload {
+    name: "wait4",
+    about: "a process waits for children that each work for 1 ms",
+    needs: Needs::Nothing,
+    default_count: 200,
+    count_is: "children",
+    play: wait,
+};
+
+pub(super) const SPAWN: Workload = Workload {
+    name: "spawn",
+    about: "a thread starts `true` by posix_spawn (vfork) and waits for it",
+    needs: Needs::Nothing,
+    default_count: 100,
+    count_is: "children",
+    play: spawn,
+};
+
+fn wait(children: u64) -> Result<Outcome, Error> {
+    let _stage = Stage::at_home(Policy::Batch)?;
+    let parent = start_process("parent", || {
+        for _ in 0..children {
+            let mut child = Child::fork(|| {
+                clock::spin(CHILD_WORK);
+                Ok(())
+            })?;
+            child.wait()?;
+        }
+        Ok(0)
+    })?;
+    let parent = parent.finish()?;
+    // The child has the same CPU, so it can only be done before the wait when the parent was
+    // preempted.
+    let spared = parent.counted.involuntary;
+    let because = "one wait a child, less those that a preemption of the parent spares";
+    let waits = Expect::blocks(Reason::Child, children, spared, because);
+    Ok(Outcome {
+        threads: vec![parent.expecting(vec![waits])],
+    })
+}
+
+fn spawn(children: u64) -> Result<Outcome, Error> {
+    let _stage = Stage::at_home(Policy::Batch)?;
+    thread::scope(|scope| {
+        let parent = start(scope, "spawner", || {
+            for _ in 0..children {
+                let status = Command::new("true")
+                    .status()
+                    .map_err(Error::calling("posix_spawn"))?;
+                if !status.success() {
+                    let name = "true".to_owned();
+                    return Err(Error::ProcessFailed {
+                        name,
+                        status: status.code().unwrap_or(-1),
+                    });
+                }
+            }
+            Ok(())
+        })?;
+        let parent = parent.finish()?;
+        let spared = parent.counted.involuntary;
+        let waits = Expect::between(
+            Reason::Child,
+            children.saturating_sub(spared),
+            2 * children,
+            "a vfork waits until the child executes, and a child that still runs is waited for",
+        );
+        Ok(Outcome {
+            threads: vec![parent.expecting(vec![waits])],
+        })
+    })
+}

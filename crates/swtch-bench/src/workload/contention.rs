@@ -1,0 +1,139 @@
+//! Two that want the same lock and hold it while they sleep, so that the other has to wait.
+//!
+//! ```text
+//! locker-1  │ holds: sleeps 400 µs │ without: 50 µs │ waits for the lock … │ holds
+//! locker-2  … waits for the lock   │ holds: sleeps 400 µs                  │ without
+//! ```
+//!
+//! How often each had to wait is what the kernel counted around the lock call; that it is nearly
+//! every time follows from the two lengths.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use swtch_core::reason::Reason;
+
+use super::Workload;
+use crate::cast::{Performed, blocks_in, start, start_process};
+use crate::cpu::{Policy, Stage};
+use crate::error::{Error, checked};
+use crate::needs::Needs;
+use crate::outcome::{Expect, Outcome, ThreadOutcome};
+use crate::scratch::Scratch;
+
+const WITH_LOCK: Duration = Duration::from_micros(400);
+const WITHOUT_LOCK: Duration = Duration::from_micros(50);
+
+pub(super) const MUTEX: Workload = Workload {
+    name: "mutex",
+    about: "two threads contend for a mutex whose holder sleeps",
+    needs: Needs::Nothing,
+    default_count: 500,
+    count_is: "rounds",
+    play: mutex,
+};
+
+pub(super) const FILE_LOCK: Workload = Workload {
+    name: "file-lock",
+    about: "two processes contend for a file lock (F_SETLKW) whose holder sleeps",
+    needs: Needs::Disk,
+    default_count: 500,
+    count_is: "rounds",
+    play: file_lock,
+};
+
+fn mutex(rounds: u64) -> Result<Outcome, Error> {
+    let _stage = Stage::at_home(Policy::Batch)?;
+    let mutex = Mutex::new(());
+    let act = || {
+        contend(rounds, |waited| {
+            let mut guard = None;
+            *waited += blocks_in(|| {
+                guard = Some(mutex.lock().unwrap_or_else(PoisonError::into_inner));
+                Ok(())
+            })?;
+            thread::sleep(WITH_LOCK);
+            drop(guard);
+            Ok(())
+        })
+    };
+    thread::scope(|scope| {
+        let first = start(scope, "locker-1", act)?;
+        let second = start(scope, "locker-2", act)?;
+        Ok(outcome(
+            [first.finish()?, second.finish()?],
+            rounds,
+            Reason::Futex,
+        ))
+    })
+}
+
+fn file_lock(rounds: u64) -> Result<Outcome, Error> {
+    let _stage = Stage::at_home(Policy::Batch)?;
+    let scratch = Scratch::new()?;
+    let act = || {
+        contend(rounds, |waited| {
+            *waited += blocks_in(|| set_lock(&scratch.file, libc::F_WRLCK))?;
+            thread::sleep(WITH_LOCK);
+            set_lock(&scratch.file, libc::F_UNLCK)
+        })
+    };
+    let first = start_process("locker-1", act)?;
+    let second = start_process("locker-2", act)?;
+    Ok(outcome(
+        [first.finish()?, second.finish()?],
+        rounds,
+        Reason::Ipc,
+    ))
+}
+
+/// Goes in and out; returns how often it had to wait to get in.
+fn contend(rounds: u64, mut hold: impl FnMut(&mut u64) -> Result<(), Error>) -> Result<u64, Error> {
+    let mut waited = 0;
+    for _ in 0..rounds {
+        hold(&mut waited)?;
+        thread::sleep(WITHOUT_LOCK);
+    }
+    Ok(waited)
+}
+
+fn outcome(cast: [Performed<u64>; 2], rounds: u64, reason: Reason) -> Outcome {
+    let expecting = |locker: Performed<u64>| -> ThreadOutcome {
+        let (waited, spared) = (locker.value, locker.counted.involuntary);
+        locker.expecting(vec![
+            Expect::exactly(
+                reason,
+                waited,
+                "the kernel counted that many blocks in the lock call",
+            ),
+            Expect::at_least(
+                reason,
+                rounds / 10,
+                "the holder sleeps longer than the other stays away",
+            ),
+            Expect::blocks(
+                Reason::Sleep,
+                2 * rounds,
+                spared,
+                "it sleeps with and without the lock",
+            ),
+        ])
+    };
+    Outcome {
+        threads: cast.map(expecting).into(),
+    }
+}
+
+/// Sets or takes back the lock of the whole file, waiting for others. Such a lock belongs to the
+/// process, so two threads would not contend for it.
+fn set_lock(file: &File, kind: libc::c_int) -> Result<(), Error> {
+    // SAFETY: an all-zero flock is a valid one: from the start of the file to its end.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = i16::try_from(kind).expect("invariant: lock kinds are 0 to 2");
+    // SAFETY: the descriptor is open and `lock` lives across the call.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLKW, &raw const lock) };
+    checked("fcntl(F_SETLKW)", result).map(drop)
+}

@@ -1,0 +1,71 @@
+//! Very many threads at once.
+
+use std::thread;
+use std::time::Duration;
+
+use swtch_core::reason::Reason;
+use swtch_core::units::Nanos;
+
+use super::Workload;
+use crate::cast::{Acting, start_small, together};
+use crate::clock;
+use crate::error::Error;
+use crate::needs::Needs;
+use crate::outcome::{Expect, Outcome};
+
+const SLEEPS: u64 = 3;
+const NAP: Duration = Duration::from_millis(20);
+
+/// Time to start one thread, twice what was seen on a slow machine in a debug build.
+const TO_START: Duration = Duration::from_micros(200);
+
+/// The least that glibc accepts on every architecture.
+const STACK: usize = 128 * 1024;
+
+pub(super) const CROWD: Workload = Workload {
+    name: "crowd",
+    about: "thousands of threads at once, each of which sleeps a few times",
+    needs: Needs::Nothing,
+    default_count: 10_000,
+    count_is: "threads",
+    play,
+};
+
+fn play(count: u64) -> Result<Outcome, Error> {
+    // Nobody goes on before all are there: the crowd is a crowd.
+    let all_there = clock::after(TO_START * u32::try_from(count).unwrap_or(u32::MAX));
+    let act = || {
+        let left = all_there.since(clock::now()).map_or(0, Nanos::as_ns);
+        thread::sleep(Duration::from_nanos(left).max(NAP));
+        (1..SLEEPS).for_each(|_| thread::sleep(NAP));
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let cast = (0..count).map(|_| start_small(scope, "crowd", STACK, act));
+        let cast: Vec<_> = cast.collect::<Result<_, _>>()?;
+        let ended: Vec<_> = cast
+            .into_iter()
+            .map(Acting::finish)
+            .collect::<Result<_, _>>()?;
+        let sleeps = SLEEPS * count;
+        let spared: u64 = ended.iter().map(|one| one.counted.involuntary).sum();
+        let expect = vec![
+            // Preempted on the way into its sleep for longer than that sleep.
+            Expect::blocks(Reason::Sleep, sleeps, spared, "each sleep blocks"),
+            Expect::at_least(
+                Reason::Fault,
+                0,
+                "stacks are mapped and unmapped under one lock",
+            ),
+            Expect::at_least(
+                Reason::Futex,
+                0,
+                "the C library keeps its stacks in one list under one lock",
+            ),
+            Expect::balancing(),
+        ];
+        Ok(Outcome {
+            threads: vec![together("crowd", ended, expect)],
+        })
+    })
+}

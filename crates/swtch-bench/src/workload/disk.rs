@@ -1,0 +1,98 @@
+//! Waiting for the disk: reads past the page cache, and writes that must reach it.
+//!
+//! Whether a call blocks is the device's decision: one that answers at once spares it. So the reader
+//! goes on until enough reads have blocked, as the kernel counts them; the writer blocks as often as
+//! it does (data, journal, flush), and nowhere else.
+
+use std::os::unix::fs::FileExt;
+use std::thread;
+
+use swtch_core::reason::Reason;
+
+use super::Workload;
+use crate::cast::{blocks_in, start};
+use crate::cpu::{Policy, Stage};
+use crate::error::Error;
+use crate::needs::Needs;
+use crate::outcome::{Expect, Outcome};
+use crate::scratch::{Block, Scratch, offset_of_block};
+
+/// Length of the file, in blocks.
+const BLOCKS: u64 = 64;
+
+pub(super) const DIRECT_READ: Workload = Workload {
+    name: "direct-read",
+    about: "a thread reads blocks from disk with O_DIRECT",
+    needs: Needs::Disk,
+    default_count: 100,
+    count_is: "blocking reads",
+    play: direct_read,
+};
+
+pub(super) const FSYNC: Workload = Workload {
+    name: "fsync",
+    about: "a thread writes a block and makes it reach the disk",
+    needs: Needs::Disk,
+    default_count: 50,
+    count_is: "writes",
+    play: fsync,
+};
+
+/// Tries per block that is wanted, before the disk is given up as one that always answers at once.
+const TRIES: u64 = 50;
+
+/// Reads until `wanted` reads have blocked.
+fn direct_read(wanted: u64) -> Result<Outcome, Error> {
+    let file = Scratch::with_blocks(BLOCKS)?.reopen_direct()?;
+    let _stage = Stage::at_home(Policy::Batch)?;
+    let mut block = Block::new();
+    thread::scope(|scope| {
+        let reader = start(scope, "disk-reader", || {
+            let mut blocked = 0;
+            for number in 0..wanted * TRIES {
+                if blocked >= wanted {
+                    break;
+                }
+                let offset = offset_of_block(number % BLOCKS);
+                blocked += blocks_in(|| {
+                    file.read_exact_at(&mut block.0, offset)
+                        .map_err(Error::calling("pread64"))
+                })?;
+            }
+            Ok(blocked)
+        })?;
+        let reader = reader.finish()?;
+        let blocked = reader.value;
+        let because = "only the reads can block it, and it goes on until enough have";
+        let reads = Expect::between(Reason::Io, wanted, blocked.max(wanted), because);
+        Ok(Outcome {
+            threads: vec![reader.expecting(vec![reads])],
+        })
+    })
+}
+
+fn fsync(writes: u64) -> Result<Outcome, Error> {
+    let file = Scratch::with_blocks(BLOCKS)?.file;
+    let _stage = Stage::at_home(Policy::Batch)?;
+    let block = Block::new();
+    let write = |number: u64| {
+        let offset = offset_of_block(number % BLOCKS);
+        file.write_all_at(&block.0, offset)
+            .map_err(Error::calling("pwrite64"))?;
+        file.sync_all().map_err(Error::calling("fsync"))
+    };
+    thread::scope(|scope| {
+        let writer = start(scope, "disk-writer", || {
+            blocks_in(|| (0..writes).try_for_each(write))
+        })?;
+        let writer = writer.finish()?;
+        let blocked = writer.value;
+        let because = "nothing else in that time can block it, and the kernel counted that often";
+        let counted = Expect::exactly(Reason::Io, blocked, because);
+        let because = "data, journal and flush do not all answer at once";
+        let mostly = Expect::at_least(Reason::Io, writes / 2, because);
+        Ok(Outcome {
+            threads: vec![writer.expecting(vec![counted, mostly])],
+        })
+    })
+}

@@ -1,0 +1,40 @@
+//! A fork bomb with a bound: very many short processes, a few dozen at a time.
+
+use super::Workload;
+use crate::cast::{ActingProcess, start_process, together};
+use crate::error::Error;
+use crate::needs::Needs;
+use crate::outcome::{Expect, Outcome};
+
+/// How many live at once.
+const WAVE: u64 = 50;
+
+/// More than this many in one run would meet process ids a second time (`kernel.pid_max` is 32768 on
+/// small machines).
+const MOST: u64 = 20_000;
+
+pub(super) const FORKS: Workload = Workload {
+    name: "forks",
+    about: "thousands of short processes, fifty at a time",
+    needs: Needs::Nothing,
+    default_count: 5000,
+    count_is: "processes",
+    play,
+};
+
+fn play(count: u64) -> Result<Outcome, Error> {
+    let mut left = count.min(MOST);
+    let mut ended = Vec::new();
+    while left > 0 {
+        let wave = left.min(WAVE);
+        let started = (0..wave).map(|_| start_process("short-process", || Ok(0)));
+        let started: Vec<_> = started.collect::<Result<_, _>>()?;
+        for process in started.into_iter().map(ActingProcess::finish) {
+            ended.push(process?);
+        }
+        left -= wave;
+    }
+    Ok(Outcome {
+        threads: vec![together("short-process", ended, vec![Expect::balancing()])],
+    })
+}

@@ -1,0 +1,135 @@
+//! Hogs: they want the CPU and nothing else, so only the end of a slice takes it from them.
+
+use std::cmp::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use swtch_core::reason::Reason;
+
+use super::Workload;
+use crate::cast::{Acting, Performed, start};
+use crate::clock;
+use crate::cpu::{self, Policy, Stage};
+use crate::error::Error;
+use crate::needs::Needs;
+use crate::outcome::{Expect, Outcome, ThreadOutcome};
+
+/// Longest slice of a fair task (`kernel/sched/fair.c`, v5.15 to v6.18: 0.75 ms times up to 4).
+const LONGEST_SLICE: Duration = Duration::from_millis(3);
+
+/// The tick at the lowest rate a kernel can be built with, 100 Hz.
+const LONGEST_TICK: Duration = Duration::from_millis(10);
+
+pub(super) const HOGS: Workload = Workload {
+    name: "hogs",
+    about: "three threads share one CPU and never block",
+    needs: Needs::Nothing,
+    default_count: 1000,
+    count_is: "ms",
+    play: hogs,
+};
+
+pub(super) const ROUND_ROBIN: Workload = Workload {
+    name: "round-robin",
+    about: "two SCHED_RR threads share one CPU and never block",
+    needs: Needs::Root,
+    default_count: 1500,
+    count_is: "ms",
+    play: round_robin,
+};
+
+fn hogs(ms: u64) -> Result<Outcome, Error> {
+    let cast = spin_together(&["hog-1", "hog-2", "hog-3"], Policy::Batch, ms)?;
+    Ok(Outcome {
+        threads: cast.into_iter().map(fair_hog).collect(),
+    })
+}
+
+fn round_robin(ms: u64) -> Result<Outcome, Error> {
+    let cast = spin_together(&["turn-1", "turn-2"], Policy::RoundRobin, ms)?;
+    Ok(Outcome {
+        threads: cast.into_iter().map(turn_taker).collect(),
+    })
+}
+
+/// What one hog found: CPU time, and the interval of its turns when it is a real-time task.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    cpu_time: Duration,
+    turn: Duration,
+}
+
+/// All inherit the policy from the starter: one that took a real-time policy by itself would keep
+/// the CPU from a starter that has not yet started the others.
+fn spin_together(names: &[&str], policy: Policy, ms: u64) -> Result<Vec<Performed<Share>>, Error> {
+    let _stage = Stage::at_home(policy)?;
+    let end = clock::after(Duration::from_millis(ms));
+    let spin = move || {
+        let turn = cpu::round_robin_interval()?;
+        clock::spin_until(end);
+        Ok(Share {
+            cpu_time: clock::cpu_time(),
+            turn,
+        })
+    };
+    thread::scope(|scope| {
+        let cast: Vec<_> = names
+            .iter()
+            .map(|name| start(scope, *name, spin))
+            .collect::<Result<_, _>>()?;
+        cast.into_iter().map(Acting::finish).collect()
+    })
+}
+
+fn fair_hog(hog: Performed<Share>) -> ThreadOutcome {
+    let fewest = runs_in(hog.value.cpu_time, LONGEST_SLICE + LONGEST_TICK);
+    hog.expecting(vec![
+        Expect::at_least(
+            Reason::Slice,
+            fewest,
+            "no run outlasts a slice of 3 ms and a tick of 10 ms while others wait",
+        ),
+        // A bystander that wakes may take the CPU first.
+        Expect::share_of_runnable(Reason::Slice, 99, "a hog leaves only when it is preempted")
+            .or(Reason::Wakeup)
+            .or(Reason::Class),
+    ])
+}
+
+fn turn_taker(thread: Performed<Share>) -> ThreadOutcome {
+    let Share { cpu_time, turn } = thread.value;
+    let fewest = runs_in(cpu_time, turn + LONGEST_TICK);
+    thread.expecting(vec![
+        Expect::at_least(
+            Reason::Slice,
+            fewest,
+            "no turn outlasts the round-robin interval and a tick while the other waits",
+        ),
+        // So that fair tasks do not starve, the kernel takes 5 % of the CPU from real time: by
+        // throttling it, or (6.8 and later) by a deadline server, which is a higher class.
+        Expect::share_of_runnable(Reason::Slice, 99, "it leaves at the end of its turn")
+            .or(Reason::Class)
+            .or(Reason::Throttle),
+    ])
+}
+
+/// Whole runs of length `longest` that `time` holds, the last one excepted: its end is the exit.
+fn runs_in(time: Duration, longest: Duration) -> u64 {
+    match time.cmp(&longest) {
+        Ordering::Less => 0,
+        _ => u64::try_from(time.as_nanos() / longest.as_nanos()).unwrap_or(u64::MAX) - 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_run_ends_by_the_exit_and_is_not_counted() {
+        let ms = Duration::from_millis;
+        assert_eq!(runs_in(ms(5), ms(13)), 0);
+        assert_eq!(runs_in(ms(13), ms(13)), 0);
+        assert_eq!(runs_in(ms(40), ms(13)), 2);
+    }
+}

@@ -1,0 +1,136 @@
+//! A task that wakes again and again on the CPU of a hog. Who the sleeper is decides why the hog
+//! leaves.
+//!
+//! Whether the hog had the CPU at all when the sleeper's time came is not left to hope: its
+//! heartbeat says so, and only those wakeups are counted.
+
+use std::thread;
+use std::time::Duration;
+
+use swtch_core::reason::Reason;
+
+use super::Workload;
+use crate::cast::{Performed, start};
+use crate::clock::{self, Heartbeat};
+use crate::cpu::{self, Policy, Stage};
+use crate::error::Error;
+use crate::needs::Needs;
+use crate::outcome::{Expect, Outcome};
+
+const PERIOD: Duration = Duration::from_millis(4);
+
+/// Shorter than any slice that the kernel gives by itself; the shortest one that may be asked for
+/// (`__setparam_fair`, `kernel/sched/syscalls.c`, v6.12).
+const SHORT_SLICE: Duration = Duration::from_micros(100);
+
+/// The hog gives up when the sleeper does not stop it.
+const HOG_LIMIT: Duration = Duration::from_secs(60);
+
+pub(super) const WAKEUP: Workload = Workload {
+    name: "wakeup",
+    about: "a fair task wakes every 4 ms on the CPU of a fair hog",
+    needs: Needs::Nothing,
+    default_count: 200,
+    count_is: "wakeups",
+    play: |wakeups| {
+        let cast = play(wakeups, Policy::Other, || cpu::ask_for_slice(SHORT_SLICE))?;
+        // Before 6.12 a slice cannot be asked for, and the hog may keep the CPU until the protected
+        // part of its own slice is over: then the tick takes it, or the queueing of the sleeper
+        // finds it over.
+        let expect = |displaced| {
+            let because = "it had the CPU when the sleeper's time came, and lost it";
+            Expect::at_least(Reason::Wakeup, displaced, because).or(Reason::Slice)
+        };
+        Ok(cast.outcome(wakeups, expect))
+    },
+};
+
+pub(super) const WAKEUP_OVER_IDLE: Workload = Workload {
+    name: "wakeup-over-idle",
+    about: "a fair task wakes every 4 ms on the CPU of a SCHED_IDLE hog",
+    needs: Needs::Nothing,
+    default_count: 200,
+    count_is: "wakeups",
+    play: |wakeups| {
+        let cast = play(wakeups, Policy::Idle, || Ok(()))?;
+        let expect = |displaced| {
+            let because = "a SCHED_IDLE task is preempted by every other that wakes";
+            // Where bystanders are queued, too, update_curr finds its slice over while the woken
+            // task is being queued, and asks before the wakeup does (v6.18).
+            Expect::at_least(Reason::Wakeup, displaced, because).or(Reason::Slice)
+        };
+        Ok(cast.outcome(wakeups, expect))
+    },
+};
+
+pub(super) const FIFO: Workload = Workload {
+    name: "fifo",
+    about: "a SCHED_FIFO task wakes every 4 ms on the CPU of a fair hog",
+    needs: Needs::Root,
+    default_count: 200,
+    count_is: "wakeups",
+    play: |wakeups| {
+        let cast = play(wakeups, Policy::Other, || Policy::Fifo.adopt())?;
+        let expect = |displaced| {
+            let because = "real time is a higher class, which takes the CPU at once";
+            Expect::at_least(Reason::Class, displaced, because)
+        };
+        Ok(cast.outcome(wakeups, expect))
+    },
+};
+
+struct Cast {
+    hog: Performed<()>,
+    /// It found out how often it took the CPU from the hog.
+    sleeper: Performed<u64>,
+}
+
+fn play(
+    wakeups: u64,
+    hog_policy: Policy,
+    prepare_sleeper: impl FnOnce() -> Result<(), Error> + Send,
+) -> Result<Cast, Error> {
+    let _stage = Stage::at_home(Policy::Other)?;
+    let heartbeat = Heartbeat::default();
+    thread::scope(|scope| {
+        let hog = start(scope, "hog", || {
+            hog_policy.adopt()?;
+            heartbeat.beat(HOG_LIMIT);
+            Ok(())
+        })?;
+        let sleeper = start(scope, "sleeper", || {
+            let _stops = heartbeat.stop_when_done();
+            prepare_sleeper()?;
+            let displaced = (0..wakeups).filter(|_| takes_the_cpu(&heartbeat)).count();
+            Ok(u64::try_from(displaced).unwrap_or(u64::MAX))
+        })?;
+        Ok(Cast {
+            sleeper: sleeper.finish()?,
+            hog: hog.finish()?,
+        })
+    })
+}
+
+/// Sleeps for a period; whether the hog had the CPU when the time came. The hog then lost it between
+/// its last beat and now.
+fn takes_the_cpu(heartbeat: &Heartbeat) -> bool {
+    let deadline = clock::after(PERIOD);
+    thread::sleep(PERIOD);
+    heartbeat.ran_at_timer(deadline)
+}
+
+impl Cast {
+    fn outcome(self, wakeups: u64, hog_expects: impl FnOnce(u64) -> Expect) -> Outcome {
+        // A bystander may wake in the same instant and be the one who is preferred.
+        let certain = self.sleeper.value - self.sleeper.value / 20;
+        let spared = self.sleeper.counted.involuntary;
+        let because = "one sleep a period, less those whose time a preemption used up";
+        let sleeps = Expect::blocks(Reason::Sleep, wakeups, spared, because);
+        Outcome {
+            threads: vec![
+                self.hog.expecting(vec![hog_expects(certain)]),
+                self.sleeper.expecting(vec![sleeps]),
+            ],
+        }
+    }
+}

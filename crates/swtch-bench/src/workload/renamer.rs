@@ -1,0 +1,65 @@
+//! Threads with names that do harm where they are shown without care: on a terminal, in a page, in a
+//! table, in a file name.
+
+use std::thread;
+use std::time::Duration;
+
+use swtch_core::reason::Reason;
+
+use super::Workload;
+use crate::cast::start;
+use crate::error::Error;
+use crate::needs::Needs;
+use crate::outcome::{Expect, Outcome};
+use crate::process::set_own_name;
+
+const NAP: Duration = Duration::from_millis(1);
+
+/// At most 15 bytes each, as the kernel keeps.
+const HOSTILE: [&[u8]; 8] = [
+    b"\x1b[2J\x1b[1;31mred",
+    b"two\nlines\r\n",
+    b"<img onerror=x>",
+    b"\xff\xfe\xc3(bad",
+    b"',\"; DROP x--",
+    b"../../etc/pass",
+    b"tab\tnul\x7f\x07bell",
+    b"",
+];
+
+pub(super) const RENAMER: Workload = Workload {
+    name: "renamer",
+    about: "threads that take hostile names: escape sequences, markup, invalid UTF-8",
+    needs: Needs::Nothing,
+    default_count: 20,
+    count_is: "rounds through all names",
+    play,
+};
+
+fn play(rounds: u64) -> Result<Outcome, Error> {
+    thread::scope(|scope| {
+        let renamer = |first: usize| {
+            start(scope, format!("renamer-{first}"), move || {
+                for _ in 0..rounds {
+                    for name in HOSTILE.iter().cycle().skip(first).take(HOSTILE.len()) {
+                        set_own_name(name);
+                        thread::sleep(NAP);
+                    }
+                }
+                Ok(())
+            })
+        };
+        let cast: Vec<_> = (0..HOSTILE.len()).map(renamer).collect::<Result<_, _>>()?;
+        let names = rounds * u64::try_from(HOSTILE.len()).unwrap_or(u64::MAX);
+        let threads = cast.into_iter().map(|renamer| {
+            let renamer = renamer.finish()?;
+            let spared = renamer.counted.involuntary;
+            let because = "one sleep under each name, less those whose time a preemption used up";
+            let expect = Expect::blocks(Reason::Sleep, names, spared, because);
+            Ok(renamer.expecting(vec![expect, Expect::balancing()]))
+        });
+        Ok(Outcome {
+            threads: threads.collect::<Result<_, Error>>()?,
+        })
+    })
+}

@@ -1,0 +1,309 @@
+//! A sample program that makes every kind of switch, with names that say what each thread does.
+//!
+//! It is for eyes, not for exact counts: all play at once for about two seconds, the hogs on one
+//! CPU and the others where the kernel likes, and each must show its own reason. Real time and
+//! quota need root and are left out without it.
+
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, Scope};
+use std::time::Duration;
+
+use swtch_core::reason::Reason;
+use swtch_core::units::Timestamp;
+
+use super::Workload;
+use super::page_faults::ColdMapping;
+use crate::cast::{Acting, ActingProcess, start, start_process};
+use crate::clock;
+use crate::cpu::{self, Policy};
+use crate::error::Error;
+use crate::needs::Needs;
+use crate::outcome::{Expect, Outcome, ThreadOutcome};
+use crate::process::Child;
+use crate::quota_group::{CpuController, QuotaGroup};
+use crate::scratch::{Block, Scratch, offset_of_block};
+use crate::token::{EpolledPipe, EventFd, Pipe, Token, UnixSocket};
+
+/// Between two acts of one thread: a few hundred acts in all.
+const REST: Duration = Duration::from_millis(5);
+
+/// Blocks of the files that are read and mapped.
+const BLOCKS: u64 = 100;
+
+pub(super) const SAMPLER: Workload = Workload {
+    name: "sampler",
+    about: "every kind of switch, by threads whose names say what they do",
+    needs: Needs::Disk,
+    default_count: 2000,
+    count_is: "ms",
+    play,
+};
+
+fn play(ms: u64) -> Result<Outcome, Error> {
+    let end = clock::after(Duration::from_millis(ms));
+    let props = Props::new()?;
+    // Processes first: a fork copies only the thread that makes it.
+    let parent = start_process("parent", || until(end, wait_for_a_child).map(|()| 0))?;
+    let stopped = start_process("stopped", || until(end, || Ok(())).map(|()| 0))?;
+    let throttled = Throttled::start(end)?;
+    let mut threads = thread::scope(|scope| {
+        let mut cast = Cast {
+            scope,
+            acting: Vec::new(),
+        };
+        props.enter(&mut cast, end)?;
+        cast.add("stopper", Reason::Child, || {
+            until(end, || {
+                stopped
+                    .child()
+                    .stop()
+                    .and_then(|()| stopped.child().resume())
+            })
+        })?;
+        cast.finish()
+    })?;
+    threads.push(parent.finish()?.expecting(shows(Reason::Child)));
+    threads.push(stopped.finish()?.expecting(shows(Reason::Stop)));
+    if let Some(throttled) = throttled {
+        threads.push(throttled.finish()?);
+    }
+    Ok(Outcome { threads })
+}
+
+/// What the threads share.
+struct Props {
+    pipes: [Pipe; 2],
+    sockets: [UnixSocket; 2],
+    polled: [EpolledPipe; 2],
+    eventfds: [EventFd; 2],
+    mutex: Mutex<()>,
+    scratch: Scratch,
+    mapping: ColdMapping,
+}
+
+impl Props {
+    fn new() -> Result<Self, Error> {
+        let mapped = Scratch::with_blocks(BLOCKS)?;
+        Ok(Self {
+            pipes: [Pipe::new()?, Pipe::new()?],
+            sockets: [UnixSocket::new()?, UnixSocket::new()?],
+            polled: [EpolledPipe::new()?, EpolledPipe::new()?],
+            eventfds: [EventFd::new()?, EventFd::new()?],
+            mutex: Mutex::new(()),
+            mapping: ColdMapping::of(&mapped, BLOCKS)?,
+            scratch: Scratch::with_blocks(BLOCKS)?,
+        })
+    }
+
+    fn enter<'scope>(
+        &'scope self,
+        cast: &mut Cast<'scope, '_>,
+        end: Timestamp,
+    ) -> Result<(), Error> {
+        self.enter_runners(cast, end)?;
+        self.enter_sleepers(cast, end)?;
+        cast.add_pair(
+            ["pipe-writer", "pipe-reader"],
+            Reason::Pipe,
+            &self.pipes,
+            end,
+        )?;
+        cast.add_pair(["client", "server"], Reason::Net, &self.sockets, end)?;
+        cast.add_pair(
+            ["event-source", "event-loop"],
+            Reason::Poll,
+            &self.polled,
+            end,
+        )?;
+        cast.add_pair(["asker", "answerer"], Reason::Ipc, &self.eventfds, end)
+    }
+
+    /// Those that want the CPU and lose it.
+    fn enter_runners<'scope>(
+        &'scope self,
+        cast: &mut Cast<'scope, '_>,
+        end: Timestamp,
+    ) -> Result<(), Error> {
+        let home = cpu::home()?;
+        for name in ["hog-1", "hog-2", "hog-3"] {
+            cast.add(name, Reason::Slice, move || {
+                cpu::move_to(0, home)?;
+                clock::spin_until(end);
+                Ok(())
+            })?;
+        }
+        cast.add("yielder", Reason::Yield, move || {
+            cpu::move_to(0, home)?;
+            until(end, || {
+                thread::yield_now();
+                Ok(())
+            })
+        })?;
+        if let [first, second, ..] = cpu::allowed()?[..] {
+            cast.add("flipper", Reason::Migrate, move || {
+                until(end, || {
+                    cpu::move_to(0, first).and_then(|()| cpu::move_to(0, second))
+                })
+            })?;
+        }
+        if Needs::Root.are_met() {
+            cast.add("real-time", Reason::Sleep, move || {
+                cpu::move_to(0, home)?;
+                Policy::Fifo.adopt()?;
+                until(end, || Ok(()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Those that wait for a lock, for the disk, for memory and for time.
+    fn enter_sleepers<'scope>(
+        &'scope self,
+        cast: &mut Cast<'scope, '_>,
+        end: Timestamp,
+    ) -> Result<(), Error> {
+        for name in ["locker-1", "locker-2"] {
+            cast.add(name, Reason::Futex, move || {
+                while clock::now() < end {
+                    let guard = self.mutex.lock().unwrap_or_else(PoisonError::into_inner);
+                    thread::sleep(REST);
+                    drop(guard);
+                    thread::sleep(REST / 5);
+                }
+                Ok(())
+            })?;
+        }
+        let direct = self.scratch.reopen_direct()?;
+        let mut block = Block::new();
+        cast.add("disk-reader", Reason::Io, move || {
+            let mut offsets = (0..BLOCKS).cycle().map(offset_of_block);
+            until(end, || {
+                let offset = offsets.next().expect("invariant: a cycle has no end");
+                direct
+                    .read_exact_at(&mut block.0, offset)
+                    .map_err(Error::calling("pread64"))
+            })
+        })?;
+        cast.add("page-toucher", Reason::Fault, move || {
+            let mut pages = self.mapping.pages();
+            until(end, || {
+                pages
+                    .next()
+                    .into_iter()
+                    .for_each(|page| self.mapping.touch(page));
+                Ok(())
+            })
+        })?;
+        cast.add("sleeper", Reason::Sleep, move || until(end, || Ok(())))
+    }
+}
+
+/// The threads on stage, each with the reason that it must show.
+struct Cast<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    acting: Vec<(Acting<'scope, ()>, Reason)>,
+}
+
+impl<'scope> Cast<'scope, '_> {
+    fn add(
+        &mut self,
+        name: &str,
+        reason: Reason,
+        act: impl FnOnce() -> Result<(), Error> + Send + 'scope,
+    ) -> Result<(), Error> {
+        self.acting.push((start(self.scope, name, act)?, reason));
+        Ok(())
+    }
+
+    /// One that rests, passes and waits for the answer; one that answers.
+    fn add_pair<T: Token>(
+        &mut self,
+        [asks, answers]: [&str; 2],
+        reason: Reason,
+        [ping, pong]: &'scope [T; 2],
+        end: Timestamp,
+    ) -> Result<(), Error> {
+        let left_ns = end.since(clock::now()).map_or(0, |left| left.as_ns());
+        let rounds = u128::from(left_ns) / REST.as_nanos() / 2;
+        let rounds = u64::try_from(rounds).expect("invariant: less than it was made from");
+        self.add(asks, reason, move || {
+            (0..rounds).try_for_each(|_| {
+                thread::sleep(REST);
+                ping.pass()?;
+                pong.take()
+            })
+        })?;
+        self.add(answers, reason, move || {
+            (0..rounds).try_for_each(|_| {
+                ping.take()?;
+                // The other side waits meanwhile.
+                clock::spin(REST / 50);
+                pong.pass()
+            })
+        })
+    }
+
+    fn finish(self) -> Result<Vec<ThreadOutcome>, Error> {
+        let outcomes = self
+            .acting
+            .into_iter()
+            .map(|(acting, reason)| Ok(acting.finish()?.expecting(shows(reason))));
+        outcomes.collect()
+    }
+}
+
+/// A hog in a cgroup with a quota.
+struct Throttled {
+    hog: ActingProcess,
+    _group: QuotaGroup,
+}
+
+impl Throttled {
+    /// `None` without root or without the controller.
+    fn start(end: Timestamp) -> Result<Option<Self>, Error> {
+        if !Needs::CpuController.are_met() {
+            return Ok(None);
+        }
+        let Some(controller) = CpuController::find() else {
+            return Ok(None);
+        };
+        let (quota, period) = (Duration::from_millis(5), Duration::from_millis(50));
+        let group = QuotaGroup::new(&controller, quota, period)?;
+        let hog = start_process("hog-on-quota", || {
+            clock::spin_until(end);
+            Ok(0)
+        })?;
+        group.admit(hog.pid())?;
+        Ok(Some(Self { hog, _group: group }))
+    }
+
+    fn finish(self) -> Result<ThreadOutcome, Error> {
+        Ok(self.hog.finish()?.expecting(shows(Reason::Throttle)))
+    }
+}
+
+fn wait_for_a_child() -> Result<(), Error> {
+    let mut child = Child::fork(|| {
+        clock::spin(Duration::from_millis(1));
+        Ok(())
+    })?;
+    child.wait().map(drop)
+}
+
+/// Acts and rests until the play ends.
+fn until(end: Timestamp, mut act: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+    while clock::now() < end {
+        act()?;
+        thread::sleep(REST);
+    }
+    Ok(())
+}
+
+fn shows(reason: Reason) -> Vec<Expect> {
+    vec![
+        Expect::at_least(reason, 1, "its name says so"),
+        Expect::at_least(Reason::Sleep, 0, "it rests between its acts"),
+        Expect::balancing(),
+    ]
+}

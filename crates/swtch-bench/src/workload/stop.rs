@@ -1,0 +1,49 @@
+//! A process that is stopped and continued by signals.
+
+use std::thread;
+
+use swtch_core::reason::Reason;
+
+use super::Workload;
+use crate::cast::{start_process, switches_of};
+use crate::cpu::{Policy, Stage};
+use crate::error::Error;
+use crate::needs::Needs;
+use crate::outcome::{Expect, Outcome};
+use crate::shared_page::SharedPage;
+
+pub(super) const STOP: Workload = Workload {
+    name: "stop",
+    about: "a running process is stopped by SIGSTOP and continued",
+    needs: Needs::Nothing,
+    default_count: 200,
+    count_is: "stops",
+    play,
+};
+
+fn play(stops: u64) -> Result<Outcome, Error> {
+    let _stage = Stage::at_home(Policy::Batch)?;
+    let may_end = SharedPage::<1>::new()?;
+    let stopped = start_process("stopped", || {
+        while may_end.get() == [0] {
+            std::hint::spin_loop();
+        }
+        Ok(0)
+    })?;
+    for _ in 0..stops {
+        let before = switches_of(stopped.pid())?.voluntary;
+        stopped.child().stop()?;
+        // The kernel reports a stop just before the task leaves the CPU. Continued in between, it
+        // would not leave at all.
+        while switches_of(stopped.pid())?.voluntary == before {
+            thread::yield_now();
+        }
+        stopped.child().resume()?;
+    }
+    may_end.set([1]);
+    let because = "each SIGSTOP was seen to take it off the CPU before it was continued";
+    let expect = Expect::exactly(Reason::Stop, stops, because);
+    Ok(Outcome {
+        threads: vec![stopped.finish()?.expecting(vec![expect])],
+    })
+}

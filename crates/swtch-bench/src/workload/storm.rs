@@ -1,0 +1,58 @@
+//! As many switches as the machine can do: on each CPU two threads yield to each other.
+
+use std::thread;
+use std::time::Duration;
+
+use swtch_core::reason::Reason;
+
+use super::Workload;
+use crate::cast::start;
+use crate::clock;
+use crate::cpu::{self, Policy, Stage};
+use crate::error::Error;
+use crate::needs::Needs;
+use crate::outcome::{Expect, Outcome};
+
+/// Yields between two looks at the clock, which costs a tenth of a yield.
+const YIELDS_PER_LOOK: u32 = 64;
+
+pub(super) const STORM: Workload = Workload {
+    name: "storm",
+    about: "on each CPU, two threads yield to each other as fast as they can",
+    needs: Needs::Nothing,
+    default_count: 1000,
+    count_is: "ms",
+    play,
+};
+
+fn play(ms: u64) -> Result<Outcome, Error> {
+    let cpus = cpu::allowed()?;
+    let _stage = Stage::at_home(Policy::Batch)?;
+    let end = clock::after(Duration::from_millis(ms));
+    let act = move || {
+        while clock::now() < end {
+            (0..YIELDS_PER_LOOK).for_each(|_| thread::yield_now());
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let mut cast = Vec::new();
+        for cpu in cpus {
+            // Threads start where their starter stands.
+            cpu::move_to(0, cpu)?;
+            for one in 1..=2 {
+                cast.push(start(scope, format!("storm-{cpu}-{one}"), act)?);
+            }
+        }
+        let threads = cast.into_iter().map(|yielder| {
+            let yielder = yielder.finish()?;
+            let switched = yielder.counted.involuntary;
+            let because = "it leaves runnable only by yielding, or preempted by others";
+            let expect = Expect::between(Reason::Yield, switched * 95 / 100, switched, because);
+            Ok(yielder.expecting(vec![expect]))
+        });
+        Ok(Outcome {
+            threads: threads.collect::<Result<_, Error>>()?,
+        })
+    })
+}

@@ -1,0 +1,186 @@
+//! Do the workloads switch as often as they say? The kernel's own counters decide; no recorder is
+//! involved.
+//!
+//! ```text
+//! cargo test -p swtch-bench --test counters            all
+//! cargo test -p swtch-bench --test counters -- pipe    those whose names hold "pipe"
+//! ```
+//!
+//! A workload wants a process that has no other thread, which the usual harness cannot give: so this
+//! program is its own harness, and starts itself anew for each workload.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::process::{Command, ExitCode};
+
+use swtch_bench::{Amount, Expect, Outcome, ThreadOutcome, Workload, workload_named, workloads};
+use swtch_core::reason::{Category, Reason};
+
+/// Set for the process that runs a workload: its name.
+const PLAY: &str = "SWTCH_TEST_PLAY";
+
+/// Reasons that the bounds do not name, such as a cold page of the test itself.
+const STRANGERS: u64 = 3;
+
+fn main() -> ExitCode {
+    if let Ok(name) = env::var(PLAY) {
+        return play(&name);
+    }
+    let filters: Vec<_> = env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let is_chosen = |workload: &&Workload| {
+        filters.is_empty()
+            || filters
+                .iter()
+                .any(|filter| workload.name.contains(filter.as_str()))
+    };
+    let mut failed = false;
+    for workload in workloads().iter().filter(is_chosen) {
+        if !workload.needs.are_met() {
+            println!(
+                "test {} ... passed over: needs {}",
+                workload.name, workload.needs
+            );
+            continue;
+        }
+        let misses = misses(workload);
+        println!(
+            "test {} ... {}",
+            workload.name,
+            if misses.is_empty() { "ok" } else { "FAILED" }
+        );
+        misses.iter().for_each(|miss| println!("    {miss}"));
+        failed |= !misses.is_empty();
+    }
+    ExitCode::from(u8::from(failed))
+}
+
+fn play(name: &str) -> ExitCode {
+    let workload = workload_named(name).expect("invariant: the name comes from the list");
+    match workload.run((workload.default_count / 4).max(1)) {
+        Ok(outcome) => {
+            println!(
+                "{}",
+                serde_json::to_string(&outcome).expect("invariant: plain data")
+            );
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn misses(workload: &Workload) -> Vec<String> {
+    let myself = env::current_exe().expect("invariant: a running program has a path");
+    let played = Command::new(myself).env(PLAY, workload.name).output();
+    let played = played.expect("invariant: this program can be started, since it runs");
+    if !played.status.success() {
+        return vec![String::from_utf8_lossy(&played.stderr).into_owned()];
+    }
+    let outcome: Outcome = match serde_json::from_slice(&played.stdout) {
+        Ok(outcome) => outcome,
+        Err(error) => return vec![format!("no outcome: {error}")],
+    };
+    outcome.threads.iter().flat_map(misses_of_thread).collect()
+}
+
+/// The bounds of all reasons together against what the kernel counted. The exit comes after the
+/// count; `migrate` may be counted as either.
+fn misses_of_thread(thread: &ThreadOutcome) -> Vec<String> {
+    let counted = thread.counted;
+    let moves = at_least(thread, |reason| reason == Reason::Migrate);
+    let blocks_least = at_least(thread, is_block);
+    let preempted_least = at_least(thread, is_preemption);
+    let mut misses = Vec::new();
+    if counted.voluntary < blocks_least {
+        misses.push(format!(
+            "blocked {} times, not {blocks_least}",
+            counted.voluntary
+        ));
+    }
+    if counted.involuntary < preempted_least {
+        misses.push(format!(
+            "preempted {} times, not {preempted_least}",
+            counted.involuntary
+        ));
+    }
+    if counted.total() < blocks_least + preempted_least + moves {
+        misses.push(format!(
+            "{} switches are too few with {moves} moves",
+            counted.total()
+        ));
+    }
+    let most = at_most(thread).map(|most| most + STRANGERS + most / 100);
+    if most.is_some_and(|most| counted.voluntary > most) {
+        misses.push(format!(
+            "blocked {} times, more than {most:?}",
+            counted.voluntary
+        ));
+    }
+    misses
+        .iter()
+        .map(|miss| format!("{}: {miss}", thread.name))
+        .collect()
+}
+
+fn is_block(reason: Reason) -> bool {
+    !matches!(
+        reason.category(),
+        Category::Preemption | Category::Yield | Category::Exit
+    )
+}
+
+fn is_preemption(reason: Reason) -> bool {
+    matches!(reason.category(), Category::Preemption | Category::Yield) && reason != Reason::Migrate
+}
+
+/// Fewest rows over the reasons of one kind: per reason the strictest bound, summed.
+fn at_least(thread: &ThreadOutcome, is_of_kind: impl Fn(Reason) -> bool) -> u64 {
+    let of_kind = |expect: &&Expect| expect.reasons.iter().all(|reason| is_of_kind(*reason));
+    let mut strictest: Vec<(&[Reason], u64)> = Vec::new();
+    for expect in thread.expect.iter().filter(of_kind) {
+        let Amount::Count {
+            at_least: least_of_this,
+            ..
+        } = expect.amount
+        else {
+            continue;
+        };
+        match strictest
+            .iter_mut()
+            .find(|(reasons, _)| *reasons == expect.reasons)
+        {
+            Some((_, least)) => *least = least_of_this.max(*least),
+            None => strictest.push((&expect.reasons, least_of_this)),
+        }
+    }
+    strictest.iter().map(|(_, least)| least).sum()
+}
+
+/// Most blocks and moves; `None` where a reason has no bound.
+fn at_most(thread: &ThreadOutcome) -> Option<u64> {
+    let counts = |reason: &Reason| is_block(*reason) || *reason == Reason::Migrate;
+    let named = thread.expect.iter().flat_map(|expect| &expect.reasons);
+    let reasons: BTreeSet<_> = named.copied().filter(counts).collect();
+    reasons
+        .into_iter()
+        .map(|reason| bound(thread, reason))
+        .sum()
+}
+
+/// The strictest upper bound of a reason.
+fn bound(thread: &ThreadOutcome, reason: Reason) -> Option<u64> {
+    let of_reason = thread
+        .expect
+        .iter()
+        .filter(|expect| expect.reasons == [reason]);
+    let bounds = of_reason.filter_map(|expect| match expect.amount {
+        Amount::Count { at_most, .. } => at_most,
+        Amount::ShareOfRunnable { .. } => None,
+    });
+    bounds.min()
+}
