@@ -1,0 +1,209 @@
+//! A file whose bytes are checked before anybody sees them.
+//!
+//! Both decoders read through this: the Arrow stream reader from the start to the end, the Parquet
+//! reader here and there. Each read fetches whole chunks, compares their checksums, and only then
+//! hands out what was asked for.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, Length};
+
+use crate::checksums::{Checksums, Chunk};
+use crate::error::Error;
+
+/// A file and the checksums of its parts. Clones share the file.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedFile(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    file: File,
+    /// Size of the file, or of what is listed when that is more.
+    extent: u64,
+    /// Without holes, from the start of the file.
+    chunks: Vec<Chunk>,
+    /// Set when bytes were found not to be as written: decoders pass errors on as text only.
+    damage: OnceLock<String>,
+}
+
+impl CheckedFile {
+    /// Opens `dir/name`. What the list does not name, or names after a hole, does not count.
+    pub(crate) fn open(dir: &Path, name: &str, list: &Checksums) -> Result<Self, Error> {
+        let path = dir.join(name);
+        let open = || {
+            let file = File::open(&path)?;
+            let size = file.metadata()?.len();
+            Ok((file, size))
+        };
+        let (file, size) = open().map_err(|err| Error::read(&path, err))?;
+        let mut chunks = Vec::new();
+        let (mut end, mut extent) = (0, size);
+        let mut has_hole = false;
+        for chunk in list.of_file(name) {
+            extent = extent.max(chunk.end());
+            has_hole |= chunk.offset != end || chunk.length == 0 || chunk.end() > size;
+            if !has_hole {
+                end = chunk.end();
+                chunks.push(chunk);
+            }
+        }
+        Ok(Self::new(path, file, extent, chunks))
+    }
+
+    fn new(path: PathBuf, file: File, extent: u64, chunks: Vec<Chunk>) -> Self {
+        Self(Arc::new(Inner {
+            path,
+            file,
+            extent,
+            chunks,
+            damage: OnceLock::new(),
+        }))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Bytes that are there or should be, and that no checksum vouches for.
+    pub(crate) fn unreadable_bytes(&self) -> u64 {
+        self.0.extent - self.len()
+    }
+
+    /// The file up to the first chunk that is not as it was written.
+    pub(crate) fn intact_prefix(self) -> Result<Self, Error> {
+        let mut intact = 0;
+        for index in 0..self.0.chunks.len() {
+            match self.chunk(index) {
+                Ok(_) => intact += 1,
+                Err(Error::Damaged { .. }) => break,
+                Err(err) => return Err(err),
+            }
+        }
+        let file = self
+            .0
+            .file
+            .try_clone()
+            .map_err(|err| Error::read(self.path(), err))?;
+        let chunks = self.0.chunks[..intact].to_vec();
+        Ok(Self::new(self.0.path.clone(), file, self.0.extent, chunks))
+    }
+
+    /// A decoder's error, or the damage behind it.
+    pub(crate) fn explain(
+        &self,
+        error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Error {
+        match self.0.damage.get() {
+            Some(what) => Error::damaged(self.path(), what.clone()),
+            None => Error::decode(self.path(), error),
+        }
+    }
+
+    /// Reads from `offset` on.
+    pub(crate) fn reader_at(&self, offset: u64) -> CheckedReader {
+        CheckedReader {
+            file: self.clone(),
+            next: offset,
+            ahead: Bytes::new(),
+        }
+    }
+
+    fn chunk(&self, index: usize) -> Result<Bytes, Error> {
+        let chunk = self.0.chunks[index];
+        let length = usize::try_from(chunk.length)
+            .map_err(|_| Error::damaged(self.path(), "a chunk is longer than memory"))?;
+        let mut bytes = vec![0; length];
+        self.0
+            .file
+            .read_exact_at(&mut bytes, chunk.offset)
+            .map_err(|err| Error::read(self.path(), err))?;
+        if chunk.is_of(&bytes) {
+            return Ok(bytes.into());
+        }
+        let what = format!(
+            "its bytes {} to {} are not as they were written",
+            chunk.offset,
+            chunk.end()
+        );
+        // The first damage that is found is the one to report.
+        let what = self.0.damage.get_or_init(|| what);
+        Err(Error::damaged(self.path(), what.clone()))
+    }
+
+    /// What is left, from `offset` on, of the chunk that holds it; empty at the end.
+    fn rest_of_chunk(&self, offset: u64) -> Result<Bytes, Error> {
+        if offset >= self.len() {
+            return Ok(Bytes::new());
+        }
+        let index = self.0.chunks.partition_point(|chunk| chunk.end() <= offset);
+        let bytes = self.chunk(index)?;
+        let skip = usize::try_from(offset - self.0.chunks[index].offset)
+            .expect("less than the length of a chunk in memory");
+        Ok(bytes.slice(skip..))
+    }
+}
+
+impl Length for CheckedFile {
+    /// Length of the part that checksums vouch for: all that readers get to see.
+    fn len(&self) -> u64 {
+        self.0.chunks.last().map_or(0, Chunk::end)
+    }
+}
+
+impl ChunkReader for CheckedFile {
+    type T = CheckedReader;
+
+    fn get_read(&self, start: u64) -> Result<CheckedReader, ParquetError> {
+        Ok(self.reader_at(start))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let first = self.rest_of_chunk(start).map_err(external)?;
+        if first.len() >= length {
+            return Ok(first.slice(..length));
+        }
+        let end = start.saturating_add(u64::try_from(length).map_err(external)?);
+        if end > self.len() {
+            return Err(ParquetError::EOF(format!("the file ends before {end}")));
+        }
+        let mut bytes = vec![0; length];
+        let mut reader = self.reader_at(start);
+        reader.ahead = first;
+        reader.read_exact(&mut bytes)?;
+        Ok(bytes.into())
+    }
+}
+
+fn external(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ParquetError {
+    ParquetError::External(error.into())
+}
+
+/// Reads a [`CheckedFile`] in order.
+#[derive(Debug)]
+pub(crate) struct CheckedReader {
+    file: CheckedFile,
+    /// Where `ahead` begins.
+    next: u64,
+    /// Checked, and not yet handed out.
+    ahead: Bytes,
+}
+
+impl Read for CheckedReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.ahead.is_empty() {
+            let rest = self.file.rest_of_chunk(self.next);
+            self.ahead = rest.map_err(io::Error::other)?;
+        }
+        let count = buffer.len().min(self.ahead.len());
+        buffer[..count].copy_from_slice(&self.ahead.split_to(count));
+        self.next += u64::try_from(count).expect("a length fits 64 bits");
+        Ok(count)
+    }
+}

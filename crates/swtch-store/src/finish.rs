@@ -1,0 +1,98 @@
+//! From the streams of a recording to the Parquet files of a finished trace.
+//!
+//! A kill at any moment leaves a trace that can be read: the streams stay until everything else is
+//! on the disk, and one rename decides which files count.
+//!
+//! ```text
+//! 1  switch.parquet, …   written beside the streams, each under its name when whole
+//! 2  checksums.csv       still lists the streams, and both the old and the new meta.json
+//! 3  meta.json           the new one
+//! 4  checksums.csv       lists the Parquet files: from here on the trace is finished
+//! 5  switch.arrows, …    removed
+//! ```
+
+use std::fs;
+use std::path::Path;
+
+use arrow_schema::SchemaRef;
+
+use crate::checksums::{CHECKSUMS, Checksums, Chunk};
+use crate::draft;
+use crate::error::Error;
+use crate::meta::Meta;
+use crate::order::TimeOrder;
+use crate::parquet_table;
+use crate::schema;
+use crate::stream_table::{StreamTable, stream_name};
+use crate::writer::META;
+
+/// Finishes the trace in `dir` whose streams are listed in `recorded`.
+pub(crate) fn finish(
+    dir: &Path,
+    recorded: &Checksums,
+    meta: &Meta,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), Error> {
+    let meta_path = dir.join(META);
+    let json = meta.to_json(&meta_path)?;
+    let mut finished = Checksums::default();
+    finished.add(META, Chunk::of(0, &json));
+    for (table, schema) in tables() {
+        let stream = StreamTable::open(dir, table, recorded)?;
+        for chunk in write_parquet(dir, table, schema, &stream, progress)? {
+            finished.add(&parquet_table::parquet_name(table), chunk);
+        }
+    }
+    draft::sync_directory(dir)?;
+
+    let mut both = recorded.clone();
+    both.add(META, Chunk::of(0, &json));
+    draft::replace(&dir.join(CHECKSUMS), both.to_csv().as_bytes())?;
+    draft::replace(&meta_path, &json)?;
+    draft::sync_directory(dir)?;
+    draft::replace(&dir.join(CHECKSUMS), finished.to_csv().as_bytes())?;
+    draft::sync_directory(dir)?;
+    remove_streams(dir)
+}
+
+/// Name and schema of every table, in the order of the page.
+pub(crate) fn tables() -> [(&'static str, SchemaRef); 7] {
+    [
+        (schema::SWITCH.name, schema::SWITCH.arrow()),
+        (schema::TASK.name, schema::TASK.arrow()),
+        (schema::GAP.name, schema::GAP.arrow()),
+        (schema::OPEN.name, schema::OPEN.arrow()),
+        (schema::CGROUP.name, schema::CGROUP.arrow()),
+        (schema::STACK.name, schema::STACK.arrow()),
+        (schema::FRAME.name, schema::FRAME.arrow()),
+    ]
+}
+
+/// `switch` alone is put in order of time, and its rows are the progress.
+fn write_parquet(
+    dir: &Path,
+    table: &str,
+    schema: SchemaRef,
+    stream: &StreamTable,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Vec<Chunk>, Error> {
+    let batches = stream.batches(None)?;
+    if table != schema::SWITCH.name {
+        return parquet_table::write_table(dir, table, schema, batches, |_| ());
+    }
+    let order = TimeOrder::of(stream.path(), stream.batches(Some(&["ts_ns"]))?)?;
+    let batches = order.apply(stream.path(), batches);
+    let mut done = 0;
+    parquet_table::write_table(dir, table, schema, batches, |rows| {
+        done += u64::try_from(rows).expect("a length fits 64 bits");
+        progress(done, order.rows);
+    })
+}
+
+fn remove_streams(dir: &Path) -> Result<(), Error> {
+    for (table, _) in tables() {
+        let path = dir.join(stream_name(table));
+        fs::remove_file(&path).map_err(|err| Error::write(&path, err))?;
+    }
+    Ok(())
+}

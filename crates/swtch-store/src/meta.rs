@@ -1,0 +1,228 @@
+//! `meta.json`: what a trace is of, and what it cost. Fields are only ever added; a reader fills
+//! what an older trace lacks with defaults and passes over what it does not know.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use swtch_core::RULES_VERSION;
+
+use crate::error::Error;
+
+/// Version of the layout of a trace. It grows by one whenever a table, a column or a word is
+/// added. Nothing is ever removed or changed in meaning.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The facts about one trace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Meta {
+    /// [`FORMAT_VERSION`] of the program that wrote it.
+    pub format_version: u32,
+    /// [`RULES_VERSION`] of the rules that judged it.
+    pub rules_version: u32,
+    /// Version of the program that wrote it.
+    pub swtch_version: String,
+    /// How far the recording came.
+    pub state: State,
+    /// Why it ended, when it did not end as asked for.
+    pub stop_reason: Option<String>,
+    /// The machine.
+    pub host: Host,
+    /// One moment on three clocks, to tell wall time from trace time.
+    pub clock: Clock,
+    /// The traced command; empty when there was none.
+    pub command: Vec<String>,
+    /// What was recorded, in words: the command, process ids, a cgroup, the whole system.
+    pub scope: String,
+    /// Start of the capture, on the trace clock.
+    pub start_ns: u64,
+    /// End of the capture, on the trace clock.
+    pub end_ns: u64,
+    /// Where the switches went; the sum is checked.
+    pub counts: Counts,
+    /// What the kernel itself counted.
+    pub kernel: KernelCounts,
+    /// What the recording cost.
+    pub overhead: Overhead,
+    /// What the kernel lacked.
+    pub hooks: Hooks,
+    /// How stacks were taken; `None` when they were not.
+    pub stacks: Option<Stacks>,
+}
+
+/// How far a recording came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It goes on, or its recorder was killed.
+    #[default]
+    Recording,
+    /// It ended as asked for.
+    Finished,
+    /// It ended before; [`Meta::stop_reason`] says why.
+    StoppedEarly,
+}
+
+/// The machine of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Host {
+    /// Its name.
+    pub hostname: String,
+    /// Kernel release, as `uname -r` says it.
+    pub kernel_release: String,
+    /// Architecture, as `uname -m` says it.
+    pub machine: String,
+    /// CPUs that are online.
+    pub cpus: u32,
+    /// Other facts that change the answers: preemption model, tick rate, mitigations, ….
+    pub facts: BTreeMap<String, String>,
+}
+
+/// One moment, read on three clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Clock {
+    /// `CLOCK_MONOTONIC`: the trace clock.
+    pub monotonic_ns: u64,
+    /// `CLOCK_BOOTTIME`: as the former, with time in suspend.
+    pub boottime_ns: u64,
+    /// `CLOCK_REALTIME`: since 1970.
+    pub realtime_ns: u64,
+}
+
+/// Where the switches went: `switches_seen` is the sum of all but `idle`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counts {
+    /// Switch-outs of tasks that the probes saw.
+    pub switches_seen: u64,
+    /// Rows of `switch`.
+    pub stored: u64,
+    /// Out of scope.
+    pub filtered: u64,
+    /// No space in a ring; the `gap` table says when and where.
+    pub lost: u64,
+    /// Switches away from idle: nobody pays for them.
+    pub idle: u64,
+    /// Switch-outs whose task could not be named.
+    pub unnamed: u64,
+    /// Rows that came after a later one had been stored; they are in the trace, in their place.
+    pub late: u64,
+    /// Rows that the disk did not take.
+    pub storage_failed: u64,
+    /// Switches that the kernel counted for the recorded tasks (`nvcsw + nivcsw`) between two of
+    /// their rows: what is missing by the kernel's own count, [`Self::lost`] included.
+    pub uncaught: u64,
+    /// Switches that the kernel's tracepoint did not report: another task left than the one that
+    /// had come. They are not part of [`Self::switches_seen`].
+    pub untraced: u64,
+}
+
+/// The kernel's own count of context switches (`ctxt` in `/proc/stat`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KernelCounts {
+    /// At the start.
+    pub ctxt_before: Option<u64>,
+    /// At the end.
+    pub ctxt_after: Option<u64>,
+}
+
+/// What a recording cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Overhead {
+    /// CPU time of the recorder.
+    pub recorder_cpu_ns: u64,
+    /// Its largest resident memory.
+    pub recorder_peak_rss_bytes: u64,
+    /// Time of the probes per switch, where the kernel accounts it (`kernel.bpf_stats_enabled`).
+    pub kernel_ns_per_switch: Option<f64>,
+    /// Bytes written while recording.
+    pub bytes: u64,
+}
+
+/// Hooks of the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hooks {
+    /// Those that this kernel lacks; rules that need them fall back.
+    pub missing: Vec<String>,
+}
+
+/// How stacks were taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stacks {
+    /// Only of waits that were blocked at least this long.
+    pub min_blocked_ns: u64,
+}
+
+impl Default for Meta {
+    fn default() -> Self {
+        Self {
+            format_version: FORMAT_VERSION,
+            rules_version: RULES_VERSION,
+            swtch_version: env!("CARGO_PKG_VERSION").to_owned(),
+            state: State::default(),
+            stop_reason: None,
+            host: Host::default(),
+            clock: Clock::default(),
+            command: Vec::new(),
+            scope: String::new(),
+            start_ns: 0,
+            end_ns: 0,
+            counts: Counts::default(),
+            kernel: KernelCounts::default(),
+            overhead: Overhead::default(),
+            hooks: Hooks::default(),
+            stacks: None,
+        }
+    }
+}
+
+impl Meta {
+    /// The bytes of `meta.json`: indented, one final newline.
+    pub(crate) fn to_json(&self, path: &Path) -> Result<Vec<u8>, Error> {
+        let mut json = serde_json::to_vec_pretty(self).map_err(|err| Error::encode(path, err))?;
+        json.push(b'\n');
+        Ok(json)
+    }
+
+    pub(crate) fn from_json(path: &Path, json: &[u8]) -> Result<Self, Error> {
+        serde_json::from_slice(json).map_err(|source| Error::Meta {
+            path: path.to_owned(),
+            source,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Traces outlive programs, in both directions.
+    #[test]
+    fn missing_fields_default_and_unknown_ones_are_passed_over() {
+        let json = br#"{"scope": "all", "moon": "full", "host": {"cpus": 2, "sun": 1}}"#;
+        let meta = Meta::from_json(Path::new("meta.json"), json).unwrap();
+        assert_eq!((meta.scope.as_str(), meta.host.cpus), ("all", 2));
+        assert_eq!(meta.counts, Counts::default());
+    }
+
+    #[test]
+    fn meta_survives_json() {
+        let meta = Meta {
+            state: State::StoppedEarly,
+            stop_reason: Some("disk full".into()),
+            stacks: Some(Stacks { min_blocked_ns: 5 }),
+            command: vec!["perf".into(), "bench".into()],
+            ..Meta::default()
+        };
+        let path = Path::new("meta.json");
+        let json = meta.to_json(path).unwrap();
+        assert_eq!(Meta::from_json(path, &json).unwrap(), meta);
+    }
+}

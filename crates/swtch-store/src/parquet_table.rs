@@ -1,0 +1,194 @@
+//! A table of a finished trace: one Parquet file.
+//!
+//! Row groups are large, so that encodings have something to work with, and each carries the
+//! first and last moment, so that a span of time reads only what it needs. The file gets its name
+//! after it is whole and on the disk.
+
+use std::io;
+use std::path::Path;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData, SortingColumn};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::file::reader::Length;
+use parquet::file::statistics::Statistics;
+use parquet::schema::types::ColumnPath;
+use swtch_core::Timestamp;
+
+use crate::checked_file::CheckedFile;
+use crate::checksums::{Checksums, Chunk};
+use crate::draft::Draft;
+use crate::error::Error;
+use crate::order::TIME;
+
+/// Rows of a row group.
+const ROW_GROUP_ROWS: usize = 1 << 20;
+
+/// Rows decoded at a time.
+const BATCH_ROWS: usize = 4096;
+
+/// Level of zstd: the fastest, for the encodings do most of the work.
+const ZSTD_LEVEL: i32 = 1;
+
+/// Name of a table's file.
+pub(crate) fn parquet_name(table: &str) -> String {
+    format!("{table}.parquet")
+}
+
+/// Writes a table from its batches; gives back the checksums of its parts.
+pub(crate) fn write_table(
+    dir: &Path,
+    table: &str,
+    schema: SchemaRef,
+    batches: impl Iterator<Item = Result<RecordBatch, Error>>,
+    mut on_rows: impl FnMut(usize),
+) -> Result<Vec<Chunk>, Error> {
+    let path = dir.join(parquet_name(table));
+    let draft = Draft::create(&path)?;
+    let properties = properties(&schema);
+    let writer = ArrowWriter::try_new(draft, schema, Some(properties));
+    let mut writer = writer.map_err(|err| write_error(&path, err))?;
+    for batch in batches {
+        let batch = batch?;
+        writer
+            .write(&batch)
+            .map_err(|err| write_error(&path, err))?;
+        on_rows(batch.num_rows());
+    }
+    let draft = writer.into_inner().map_err(|err| write_error(&path, err))?;
+    draft.publish()
+}
+
+/// The system's error behind an encoder's, if there is one.
+fn write_error(path: &Path, error: parquet::errors::ParquetError) -> Error {
+    let parquet::errors::ParquetError::External(source) = error else {
+        return Error::encode(path, error);
+    };
+    match source.downcast::<io::Error>() {
+        Ok(source) => Error::write(path, *source),
+        Err(source) => Error::encode(path, source),
+    }
+}
+
+/// How the columns of a file are encoded.
+fn properties(schema: &SchemaRef) -> WriterProperties {
+    let level = ZstdLevel::try_new(ZSTD_LEVEL).expect("a level of zstd");
+    let mut properties = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_1_0)
+        .set_created_by(concat!("swtch ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::ZSTD(level))
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_statistics_enabled(EnabledStatistics::Chunk);
+    for (index, field) in (0..).zip(schema.fields()) {
+        let path = ColumnPath::from(field.name().as_str());
+        if field.name() == TIME {
+            properties = properties
+                .set_column_statistics_enabled(path.clone(), EnabledStatistics::Page)
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_sorting_columns(Some(vec![ascending(index)]));
+        }
+        if field.data_type().is_integer() {
+            properties = properties.set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+        }
+    }
+    properties.build()
+}
+
+fn ascending(column: i32) -> SortingColumn {
+    SortingColumn {
+        column_idx: column,
+        descending: false,
+        nulls_first: false,
+    }
+}
+
+/// A table that can be read.
+#[derive(Debug)]
+pub(crate) struct ParquetTable {
+    file: CheckedFile,
+    metadata: ArrowReaderMetadata,
+}
+
+impl ParquetTable {
+    /// Opens the file of a table, of which every byte must be listed.
+    pub(crate) fn open(dir: &Path, table: &str, list: &Checksums) -> Result<Self, Error> {
+        let file = CheckedFile::open(dir, &parquet_name(table), list)?;
+        if file.unreadable_bytes() > 0 {
+            let what = "its length is not that of the list in checksums.csv";
+            return Err(Error::damaged(file.path(), what));
+        }
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new());
+        let metadata = metadata.map_err(|err| file.explain(err))?;
+        Ok(Self { file, metadata })
+    }
+
+    /// Rows in the table.
+    pub(crate) fn rows(&self) -> u64 {
+        let rows = self.metadata.metadata().file_metadata().num_rows();
+        u64::try_from(rows).unwrap_or(0)
+    }
+
+    /// Size of the file.
+    pub(crate) fn size(&self) -> u64 {
+        self.file.len()
+    }
+
+    /// Its batches, with those `columns` (all without), from the row groups that reach into the
+    /// span of time (all without).
+    pub(crate) fn batches<'a>(
+        &'a self,
+        columns: Option<&[&str]>,
+        span: Option<(Timestamp, Timestamp)>,
+    ) -> impl Iterator<Item = Result<RecordBatch, Error>> + Send + use<'a> {
+        let schema = self.metadata.parquet_schema();
+        let mask = match columns {
+            Some(columns) => ProjectionMask::columns(schema, columns.iter().copied()),
+            None => ProjectionMask::all(),
+        };
+        let groups = self.metadata.metadata().row_groups().iter().enumerate();
+        let groups = groups.filter(move |(_, group)| span.is_none_or(|span| reaches(group, span)));
+        groups.flat_map(move |(index, _)| self.row_group(index, mask.clone()))
+    }
+
+    fn row_group(
+        &self,
+        index: usize,
+        mask: ProjectionMask,
+    ) -> Box<dyn Iterator<Item = Result<RecordBatch, Error>> + Send> {
+        let metadata = self.metadata.clone();
+        let reader =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), metadata)
+                .with_row_groups(vec![index])
+                .with_projection(mask)
+                .with_batch_size(BATCH_ROWS)
+                .build();
+        let file = self.file.clone();
+        match reader {
+            Ok(reader) => Box::new(reader.map(move |batch| batch.map_err(|err| file.explain(err)))),
+            Err(err) => Box::new(std::iter::once(Err(file.explain(err)))),
+        }
+    }
+}
+
+/// Whether a row group may hold a row of the span. Without statistics it may.
+fn reaches(group: &RowGroupMetaData, (since, until): (Timestamp, Timestamp)) -> bool {
+    let time = |column: &&ColumnChunkMetaData| column.column_path().string() == TIME;
+    let column = group.columns().iter().find(time);
+    let Some(Statistics::Int64(times)) = column.and_then(|column| column.statistics()) else {
+        return true;
+    };
+    match (times.min_opt(), times.max_opt()) {
+        // Negative is a moment beyond 2^63: a broken clock, whose order is not that of statistics.
+        (Some(first), Some(last)) if *first >= 0 => {
+            first.cast_unsigned() <= until.as_ns() && last.cast_unsigned() >= since.as_ns()
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,684 @@
+//! The schema: every table and column, its type, its meaning and where its value lives in a row.
+//! Writer, reader and `docs/SCHEMA.md` follow this file.
+//!
+//! To add a column: raise [`crate::FORMAT_VERSION`], add one entry *at the end* of a table with
+//! that version, run the tests with `SWTCH_BLESS=1` to renew the page. Never remove or change one:
+//! old traces stay readable because what they lack reads as "not known".
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::BitOr;
+use std::sync::{Arc, LazyLock};
+
+use arrow_array::types::{Int16Type, Int64Type, UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{Schema, SchemaRef};
+use swtch_core::evidence::{Cause, Class, Evidence, EvidenceBits, WaitObject, WakerKind};
+use swtch_core::{
+    Category, Certainty, CgroupId, CpuId, Gap, Nanos, Open, Pid, Reason, Switch, TaskEvent,
+    TaskEventKind, TaskKey, Tid, Timestamp, Wait,
+};
+
+use crate::column::{self, Column, Kind, Mismatch, Presence};
+use crate::rows::{CgroupRow, FrameRow, StackKind, StackRow};
+use crate::verdict;
+
+/// A table: one file of a trace.
+#[derive(Debug)]
+pub struct Table<R: 'static> {
+    /// Its name, and the stem of its file's.
+    pub name: &'static str,
+    /// What a row is, in one line.
+    pub meaning: &'static str,
+    /// Its columns, in order.
+    pub columns: &'static [Column<R>],
+    /// A row of which nothing is known.
+    pub(crate) blank: fn() -> R,
+}
+
+impl<R> Table<R> {
+    /// The Arrow schema.
+    pub fn arrow(&self) -> SchemaRef {
+        let fields: Vec<_> = self.columns.iter().map(Column::field).collect();
+        Arc::new(Schema::new(fields))
+    }
+
+    pub(crate) fn encode(&self, schema: &SchemaRef, rows: &[R]) -> RecordBatch {
+        let arrays = self.columns.iter().map(|column| (column.encode)(rows));
+        let batch = RecordBatch::try_new(Arc::clone(schema), arrays.collect());
+        batch.expect("each column encodes to its own type, a value a row")
+    }
+
+    /// Sets the fields of `rows` that `batch` has columns for.
+    ///
+    /// # Errors
+    ///
+    /// The column's name and what is wrong with it.
+    pub(crate) fn decode(
+        &self,
+        batch: &RecordBatch,
+        rows: &mut [R],
+    ) -> Result<(), (&'static str, Mismatch)> {
+        // In the order of the schema: `rule` completes what `reason` and `certainty` set.
+        for column in self.columns {
+            if let Some(array) = batch.column_by_name(column.name) {
+                (column.decode)(array, rows).map_err(|mismatch| (column.name, mismatch))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `number!(Type name: meaning; from row; into row)`: a number that every row has.
+macro_rules! number {
+    ($kind:ident $name:ident: $meaning:literal; $get:expr; $set:expr) => {
+        entry!($kind $name Always: $meaning;
+            |rows| column::numbers::<arrow_type!($kind), _>(rows, $get);
+            |array, rows| column::set_numbers::<arrow_type!($kind), _>(array, rows, $set))
+    };
+}
+
+/// As `number!`, for one that may be missing.
+macro_rules! maybe_number {
+    ($kind:ident $name:ident: $meaning:literal; $get:expr; $set:expr) => {
+        entry!($kind $name Optional: $meaning;
+            |rows| column::maybe_numbers::<arrow_type!($kind), _>(rows, $get);
+            |array, rows| column::set_maybe_numbers::<arrow_type!($kind), _>(array, rows, $set))
+    };
+}
+
+/// `word!(List name: meaning; from row; into row)`: a word of a closed list.
+macro_rules! word {
+    ($list:ident $name:ident: $meaning:literal; $get:expr; $set:expr) => {
+        entry!(Word $name Always: $meaning;
+            |rows| column::words(rows, shared_list!($list), $get);
+            |array, rows| column::set_words(array, rows, $list::from_word, $set))
+    };
+}
+
+/// As `word!`, for one that may be missing.
+macro_rules! maybe_word {
+    ($list:ident $name:ident: $meaning:literal; $get:expr; $set:expr) => {
+        entry!(Word $name Optional: $meaning;
+            |rows| column::maybe_words(rows, shared_list!($list), $get);
+            |array, rows| column::set_maybe_words(array, rows, $list::from_word, $set))
+    };
+}
+
+/// `other!(Type name Presence: meaning; encoder get; decoder set)`: neither number nor word.
+macro_rules! other {
+    ($kind:ident $name:ident $presence:ident: $meaning:literal;
+        $encode:ident $get:expr; $decode:ident $set:expr) => {
+        entry!($kind $name $presence: $meaning;
+            |rows| column::$encode(rows, $get);
+            |array, rows| column::$decode(array, rows, $set))
+    };
+}
+
+macro_rules! entry {
+    ($kind:ident $name:ident $presence:ident: $meaning:literal; $encode:expr; $decode:expr) => {
+        Column {
+            name: stringify!($name),
+            kind: Kind::$kind,
+            presence: Presence::$presence,
+            since: 1,
+            meaning: $meaning,
+            encode: $encode,
+            decode: $decode,
+        }
+    };
+}
+
+macro_rules! arrow_type {
+    (Int64) => {
+        Int64Type
+    };
+    (Int16) => {
+        Int16Type
+    };
+    (UInt64) => {
+        UInt64Type
+    };
+    (UInt32) => {
+        UInt32Type
+    };
+    (UInt16) => {
+        UInt16Type
+    };
+}
+
+/// One array a list and a column, so that a stream writes it once.
+macro_rules! shared_list {
+    ($list:ident) => {{
+        static LIST: LazyLock<ArrayRef> =
+            LazyLock::new(|| column::word_list($list::ALL.iter().map(|word| word.as_str())));
+        &LIST
+    }};
+}
+
+/// One row per switch-out: the run that ends, why, and the wait that came before that run.
+pub static SWITCH: Table<Switch> = Table {
+    name: "switch",
+    meaning: "one row per switch-out, in order of time: the run that ends, why it ended, and the \
+              wait that came before that run (`off_*`, `runq_ns`, `wak*`)",
+    columns: SWITCH_COLUMNS,
+    blank: blank_switch,
+};
+
+const SWITCH_COLUMNS: &[Column<Switch>] = &[
+    number!(Int64 ts_ns: "the moment of the switch-out, on the trace clock (CLOCK_MONOTONIC)";
+        |row| moment(row.ts); |row, ns| row.ts = to_moment(ns)),
+    number!(UInt16 cpu: "the CPU it happened on";
+        |row| row.cpu.get(); |row, cpu| row.cpu = CpuId::new(cpu)),
+    number!(UInt32 task: "who left (`task.task`)";
+        |row| row.task.get(); |row, key| row.task = TaskKey::new(key)),
+    maybe_number!(Int64 ran_ns: "length of the run; null when the capture began inside it";
+        |row| row.ran.map(length); |row, ns| row.ran = ns.map(to_length)),
+    word!(Category category: "kind of reason";
+        |row| row.rule.reason.category().index(); |_, _: Category| ()),
+    word!(Reason reason: "why it left";
+        |row| row.rule.reason.index();
+        |row, reason| row.rule = verdict::nameless(reason, Certainty::Inferred)),
+    word!(Certainty certainty: "how sure the reason is";
+        |row| row.rule.certainty.index();
+        |row, certainty| row.rule = verdict::nameless(row.rule.reason, certainty)),
+    entry!(Word rule Always: "the rule that decided";
+        verdict::rule_names;
+        verdict::set_rules),
+    word!(Cause cause: "who asked for the reschedule";
+        |row| row.evidence.cause.index(); |row, cause| row.evidence.cause = cause),
+    number!(UInt32 evidence_bits: "yes-or-no evidence, see the table of bits";
+        |row| row.evidence.bits.0; |row, bits| row.evidence.bits = EvidenceBits(bits)),
+    number!(UInt32 state: "the state it left in, raw (`prev_state`); 0 is still runnable";
+        |row| row.evidence.state; |row, state| row.evidence.state = state),
+    maybe_number!(UInt32 syscall: "number of the system call it is in; null in user mode, in a \
+        fault, or for a kernel thread";
+        |row| row.evidence.syscall; |row, number| row.evidence.syscall = number),
+    maybe_number!(Int64 arg0: "first argument of the call; null unless it blocked";
+        |row| argument(row, 0); |row, value| set_argument(row, 0, value)),
+    maybe_number!(Int64 arg1: "second argument of the call; null unless it blocked";
+        |row| argument(row, 1); |row, value| set_argument(row, 1, value)),
+    maybe_number!(Int64 arg2: "third argument of the call; null unless it blocked";
+        |row| argument(row, 2); |row, value| set_argument(row, 2, value)),
+    word!(WaitObject wait_object: "what the call's file descriptor is";
+        |row| row.evidence.wait_object.index();
+        |row, object| row.evidence.wait_object = object),
+    maybe_number!(Int64 wait_key: "what it waits on: futex word address, or inode number of the \
+        file";
+        |row| row.evidence.wait_key.map(u64::cast_signed);
+        |row, key| row.evidence.wait_key = key.map(i64::cast_unsigned)),
+    word!(Class class: "scheduling class of the task that left";
+        |row| row.evidence.class.index(); |row, class| row.evidence.class = class),
+    number!(Int16 prio: "its kernel priority: < 0 deadline, 0–99 real time, 100–139 fair";
+        |row| row.evidence.prio; |row, prio| row.evidence.prio = prio),
+    word!(Class next_class: "scheduling class of the task that came";
+        |row| row.evidence.next_class.index(); |row, class| row.evidence.next_class = class),
+    number!(Int16 next_prio: "kernel priority of the task that came";
+        |row| row.evidence.next_prio; |row, prio| row.evidence.next_prio = prio),
+    maybe_number!(UInt32 next_task: "who came (`task.task`); 0 is idle; null if not named";
+        |row| row.next_task.map(TaskKey::get);
+        |row, key| row.next_task = key.map(TaskKey::new)),
+    maybe_number!(UInt32 nominator: "the task whose wakeup or move asked for the reschedule";
+        |row| row.evidence.nominator.map(TaskKey::get);
+        |row, key| row.evidence.nominator = key.map(TaskKey::new)),
+    maybe_number!(Int64 need_resched_delay_ns: "from the first request to reschedule until the \
+        switch; null without a request";
+        |row| row.evidence.need_resched_delay.map(length);
+        |row, ns| row.evidence.need_resched_delay = ns.map(to_length)),
+    number!(Int64 cgroup: "cgroup of the task (`cgroup.cgroup`)";
+        |row| row.cgroup.get().cast_signed();
+        |row, id| row.cgroup = CgroupId::new(id.cast_unsigned())),
+    maybe_number!(Int64 user_task: "the worker of a user-mode scheduler that ran on this thread";
+        |row| row.user_task.map(u64::cast_signed);
+        |row, id| row.user_task = id.map(i64::cast_unsigned)),
+    number!(Int64 irq_ns: "time that interrupts took out of the run";
+        |row| length(row.irq); |row, ns| row.irq = to_length(ns)),
+    number!(Int64 stolen_ns: "time of the run that the hypervisor gave to others, where the \
+        kernel accounts it";
+        |row| length(row.stolen); |row, ns| row.stolen = to_length(ns)),
+    maybe_word!(Reason off_reason: "why it had left before this run; null when that switch-out \
+        was not recorded";
+        |row| row.wait.reason.map(Reason::index); |row, reason| row.wait.reason = reason),
+    maybe_number!(Int64 off_ns: "off-CPU time before this run: blocked time plus run-queue time";
+        |row| row.wait.off.map(length); |row, ns| row.wait.off = ns.map(to_length)),
+    maybe_number!(Int64 runq_ns: "run-queue time before this run: runnable, but not running";
+        |row| row.wait.runq.map(length); |row, ns| row.wait.runq = ns.map(to_length)),
+    maybe_number!(UInt32 waker: "the task that made it runnable, or that was interrupted by what \
+        did; 0 is idle";
+        |row| row.wait.waker.map(TaskKey::get);
+        |row, key| row.wait.waker = key.map(TaskKey::new)),
+    maybe_word!(WakerKind waker_kind: "what made it runnable";
+        |row| row.wait.waker_kind.map(WakerKind::index);
+        |row, kind| row.wait.waker_kind = kind),
+    maybe_number!(UInt16 wake_cpu: "the CPU whose run queue it was put on when woken";
+        |row| row.wait.wake_cpu.map(CpuId::get);
+        |row, cpu| row.wait.wake_cpu = cpu.map(CpuId::new)),
+    maybe_number!(Int64 moved_ns: "time on the run queue of the CPU where it ran, when it was \
+        moved there while it waited";
+        |row| row.wait.moved.map(length); |row, ns| row.wait.moved = ns.map(to_length)),
+    maybe_number!(UInt32 off_kernel_stack: "kernel stack of the place that waited (`stack.stack`)";
+        |row| row.wait.kernel_stack; |row, stack| row.wait.kernel_stack = stack),
+    maybe_number!(UInt32 off_user_stack: "user stack of the place that waited (`stack.stack`)";
+        |row| row.wait.user_stack; |row, stack| row.wait.user_stack = stack),
+];
+
+/// Identity of tasks, and how it changed.
+pub static TASK: Table<TaskEvent> = Table {
+    name: "task",
+    meaning: "one row per change of a task's identity: seen first, forked, executed, renamed, \
+              ended",
+    columns: TASK_COLUMNS,
+    blank: blank_task,
+};
+
+const TASK_COLUMNS: &[Column<TaskEvent>] = &[
+    number!(Int64 ts_ns: "when";
+        |row| moment(row.ts); |row, ns| row.ts = to_moment(ns)),
+    word!(TaskEventKind kind: "what happened";
+        |row| row.kind.index(); |row, kind| row.kind = kind),
+    number!(UInt32 task: "the task: unique within the trace, unlike its thread id";
+        |row| row.task.get(); |row, key| row.task = TaskKey::new(key)),
+    number!(UInt32 tid: "thread id (the kernel's pid)";
+        |row| row.tid.get(); |row, tid| row.tid = Tid::new(tid)),
+    number!(UInt32 pid: "process id (the kernel's tgid)";
+        |row| row.pid.get(); |row, pid| row.pid = Pid::new(pid)),
+    number!(UInt32 parent_pid: "process id of the parent";
+        |row| row.parent_pid.get(); |row, pid| row.parent_pid = Pid::new(pid)),
+    number!(Int64 started_ns: "when it was started, since boot with suspend (CLOCK_BOOTTIME)";
+        |row| row.started_ns.cast_signed(); |row, ns| row.started_ns = ns.cast_unsigned()),
+    other!(Utf8 comm Always: "name; bytes that are no UTF-8 are shown as U+FFFD";
+        texts |row| String::from_utf8_lossy(&row.comm);
+        set_texts |row: &mut TaskEvent, text| row.comm = text.unwrap_or_default().into()),
+    other!(Binary comm_bytes Optional: "the name as it was, when it was no UTF-8; else null";
+        maybe_bytes raw_comm;
+        set_bytes |row: &mut TaskEvent, bytes| set_raw_comm(row, bytes)),
+    number!(Int64 cgroup: "its cgroup (`cgroup.cgroup`)";
+        |row| row.cgroup.get().cast_signed();
+        |row, id| row.cgroup = CgroupId::new(id.cast_unsigned())),
+    word!(Class class: "scheduling class";
+        |row| row.class.index(); |row, class| row.class = class),
+    number!(Int16 prio: "kernel priority";
+        |row| row.prio; |row, prio| row.prio = prio),
+    other!(Boolean is_kthread Always: "whether it is a kernel thread";
+        flags |row: &TaskEvent| row.is_kthread;
+        set_flags |row: &mut TaskEvent, yes| row.is_kthread = yes),
+    other!(Boolean in_scope Always: "whether its switches are recorded (others are only named)";
+        flags |row: &TaskEvent| row.in_scope;
+        set_flags |row: &mut TaskEvent, yes| row.in_scope = yes),
+    number!(Int64 voluntary_switches: "the kernel's count for the task at this moment (`nvcsw`)";
+        |row| row.voluntary_switches.cast_signed();
+        |row, count| row.voluntary_switches = count.cast_unsigned()),
+    number!(Int64 involuntary_switches: "the kernel's count for the task at this moment \
+        (`nivcsw`)";
+        |row| row.involuntary_switches.cast_signed();
+        |row, count| row.involuntary_switches = count.cast_unsigned()),
+];
+
+/// What was lost, where and when.
+pub static GAP: Table<Gap> = Table {
+    name: "gap",
+    meaning: "records that were produced and could not be kept",
+    columns: GAP_COLUMNS,
+    blank: blank_gap,
+};
+
+const GAP_COLUMNS: &[Column<Gap>] = &[
+    number!(UInt16 cpu: "the CPU whose ring was full";
+        |row| row.cpu.get(); |row, cpu| row.cpu = CpuId::new(cpu)),
+    number!(Int64 start_ns: "time of the first record that was lost";
+        |row| moment(row.start); |row, ns| row.start = to_moment(ns)),
+    number!(Int64 end_ns: "time of the last record that was lost";
+        |row| moment(row.end); |row, ns| row.end = to_moment(ns)),
+    number!(Int64 lost: "how many records";
+        |row| row.lost.cast_signed(); |row, lost| row.lost = lost.cast_unsigned()),
+];
+
+/// Waits and runs that were open at the end.
+pub static OPEN: Table<Open> = Table {
+    name: "open",
+    meaning: "waits and runs that were still open when the capture ended",
+    columns: OPEN_COLUMNS,
+    blank: blank_open,
+};
+
+const OPEN_COLUMNS: &[Column<Open>] = &[
+    number!(UInt32 task: "the task (`task.task`)";
+        |row| row.task.get(); |row, key| row.task = TaskKey::new(key)),
+    maybe_word!(Reason reason: "why it had left; null when it was running";
+        |row| row.reason.map(Reason::index); |row, reason| row.reason = reason),
+    number!(Int64 since_ns: "since when, on the trace clock";
+        |row| moment(row.since); |row, ns| row.since = to_moment(ns)),
+    number!(Int64 lasted_ns: "for how long, until the end of the capture";
+        |row| length(row.lasted); |row, ns| row.lasted = to_length(ns)),
+];
+
+/// Paths of cgroups.
+pub static CGROUP: Table<CgroupRow> = Table {
+    name: "cgroup",
+    meaning: "where each cgroup is in the hierarchy",
+    columns: CGROUP_COLUMNS,
+    blank: CgroupRow::default,
+};
+
+const CGROUP_COLUMNS: &[Column<CgroupRow>] = &[
+    number!(Int64 cgroup: "the cgroup: inode number of its directory";
+        |row| row.cgroup.get().cast_signed();
+        |row, id| row.cgroup = CgroupId::new(id.cast_unsigned())),
+    other!(Utf8 path Always: "its path, from the root of its hierarchy";
+        texts |row| Cow::Borrowed(&row.path);
+        set_texts |row: &mut CgroupRow, text| row.path = text.unwrap_or_default().into()),
+];
+
+/// Distinct stacks.
+pub static STACK: Table<StackRow> = Table {
+    name: "stack",
+    meaning: "one row per distinct stack",
+    columns: STACK_COLUMNS,
+    blank: StackRow::default,
+};
+
+const STACK_COLUMNS: &[Column<StackRow>] = &[
+    number!(UInt32 stack: "the stack's number";
+        |row| row.stack; |row, number| row.stack = number),
+    word!(StackKind kind: "which part of a stack";
+        |row| row.kind.index(); |row, kind| row.kind = kind),
+    maybe_number!(UInt32 pid: "the process whose addresses these are; null for the kernel";
+        |row| row.pid.map(Pid::get); |row, pid| row.pid = pid.map(Pid::new)),
+    other!(UInt32List frames Always: "its frames (`frame.frame`), innermost first";
+        number_lists |row: &StackRow| &row.frames;
+        set_number_lists |row: &mut StackRow, frames| row.frames = frames),
+];
+
+/// Distinct frames.
+pub static FRAME: Table<FrameRow> = Table {
+    name: "frame",
+    meaning: "one row per distinct frame of a stack; what could not be told is null",
+    columns: FRAME_COLUMNS,
+    blank: FrameRow::default,
+};
+
+const FRAME_COLUMNS: &[Column<FrameRow>] = &[
+    number!(UInt32 frame: "the frame's number";
+        |row| row.frame; |row, number| row.frame = number),
+    number!(UInt64 address: "address in the address space that it was seen in";
+        |row| row.address; |row, address| row.address = address),
+    other!(Utf8 symbol Optional: "function";
+        maybe_texts |row| row.symbol.as_deref();
+        set_texts |row: &mut FrameRow, text| row.symbol = text.map(Into::into)),
+    other!(Utf8 module Optional: "executable, library or kernel module";
+        maybe_texts |row| row.module.as_deref();
+        set_texts |row: &mut FrameRow, text| row.module = text.map(Into::into)),
+    maybe_number!(Int64 offset: "distance from the start of the function, in bytes";
+        |row| row.offset.map(u64::cast_signed);
+        |row, offset| row.offset = offset.map(i64::cast_unsigned)),
+    other!(Utf8 file Optional: "source file";
+        maybe_texts |row| row.file.as_deref();
+        set_texts |row: &mut FrameRow, text| row.file = text.map(Into::into)),
+    maybe_number!(UInt32 line: "line in it";
+        |row| row.line; |row, line| row.line = line),
+];
+
+fn moment(ts: Timestamp) -> i64 {
+    ts.as_ns().cast_signed()
+}
+
+fn to_moment(ns: i64) -> Timestamp {
+    Timestamp::from_ns(ns.cast_unsigned())
+}
+
+fn length(span: Nanos) -> i64 {
+    span.as_ns().cast_signed()
+}
+
+fn to_length(ns: i64) -> Nanos {
+    Nanos::from_ns(ns.cast_unsigned())
+}
+
+/// Registers of a task that did not block say nothing.
+fn argument(row: &Switch, index: usize) -> Option<i64> {
+    (row.evidence.state != 0).then(|| row.evidence.args[index].cast_signed())
+}
+
+fn set_argument(row: &mut Switch, index: usize, value: Option<i64>) {
+    row.evidence.args[index] = value.map_or(0, i64::cast_unsigned);
+}
+
+fn raw_comm(row: &TaskEvent) -> Option<&[u8]> {
+    std::str::from_utf8(&row.comm).is_err().then_some(&row.comm)
+}
+
+fn set_raw_comm(row: &mut TaskEvent, bytes: Option<&[u8]>) {
+    if let Some(bytes) = bytes {
+        row.comm = bytes.to_vec();
+    }
+}
+
+fn blank_switch() -> Switch {
+    Switch {
+        ts: Timestamp::default(),
+        cpu: CpuId::default(),
+        task: TaskKey::IDLE,
+        ran: None,
+        irq: Nanos::ZERO,
+        stolen: Nanos::ZERO,
+        rule: verdict::unread(),
+        evidence: Evidence::RUNNABLE,
+        next_task: None,
+        user_task: None,
+        cgroup: CgroupId::default(),
+        wait: Wait::default(),
+    }
+}
+
+fn blank_task() -> TaskEvent {
+    TaskEvent {
+        ts: Timestamp::default(),
+        kind: TaskEventKind::Seen,
+        task: TaskKey::IDLE,
+        tid: Tid::default(),
+        pid: Pid::default(),
+        parent_pid: Pid::default(),
+        started_ns: 0,
+        comm: Vec::new(),
+        cgroup: CgroupId::default(),
+        class: Class::Fair,
+        prio: 120,
+        is_kthread: false,
+        in_scope: true,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+    }
+}
+
+fn blank_gap() -> Gap {
+    Gap {
+        cpu: CpuId::default(),
+        start: Timestamp::default(),
+        end: Timestamp::default(),
+        lost: 0,
+    }
+}
+
+fn blank_open() -> Open {
+    Open {
+        task: TaskKey::IDLE,
+        reason: None,
+        since: Timestamp::default(),
+        lasted: Nanos::ZERO,
+    }
+}
+
+/// A set of columns of `switch`: what a scan decodes.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Columns(u64);
+
+macro_rules! columns {
+    ($($constant:ident = $($name:literal)+: $doc:literal;)+) => {
+        impl Columns {
+            $(#[doc = $doc] pub const $constant: Self = Self(0)$(.and(Self::named($name)))+;)+
+        }
+    };
+}
+
+columns! {
+    TS = "ts_ns": "[`Switch::ts`].";
+    CPU = "cpu": "[`Switch::cpu`].";
+    TASK = "task": "[`Switch::task`].";
+    RAN = "ran_ns": "[`Switch::ran`].";
+    IRQ = "irq_ns": "[`Switch::irq`].";
+    STOLEN = "stolen_ns": "[`Switch::stolen`].";
+    REASON = "reason": "The reason in [`Switch::rule`]; its name and certainty are not read.";
+    RULE = "reason" "certainty" "rule": "[`Switch::rule`], whole.";
+    EVIDENCE = "cause" "evidence_bits" "state" "syscall" "arg0" "arg1" "arg2" "wait_object"
+        "wait_key" "class" "prio" "next_class" "next_prio" "nominator" "need_resched_delay_ns":
+        "[`Switch::evidence`], whole.";
+    CAUSE = "cause": "[`Evidence::cause`].";
+    BITS = "evidence_bits": "[`Evidence::bits`].";
+    STATE = "state": "[`Evidence::state`].";
+    SYSCALL = "syscall": "[`Evidence::syscall`].";
+    ARGS = "arg0" "arg1" "arg2": "[`Evidence::args`].";
+    WAIT_OBJECT = "wait_object": "[`Evidence::wait_object`].";
+    WAIT_KEY = "wait_key": "[`Evidence::wait_key`].";
+    CLASS = "class" "prio": "[`Evidence::class`] and [`Evidence::prio`].";
+    NEXT_CLASS = "next_class" "next_prio": "[`Evidence::next_class`] and [`Evidence::next_prio`].";
+    NOMINATOR = "nominator": "[`Evidence::nominator`].";
+    NEED_RESCHED_DELAY = "need_resched_delay_ns": "[`Evidence::need_resched_delay`].";
+    NEXT_TASK = "next_task": "[`Switch::next_task`].";
+    USER_TASK = "user_task": "[`Switch::user_task`].";
+    CGROUP = "cgroup": "[`Switch::cgroup`].";
+    OFF_REASON = "off_reason": "[`Wait::reason`].";
+    OFF = "off_ns": "[`Wait::off`].";
+    RUNQ = "runq_ns": "[`Wait::runq`].";
+    WAKER = "waker" "waker_kind": "[`Wait::waker`] and [`Wait::waker_kind`].";
+    WAKE_CPU = "wake_cpu": "[`Wait::wake_cpu`].";
+    MOVED = "moved_ns": "[`Wait::moved`].";
+    STACKS = "off_kernel_stack" "off_user_stack":
+        "[`Wait::kernel_stack`] and [`Wait::user_stack`].";
+}
+
+impl Columns {
+    /// No column.
+    pub const NONE: Self = Self(0);
+
+    /// Every column.
+    pub const fn all() -> Self {
+        Self(u64::MAX >> (u64::BITS as usize - SWITCH_COLUMNS.len()))
+    }
+
+    /// Both sets together.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all columns of `other` are in the set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The columns' names, in the order of the schema.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let chosen = move |index: usize| self.0 >> index & 1 == 1;
+        let columns = SWITCH_COLUMNS.iter().enumerate();
+        columns
+            .filter(move |(index, _)| chosen(*index))
+            .map(|(_, column)| column.name)
+    }
+
+    /// The column of this name; a misspelt one does not compile.
+    const fn named(name: &str) -> Self {
+        let mut index = 0;
+        while index < SWITCH_COLUMNS.len() {
+            if is_same(SWITCH_COLUMNS[index].name, name) {
+                return Self(1 << index);
+            }
+            index += 1;
+        }
+        panic!("no column of `switch` has this name")
+    }
+}
+
+/// `==` for a constant expression.
+const fn is_same(left: &str, right: &str) -> bool {
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    if left.len() != right.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < left.len() {
+        if left[index] != right[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}
+
+impl BitOr for Columns {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        self.and(other)
+    }
+}
+
+impl fmt::Debug for Columns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_column_has_a_bit_of_its_own() {
+        assert_eq!(Columns::all().names().count(), SWITCH_COLUMNS.len());
+        let some = Columns::RAN | Columns::WAKER;
+        assert_eq!(
+            some.names().collect::<Vec<_>>(),
+            ["ran_ns", "waker", "waker_kind"]
+        );
+    }
+
+    /// `rule` completes the verdict of the two before it.
+    #[test]
+    fn the_rule_comes_after_reason_and_certainty() {
+        let place = |name| SWITCH_COLUMNS.iter().position(|column| column.name == name);
+        assert!(place("reason") < place("certainty"));
+        assert!(place("certainty") < place("rule"));
+    }
+
+    fn batch_of(rows: &[Switch]) -> RecordBatch {
+        SWITCH.encode(&SWITCH.arrow(), rows)
+    }
+
+    /// Columns are only ever added, so an older trace has the first ones.
+    #[test]
+    fn what_an_older_trace_lacks_is_not_known() {
+        let mut written = blank_switch();
+        written.ran = Some(Nanos::from_ns(7));
+        written.wait.off = Some(Nanos::from_ns(9));
+        let older = batch_of(&[written]).project(&[0, 1, 2, 3]);
+        let mut read = vec![blank_switch()];
+        let decoded = SWITCH.decode(&older.expect("it has four columns"), &mut read);
+        assert!(decoded.is_ok());
+        assert_eq!((read[0].ran, read[0].wait.off), (written.ran, None));
+    }
+
+    /// A word of a newer version must neither panic nor become another word.
+    #[test]
+    fn a_newer_word_is_an_error_where_a_row_uses_it() {
+        let words = column::word_list(["teleport", "futex"].into_iter());
+        let reasons = |key| column::dictionary(arrow_array::UInt8Array::from(vec![key]), &words);
+        let decode = |key| {
+            let batch = RecordBatch::try_from_iter([("reason", reasons(key))]);
+            let mut read = vec![blank_switch()];
+            let decoded = SWITCH.decode(&batch.expect("one column"), &mut read);
+            decoded.map(|()| read[0].rule.reason)
+        };
+        assert_eq!(decode(1).ok(), Some(Reason::Futex));
+        let newer = decode(0).expect_err("nobody knows this word yet");
+        assert!(matches!(newer, ("reason", Mismatch::Word(word)) if word == "teleport"));
+    }
+}

@@ -1,0 +1,177 @@
+//! `docs/SCHEMA.md`, from the code: what a trace consists of, for people who query one.
+
+use std::fmt::Write;
+
+use swtch_core::evidence::{Cause, Class, EvidenceBits, WaitObject, WakerKind};
+use swtch_core::rules::all_rules;
+use swtch_core::{Category, Certainty, Reason, TaskEventKind};
+
+use crate::column::{Column, Kind, Presence};
+use crate::meta::FORMAT_VERSION;
+use crate::rows::StackKind;
+use crate::schema::{self, Table};
+
+const HEAD: &str = "\
+# A trace on disk
+
+<!-- Generated from crates/swtch-store/src/schema.rs. To renew: SWTCH_BLESS=1 cargo test -p swtch-store -->
+
+A trace is a directory `NAME.swtch/`. Nothing in it is a format of our own: what reads Parquet or
+Arrow reads its files (checked with DuckDB 2.0 and pyarrow 26).
+
+| file | what it is |
+|---|---|
+| `TABLE.parquet` | a table of a finished trace (zstd; `switch` in order of time) |
+| `TABLE.arrows` | the same table while it is recorded: an Arrow IPC stream, flushed every second |
+| `meta.json` | host, kernel, clocks, command, losses, own overhead |
+| `checksums.csv` | which files count, and the CRC-32 of each part: `file,offset,length,crc32` |
+
+```sql
+SELECT off_reason, count(*) AS waits, sum(off_ns) / 1e9 AS off_s
+FROM 'NAME.swtch/switch.parquet' GROUP BY off_reason ORDER BY off_s DESC;
+```
+
+- A trace is finished when `checksums.csv` lists its Parquet files. Until then the streams count, up
+  to the last batch that is listed and whole. A stream may hold late rows out of order.
+- The recorder does not wait for the disk at each flush. What was flushed survives the end of the
+  recorder at once, a power cut after the kernel has written it (about 30 s by default).
+- Names end in the unit. Moments are on the trace clock, `CLOCK_MONOTONIC`; `clock` in `meta.json`
+  has the same moment on the wall clock. 64-bit numbers but
+  `frame.address` are signed and keep the kernel's bits.
+- Null is \"not known\" or \"does not apply\"; it is never 0.
+- Versions only add. A reader takes what an older trace lacks as null, and tells apart a word that
+  a newer one has.
+";
+
+/// The page, whole.
+pub fn schema_markdown() -> String {
+    let mut page = format!("{HEAD}\nFormat version {FORMAT_VERSION}.\n\n## Tables\n");
+    table(&mut page, &schema::SWITCH);
+    table(&mut page, &schema::TASK);
+    table(&mut page, &schema::GAP);
+    table(&mut page, &schema::OPEN);
+    table(&mut page, &schema::CGROUP);
+    table(&mut page, &schema::STACK);
+    table(&mut page, &schema::FRAME);
+    line(&mut page, "\n## Words");
+    reasons(&mut page);
+    words_of(&mut page);
+    bits(&mut page);
+    rules(&mut page);
+    page
+}
+
+fn line(page: &mut String, text: &str) {
+    page.push_str(text);
+    page.push('\n');
+}
+
+/// A row of a table; a bar inside a cell would end it.
+fn row(page: &mut String, cells: &[&str]) {
+    for cell in cells {
+        let cell = cell.replace('|', "\\|");
+        write!(page, "| {cell} ").expect("a string takes all that is written to it");
+    }
+    line(page, "|");
+}
+
+fn head(page: &mut String, titles: &[&str]) {
+    line(page, "");
+    row(page, titles);
+    line(page, &"|---".repeat(titles.len()));
+    page.insert(page.len() - 1, '|');
+}
+
+fn table<R>(page: &mut String, table: &Table<R>) {
+    line(page, &format!("\n### `{}`\n", table.name));
+    line(page, &format!("{}.", capitalised(table.meaning)));
+    head(page, &["column", "type", "since", "meaning"]);
+    for column in table.columns {
+        let name = format!("`{}`", column.name);
+        let since = column.since.to_string();
+        row(page, &[&name, &type_of(column), &since, column.meaning]);
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
+}
+
+fn type_of<R>(column: &Column<R>) -> String {
+    let name = match column.kind {
+        Kind::Int64 => "Int64",
+        Kind::Int16 => "Int16",
+        Kind::UInt64 => "UInt64",
+        Kind::UInt32 => "UInt32",
+        Kind::UInt16 => "UInt16",
+        Kind::Boolean => "Boolean",
+        Kind::Word => "word",
+        Kind::Utf8 => "Utf8",
+        Kind::Binary => "Binary",
+        Kind::UInt32List => "List of UInt32",
+    };
+    match column.presence {
+        Presence::Always => name.to_owned(),
+        Presence::Optional => format!("{name}, null"),
+    }
+}
+
+fn reasons(page: &mut String) {
+    line(
+        page,
+        "\nA word is `Dictionary<UInt8, Utf8>`: every tool reads it as text.",
+    );
+    line(page, "\n### `reason`, `off_reason`, `open.reason`");
+    head(page, &["reason", "category", "meaning"]);
+    for reason in Reason::ALL {
+        let category = reason.category();
+        row(page, &[reason.as_str(), category.as_str(), reason.help()]);
+    }
+}
+
+fn words_of(page: &mut String) {
+    macro_rules! list {
+        ($title:literal, $list:ident) => {
+            line(page, concat!("\n### ", $title));
+            head(page, &["word", "meaning"]);
+            for word in $list::ALL {
+                row(page, &[word.as_str(), word.help()]);
+            }
+        };
+    }
+    list!("`category`", Category);
+    list!("`certainty`", Certainty);
+    list!("`cause`", Cause);
+    list!("`class`, `next_class`", Class);
+    list!("`wait_object`", WaitObject);
+    list!("`waker_kind`", WakerKind);
+    list!("`task.kind`", TaskEventKind);
+    list!("`stack.kind`", StackKind);
+}
+
+fn bits(page: &mut String) {
+    line(page, "\n## Bits of `evidence_bits`");
+    head(page, &["bit", "value", "word", "meaning"]);
+    for (bit, word, meaning) in EvidenceBits::TABLE {
+        let value = format!("{:#x}", 1u64 << bit);
+        row(page, &[&bit.to_string(), &value, word, meaning]);
+    }
+}
+
+fn rules(page: &mut String) {
+    line(page, "\n## Rules\n");
+    line(
+        page,
+        &format!(
+            "Values of `rule`, in the order in which they are asked (`rules_version` {}).",
+            swtch_core::RULES_VERSION
+        ),
+    );
+    head(page, &["rule", "reason", "certainty", "stands on"]);
+    for rule in all_rules() {
+        let (reason, certainty) = (rule.reason.as_str(), rule.certainty.as_str());
+        row(page, &[rule.name, reason, certainty, rule.help]);
+    }
+}

@@ -1,0 +1,365 @@
+//! A trace being read: finished, unfinished, or still growing.
+//!
+//! `checksums.csv` says which files count. What they hold is fixed when the trace is opened: a
+//! recorder that goes on, or finishes, changes nothing for a reader that is at work.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+use arrow_array::RecordBatch;
+use swtch_core::{Gap, Open, Switch, TaskEvent, Timestamp};
+
+use crate::checksums::{CHECKSUMS, Checksums};
+use crate::error::Error;
+use crate::finish::tables;
+use crate::meta::{Meta, State};
+use crate::order::{TIME, TimeOrder};
+use crate::parquet_table::ParquetTable;
+use crate::rows::{CgroupRow, FrameRow, StackRow};
+use crate::schema::{self, Columns, Table};
+use crate::stream_table::StreamTable;
+use crate::writer::META;
+
+/// Batches that are decoded ahead of the one being looked at.
+const BATCHES_AHEAD: usize = 8;
+
+/// How often a trace is looked at again when its recorder finishes it just then.
+const TRIES: usize = 3;
+
+/// Whether a trace is all that its recorder saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Completeness {
+    /// It is. Whether the recording ended as asked for is in [`Meta::state`].
+    Finished,
+    /// Only what had been flushed can be read.
+    Unfinished {
+        /// Why, in words.
+        why: String,
+        /// Bytes that are torn, damaged or missing, and were left out.
+        unreadable_bytes: u64,
+    },
+}
+
+/// A trace being read.
+#[derive(Debug)]
+pub struct Trace {
+    path: PathBuf,
+    meta: Meta,
+    files: Files,
+}
+
+#[derive(Debug)]
+enum Files {
+    Finished(Vec<(&'static str, ParquetTable)>),
+    Recorded {
+        tables: Vec<(&'static str, StreamTable)>,
+        order: TimeOrder,
+    },
+}
+
+type Batches<'a> = Box<dyn Iterator<Item = Result<RecordBatch, Error>> + Send + 'a>;
+
+impl Trace {
+    /// Opens the trace at `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotATrace`] when the path is none; [`Error::Damaged`] when a file is not as it was
+    /// written (an unfinished trace is read up to there instead, see [`Self::completeness`]);
+    /// [`Error::Read`] when a file is missing or may not be read.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let mut tries = 1;
+        loop {
+            let list = read_file(path, CHECKSUMS)?;
+            match Self::open_listed(path, &Checksums::parse(&list)) {
+                // Its recorder may have put other files in place since the list was read.
+                Err(_) if tries < TRIES && read_file(path, CHECKSUMS)? != list => tries += 1,
+                opened => return opened,
+            }
+        }
+    }
+
+    fn open_listed(path: &Path, list: &Checksums) -> Result<Self, Error> {
+        let meta = read_meta(path, list)?;
+        let files = if list.is_of_finished_trace() {
+            Files::finished(path, list)?
+        } else {
+            Files::recorded(path, list, &meta)?
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            meta,
+            files,
+        })
+    }
+
+    /// What the trace is of.
+    pub const fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is all that its recorder saw.
+    pub fn completeness(&self) -> Completeness {
+        let Files::Recorded { tables, .. } = &self.files else {
+            return Completeness::Finished;
+        };
+        let torn = tables
+            .iter()
+            .filter(|(_, table)| table.unreadable_bytes() > 0);
+        let torn: Vec<_> = torn.map(|(name, _)| *name).collect();
+        let bytes = tables.iter().map(|(_, table)| table.unreadable_bytes());
+        let mut why = match self.meta.state {
+            State::Recording => "the recording goes on, or its recorder was killed".to_owned(),
+            State::Finished | State::StoppedEarly => {
+                "the recorder ended before the trace was in its final form".to_owned()
+            }
+        };
+        if !torn.is_empty() {
+            why += &format!("; the end of {} cannot be read", torn.join(", "));
+        }
+        Completeness::Unfinished {
+            why,
+            unreadable_bytes: bytes.sum(),
+        }
+    }
+
+    /// Rows of `switch`.
+    pub fn row_count(&self) -> u64 {
+        match &self.files {
+            Files::Finished(tables) => named(tables, schema::SWITCH.name).rows(),
+            Files::Recorded { order, .. } => order.rows,
+        }
+    }
+
+    /// Bytes of the tables on disk.
+    pub fn bytes(&self) -> u64 {
+        match &self.files {
+            Files::Finished(tables) => tables.iter().map(|table| table.1.size()).sum(),
+            Files::Recorded { tables, .. } => tables.iter().map(|table| table.1.size()).sum(),
+        }
+    }
+
+    /// Calls `row` for each switch, in order of time. Only `columns` are decoded; the other fields
+    /// hold their "not known" value. With a `span`, only rows from its first moment to its second,
+    /// both included.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`], [`Error::Decode`] or [`Error::NewerWord`] at the batch concerned: rows
+    /// before it have been handed out then.
+    pub fn scan(
+        &self,
+        columns: Columns,
+        span: Option<(Timestamp, Timestamp)>,
+        row: &mut dyn FnMut(&Switch),
+    ) -> Result<(), Error> {
+        let columns = match span {
+            Some(_) => columns | Columns::TS,
+            None => columns,
+        };
+        let is_in_span = |switch: &Switch| {
+            span.is_none_or(|(since, until)| since <= switch.ts && switch.ts <= until)
+        };
+        let mut switches = Vec::new();
+        self.for_each_batch(columns, span, |batch| {
+            self.decode(&schema::SWITCH, &batch, &mut switches)?;
+            switches
+                .iter()
+                .filter(|switch| is_in_span(switch))
+                .for_each(&mut *row);
+            Ok(())
+        })
+    }
+
+    /// Decodes on one thread and works on another.
+    fn for_each_batch(
+        &self,
+        columns: Columns,
+        span: Option<(Timestamp, Timestamp)>,
+        mut work: impl FnMut(RecordBatch) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        thread::scope(|scope| {
+            let (sender, receiver) = sync_channel(BATCHES_AHEAD);
+            scope.spawn(move || {
+                let batches = match self.switch_batches(columns, span) {
+                    Ok(batches) => batches,
+                    Err(err) => Box::new(std::iter::once(Err(err))),
+                };
+                for batch in batches {
+                    // The other side is gone when its work failed.
+                    if sender.send(batch).is_err() {
+                        break;
+                    }
+                }
+            });
+            receiver.into_iter().try_for_each(|batch| work(batch?))
+        })
+    }
+
+    fn switch_batches(
+        &self,
+        columns: Columns,
+        span: Option<(Timestamp, Timestamp)>,
+    ) -> Result<Batches<'_>, Error> {
+        let mut names: Vec<_> = columns.names().collect();
+        match &self.files {
+            Files::Finished(tables) => {
+                let table = named(tables, schema::SWITCH.name);
+                Ok(Box::new(table.batches(Some(&names), span)))
+            }
+            Files::Recorded { tables, order } => {
+                if !columns.has(Columns::TS) {
+                    names.push(TIME);
+                }
+                let table = named(tables, schema::SWITCH.name);
+                let batches = table.batches(Some(&names))?;
+                Ok(Box::new(order.apply(table.path(), batches)))
+            }
+        }
+    }
+
+    /// Identities of tasks, in the order in which they were recorded.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Damaged`], [`Error::Decode`] or [`Error::NewerWord`].
+    pub fn tasks(&self) -> Result<Vec<TaskEvent>, Error> {
+        self.rows(&schema::TASK)
+    }
+
+    /// What was lost, where and when.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::tasks`].
+    pub fn gaps(&self) -> Result<Vec<Gap>, Error> {
+        self.rows(&schema::GAP)
+    }
+
+    /// Waits and runs that were open at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::tasks`].
+    pub fn opens(&self) -> Result<Vec<Open>, Error> {
+        self.rows(&schema::OPEN)
+    }
+
+    /// Paths of cgroups.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::tasks`].
+    pub fn cgroups(&self) -> Result<Vec<CgroupRow>, Error> {
+        self.rows(&schema::CGROUP)
+    }
+
+    /// Distinct stacks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::tasks`].
+    pub fn stacks(&self) -> Result<Vec<StackRow>, Error> {
+        self.rows(&schema::STACK)
+    }
+
+    /// Distinct frames.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::tasks`].
+    pub fn frames(&self) -> Result<Vec<FrameRow>, Error> {
+        self.rows(&schema::FRAME)
+    }
+
+    fn rows<R: Clone>(&self, table: &'static Table<R>) -> Result<Vec<R>, Error> {
+        let batches: Batches<'_> = match &self.files {
+            Files::Finished(tables) => Box::new(named(tables, table.name).batches(None, None)),
+            Files::Recorded { tables, .. } => named(tables, table.name).batches(None)?,
+        };
+        let (mut all, mut rows) = (Vec::new(), Vec::new());
+        for batch in batches {
+            self.decode(table, &batch?, &mut rows)?;
+            all.append(&mut rows);
+        }
+        Ok(all)
+    }
+
+    /// Makes `rows` the rows of `batch`. Rows of an earlier batch may stand in it: each column
+    /// overwrites its field, and a field without a column is blank in all of them.
+    fn decode<R: Clone>(
+        &self,
+        table: &'static Table<R>,
+        batch: &RecordBatch,
+        rows: &mut Vec<R>,
+    ) -> Result<(), Error> {
+        rows.resize(batch.num_rows(), (table.blank)());
+        table.decode(batch, rows).map_err(|(column, mismatch)| {
+            Error::column(&self.path.join(table.name), column, mismatch)
+        })
+    }
+}
+
+impl Files {
+    fn finished(path: &Path, list: &Checksums) -> Result<Self, Error> {
+        if list.odd_lines > 0 {
+            let what = "not every line can be understood";
+            return Err(Error::damaged(&path.join(CHECKSUMS), what));
+        }
+        let open = |(name, _)| Ok((name, ParquetTable::open(path, name, list)?));
+        let tables: Result<_, Error> = tables().into_iter().map(open).collect();
+        Ok(Self::Finished(tables?))
+    }
+
+    fn recorded(path: &Path, list: &Checksums, meta: &Meta) -> Result<Self, Error> {
+        let open = |(name, _)| Ok((name, StreamTable::open(path, name, list)?));
+        let tables: Result<Vec<_>, Error> = tables().into_iter().map(open).collect();
+        let tables = tables?;
+        // A recorder that was killed at its very start may not have begun them all. Later, it is
+        // the list of a finished trace that was cut.
+        if meta.state != State::Recording && tables.iter().any(|table| table.1.is_missing()) {
+            let what = "it lists neither the streams nor the final files";
+            return Err(Error::damaged(&path.join(CHECKSUMS), what));
+        }
+        let switch = named(&tables, schema::SWITCH.name);
+        let order = TimeOrder::of(switch.path(), switch.batches(Some(&[TIME]))?)?;
+        Ok(Self::Recorded { tables, order })
+    }
+}
+
+fn named<'a, T>(tables: &'a [(&'static str, T)], name: &str) -> &'a T {
+    let found = tables.iter().find(|table| table.0 == name);
+    &found.expect("every table of the schema is opened").1
+}
+
+fn read_file(dir: &Path, name: &'static str) -> Result<Vec<u8>, Error> {
+    let path = dir.join(name);
+    fs::read(&path).map_err(|source| match source.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory if dir.exists() => Error::NotATrace {
+            path: dir.to_owned(),
+            missing: name,
+        },
+        ErrorKind::NotFound => Error::read(dir, source),
+        _ => Error::read(&path, source),
+    })
+}
+
+/// The facts, as one of the listed versions: while a trace is being finished there are two.
+fn read_meta(dir: &Path, list: &Checksums) -> Result<Meta, Error> {
+    let json = read_file(dir, META)?;
+    let path = dir.join(META);
+    if !list.of_file(META).any(|chunk| chunk.is_of(&json)) {
+        let what = "it is not as checksums.csv says it was written";
+        return Err(Error::damaged(&path, what));
+    }
+    Meta::from_json(&path, &json)
+}

@@ -1,0 +1,154 @@
+//! Rules in and out of a trace. A row of `switch` holds a `&'static Rule`; a file holds the rule's
+//! name and, apart from it, the reason and certainty that were decided then.
+//!
+//! The table of rules changes between versions: rules come, go, and are judged anew. What a trace
+//! says stays true, so a stored verdict is never replaced by today's. Where today's table has no
+//! rule of that name with that verdict, a [`Rule::foreign`] stands in. Each distinct one is kept
+//! for good; there are as many as verdicts of other versions, not as rows.
+
+use std::ptr;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use arrow_array::{Array, ArrayRef, UInt8Array};
+use swtch_core::rules::{all_rules, rule_named};
+use swtch_core::{Certainty, Reason, Rule, Switch};
+
+use crate::column::{Mismatch, dictionary, for_each_word, word_list};
+
+/// Names of all rules of this version: the values of the `rule` column.
+static NAMES: LazyLock<ArrayRef> = LazyLock::new(|| word_list(all_rules().map(|rule| rule.name)));
+
+/// Address and place of each rule, by address: rows are written by the million.
+static PLACES: LazyLock<Vec<(usize, u8)>> = LazyLock::new(|| {
+    let mut places: Vec<_> = all_rules().map(address).zip(0..).collect();
+    places.sort_unstable();
+    places
+});
+
+/// A verdict of which only the reason and certainty were read.
+static NAMELESS: LazyLock<Vec<[Rule; 2]>> = LazyLock::new(|| {
+    let nameless = |reason, certainty| Rule::foreign("", reason, certainty);
+    let by_certainty = |&reason| {
+        [
+            nameless(reason, Certainty::Certain),
+            nameless(reason, Certainty::Inferred),
+        ]
+    };
+    Reason::ALL.iter().map(by_certainty).collect()
+});
+
+static FOREIGN: Mutex<Vec<&'static Rule>> = Mutex::new(Vec::new());
+
+fn address(rule: &Rule) -> usize {
+    ptr::from_ref(rule).addr()
+}
+
+/// The rule of a row that has not been read.
+pub(crate) fn unread() -> &'static Rule {
+    nameless(Reason::Unknown, Certainty::Inferred)
+}
+
+/// A rule of which only the verdict is known.
+pub(crate) fn nameless(reason: Reason, certainty: Certainty) -> &'static Rule {
+    &NAMELESS[reason.index()][certainty.index()]
+}
+
+/// The rule with this name and this verdict.
+pub(crate) fn named(name: &str, verdict: &Rule) -> &'static Rule {
+    match rule_named(name) {
+        Some(rule) if is_same_verdict(rule, verdict) => rule,
+        _ => foreign(name, verdict),
+    }
+}
+
+fn foreign(name: &str, verdict: &Rule) -> &'static Rule {
+    // The list only grows by whole entries, so one left by a panicking thread is sound.
+    let mut known = FOREIGN.lock().unwrap_or_else(PoisonError::into_inner);
+    let same = |rule: &&&Rule| rule.name == name && is_same_verdict(rule, verdict);
+    if let Some(rule) = known.iter().find(same) {
+        return rule;
+    }
+    let name = Box::leak(name.to_owned().into_boxed_str());
+    let rule = Box::leak(Box::new(Rule::foreign(
+        name,
+        verdict.reason,
+        verdict.certainty,
+    )));
+    known.push(rule);
+    rule
+}
+
+/// Completes the verdicts that `reason` and `certainty` have set with the rules' names.
+pub(crate) fn set_rules(array: &dyn Array, rows: &mut [Switch]) -> Result<(), Mismatch> {
+    // A name has one verdict in nearly all traces: it is looked up once a batch.
+    let mut last = [None::<&'static Rule>; 256];
+    for_each_word(array, rows, |row: &mut Switch, name, place| {
+        let verdict = row.rule;
+        let last = &mut last[usize::from(place)];
+        row.rule = match *last {
+            Some(rule) if is_same_verdict(rule, verdict) => rule,
+            _ => *last.insert(named(name, verdict)),
+        };
+    })
+}
+
+fn is_same_verdict(left: &Rule, right: &Rule) -> bool {
+    left.reason == right.reason && left.certainty == right.certainty
+}
+
+/// The `rule` column of these rows.
+pub(crate) fn rule_names(rows: &[Switch]) -> ArrayRef {
+    let own: Option<Vec<u8>> = rows.iter().map(|row| own_place(row.rule)).collect();
+    match own {
+        Some(places) => dictionary(UInt8Array::from(places), &NAMES),
+        None => rule_names_with_foreign(rows),
+    }
+}
+
+fn own_place(rule: &Rule) -> Option<u8> {
+    let found = PLACES.binary_search_by_key(&address(rule), |place| place.0);
+    found.ok().map(|index| PLACES[index].1)
+}
+
+/// As [`rule_names`], for a trace made of another: the list gets the foreign names as well.
+fn rule_names_with_foreign(rows: &[Switch]) -> ArrayRef {
+    let mut names: Vec<&str> = all_rules().map(|rule| rule.name).collect();
+    let mut place = |rule: &Rule| {
+        let found = names.iter().position(|name| *name == rule.name);
+        let index = found.unwrap_or_else(|| {
+            names.push(rule.name);
+            names.len() - 1
+        });
+        u8::try_from(index).expect("all versions together have at most 256 rules")
+    };
+    let places: Vec<u8> = rows.iter().map(|row| place(row.rule)).collect();
+    dictionary(UInt8Array::from(places), &word_list(names.into_iter()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_finds_its_own_place() {
+        for (rule, place) in all_rules().zip(0..) {
+            assert_eq!(own_place(rule), Some(place), "{}", rule.name);
+        }
+    }
+
+    /// Today's rule of that name may decide otherwise.
+    #[test]
+    fn a_stored_verdict_is_not_replaced_by_todays() {
+        let today = named("futex_call", nameless(Reason::Futex, Certainty::Certain));
+        assert!(ptr::eq(today, rule_named("futex_call").unwrap()));
+        let then = named("futex_call", nameless(Reason::Ipc, Certainty::Inferred));
+        assert_eq!((then.name, then.reason), ("futex_call", Reason::Ipc));
+    }
+
+    #[test]
+    fn a_rule_that_is_gone_keeps_its_name_and_is_kept_once() {
+        let gone = || named("gone", nameless(Reason::Io, Certainty::Certain));
+        assert_eq!(gone().reason, Reason::Io);
+        assert!(ptr::eq(gone(), gone()));
+    }
+}

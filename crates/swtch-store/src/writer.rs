@@ -1,0 +1,276 @@
+//! A trace being recorded.
+//!
+//! Rows wait in memory until a batch is full or [`Writer::flush`] is called, which the recorder
+//! does at least every second. A batch is written first and its line in `checksums.csv` after it,
+//! so a kill between the two costs that batch and cannot make a wrong one count.
+//!
+//! After a write has failed, the writer takes no more rows: what comes after a hole would read as
+//! if the hole were none. What was stored before stays, and can still be finished.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use swtch_core::{CgroupId, Gap, Open, Switch, TaskEvent};
+
+use crate::checksums::{CHECKSUMS, Checksums, Chunk};
+use crate::draft;
+use crate::error::Error;
+use crate::finish;
+use crate::meta::{Meta, State};
+use crate::rows::{CgroupRow, FrameRow, StackRow};
+use crate::schema::{self, Table};
+use crate::stream_table::StreamTableWriter;
+
+/// Name of the file of facts.
+pub(crate) const META: &str = "meta.json";
+
+/// A trace being recorded.
+#[derive(Debug)]
+pub struct Writer {
+    log: Log,
+    switches: StreamTableWriter<Switch>,
+    tasks: StreamTableWriter<TaskEvent>,
+    gaps: StreamTableWriter<Gap>,
+    opens: StreamTableWriter<Open>,
+    cgroups: StreamTableWriter<CgroupRow>,
+    stacks: StreamTableWriter<StackRow>,
+    frames: StreamTableWriter<FrameRow>,
+}
+
+impl Writer {
+    /// Makes the directory `path` and an empty trace in it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`] when the path is taken; [`Error::Write`] when the directory or a file
+    /// cannot be made, and then nothing is left behind.
+    pub fn create(path: &Path, meta: &Meta) -> Result<Self, Error> {
+        fs::create_dir(path).map_err(|source| match source.kind() {
+            std::io::ErrorKind::AlreadyExists => Error::Exists {
+                path: path.to_owned(),
+            },
+            _ => Error::write(path, source),
+        })?;
+        let created = Self::fill(path, meta);
+        if created.is_err() {
+            // It was made a moment ago and holds nothing. The first error is the one to report.
+            let _ = fs::remove_dir_all(path);
+        }
+        created
+    }
+
+    fn fill(dir: &Path, meta: &Meta) -> Result<Self, Error> {
+        let mut log = Log::create(dir, meta)?;
+        Ok(Self {
+            switches: log.begin(&schema::SWITCH)?,
+            tasks: log.begin(&schema::TASK)?,
+            gaps: log.begin(&schema::GAP)?,
+            opens: log.begin(&schema::OPEN)?,
+            cgroups: log.begin(&schema::CGROUP)?,
+            stacks: log.begin(&schema::STACK)?,
+            frames: log.begin(&schema::FRAME)?,
+            log,
+        })
+    }
+
+    /// Takes a switch.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::flush`], when this row made a batch full.
+    pub fn push_switch(&mut self, row: &Switch) -> Result<(), Error> {
+        self.log.push(&mut self.switches, *row)
+    }
+
+    /// Takes a change of a task's identity.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::flush`], when this row made a batch full.
+    pub fn push_task(&mut self, row: &TaskEvent) -> Result<(), Error> {
+        self.log.push(&mut self.tasks, row.clone())
+    }
+
+    /// Takes a gap.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::flush`], when this row made a batch full.
+    pub fn push_gap(&mut self, row: &Gap) -> Result<(), Error> {
+        self.log.push(&mut self.gaps, *row)
+    }
+
+    /// Takes a wait or run that is open at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::flush`], when this row made a batch full.
+    pub fn push_open(&mut self, row: &Open) -> Result<(), Error> {
+        self.log.push(&mut self.opens, *row)
+    }
+
+    /// Takes the path of a cgroup.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::flush`], when this row made a batch full.
+    pub fn push_cgroup(&mut self, cgroup: CgroupId, path: &str) -> Result<(), Error> {
+        let path = path.to_owned();
+        self.log.push(&mut self.cgroups, CgroupRow { cgroup, path })
+    }
+
+    /// Takes a stack.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::flush`], when this row made a batch full.
+    pub fn push_stack(&mut self, row: &StackRow) -> Result<(), Error> {
+        self.log.push(&mut self.stacks, row.clone())
+    }
+
+    /// Takes a frame.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::flush`], when this row made a batch full.
+    pub fn push_frame(&mut self, row: &FrameRow) -> Result<(), Error> {
+        self.log.push(&mut self.frames, row.clone())
+    }
+
+    /// Writes all pending rows. After it, they survive the end of this process.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Write`] when the system takes no more (a full disk); [`Error::Stopped`] when that
+    /// happened before.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        self.log.check()?;
+        self.log.flush(&mut self.tasks)?;
+        self.log.flush(&mut self.switches)?;
+        self.log.flush(&mut self.gaps)?;
+        self.log.flush(&mut self.opens)?;
+        self.log.flush(&mut self.cgroups)?;
+        self.log.flush(&mut self.stacks)?;
+        self.log.flush(&mut self.frames)
+    }
+
+    /// Bytes written so far.
+    pub const fn bytes_written(&self) -> u64 {
+        self.log.bytes_written
+    }
+
+    /// Switches written so far: those that a reader would find.
+    pub const fn switches_written(&self) -> u64 {
+        self.switches.rows_written()
+    }
+
+    /// Removes the trace, for a recording that came to nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Write`] when the system does not let go of it.
+    pub fn discard(self) -> Result<(), Error> {
+        let dir = &self.log.dir;
+        fs::remove_dir_all(dir).map_err(|err| Error::write(dir, err))
+    }
+
+    /// Ends the recording: writes what is pending and turns the streams into Parquet. `progress`
+    /// hears of rows done and rows in all.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Write`] when there is no room for the final files. The trace then stays as it was
+    /// recorded, and readable.
+    pub fn finish(mut self, meta: &Meta, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
+        if self.log.check().is_ok() {
+            self.flush()?;
+        }
+        let mut meta = meta.clone();
+        if meta.state == State::Recording {
+            meta.state = State::Finished;
+        }
+        finish::finish(&self.log.dir, &self.log.checksums, &meta, progress)
+    }
+}
+
+/// The list of what was written, in memory and in `checksums.csv`.
+#[derive(Debug)]
+struct Log {
+    dir: PathBuf,
+    file: File,
+    checksums: Checksums,
+    bytes_written: u64,
+    has_failed: bool,
+}
+
+impl Log {
+    fn create(dir: &Path, meta: &Meta) -> Result<Self, Error> {
+        let mut meta = meta.clone();
+        meta.state = State::Recording;
+        let meta_path = dir.join(META);
+        let json = meta.to_json(&meta_path)?;
+        let mut checksums = Checksums::default();
+        checksums.add(META, Chunk::of(0, &json));
+        let csv = checksums.to_csv();
+        let path = dir.join(CHECKSUMS);
+        draft::replace(&path, csv.as_bytes())?;
+        draft::replace(&meta_path, &json)?;
+        let file = OpenOptions::new().append(true).open(&path);
+        Ok(Self {
+            dir: dir.to_owned(),
+            file: file.map_err(|err| Error::write(&path, err))?,
+            checksums,
+            bytes_written: length(json.len()) + length(csv.len()),
+            has_failed: false,
+        })
+    }
+
+    fn begin<R>(&mut self, table: &'static Table<R>) -> Result<StreamTableWriter<R>, Error> {
+        let (stream, chunk) = StreamTableWriter::create(&self.dir, table)?;
+        self.add(&stream.name(), chunk)?;
+        Ok(stream)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        if self.has_failed {
+            return Err(Error::Stopped {
+                path: self.dir.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    fn push<R>(&mut self, stream: &mut StreamTableWriter<R>, row: R) -> Result<(), Error> {
+        self.check()?;
+        if stream.push(row) {
+            self.flush(stream)?;
+        }
+        Ok(())
+    }
+
+    fn flush<R>(&mut self, stream: &mut StreamTableWriter<R>) -> Result<(), Error> {
+        if stream.pending_rows() == 0 {
+            return Ok(());
+        }
+        let written = stream.write_pending();
+        let written = written.and_then(|chunk| self.add(&stream.name(), chunk));
+        if written.is_err() {
+            self.has_failed = true;
+        }
+        written
+    }
+
+    fn add(&mut self, file: &str, chunk: Chunk) -> Result<(), Error> {
+        let line = chunk.line(file);
+        let written = self.file.write_all(line.as_bytes());
+        written.map_err(|err| Error::write(&self.dir.join(CHECKSUMS), err))?;
+        self.checksums.add(file, chunk);
+        self.bytes_written += chunk.length + length(line.len());
+        Ok(())
+    }
+}
+
+fn length(count: usize) -> u64 {
+    u64::try_from(count).expect("a length fits 64 bits")
+}

@@ -1,0 +1,225 @@
+//! What is written is what is read: every column, both forms of a trace, any order of arrival.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs;
+use std::path::PathBuf;
+
+use common::{End, Others, messaging, odd_switch, pipe, record, rows, said};
+use swtch_core::{Certainty, Reason, Rule, Switch, Timestamp};
+use swtch_store::{Columns, Completeness, Meta, State, Trace, Writer};
+use tempfile::TempDir;
+
+fn place() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.swtch");
+    (dir, path)
+}
+
+fn mixed() -> Vec<Switch> {
+    let mut switches: Vec<_> = messaging(3).take(700).chain(pipe(4).take(300)).collect();
+    switches.push(odd_switch(1 << 40));
+    switches.sort_by_key(|row| row.ts);
+    switches
+}
+
+#[test]
+fn every_column_is_exact_in_both_forms() {
+    for end in [End::Killed, End::Finished] {
+        let (_dir, path) = place();
+        let written = mixed();
+        record(&path, &written, 100, end);
+        let trace = Trace::open(&path).unwrap();
+        let read = rows(&trace).unwrap();
+        assert_eq!(trace.row_count(), 1_001);
+        for (written, read) in written.iter().zip(&read) {
+            assert_eq!(said(read), said(written));
+        }
+        assert_eq!(read.len(), written.len());
+        assert_eq!(Others::of(&trace).unwrap(), Others::sample());
+    }
+}
+
+#[test]
+fn an_empty_trace_is_a_trace() {
+    for end in [End::Killed, End::Finished] {
+        let (_dir, path) = place();
+        record(&path, &[], 1, end);
+        let trace = Trace::open(&path).unwrap();
+        assert_eq!((trace.row_count(), rows(&trace).unwrap().len()), (0, 0));
+    }
+}
+
+#[test]
+fn a_finished_trace_says_so_and_leaves_no_streams() {
+    let (_dir, path) = place();
+    record(&path, &mixed(), 100, End::Finished);
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.completeness(), Completeness::Finished);
+    assert_eq!(trace.meta().state, State::Finished);
+    let names = fs::read_dir(&path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    let expected = "cgroup.parquet checksums.csv frame.parquet gap.parquet meta.json \
+                    open.parquet stack.parquet switch.parquet task.parquet";
+    assert_eq!(names.join(" "), expected);
+}
+
+#[test]
+fn a_killed_recorders_trace_says_so() {
+    let (_dir, path) = place();
+    record(&path, &mixed(), 100, End::Killed);
+    let Completeness::Unfinished {
+        why,
+        unreadable_bytes,
+    } = Trace::open(&path).unwrap().completeness()
+    else {
+        panic!("it was killed");
+    };
+    assert_eq!(why, "the recording goes on, or its recorder was killed");
+    assert_eq!(unreadable_bytes, 0);
+}
+
+/// Records from several CPUs arrive late now and then.
+#[test]
+fn late_rows_are_read_in_order_of_time() {
+    for end in [End::Killed, End::Finished] {
+        let (_dir, path) = place();
+        let mut late = mixed();
+        late.swap(150, 420);
+        late.swap(10, 900);
+        record(&path, &late, 100, end);
+        let read = rows(&Trace::open(&path).unwrap()).unwrap();
+        let expected: Vec<_> = mixed().iter().map(said).collect();
+        assert!(read.iter().map(said).eq(expected));
+    }
+}
+
+#[test]
+fn a_growing_trace_shows_what_is_flushed_and_stays_as_it_was_opened() {
+    let (_dir, path) = place();
+    let switches = mixed();
+    let mut writer = Writer::create(&path, &Meta::default()).unwrap();
+    for row in &switches[..100] {
+        writer.push_switch(row).unwrap();
+    }
+    assert_eq!(Trace::open(&path).unwrap().row_count(), 0);
+    writer.flush().unwrap();
+    let early = Trace::open(&path).unwrap();
+    for row in &switches[100..] {
+        writer.push_switch(row).unwrap();
+    }
+    writer.finish(&Meta::default(), &mut |_, _| ()).unwrap();
+    assert_eq!(rows(&early).unwrap().len(), 100);
+    assert_eq!(Trace::open(&path).unwrap().row_count(), 1_001);
+}
+
+#[test]
+fn only_the_asked_for_columns_are_known() {
+    for end in [End::Killed, End::Finished] {
+        let (_dir, path) = place();
+        let written = mixed();
+        record(&path, &written, 100, end);
+        let trace = Trace::open(&path).unwrap();
+        let mut read = Vec::new();
+        let columns = Columns::RAN | Columns::REASON;
+        trace
+            .scan(columns, None, &mut |row| read.push(*row))
+            .unwrap();
+        for (written, read) in written.iter().zip(&read) {
+            assert_eq!(read.ran, written.ran);
+            assert_eq!(read.rule.reason, written.rule.reason);
+            assert_eq!(
+                (read.rule.name, read.wait.off, read.next_task),
+                ("", None, None)
+            );
+        }
+        assert_eq!(read.len(), written.len());
+    }
+}
+
+/// No column at all still counts rows.
+#[test]
+fn a_scan_of_no_columns_counts_rows() {
+    for end in [End::Killed, End::Finished] {
+        let (_dir, path) = place();
+        record(&path, &mixed(), 100, end);
+        let mut count = 0;
+        let trace = Trace::open(&path).unwrap();
+        trace
+            .scan(Columns::NONE, None, &mut |_| count += 1)
+            .unwrap();
+        assert_eq!(count, 1_001);
+    }
+}
+
+#[test]
+fn a_span_includes_both_its_ends() {
+    for end in [End::Killed, End::Finished] {
+        let (_dir, path) = place();
+        let written = mixed();
+        record(&path, &written, 100, end);
+        let (since, until) = (written[300].ts, written[600].ts);
+        let expected = written
+            .iter()
+            .filter(|row| (since..=until).contains(&row.ts))
+            .count();
+        let mut count = 0;
+        let trace = Trace::open(&path).unwrap();
+        let span = Some((since, until));
+        trace
+            .scan(Columns::NONE, span, &mut |_| count += 1)
+            .unwrap();
+        assert_eq!(count, expected);
+        let never = Some((Timestamp::from_ns(1), Timestamp::from_ns(2)));
+        trace
+            .scan(Columns::all(), never, &mut |_| panic!("too early"))
+            .unwrap();
+    }
+}
+
+/// A trace can be made of another, and rules come and go.
+#[test]
+fn a_rule_of_another_version_keeps_its_name_and_verdict() {
+    static GONE: Rule = Rule::foreign("gone", Reason::Net, Certainty::Inferred);
+    for end in [End::Killed, End::Finished] {
+        let (_dir, path) = place();
+        let mut switches = mixed();
+        switches[500].rule = &GONE;
+        record(&path, &switches, 100, end);
+        let read = rows(&Trace::open(&path).unwrap()).unwrap();
+        for (written, read) in switches.iter().zip(&read) {
+            assert_eq!(said(read), said(written));
+        }
+    }
+}
+
+#[test]
+fn finishing_tells_its_progress() {
+    let (_dir, path) = place();
+    let mut writer = Writer::create(&path, &Meta::default()).unwrap();
+    for row in pipe(1).take(20_000) {
+        writer.push_switch(&row).unwrap();
+    }
+    let mut heard = Vec::new();
+    let mut hear = |done, all| heard.push((done, all));
+    writer.finish(&Meta::default(), &mut hear).unwrap();
+    assert_eq!(heard, [(8_192, 20_000), (16_384, 20_000), (20_000, 20_000)]);
+}
+
+#[test]
+fn meta_is_as_it_was_given_at_the_end() {
+    let (_dir, path) = place();
+    let writer = Writer::create(&path, &Meta::default()).unwrap();
+    let mut meta = Meta {
+        state: State::StoppedEarly,
+        stop_reason: Some("disk full".into()),
+        ..Meta::default()
+    };
+    meta.counts.lost = 7;
+    writer.finish(&meta, &mut |_, _| ()).unwrap();
+    assert_eq!(Trace::open(&path).unwrap().meta(), &meta);
+}
