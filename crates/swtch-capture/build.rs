@@ -1,0 +1,54 @@
+//! Compiles the eBPF programs with clang and generates their Rust skeleton into `OUT_DIR`.
+
+use std::env;
+use std::path::PathBuf;
+
+use libbpf_cargo::SkeletonBuilder;
+
+fn main() {
+    let source = "src/bpf/swtch.bpf.c";
+    for file in [source, "src/bpf/kernel.h", "src/bpf/record.h"] {
+        println!("cargo:rerun-if-changed={file}");
+    }
+    println!("cargo:rerun-if-env-changed=CLANG");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let arch = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("x86_64") => "x86",
+        Ok("aarch64") => "arm64",
+        other => panic!("swtch records on x86_64 and aarch64, not on {other:?}"),
+    };
+    let mut builder = SkeletonBuilder::new();
+    if let Some(clang) = clang() {
+        builder.clang(clang);
+    }
+    builder
+        .source(source)
+        .clang_args([
+            &format!("-D__TARGET_ARCH_{arch}"),
+            "-mcpu=v3",
+            "-Wall",
+            "-Werror",
+        ])
+        .build_and_generate(out.join("swtch.skel.rs"))
+        .unwrap_or_else(|error| {
+            panic!(
+                "compiling {source} with clang failed: {error:#}\n\
+                 swtch needs clang 12 or later with the BPF target: `make deps` installs it \
+                 (Debian, Ubuntu: clang; Fedora: clang llvm), or set CLANG to its path"
+            )
+        });
+}
+
+/// `$CLANG`, else `clang`, else the newest `clang-N`: some releases install only that name.
+fn clang() -> Option<PathBuf> {
+    if let Some(chosen) = env::var_os("CLANG") {
+        return Some(chosen.into());
+    }
+    let names = ["clang".to_owned()]
+        .into_iter()
+        .chain((12..30).rev().map(|n| format!("clang-{n}")));
+    let path = env::var_os("PATH")?;
+    names
+        .flat_map(|name| env::split_paths(&path).map(move |dir| dir.join(&name)))
+        .find(|candidate| candidate.is_file())
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The kernel's types, as far as swtch reads them. Kept by hand: only the fields that are used, in
+ * any order. CO-RE moves each access to the field's real place on the running kernel, so this file
+ * names no offsets. A name after three underscores is a flavour: the same type on other versions.
+ */
+#ifndef SWTCH_KERNEL_H
+#define SWTCH_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u64 __be64;
+typedef __u16 __le16;
+typedef __u32 __le32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+#define true 1
+#define false 0
+
+/* include/uapi/linux/bpf.h */
+enum {
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+};
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_STACK_TRACE = 7,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+enum {
+	BPF_F_NO_PREALLOC = 1U << 0,
+	BPF_F_MMAPABLE = 1U << 10,
+};
+#define BPF_F_USER_STACK (1ULL << 8)
+#define BPF_LOCAL_STORAGE_GET_F_CREATE (1ULL << 0)
+#define BPF_RB_NO_WAKEUP (1ULL << 0)
+
+/* include/linux/sched.h: task->flags, unchanged from v5.15 to v6.18 */
+#define PF_EXITING 0x00000004
+#define PF_IO_WORKER 0x00000010
+#define PF_WQ_WORKER 0x00000020
+#define PF_MEMALLOC 0x00000800
+#define PF_KTHREAD 0x00200000
+
+/* include/linux/sched/prio.h, include/uapi/linux/sched.h */
+#define MAX_RT_PRIO 100
+#define SCHED_RR 2
+#define SCHED_EXT 7
+
+/* kernel/sched/sched.h: task->on_rq */
+#define TASK_ON_RQ_QUEUED 1
+
+/* arch/x86/include/asm/thread_info.h: a 32-bit system call is being executed */
+#define TS_COMPAT 0x0002
+
+#define NICE_0_LOAD (1024ULL << 10) /* 64-bit: SCHED_FIXEDPOINT_SHIFT twice */
+
+/* include/uapi/linux/stat.h, include/uapi/linux/magic.h */
+#define S_IFMT 0170000
+#define S_IFSOCK 0140000
+#define S_IFREG 0100000
+#define S_IFBLK 0060000
+#define S_IFDIR 0040000
+#define S_IFCHR 0020000
+#define S_IFIFO 0010000
+#define ANON_INODE_FS_MAGIC 0x09041934
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct load_weight {
+	unsigned long weight;
+};
+
+struct cfs_rq {
+	int throttle_count;
+	unsigned int nr_queued; /* 6.14 and later; counts the running one, too */
+};
+
+struct cfs_rq___before_6_14 {
+	unsigned int nr_running;
+};
+
+struct sched_entity {
+	struct load_weight load;
+	__u64 deadline; /* 6.6 and later */
+	__u64 vruntime;
+	__u64 vprot; /* 6.17 and later */
+	__u64 slice; /* 6.6 and later */
+	__u64 sum_exec_runtime;
+	unsigned char on_rq; /* unsigned int before 6.12 */
+	struct sched_entity *parent;
+	struct cfs_rq *cfs_rq;
+};
+
+struct sched_dl_entity {
+	unsigned int dl_throttled : 1;
+};
+
+struct thread_info {
+	unsigned long flags;
+	__u32 status; /* x86 */
+	__u32 cpu;
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup;
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[1];
+	struct cgroup *dfl_cgrp;
+};
+
+enum cgroup_subsys_id {
+	cpu_cgrp_id = 1,
+};
+
+struct super_block {
+	unsigned long s_magic;
+};
+
+struct inode {
+	unsigned short i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+};
+
+struct qstr {
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct qstr d_name;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+/* A pointer, nothing more: used to read a pointer out of an array of pointers. */
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct file {
+	struct inode *f_inode;
+	struct path f_path;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int __state; /* 5.14 and later */
+	unsigned int flags;
+	int on_cpu;
+	int on_rq;
+	int prio;
+	unsigned int policy;
+	struct sched_entity se;
+	struct sched_dl_entity dl;
+	bool throttled; /* 6.18 and later */
+	void *migration_pending;
+	unsigned int in_iowait : 1;
+	unsigned int frozen : 1;
+	unsigned int in_memstall : 1;
+	int exit_state;
+	int pid;
+	int tgid;
+	struct task_struct *real_parent;
+	struct task_struct *group_leader;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
+	__u64 start_boottime;
+	char comm[16];
+	struct files_struct *files;
+	struct css_set *cgroups;
+};
+
+/* Before 5.16 on x86 and arm64 the CPU stood in the task itself. */
+struct task_struct___cpu {
+	unsigned int cpu;
+};
+
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+	unsigned long orig_ax;
+	unsigned long di;
+	unsigned long si;
+	unsigned long dx;
+};
+#elif defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+	__u64 regs[31];
+	__u64 orig_x0;
+	__s32 syscallno;
+};
+#else
+#error "swtch knows the system call registers of x86 and arm64 only"
+#endif
+
+#pragma clang attribute pop
+
+#endif

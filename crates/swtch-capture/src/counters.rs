@@ -1,0 +1,113 @@
+//! What the kernel side counted, read from the per-CPU states that it shares with user space.
+
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libbpf_rs::MapCore;
+use swtch_core::{CpuId, Gap, Timestamp};
+
+use crate::error::Error;
+use crate::load::Capture;
+use crate::mapped::Mapped;
+use crate::skeleton::types::cpu_state;
+
+/// Sums over all CPUs. `seen = idle + filtered + stored + lost`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Switches that the kernel made, idle's included.
+    pub seen: u64,
+    /// Of them, switches away from idle.
+    pub idle: u64,
+    /// Of them, outside the scope.
+    pub filtered: u64,
+    /// Of them, put into a ring.
+    pub stored: u64,
+    /// Of them, lost because the ring was full.
+    pub lost: u64,
+    /// Task records lost because the ring was full.
+    pub lost_task_records: u64,
+    /// Times that the kernel refused storage for a task.
+    pub storage_failed: u64,
+    /// Stacks that could not be kept.
+    pub stack_failed: u64,
+    /// Times that another task left than the one that had come: the kernel did not trace the
+    /// switch between. They are beside [`Self::seen`].
+    pub untraced: u64,
+}
+
+/// The mapped array of per-CPU states.
+pub(crate) struct CpuStates(Mapped<cpu_state>);
+
+impl CpuStates {
+    pub fn map(map: &impl MapCore, cpus: usize) -> Result<Self, Error> {
+        Ok(Self(Mapped::new(map, cpus)?))
+    }
+
+    pub const fn cpus(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The counter at this offset of a CPU's state, which the kernel side changes while we look.
+    pub fn counter(&self, cpu: usize, offset: usize) -> &AtomicU64 {
+        assert!(offset + 8 <= size_of::<cpu_state>() && offset.is_multiple_of(8));
+        // SAFETY: the offset is inside the state.
+        let field = unsafe { self.0.at(cpu).cast::<u64>().byte_add(offset) };
+        // SAFETY: the field is aligned, mapped as long as self, and the kernel writes it with
+        // whole 64-bit stores, so atomics are what reading it takes.
+        unsafe { AtomicU64::from_ptr(field.as_ptr()) }
+    }
+
+    fn read(&self, cpu: usize, offset: usize) -> u64 {
+        self.counter(cpu, offset).load(Ordering::Acquire)
+    }
+
+    fn sum(&self, offset: usize) -> u64 {
+        (0..self.cpus()).map(|cpu| self.read(cpu, offset)).sum()
+    }
+
+    fn totals(&self) -> Counters {
+        Counters {
+            seen: self.sum(offset_of!(cpu_state, seen)),
+            idle: self.sum(offset_of!(cpu_state, idle)),
+            filtered: self.sum(offset_of!(cpu_state, filtered)),
+            stored: self.sum(offset_of!(cpu_state, stored)),
+            lost: self.sum(offset_of!(cpu_state, lost)),
+            lost_task_records: self.sum(offset_of!(cpu_state, lost_task_records)),
+            storage_failed: self.sum(offset_of!(cpu_state, storage_failed)),
+            stack_failed: self.sum(offset_of!(cpu_state, stack_failed)),
+            untraced: self.sum(offset_of!(cpu_state, untraced)),
+        }
+    }
+
+    /// What a CPU lost since this was last asked, and starts a new gap there.
+    fn take_gap(&self, cpu: usize) -> Option<Gap> {
+        let lost = self.read(cpu, offset_of!(cpu_state, lost));
+        let acknowledged = self.counter(cpu, offset_of!(cpu_state, lost_acknowledged));
+        let before = acknowledged.load(Ordering::Relaxed);
+        if lost == before {
+            return None;
+        }
+        let start = self.read(cpu, offset_of!(cpu_state, lost_first_ts));
+        let end = self.read(cpu, offset_of!(cpu_state, lost_last_ts));
+        acknowledged.store(lost, Ordering::Release);
+        Some(Gap {
+            cpu: CpuId::new(u16::try_from(cpu).unwrap_or(u16::MAX)),
+            start: Timestamp::from_ns(start),
+            end: Timestamp::from_ns(end.max(start)),
+            lost: lost - before,
+        })
+    }
+}
+
+impl Capture {
+    /// What was counted so far.
+    pub fn counters(&self) -> Counters {
+        self.cpu_states().totals()
+    }
+
+    /// What was lost since this was last asked.
+    pub fn take_gaps(&self) -> impl Iterator<Item = Gap> {
+        let states = self.cpu_states();
+        (0..states.cpus()).filter_map(|cpu| states.take_gap(cpu))
+    }
+}

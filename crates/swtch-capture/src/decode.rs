@@ -1,0 +1,184 @@
+//! From the wire to events: the only file that knows the fields of `bpf/record.h`.
+
+use swtch_core::event::Wake;
+use swtch_core::{
+    Cause, CgroupId, Class, CpuId, Event, Evidence, EvidenceBits, Nanos, Pid, SwitchEvent,
+    TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, WaitObject, WakerKind,
+};
+
+use crate::skeleton::types::{switch_record, task_record};
+
+const RECORD_SWITCH: u32 = 1;
+const RECORD_TASK: u32 = 2;
+
+/// `charged_ns` when it is not known.
+const NOT_CHARGED: u64 = u64::MAX;
+
+// The wire's layout is part of the contract with the kernel side.
+const _: () = assert!(size_of::<switch_record>() == 168 && size_of::<task_record>() == 88);
+
+/// A task record from its bytes; `None` for a record of a kind or size that is not known here.
+pub(crate) fn decode_task(bytes: &[u8]) -> Option<Event> {
+    if bytes.len() < size_of::<task_record>() {
+        return None;
+    }
+    // SAFETY: there are enough bytes, any bytes are a record (plain numbers without padding), and
+    // the read need not be aligned.
+    let record = unsafe { bytes.as_ptr().cast::<task_record>().read_unaligned() };
+    if record.kind != RECORD_TASK {
+        return None;
+    }
+    task_event(&record).map(Event::Task)
+}
+
+/// A switch record; `None` for one that was never written.
+pub(crate) fn decode_switch(record: &switch_record) -> Option<Event> {
+    (record.kind == RECORD_SWITCH).then(|| Event::Switch(switch_event(record)))
+}
+
+fn switch_event(r: &switch_record) -> SwitchEvent {
+    SwitchEvent {
+        ts: Timestamp::from_ns(r.ts),
+        cpu: CpuId::new(r.cpu),
+        task: TaskKey::from_wire(r.task),
+        next_task: TaskKey::from_wire(r.next_task),
+        run_start: Timestamp::from_wire(r.run_start),
+        charged: (r.charged_ns != NOT_CHARGED).then(|| Nanos::from_ns(r.charged_ns)),
+        irq: Nanos::from_ns(u64::from(r.irq_ns)),
+        evidence: evidence(r),
+        cgroup: CgroupId::new(r.cgroup),
+        user_task: None,
+        previous_out: Timestamp::from_wire(r.out_ts),
+        was_runnable: r.was_runnable != 0,
+        wake: Timestamp::from_wire(r.wake_ts).map(|ts| Wake {
+            ts,
+            waker: TaskKey::from_wire(r.waker),
+            kind: pick(WakerKind::ALL, r.waker_kind),
+            cpu: CpuId::new(r.wake_cpu),
+        }),
+        moved: Timestamp::from_wire(r.moved_ts),
+        kernel_stack: u32::try_from(r.kernel_stack).ok(),
+        user_stack: u32::try_from(r.user_stack).ok(),
+        kernel_count: r.kernel_count,
+        in_scope: r.in_scope != 0,
+    }
+}
+
+fn evidence(r: &switch_record) -> Evidence {
+    let ts = Timestamp::from_ns(r.ts);
+    Evidence {
+        state: r.state,
+        bits: EvidenceBits(r.evidence),
+        cause: pick(Cause::ALL, r.cause),
+        nominator: TaskKey::from_wire(r.nominator),
+        need_resched_delay: Timestamp::from_wire(r.cause_ts).and_then(|cause| ts.since(cause)),
+        syscall: u32::try_from(r.syscall).ok(),
+        args: r.args,
+        wait_object: pick(WaitObject::ALL, r.wait_object),
+        wait_key: (r.wait_key != 0).then_some(r.wait_key),
+        class: pick(Class::ALL, r.class),
+        prio: r.prio,
+        next_class: pick(Class::ALL, r.next_class),
+        next_prio: r.next_prio,
+    }
+}
+
+fn task_event(r: &task_record) -> Option<TaskEvent> {
+    let comm: Vec<u8> = r
+        .comm
+        .iter()
+        .map(|c| c.to_ne_bytes()[0])
+        .take_while(|c| *c != 0)
+        .collect();
+    Some(TaskEvent {
+        ts: Timestamp::from_ns(r.ts),
+        kind: *TaskEventKind::ALL.get(usize::try_from(r.event).ok()?)?,
+        task: TaskKey::new(r.task),
+        tid: Tid::new(r.tid),
+        pid: Pid::new(r.pid),
+        parent_pid: Pid::new(r.parent_pid),
+        started_ns: r.start_boottime_ns,
+        comm,
+        cgroup: CgroupId::new(r.cgroup),
+        class: pick(Class::ALL, r.class),
+        prio: r.prio,
+        is_kthread: r.is_kthread != 0,
+        in_scope: r.in_scope != 0,
+        voluntary_switches: r.nvcsw,
+        involuntary_switches: r.nivcsw,
+    })
+}
+
+/// The word with this number. Both sides are of one build, so a number out of the list is a torn
+/// record; the first word says "none".
+fn pick<T: Copy>(words: &[T], number: u8) -> T {
+    words.get(usize::from(number)).copied().unwrap_or(words[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_switch_record_keeps_its_moments_and_evidence() {
+        let record = switch_record {
+            kind: RECORD_SWITCH,
+            cpu: 1,
+            ts: 900,
+            run_start: 500,
+            cause_ts: 850,
+            cause: 4,
+            task: 7,
+            next_task: u32::MAX,
+            syscall: -1,
+            kernel_stack: -17,
+            ..Default::default()
+        };
+        let Some(Event::Switch(event)) = decode_switch(&record) else {
+            panic!("a switch")
+        };
+        assert_eq!(event.evidence.cause, Cause::Tick);
+        assert_eq!(event.evidence.need_resched_delay, Some(Nanos::from_ns(50)));
+        assert_eq!((event.task, event.next_task), (Some(TaskKey::new(7)), None));
+        assert_eq!((event.evidence.syscall, event.kernel_stack), (None, None));
+    }
+
+    #[test]
+    fn a_slot_that_was_never_written_is_no_switch() {
+        assert!(decode_switch(&switch_record::default()).is_none());
+    }
+
+    fn bytes_of(record: &task_record) -> Vec<u8> {
+        let start = (&raw const *record).cast::<u8>();
+        // SAFETY: a record is plain numbers without padding.
+        unsafe { std::slice::from_raw_parts(start, size_of::<task_record>()) }.to_vec()
+    }
+
+    #[test]
+    fn a_name_ends_at_its_first_nul() {
+        let mut record = task_record {
+            kind: RECORD_TASK,
+            task: 3,
+            ..Default::default()
+        };
+        for (to, from) in record.comm.iter_mut().zip(*b"\x1b[31m\0rest") {
+            *to = from.cast_signed();
+        }
+        let Some(Event::Task(event)) = decode_task(&bytes_of(&record)) else {
+            panic!("a task")
+        };
+        assert_eq!(event.comm, b"\x1b[31m");
+    }
+
+    #[test]
+    fn a_torn_or_unknown_task_record_is_refused() {
+        let bytes = bytes_of(&task_record {
+            kind: RECORD_TASK,
+            ..Default::default()
+        });
+        for cut in 0..bytes.len() {
+            assert!(decode_task(&bytes[..cut]).is_none(), "{cut}");
+        }
+        assert!(decode_task(&[9; 256]).is_none());
+    }
+}

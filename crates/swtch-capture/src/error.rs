@@ -1,0 +1,99 @@
+//! What can fail, on which object, and what a person can do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A capture that could not be started or went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The process may not load eBPF programs.
+    #[error("loading eBPF programs is not permitted")]
+    NotPermitted(#[source] libbpf_rs::Error),
+    /// The kernel does not describe its types.
+    #[error("this kernel has no BTF at /sys/kernel/btf/vmlinux")]
+    NoBtf(#[source] io::Error),
+    /// A hook without which nothing can be recorded is missing.
+    #[error("this kernel lacks the tracepoint {0}")]
+    MissingHook(&'static str),
+    /// The kernel is older than any that the programs were made for.
+    #[error("Linux {}.{} is too old to be recorded", .0.0, .0.1)]
+    KernelTooOld((u32, u32)),
+    /// The kernel refused the programs.
+    #[error("the kernel refused the eBPF programs")]
+    Load(#[source] libbpf_rs::Error),
+    /// A program could not be attached.
+    #[error("attaching {program} failed")]
+    Attach {
+        /// The program.
+        program: String,
+        /// Why.
+        source: libbpf_rs::Error,
+    },
+    /// A map could not be made or read.
+    #[error("the eBPF map {map} failed")]
+    Map {
+        /// The map.
+        map: &'static str,
+        /// Why.
+        source: libbpf_rs::Error,
+    },
+    /// The counters could not be mapped.
+    #[error("mapping the counters failed")]
+    Mmap(#[source] io::Error),
+    /// A process that was asked for is not there.
+    #[error("process {pid} is not there")]
+    NoProcess {
+        /// Its id.
+        pid: u32,
+        /// Why.
+        source: io::Error,
+    },
+    /// More processes than the kernel side has room for.
+    #[error("{0} processes are too many to follow by id; the limit is 4096")]
+    TooManyProcesses(usize),
+    /// The path is no cgroup directory.
+    #[error("{path} is not a cgroup that can be followed: {why}")]
+    NotACgroup {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Inside a container, process ids are not the kernel's.
+    #[error("this is a process id namespace of its own: its ids are not the kernel's")]
+    PidNamespace,
+    /// An architecture whose system calls are unknown.
+    #[error("system calls of {0} are unknown to swtch")]
+    Architecture(String),
+    /// Dropping privileges failed.
+    #[error("dropping privileges failed")]
+    Privileges(#[source] io::Error),
+}
+
+impl Error {
+    /// What a person can do about it.
+    pub const fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::NotPermitted(_) => Some(
+                "run it with sudo, or grant the rights once: \
+                 sudo setcap cap_bpf,cap_perfmon,cap_sys_resource+ep $(command -v swtch)",
+            ),
+            Self::NoBtf(_) => Some(
+                "a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed; the kernels of Debian 11, \
+                 Ubuntu 20.10, Fedora 31 and later have it",
+            ),
+            Self::MissingHook(_) | Self::KernelTooOld(_) => Some("Linux 5.15 or later is needed"),
+            Self::Load(_) => Some("swtch doctor shows what this kernel allows"),
+            Self::NoProcess { .. } => Some("it may have ended; see ps -e"),
+            Self::TooManyProcesses(_) => {
+                Some("record all of them with -a, or their cgroup with --cgroup")
+            }
+            Self::NotACgroup { .. } => Some(
+                "name a directory of cgroup v2, or of the v1 hierarchy that has the cpu controller",
+            ),
+            Self::PidNamespace => Some("run swtch on the host, or use -a or --cgroup"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! Opens, sets up, loads and attaches the eBPF programs.
+//!
+//! Which hooks exist is read from the kernel's BTF first; a program whose hook is missing is not
+//! loaded, and constants tell the others, so that missing features degrade and are named.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+
+use libbpf_rs::btf::{Btf, types::Typedef};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenObject};
+use swtch_core::{Arch, Nanos, SyscallTable, Timestamp};
+
+use crate::clock::monotonic_ns;
+use crate::counters::CpuStates;
+use crate::drain::{SwitchRings, TaskRings};
+use crate::error::Error;
+use crate::scope::{CgroupTarget, Scope, Target, cgroup_target, is_unified, require_host_pids};
+use crate::skeleton::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder};
+
+/// How to record.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whose switches.
+    pub scope: Scope,
+    /// Take stacks of waits that blocked for at least this long.
+    pub stacks: Option<Nanos>,
+    /// Switch records that a CPU's ring has room for; a power of two.
+    pub slots_per_cpu: u32,
+    /// Hooks to treat as missing: for tests of what older kernels give.
+    pub without_hooks: Vec<String>,
+    /// For tests, and not with `stacks`: each record's `kernel_stack` is that of its own
+    /// switch-out, and its `user_stack` the *kernel* stack of the request to reschedule.
+    /// Dear: two stacks a switch.
+    pub oracle: bool,
+}
+
+impl Settings {
+    /// Slots of all CPUs together, unless a CPU would get fewer than the least: 88 MiB.
+    const ALL_SLOTS: usize = 1 << 19;
+    const LEAST_SLOTS: usize = 1 << 13;
+    const MOST_SLOTS: usize = 1 << 18;
+
+    /// The defaults for this scope on a machine with this many CPUs. With two CPUs a ring holds
+    /// half a second at 500,000 switches a second.
+    pub fn new(scope: Scope, cpus: usize) -> Self {
+        let share = Self::ALL_SLOTS / cpus.max(1).next_power_of_two();
+        let slots = share.clamp(Self::LEAST_SLOTS, Self::MOST_SLOTS);
+        Self {
+            scope,
+            stacks: None,
+            slots_per_cpu: u32::try_from(slots).unwrap_or(u32::MAX),
+            without_hooks: Vec::new(),
+            oracle: false,
+        }
+    }
+}
+
+/// Room for task records, per CPU, in bytes: 7,000 records.
+const TASK_RING_BYTES: u32 = 1 << 20;
+
+/// Distinct stacks that are kept, of each kind.
+const STACKS: u32 = 32 << 10;
+
+/// Likewise for the oracle: two stacks whose hashes meet cost it a verdict, so it has room to spare.
+const ORACLE_STACKS: u32 = 128 << 10;
+
+/// Hooks without which nothing can be recorded.
+const NEEDED: &[&str] = &[
+    "sched_switch",
+    "sched_waking",
+    "sched_wakeup",
+    "sched_wakeup_new",
+    "sched_process_fork",
+    "sched_process_exec",
+    "sched_process_exit",
+    "task_rename",
+];
+
+/// A hook that may be missing, and the programs that hang on it.
+const OPTIONAL: &[&str] = &[
+    "sched_set_need_resched_tp",
+    "sched_exit_tp",
+    "sched_migrate_task",
+    "local_timer_entry",
+    "irq_handler_entry",
+    "softirq_entry",
+];
+
+/// A running capture. Dropping it detaches everything.
+pub struct Capture {
+    skel: SwtchSkel<'static>,
+    switch_rings: SwitchRings,
+    task_rings: TaskRings,
+    cpus: CpuStates,
+    missing: Vec<String>,
+    targets: Vec<Target>,
+    started: Timestamp,
+}
+
+impl fmt::Debug for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capture")
+            .field("missing", &self.missing)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Capture {
+    /// Loads and attaches: from here on switches are recorded.
+    ///
+    /// # Errors
+    /// When privileges, BTF, a needed hook or something named in the scope is missing.
+    pub fn start(settings: &Settings, arch: Arch) -> Result<Self, Error> {
+        libbpf_rs::set_print(None);
+        let hooks = Hooks::find(&settings.without_hooks)?;
+        let cpus = libbpf_rs::num_possible_cpus().map_err(Error::Load)?;
+        let plan = ScopePlan::new(&settings.scope)?;
+        // The object outlives everything that borrows from it: one capture a process.
+        let storage: &'static mut MaybeUninit<OpenObject> =
+            Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = SwtchSkelBuilder::default().open(storage).map_err(refused)?;
+        set_constants(&mut open, settings, &plan, &hooks, arch);
+        choose_programs(&mut open, settings, &hooks);
+        size_maps(&mut open, settings, cpus)?;
+        let ring_maps = make_rings(TASK_RING_BYTES, cpus)?;
+        let mut skel = open.load().map_err(refused)?;
+        for (index, ring) in (0u32..).zip(&ring_maps) {
+            update(
+                &skel.maps.rings,
+                "rings",
+                &index.to_ne_bytes(),
+                &ring_fd(ring),
+            )?;
+        }
+        for target in &plan.targets {
+            let pid = target.pid.get().to_ne_bytes();
+            update(
+                &skel.maps.targets,
+                "targets",
+                &pid,
+                &target.start_ticks.to_ne_bytes(),
+            )?;
+        }
+        let states = CpuStates::map(&skel.maps.cpus, cpus)?;
+        let switch_rings = SwitchRings::map(&skel.maps.records, cpus, settings.slots_per_cpu)?;
+        let task_rings = TaskRings::open(ring_maps)?;
+        let started = Timestamp::from_ns(monotonic_ns());
+        attach(&mut skel)?;
+        Ok(Self {
+            skel,
+            switch_rings,
+            task_rings,
+            cpus: states,
+            missing: hooks.missing,
+            targets: plan.targets,
+            started,
+        })
+    }
+
+    /// When it started: no switch in it is older.
+    pub const fn started(&self) -> Timestamp {
+        self.started
+    }
+
+    /// Whether all processes that were asked for have ended. What they started may go on.
+    pub fn targets_are_gone(&self) -> bool {
+        !self.targets.is_empty() && self.targets.iter().all(|target| target.is_gone())
+    }
+
+    /// Hooks that this kernel lacks, so that something is inferred or not known.
+    pub fn missing_hooks(&self) -> &[String] {
+        &self.missing
+    }
+
+    pub(crate) const fn switch_rings(&self) -> &SwitchRings {
+        &self.switch_rings
+    }
+
+    pub(crate) const fn task_rings(&self) -> &TaskRings {
+        &self.task_rings
+    }
+
+    pub(crate) const fn cpu_states(&self) -> &CpuStates {
+        &self.cpus
+    }
+
+    pub(crate) const fn kernel_stacks(&self) -> &impl MapCore {
+        &self.skel.maps.kernel_stacks
+    }
+
+    pub(crate) const fn user_stacks(&self) -> &impl MapCore {
+        &self.skel.maps.user_stacks
+    }
+
+    /// Detaches the probes; what is in the rings can still be drained.
+    pub fn detach(&mut self) {
+        // What records goes first: without the markers of the others it would name wrong causes.
+        self.skel.links.sched_switch = None;
+        self.skel.links = Default::default();
+    }
+}
+
+/// The hooks of this kernel.
+struct Hooks {
+    missing: Vec<String>,
+    has_state_argument: bool,
+}
+
+impl Hooks {
+    fn find(pretended_missing: &[String]) -> Result<Self, Error> {
+        let version = kernel_version();
+        if version != UNKNOWN_VERSION && version < OLDEST_VERSION {
+            return Err(Error::KernelTooOld(version));
+        }
+        let path = "/sys/kernel/btf/vmlinux";
+        std::fs::metadata(path).map_err(Error::NoBtf)?;
+        let btf = Btf::from_path(path).map_err(Error::Load)?;
+        let exists = |hook: &str| {
+            btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{hook}"))
+                .is_some()
+                && !pretended_missing.iter().any(|missing| missing == hook)
+        };
+        if let Some(hook) = NEEDED.iter().find(|hook| !exists(hook)) {
+            return Err(Error::MissingHook(hook));
+        }
+        let missing = OPTIONAL
+            .iter()
+            .filter(|hook| !exists(hook))
+            .map(|hook| (*hook).to_owned());
+        Ok(Self {
+            missing: missing.collect(),
+            has_state_argument: version >= STATE_ARGUMENT_SINCE,
+        })
+    }
+
+    fn has(&self, hook: &str) -> bool {
+        !self.missing.iter().any(|missing| missing == hook)
+    }
+}
+
+/// The first version that has everything without which nothing can be recorded: task storage in
+/// tracing programs, `bpf_task_pt_regs`.
+const OLDEST_VERSION: (u32, u32) = (5, 15);
+
+/// What [`kernel_version`] says when it cannot tell.
+const UNKNOWN_VERSION: (u32, u32) = (0, 0);
+
+/// `sched_switch` passes `prev_state` since this version (fa2c3254d7cf, and 9c2136be0878 moved it
+/// to the end before the release).
+const STATE_ARGUMENT_SINCE: (u32, u32) = (5, 18);
+
+/// Major and minor number of the running kernel; (0, 0) if it cannot be told.
+pub fn kernel_version() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|n| n.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// What the kernel side compares tasks with.
+struct ScopePlan {
+    all: bool,
+    targets: Vec<Target>,
+    cgroup: Option<CgroupTarget>,
+}
+
+impl ScopePlan {
+    /// Room of the map `targets`.
+    const MOST_TARGETS: usize = 4096;
+
+    fn new(scope: &Scope) -> Result<Self, Error> {
+        let nothing = Self {
+            all: false,
+            targets: Vec::new(),
+            cgroup: None,
+        };
+        match scope {
+            Scope::All => Ok(Self {
+                all: true,
+                ..nothing
+            }),
+            Scope::Cgroup(path) => Ok(Self {
+                cgroup: Some(cgroup_target(path)?),
+                ..nothing
+            }),
+            Scope::Processes(pids) => {
+                require_host_pids()?;
+                if pids.len() > Self::MOST_TARGETS {
+                    return Err(Error::TooManyProcesses(pids.len()));
+                }
+                let targets = pids
+                    .iter()
+                    .map(|pid| Target::find(*pid))
+                    .collect::<Result<_, _>>()?;
+                Ok(Self { targets, ..nothing })
+            }
+        }
+    }
+}
+
+fn set_constants(
+    open: &mut OpenSwtchSkel<'_>,
+    settings: &Settings,
+    plan: &ScopePlan,
+    hooks: &Hooks,
+    arch: Arch,
+) {
+    let calls = SyscallTable::of(arch);
+    let Some(constants) = open.maps.rodata_data.as_deref_mut() else {
+        unreachable!("the object has constants")
+    };
+    constants.scope_all = plan.all;
+    constants.has_targets = !plan.targets.is_empty();
+    constants.scope_cgroup = plan.cgroup.map_or(0, |cgroup| cgroup.id);
+    constants.cgroup_is_v2 = plan.cgroup.map_or_else(is_unified, |cgroup| cgroup.is_v2);
+    constants.has_need_resched = hooks.has("sched_set_need_resched_tp");
+    constants.has_exit_hook = hooks.has("sched_exit_tp");
+    constants.has_tick_hook = hooks.has("local_timer_entry");
+    constants.has_state_argument = hooks.has_state_argument;
+    constants.want_stacks = settings.stacks.is_some();
+    constants.stacks_min_blocked_ns = settings.stacks.map_or(0, Nanos::as_ns);
+    constants.want_oracle = settings.oracle;
+    constants.slots_per_cpu = settings.slots_per_cpu;
+    let clone3 = calls
+        .number_named("clone3")
+        .and_then(|number| i32::try_from(number).ok());
+    constants.syscall_clone3 = clone3.unwrap_or(-1);
+    for number in calls.numbers_on_files() {
+        let index = usize::try_from(number / 8).unwrap_or(usize::MAX);
+        if let Some(byte) = constants.syscalls_on_files.get_mut(index) {
+            *byte |= 1 << (number % 8);
+        }
+    }
+}
+
+/// Leaves out the programs whose hook is missing or that nobody asked for.
+fn choose_programs(open: &mut OpenSwtchSkel<'_>, settings: &Settings, hooks: &Hooks) {
+    let progs = &mut open.progs;
+    progs
+        .sched_set_need_resched
+        .set_autoload(hooks.has("sched_set_need_resched_tp"));
+    progs
+        .sched_exit
+        .set_autoload(settings.stacks.is_some() && hooks.has("sched_exit_tp"));
+    progs
+        .sched_migrate_task
+        .set_autoload(hooks.has("sched_migrate_task"));
+    progs
+        .local_timer_entry
+        .set_autoload(hooks.has("local_timer_entry"));
+    progs
+        .local_timer_exit
+        .set_autoload(hooks.has("local_timer_entry"));
+    progs
+        .irq_handler_entry
+        .set_autoload(hooks.has("irq_handler_entry"));
+    progs
+        .irq_handler_exit
+        .set_autoload(hooks.has("irq_handler_entry"));
+    progs.softirq_entry.set_autoload(hooks.has("softirq_entry"));
+    progs.softirq_exit.set_autoload(hooks.has("softirq_entry"));
+}
+
+fn size_maps(open: &mut OpenSwtchSkel<'_>, settings: &Settings, cpus: usize) -> Result<(), Error> {
+    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+    let stacks = match (settings.oracle, settings.stacks) {
+        (true, _) => ORACLE_STACKS,
+        (false, Some(_)) => STACKS,
+        (false, None) => 1,
+    };
+    let failed = |map| move |source| Error::Map { map, source };
+    open.maps
+        .cpus
+        .set_max_entries(cpus)
+        .map_err(failed("cpus"))?;
+    let slots = cpus.saturating_mul(settings.slots_per_cpu);
+    open.maps
+        .records
+        .set_max_entries(slots)
+        .map_err(failed("records"))?;
+    open.maps
+        .rings
+        .set_max_entries(cpus)
+        .map_err(failed("rings"))?;
+    open.maps
+        .kernel_stacks
+        .set_max_entries(stacks)
+        .map_err(failed("kernel_stacks"))?;
+    open.maps
+        .user_stacks
+        .set_max_entries(stacks)
+        .map_err(failed("user_stacks"))
+}
+
+fn make_rings(bytes: u32, cpus: usize) -> Result<Vec<MapHandle>, Error> {
+    let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>()
+            as libbpf_rs::libbpf_sys::size_t,
+        ..Default::default()
+    };
+    let make = |_| {
+        MapHandle::create(MapType::RingBuf, Some("swtch_ring"), 0, 0, bytes, &options)
+            .map_err(refused)
+    };
+    (0..cpus).map(make).collect()
+}
+
+fn ring_fd(ring: &MapHandle) -> [u8; 4] {
+    use std::os::fd::{AsFd, AsRawFd};
+    ring.as_fd().as_raw_fd().to_ne_bytes()
+}
+
+fn update(map: &impl MapCore, name: &'static str, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    map.update(key, value, MapFlags::ANY)
+        .map_err(|source| Error::Map { map: name, source })
+}
+
+/// Attaches all loaded programs, `sched_switch` last: what the others mark is then in place.
+fn attach(skel: &mut SwtchSkel<'static>) -> Result<(), Error> {
+    macro_rules! attach {
+        ($($program:ident),+ $(,)?) => {
+            $(if skel.progs.$program.autoload() {
+                skel.links.$program = Some(skel.progs.$program.attach().map_err(|source| {
+                    Error::Attach { program: stringify!($program).to_owned(), source }
+                })?);
+            })+
+        };
+    }
+    attach!(
+        local_timer_entry,
+        local_timer_exit,
+        irq_handler_entry,
+        irq_handler_exit,
+        softirq_entry,
+        softirq_exit,
+        sched_process_fork,
+        sched_process_exec,
+        sched_process_exit,
+        task_rename,
+        sched_migrate_task,
+        sched_set_need_resched,
+        sched_waking,
+        sched_wakeup,
+        sched_wakeup_new,
+        sched_exit,
+        sched_switch,
+    );
+    Ok(())
+}
+
+fn refused(source: libbpf_rs::Error) -> Error {
+    match source.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => Error::NotPermitted(source),
+        _ => Error::Load(source),
+    }
+}

@@ -1,0 +1,56 @@
+//! An eBPF array shared with the kernel side by `mmap`.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+
+use libbpf_rs::MapCore;
+
+use crate::error::Error;
+
+/// An array of `T`, which the kernel side writes while it is read here.
+pub(crate) struct Mapped<T> {
+    base: NonNull<T>,
+    len: usize,
+    bytes: usize,
+}
+
+impl<T> Mapped<T> {
+    /// Maps an array map that was made with `BPF_F_MMAPABLE` and has `len` values of `T`.
+    pub fn new(map: &impl MapCore, len: usize) -> Result<Self, Error> {
+        // Values stand at multiples of 8 bytes, the whole in whole pages (`array_map_alloc`,
+        // kernel/bpf/arraymap.c).
+        const { assert!(size_of::<T>().is_multiple_of(8)) };
+        let bytes = (len * size_of::<T>()).next_multiple_of(4096);
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        let fd = map.as_fd().as_raw_fd();
+        // SAFETY: maps a file at an address of the kernel's choice; the result is checked.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, fd, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(Error::Mmap(io::Error::last_os_error()));
+        }
+        let base = NonNull::new(base.cast::<T>()).expect("a mapping is not at address 0");
+        Ok(Self { base, len, bytes })
+    }
+
+    /// The value at `index`, to be read field by field.
+    ///
+    /// # Panics
+    /// When `index` is out of the array.
+    pub fn at(&self, index: usize) -> NonNull<T> {
+        assert!(index < self.len, "{index} of {}", self.len);
+        // SAFETY: the mapping holds `len` values, and `index` is below that.
+        unsafe { self.base.add(index) }
+    }
+
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl<T> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `new` mapped; pointers that `at` gave are used only within calls.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}

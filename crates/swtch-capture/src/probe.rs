@@ -1,0 +1,350 @@
+//! What the kernel of this machine allows a recorder to do: asked, not guessed.
+//!
+//! Three kinds of answers, in the order in which they weigh:
+//!
+//! ```text
+//!   Trial         a program of two instructions, loaded and attached to sched_switch: the verdict
+//!   Hook          which tracepoints the kernel's BTF names: what quality the answers can have
+//!   capabilities, sysctls, lockdown, …: why the trial failed, and what would let it pass
+//! ```
+//!
+//! A distribution may patch its kernel, a container may filter `bpf(2)`, a security module may
+//! refuse it: no list of capabilities and versions foresees all that, therefore the trial decides
+//! and the rest explains. Nothing here prints, and nothing stays behind: the trial's program is let
+//! go of before [`Probe::take`] returns.
+//!
+//! Each answer that could not be had is an [`Unreadable`] that names the file and the cause, never
+//! a default.
+//!
+//! Sources: `capabilities(7)`, `bpf(2)`, `kernel_lockdown(7)`, `cgroups(7)`;
+//! `Documentation/admin-guide/sysctl/kernel.rst` (v6.18).
+
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+
+use libbpf_rs::btf::Btf;
+
+mod hook;
+mod mount;
+mod privilege;
+mod trial;
+
+pub use hook::{HOOKS, Hook, HookPresence, Need};
+pub use mount::{Cgroups, CpuController, cgroups};
+pub use privilege::{Capabilities, Capability, Privilege};
+pub use trial::{Trial, TrialStep};
+
+/// Where the kernel shows its own types.
+pub const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// The oldest kernel the recorder works on: `bpf_task_pt_regs` came with 5.15.
+pub const OLDEST_KERNEL: KernelVersion = KernelVersion {
+    major: 5,
+    minor: 15,
+};
+
+/// Locked memory no longer limits BPF maps from 5.11 on (they count in the memory cgroup instead).
+const MEMLOCK_FREE_KERNEL: KernelVersion = KernelVersion {
+    major: 5,
+    minor: 11,
+};
+
+/// A fact that could not be had: which file, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {why}", path.display())]
+pub struct Unreadable {
+    /// The file that was asked.
+    pub path: PathBuf,
+    /// Why it gave no answer.
+    pub why: String,
+}
+
+impl Unreadable {
+    fn new(path: impl Into<PathBuf>, why: impl fmt::Display) -> Self {
+        Self {
+            path: path.into(),
+            why: why.to_string(),
+        }
+    }
+}
+
+/// The version of a kernel as far as features go by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KernelVersion {
+    /// The first number of the release.
+    pub major: u32,
+    /// The second.
+    pub minor: u32,
+}
+
+impl KernelVersion {
+    /// Reads it off a release such as `6.8.0-45-generic`; `None` when it does not begin with two
+    /// numbers.
+    pub fn of_release(release: &str) -> Option<Self> {
+        let mut parts = release.splitn(3, '.');
+        let major = parts.next()?.parse().ok()?;
+        let rest = parts.next()?;
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len());
+        let minor = rest[..digits].parse().ok()?;
+        Some(Self { major, minor })
+    }
+}
+
+impl fmt::Display for KernelVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The kernel's description of its own types.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KernelTypes {
+    /// There, with this many bytes.
+    Present {
+        /// Its size.
+        bytes: u64,
+    },
+    /// Not there, or not readable.
+    Missing(Unreadable),
+}
+
+/// What the kernel forbids even to root (`kernel_lockdown(7)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lockdown {
+    /// Nothing.
+    None,
+    /// Changing the running kernel. BPF tracing is allowed.
+    Integrity,
+    /// Reading the running kernel as well: `bpf_probe_read_kernel` is refused.
+    Confidentiality,
+}
+
+impl Lockdown {
+    /// The kernel's own word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Integrity => "integrity",
+            Self::Confidentiality => "confidentiality",
+        }
+    }
+}
+
+/// What this machine's kernel allows, all of it.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The kernel's release, as `uname -r` shows it.
+    pub release: Result<String, Unreadable>,
+    /// The kernel's description of its types.
+    pub types: KernelTypes,
+    /// Each hook of [`HOOKS`] that this architecture has.
+    pub hooks: Vec<HookPresence>,
+    /// What this process may do.
+    pub privilege: Result<Privilege, Unreadable>,
+    /// What the kernel forbids.
+    pub lockdown: Result<Lockdown, Unreadable>,
+    /// `kernel.perf_event_paranoid`.
+    pub perf_event_paranoid: Result<i64, Unreadable>,
+    /// `kernel.unprivileged_bpf_disabled`.
+    pub unprivileged_bpf_disabled: Result<i64, Unreadable>,
+    /// `kernel.kptr_restrict`.
+    pub kptr_restrict: Result<i64, Unreadable>,
+    /// Where tracefs is mounted; the recorder does not need it, `perf` and its imports do.
+    pub tracefs: Result<Option<PathBuf>, Unreadable>,
+    /// Where cgroups are mounted.
+    pub cgroups: Result<Cgroups, Unreadable>,
+    /// Limit of locked memory in bytes where it limits maps (before 5.11); `None` where it does
+    /// not.
+    pub memlock_limit: Option<u64>,
+    /// Whether recording really works here.
+    pub trial: Trial,
+}
+
+impl Probe {
+    /// Asks the kernel. Takes a few milliseconds; what it loads, it lets go of before it returns.
+    pub fn take() -> Self {
+        let release = read("/proc/sys/kernel/osrelease");
+        let mounts = mount::mounts();
+        let (types, btf) = kernel_types();
+        Self {
+            memlock_limit: memlock_limit(release.as_deref().ok()),
+            release,
+            hooks: hook::hooks_in(btf.as_ref()),
+            trial: trial::try_tracing(btf.as_ref()),
+            types,
+            privilege: privilege::privilege(),
+            lockdown: lockdown(),
+            perf_event_paranoid: read_number("/proc/sys/kernel/perf_event_paranoid"),
+            unprivileged_bpf_disabled: read_number("/proc/sys/kernel/unprivileged_bpf_disabled"),
+            kptr_restrict: read_number("/proc/sys/kernel/kptr_restrict"),
+            tracefs: mounts
+                .as_ref()
+                .map_err(Clone::clone)
+                .map(|mounts| mount::tracefs_in(mounts)),
+            cgroups: mounts.map(|mounts| mount::cgroups_in(&mounts)),
+        }
+    }
+
+    /// The version of the kernel; `None` when its release could not be read or understood.
+    pub fn version(&self) -> Option<KernelVersion> {
+        KernelVersion::of_release(self.release.as_deref().ok()?)
+    }
+
+    /// Whether switches can be recorded here by this process: the trial passed, no required hook is
+    /// missing, and the kernel is not known to be too old.
+    pub fn can_record(&self) -> bool {
+        self.trial == Trial::Works
+            && self.missing(Need::Required).next().is_none()
+            && self
+                .version()
+                .is_none_or(|version| version >= OLDEST_KERNEL)
+    }
+
+    /// Whether this kernel tells the cause of each preemption.
+    pub fn tells_causes(&self) -> bool {
+        matches!(self.types, KernelTypes::Present { .. })
+            && self.missing(Need::ExactCause).next().is_none()
+    }
+
+    /// The hooks of this kind that are known to be missing.
+    pub fn missing(&self, need: Need) -> impl Iterator<Item = &'static Hook> {
+        self.hooks
+            .iter()
+            .filter(move |seen| seen.hook.need == need && seen.present == Some(false))
+            .map(|seen| seen.hook)
+    }
+}
+
+fn read(path: &str) -> Result<String, Unreadable> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned()),
+        Err(error) => Err(Unreadable::new(path, error)),
+    }
+}
+
+fn read_number(path: &str) -> Result<i64, Unreadable> {
+    let text = read(path)?;
+    text.parse()
+        .map_err(|_| Unreadable::new(path, format!("not a number: {text:?}")))
+}
+
+/// The kernel's types, and libbpf's view of them when they could be parsed.
+fn kernel_types() -> (KernelTypes, Option<Btf<'static>>) {
+    let missing = |why: String| {
+        (
+            KernelTypes::Missing(Unreadable::new(VMLINUX_BTF, why)),
+            None,
+        )
+    };
+    let bytes = match fs::metadata(VMLINUX_BTF) {
+        Ok(file) => file.len(),
+        Err(error) => return missing(error.to_string()),
+    };
+    match Btf::from_path(VMLINUX_BTF) {
+        Ok(btf) => (KernelTypes::Present { bytes }, Some(btf)),
+        Err(error) => missing(error.to_string()),
+    }
+}
+
+fn lockdown() -> Result<Lockdown, Unreadable> {
+    const FILE: &str = "/sys/kernel/security/lockdown";
+    if !fs::exists(FILE).unwrap_or(true) {
+        return Err(Unreadable::new(
+            FILE,
+            "securityfs is not mounted, or the kernel has no lockdown",
+        ));
+    }
+    let text = read(FILE)?;
+    lockdown_of(&text).ok_or_else(|| Unreadable::new(FILE, format!("not understood: {text:?}")))
+}
+
+/// `none [integrity] confidentiality`: the one in brackets is in force.
+fn lockdown_of(text: &str) -> Option<Lockdown> {
+    let chosen = text.split_once('[')?.1.split_once(']')?.0;
+    [
+        Lockdown::None,
+        Lockdown::Integrity,
+        Lockdown::Confidentiality,
+    ]
+    .into_iter()
+    .find(|mode| mode.word() == chosen)
+}
+
+fn memlock_limit(release: Option<&str>) -> Option<u64> {
+    if KernelVersion::of_release(release?)? >= MEMLOCK_FREE_KERNEL {
+        return None;
+    }
+    let limits = read("/proc/self/limits").ok()?;
+    memlock_of(&limits)
+}
+
+/// The soft limit in `/proc/PID/limits`; `None` when it is unlimited.
+fn memlock_of(limits: &str) -> Option<u64> {
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max locked memory"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_gives_its_first_two_numbers() {
+        let version = |major, minor| Some(KernelVersion { major, minor });
+        assert_eq!(KernelVersion::of_release("6.8.0-45-generic"), version(6, 8));
+        assert_eq!(KernelVersion::of_release("5.15-rc3"), version(5, 15));
+        assert_eq!(KernelVersion::of_release("6.18+"), version(6, 18));
+        assert_eq!(KernelVersion::of_release("linux"), None);
+        assert_eq!(KernelVersion::of_release("6"), None);
+    }
+
+    #[test]
+    fn versions_are_ordered_as_numbers_not_as_text() {
+        assert!(KernelVersion::of_release("5.9") < KernelVersion::of_release("5.15"));
+    }
+
+    #[test]
+    fn lockdown_is_the_word_in_brackets() {
+        assert_eq!(
+            lockdown_of("none [integrity] confidentiality"),
+            Some(Lockdown::Integrity)
+        );
+        assert_eq!(
+            lockdown_of("[none] integrity confidentiality"),
+            Some(Lockdown::None)
+        );
+        assert_eq!(
+            lockdown_of("none integrity [confidentiality]"),
+            Some(Lockdown::Confidentiality)
+        );
+        assert_eq!(lockdown_of("none"), None);
+        assert_eq!(lockdown_of("[absolute]"), None);
+    }
+
+    #[test]
+    fn an_unlimited_memlock_is_no_limit() {
+        let limits = |value| format!("Max locked memory         {value}   {value}   bytes\n");
+        assert_eq!(memlock_of(&limits("65536")), Some(65536));
+        assert_eq!(memlock_of(&limits("unlimited")), None);
+    }
+
+    /// The only test that asks the kernel: whatever it allows, the answers must agree.
+    #[test]
+    fn a_probe_does_not_contradict_itself() {
+        let probe = Probe::take();
+        let asked = probe.hooks.iter().all(|seen| seen.present.is_some());
+        assert_eq!(matches!(probe.types, KernelTypes::Present { .. }), asked);
+        if probe.trial == Trial::Works {
+            assert!(
+                asked,
+                "a tracing program cannot be loaded without kernel types"
+            );
+        }
+        assert!(!probe.can_record() || probe.trial == Trial::Works);
+    }
+}

@@ -1,0 +1,160 @@
+//! What this process may do, and what `sudo` or file capabilities could add.
+//!
+//! Source: `capabilities(7)`, `proc_pid_status(5)`, `user_namespaces(7)`.
+
+use super::{Unreadable, read};
+
+/// One capability that matters to a recorder, by its number in `include/uapi/linux/capability.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capability {
+    /// Trace other users' processes, and read where their code is mapped.
+    SysPtrace = 19,
+    /// Everything that no narrower capability names.
+    SysAdmin = 21,
+    /// Raise priorities.
+    SysNice = 23,
+    /// Raise resource limits.
+    SysResource = 24,
+    /// See addresses of kernel functions.
+    Syslog = 34,
+    /// Use performance monitoring, tracing programs among it.
+    Perfmon = 38,
+    /// Load BPF programs.
+    Bpf = 39,
+}
+
+impl Capability {
+    /// All of them, by number.
+    pub const ALL: [Self; 7] = [
+        Self::SysPtrace,
+        Self::SysAdmin,
+        Self::SysNice,
+        Self::SysResource,
+        Self::Syslog,
+        Self::Perfmon,
+        Self::Bpf,
+    ];
+
+    /// The name as `setcap` and `capsh` take it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SysPtrace => "cap_sys_ptrace",
+            Self::SysAdmin => "cap_sys_admin",
+            Self::SysNice => "cap_sys_nice",
+            Self::SysResource => "cap_sys_resource",
+            Self::Syslog => "cap_syslog",
+            Self::Perfmon => "cap_perfmon",
+            Self::Bpf => "cap_bpf",
+        }
+    }
+}
+
+/// A set of capabilities, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities(u64);
+
+impl Capabilities {
+    /// The set with these bits, as `/proc/PID/status` shows them.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// Whether `capability` is in it.
+    pub const fn has(self, capability: Capability) -> bool {
+        self.0 & (1 << capability as u64) != 0
+    }
+
+    /// Whether tracing programs may be loaded with it: `CAP_BPF` and `CAP_PERFMON`, for both of
+    /// which `CAP_SYS_ADMIN` stands in (`bpf_capable`, `perfmon_capable`,
+    /// `include/linux/capability.h`).
+    pub const fn allows_tracing(self) -> bool {
+        self.has(Capability::SysAdmin)
+            || (self.has(Capability::Bpf) && self.has(Capability::Perfmon))
+    }
+}
+
+/// What this process may do, and whether it can be given more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Privilege {
+    /// The capabilities in force.
+    pub effective: Capabilities,
+    /// The most that `sudo` or file capabilities can give.
+    pub bounding: Capabilities,
+    /// `no_new_privs`: neither `sudo` nor file capabilities have an effect.
+    pub no_new_privileges: bool,
+    /// In a user namespace of its own: its capabilities do not count for tracing.
+    pub in_user_namespace: bool,
+    /// A seccomp filter may refuse system calls, `bpf(2)` among them.
+    pub has_seccomp_filter: bool,
+}
+
+pub(super) fn privilege() -> Result<Privilege, Unreadable> {
+    const STATUS: &str = "/proc/self/status";
+    let status = read(STATUS)?;
+    // Absent in a kernel without user namespaces: then there is only the first one.
+    let uid_map = read("/proc/self/uid_map").unwrap_or_default();
+    privilege_of(&status, &uid_map)
+        .ok_or_else(|| Unreadable::new(STATUS, "has no line CapEff or CapBnd"))
+}
+
+fn privilege_of(status: &str, uid_map: &str) -> Option<Privilege> {
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+    };
+    let set = |name| {
+        u64::from_str_radix(field(name)?, 16)
+            .ok()
+            .map(Capabilities::from_bits)
+    };
+    let mapped: Vec<_> = uid_map.split_whitespace().collect();
+    Some(Privilege {
+        effective: set("CapEff")?,
+        bounding: set("CapBnd")?,
+        no_new_privileges: field("NoNewPrivs") == Some("1"),
+        has_seccomp_filter: field("Seccomp") == Some("2"),
+        // The first namespace maps all ids onto themselves.
+        in_user_namespace: !mapped.is_empty() && mapped != ["0", "0", "4294967295"],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: &str = "CapInh:\t0000000000000000\nCapPrm:\t000001ffffffffff\n\
+                        CapEff:\t000001ffffffffff\nCapBnd:\t000001ffffffffff\nNoNewPrivs:\t0\n";
+
+    #[test]
+    fn root_of_the_first_namespace_may_trace() {
+        let privilege = privilege_of(ROOT, "         0          0 4294967295").unwrap();
+        assert!(privilege.effective.allows_tracing());
+        assert!(!privilege.in_user_namespace && !privilege.no_new_privileges);
+    }
+
+    #[test]
+    fn root_of_a_container_without_privilege_may_not() {
+        let docker = "CapEff:\t00000000a80425fb\nCapBnd:\t00000000a80425fb\nNoNewPrivs:\t1\n\
+                      Seccomp:\t2\n";
+        let privilege = privilege_of(docker, "0 100000 65536").unwrap();
+        assert!(!privilege.effective.allows_tracing());
+        assert!(!privilege.bounding.allows_tracing());
+        assert!(privilege.in_user_namespace && privilege.no_new_privileges);
+        assert!(privilege.has_seccomp_filter);
+    }
+
+    #[test]
+    fn bpf_alone_is_not_enough_to_trace() {
+        let only = |bit: u32| Capabilities::from_bits(1 << bit);
+        assert!(!only(39).allows_tracing());
+        assert!(!only(38).allows_tracing());
+        assert!(Capabilities::from_bits(1 << 38 | 1 << 39).allows_tracing());
+        assert!(only(21).allows_tracing());
+    }
+
+    #[test]
+    fn a_status_without_capabilities_is_no_answer() {
+        assert_eq!(privilege_of("Name:\tx\n", ""), None);
+    }
+}

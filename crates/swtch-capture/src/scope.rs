@@ -1,0 +1,188 @@
+//! Whose switches are recorded. The kernel side filters; this finds what it compares with.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use swtch_core::Pid;
+
+use crate::error::Error;
+
+/// Whose switches are recorded.
+#[derive(Clone, Debug)]
+pub enum Scope {
+    /// Everything on the machine.
+    All,
+    /// These processes, their threads, and the children they start.
+    Processes(Vec<Pid>),
+    /// Tasks in this cgroup or below it.
+    Cgroup(PathBuf),
+}
+
+/// A process as the kernel side knows it: an id is reused, an id with a start time is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub pid: Pid,
+    /// Start in 1/100 s since boot, field 22 of `/proc/PID/stat`.
+    pub start_ticks: u64,
+}
+
+/// A cgroup as the kernel side knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CgroupTarget {
+    pub id: u64,
+    pub is_v2: bool,
+}
+
+/// `statfs` magic numbers, `include/uapi/linux/magic.h`.
+const CGROUP_SUPER_MAGIC: i64 = 0x0027_e0eb;
+const CGROUP2_SUPER_MAGIC: i64 = 0x6367_7270;
+
+/// `PROC_PID_INIT_INO`, `include/linux/proc_ns.h`: the process id namespace of the machine itself.
+const INIT_PID_NAMESPACE: u64 = 0xefff_fffc;
+
+impl Target {
+    pub fn find(pid: Pid) -> Result<Self, Error> {
+        let missing = |source| Error::NoProcess {
+            pid: pid.get(),
+            source,
+        };
+        let stat = fs::read(format!("/proc/{pid}/stat")).map_err(missing)?;
+        let start_ticks = start_ticks(&String::from_utf8_lossy(&stat)).ok_or_else(|| {
+            missing(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "/proc/PID/stat has no start time",
+            ))
+        })?;
+        Ok(Self { pid, start_ticks })
+    }
+
+    /// Whether the process has ended: its id is free, or a zombie's, or another's by now.
+    pub fn is_gone(self) -> bool {
+        match fs::read(format!("/proc/{}/stat", self.pid)) {
+            Ok(stat) => {
+                let stat = String::from_utf8_lossy(&stat);
+                start_ticks(&stat) != Some(self.start_ticks) || is_zombie(&stat)
+            }
+            Err(error) => matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)),
+        }
+    }
+}
+
+/// Field 22 of `/proc/PID/stat`.
+fn start_ticks(stat: &str) -> Option<u64> {
+    field(stat, 22)?.parse().ok()
+}
+
+/// Whether nothing of the process runs any more: a first thread that has ended (field 3) is a
+/// zombie too while others go on (field 20, the number of threads).
+fn is_zombie(stat: &str) -> bool {
+    matches!(field(stat, 3), Some("Z" | "X")) && matches!(field(stat, 20), Some("0" | "1"))
+}
+
+/// A field of `/proc/PID/stat` by its number in proc(5), from 3 on. The name in field 2 may hold
+/// spaces and parentheses, so fields are counted from the last parenthesis.
+fn field(stat: &str, number: usize) -> Option<&str> {
+    let after_name = &stat[stat.rfind(')')? + 1..];
+    after_name.split_ascii_whitespace().nth(number - 3)
+}
+
+/// Whether process ids here are the kernel's own.
+pub(crate) fn require_host_pids() -> Result<(), Error> {
+    match fs::metadata("/proc/self/ns/pid") {
+        Ok(namespace) if namespace.ino() != INIT_PID_NAMESPACE => Err(Error::PidNamespace),
+        _ => Ok(()),
+    }
+}
+
+/// Whether this machine names the cgroup of a task by the unified hierarchy.
+pub(crate) fn is_unified() -> bool {
+    file_system_of(Path::new("/sys/fs/cgroup")).is_ok_and(|magic| magic == CGROUP2_SUPER_MAGIC)
+}
+
+pub(crate) fn cgroup_target(path: &Path) -> Result<CgroupTarget, Error> {
+    let refused = |why: String| Error::NotACgroup {
+        path: path.to_owned(),
+        why,
+    };
+    let found = fs::metadata(path).map_err(|error| refused(error.to_string()))?;
+    if !found.is_dir() {
+        return Err(refused("it is not a directory".to_owned()));
+    }
+    let is_v2 = match file_system_of(path).map_err(|error| refused(error.to_string()))? {
+        CGROUP2_SUPER_MAGIC => true,
+        CGROUP_SUPER_MAGIC if has_cpu_controller(path) => false,
+        CGROUP_SUPER_MAGIC => return Err(refused("its hierarchy lacks the cpu controller".into())),
+        _ => return Err(refused("it is not in a cgroup file system".to_owned())),
+    };
+    Ok(CgroupTarget {
+        id: found.ino(),
+        is_v2,
+    })
+}
+
+/// In cgroup v1 the files of a controller stand in every directory of its hierarchy.
+fn has_cpu_controller(path: &Path) -> bool {
+    path.join("cpu.shares").exists()
+}
+
+fn file_system_of(path: &Path) -> io::Result<i64> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    let mut facts = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: `path` ends in NUL and `facts` has room for the one struct that statfs fills.
+    if unsafe { libc::statfs(path.as_ptr(), facts.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: statfs succeeded, so it filled the struct.
+    let facts = unsafe { facts.assume_init() };
+    #[allow(
+        clippy::useless_conversion,
+        reason = "the field's type differs by architecture"
+    )]
+    Ok(i64::from(facts.f_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name may hold `) R 1 2 3`; only the last parenthesis ends it.
+    #[test]
+    fn start_time_is_found_behind_a_hostile_name() {
+        let stat = "77 (a) R 1 (b)) S 1 77 77 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 8745 0 0";
+        assert_eq!(start_ticks(stat), Some(8745));
+        assert_eq!(start_ticks("77 (a) S 1"), None);
+    }
+
+    #[test]
+    fn a_process_is_gone_when_its_id_is_free_or_another_s() {
+        let own = Target::find(Pid::new(std::process::id())).expect("it runs");
+        assert!(!own.is_gone());
+        let reused = Target {
+            start_ticks: own.start_ticks + 1,
+            ..own
+        };
+        assert!(reused.is_gone());
+        let free = Target {
+            pid: Pid::new(u32::MAX),
+            ..own
+        };
+        assert!(free.is_gone());
+    }
+
+    /// `pthread_exit` in `main` makes a zombie of the first thread while the others go on.
+    #[test]
+    fn a_zombie_with_living_threads_is_not_gone() {
+        let stat = |threads| format!("7 (a) Z 1 7 7 0 -1 0 1 2 3 4 5 6 7 8 20 0 {threads} 0 99");
+        assert!(is_zombie(&stat(1)));
+        assert!(!is_zombie(&stat(2)));
+    }
+
+    #[test]
+    fn a_directory_that_is_no_cgroup_is_refused() {
+        let error = cgroup_target(Path::new("/tmp")).expect_err("it is no cgroup");
+        assert!(error.to_string().contains("cgroup"), "{error}");
+    }
+}
