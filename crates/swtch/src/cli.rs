@@ -1,0 +1,259 @@
+//! What may be typed. What it means is in the file of each verb.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use clap::builder::TypedValueParser as _;
+use clap::{Args, Parser, Subcommand};
+use swtch_core::{Nanos, Pid, Reason};
+
+use crate::format::Format;
+use crate::record::{Request, Target};
+use crate::report::{By, Filter, Moment};
+
+/// Context switches on Linux: how many, why, who took the CPU and for how long.
+#[derive(Debug, Parser)]
+#[command(name = "swtch", version, about, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Record a program, keep the trace, and say why it switched.
+    Explain(Explain),
+    /// Record a program into a trace.
+    Record(Record),
+    /// Answer questions about a trace.
+    Report(Report),
+    /// Say what this machine allows, why not more, and what changes the answers.
+    Doctor(Doctor),
+    /// Make switches on purpose: the workloads with known reasons that the tests use.
+    #[command(hide = true)]
+    Workload(Workload),
+}
+
+/// How and whose switches are recorded.
+#[derive(Debug, Args)]
+pub struct Record {
+    /// Where the trace goes (default: a name with the date in this directory).
+    #[arg(short, long, value_name = "NAME.swtch")]
+    pub output: Option<PathBuf>,
+    /// Stop after this many seconds; the command goes on.
+    #[arg(short = 'd', long, value_name = "SECS", value_parser = seconds)]
+    pub duration: Option<Duration>,
+    /// Take stacks of waits that blocked for at least this long (such as 0, 50us, 1ms;
+    /// default 5us: a pair of stacks costs 1 to 2 us).
+    #[arg(long, value_name = "MIN_BLOCKED", num_args = 0..=1, require_equals = true,
+          default_missing_value = "5us", value_parser = length)]
+    pub stacks: Option<Nanos>,
+    /// Record these processes, their threads, and the children they start.
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', num_args = 1..,
+          conflicts_with_all = ["all", "cgroup", "command"], value_parser = pid)]
+    pub pid: Vec<Pid>,
+    /// Record the whole system.
+    #[arg(short, long, conflicts_with_all = ["cgroup", "command"])]
+    pub all: bool,
+    /// Record the tasks of this cgroup and those below it.
+    #[arg(long, value_name = "PATH", conflicts_with = "command")]
+    pub cgroup: Option<PathBuf>,
+    /// Treat a hook as missing (for tests of what older kernels give).
+    #[arg(long, value_name = "HOOK", hide = true)]
+    pub without_hook: Vec<String>,
+    /// The command to run and record.
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// Record and explain.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// What to record.
+    #[command(flatten)]
+    pub record: Record,
+    /// How the answer is written (csv: use report).
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
+    pub format: Format,
+}
+
+/// Report on a trace.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The trace.
+    #[arg(value_name = "NAME.swtch")]
+    pub trace: PathBuf,
+    /// What a row stands for; without it, the page that explain shows.
+    #[arg(long, value_name = "WHAT", value_parser = by())]
+    pub by: Option<By>,
+    /// How the answer is written.
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
+    pub format: Format,
+    /// Only these processes.
+    #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = pid)]
+    pub pid: Vec<Pid>,
+    /// Only threads with this in their name, at any time (with * or ?: the whole name).
+    #[arg(long, value_name = "NAME")]
+    pub comm: Vec<String>,
+    /// Only these reasons.
+    #[arg(long, value_name = "REASON", value_delimiter = ',', value_parser = reason())]
+    pub reason: Vec<Reason>,
+    /// Only from this moment on, since the start of the trace (1.5, 250ms).
+    #[arg(long, value_name = "MOMENT")]
+    pub since: Option<Moment>,
+    /// Only before this moment.
+    #[arg(long, value_name = "MOMENT")]
+    pub until: Option<Moment>,
+    /// At most so many rows (default: 20 in a table, all elsewhere).
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+}
+
+impl Report {
+    /// What is counted.
+    pub fn filter(&self) -> Filter {
+        Filter {
+            pids: self.pid.clone(),
+            comms: self.comm.clone(),
+            reasons: self.reason.clone(),
+            since: self.since,
+            until: self.until,
+        }
+    }
+}
+
+/// Doctor.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// How the answer is written: table or json.
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
+    pub format: Format,
+}
+
+/// A workload.
+#[derive(Debug, Args)]
+pub struct Workload {
+    /// Which one; none lists them.
+    pub name: Option<String>,
+    /// How often it does what it does.
+    #[arg(long)]
+    pub count: Option<u64>,
+    /// Do not write what a trace of it must hold.
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+impl Record {
+    /// What to record.
+    ///
+    /// # Errors
+    /// When nothing to record is named.
+    pub fn to_request(&self) -> anyhow::Result<Request> {
+        let target = if self.all {
+            Target::All
+        } else if let Some(path) = &self.cgroup {
+            Target::Cgroup(path.clone())
+        } else if !self.pid.is_empty() {
+            Target::Processes(self.pid.clone())
+        } else if !self.command.is_empty() {
+            Target::Command(self.command.clone())
+        } else {
+            anyhow::bail!(
+                "nothing to record is named: give a command after --, -p PID, --cgroup PATH or -a"
+            )
+        };
+        Ok(Request {
+            target,
+            output: self.output.clone(),
+            duration: self.duration,
+            stacks: self.stacks,
+            without_hooks: self.without_hook.clone(),
+        })
+    }
+}
+
+fn format() -> impl clap::builder::TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(Format::ALL.map(Format::as_str))
+        .map(|word| Format::from_word(&word).expect("it is one of the possible values"))
+}
+
+fn by() -> impl clap::builder::TypedValueParser<Value = By> {
+    PossibleValuesParser::new(By::ALL.map(By::as_str))
+        .map(|word| By::from_word(&word).expect("it is one of the possible values"))
+}
+
+fn reason() -> impl clap::builder::TypedValueParser<Value = Reason> {
+    PossibleValuesParser::new(Reason::ALL.iter().map(|reason| reason.as_str()))
+        .map(|word| Reason::from_word(&word).expect("it is one of the possible values"))
+}
+
+fn seconds(words: &str) -> Result<Duration, String> {
+    let seconds: f64 = words
+        .parse()
+        .map_err(|_| format!("`{words}` is no number of seconds"))?;
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|length| !length.is_zero())
+        .ok_or_else(|| format!("`{words}` is no length of time to record for"))
+}
+
+/// A length of time with a unit: `0`, `800ns`, `50us`, `1.5ms`, `2s`.
+fn length(words: &str) -> Result<Nanos, String> {
+    let digits = words.trim_end_matches(|c: char| c.is_alphabetic() || c == 'µ');
+    let unit = match &words[digits.len()..] {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "" if digits == "0" => 1.0,
+        _ => return Err(format!("`{words}` needs a unit: ns, us, ms or s")),
+    };
+    let number: f64 = digits
+        .parse()
+        .map_err(|_| format!("`{words}` is no length of time"))?;
+    let length = Duration::try_from_secs_f64(number * unit / 1e9)
+        .map_err(|_| format!("`{words}` is no length of time"))?;
+    Ok(Nanos::from_ns(
+        u64::try_from(length.as_nanos()).unwrap_or(u64::MAX),
+    ))
+}
+
+fn pid(words: &str) -> Result<Pid, String> {
+    match words.parse() {
+        Ok(0) | Err(_) => Err(format!("`{words}` is no process id")),
+        Ok(number) => Ok(Pid::new(number)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn lengths_need_a_unit() {
+        assert_eq!(length("50us"), Ok(Nanos::from_ns(50_000)));
+        assert_eq!(length("1.5ms"), Ok(Nanos::from_ns(1_500_000)));
+        assert_eq!(length("0"), Ok(Nanos::ZERO));
+        assert!(length("5").is_err() && length("-1s").is_err() && length("ms").is_err());
+    }
+
+    #[test]
+    fn what_comes_after_the_dashes_is_the_command() {
+        let cli = Cli::parse_from(["swtch", "record", "-o", "x", "--", "ls", "-p", "1"]);
+        let Verb::Record(record) = cli.verb else {
+            panic!("record")
+        };
+        assert_eq!(record.command, ["ls", "-p", "1"]);
+        assert!(record.pid.is_empty());
+    }
+}

@@ -1,0 +1,436 @@
+//! The first answer without privilege: how many switches, from the counters the kernel keeps per
+//! task.
+//!
+//! Nothing is recorded here. The kernel counts for each task how often it left the CPU asleep
+//! (voluntary) and how often runnable (nonvoluntary), how long it ran and how long it was runnable
+//! without running; anybody may read these. They tell how many, not why, to whom, or how long.
+//!
+//! ```text
+//!            start                                    end
+//!   command  ├──sample──sample──sample──…──sample────▶┤ reaped: getrusage(RUSAGE_CHILDREN)
+//!   totals                                             exact for all that was waited for
+//!   threads     each by its last sample: may miss the last moments
+//! ```
+//!
+//! For a running process (`-p`) there is nothing to reap: its totals are the sum of the differences
+//! of its threads, and a thread that ended in between is counted up to its last sample.
+//!
+//! "Nonvoluntary" is not "preempted": the kernel counts there whatever left while runnable, and so
+//! `sched_yield` and a used-up quota too (`__schedule`, `kernel/sched/core.c`, v6.18).
+//!
+//! Sources: `proc_pid_status(5)`, `Documentation/scheduler/sched-stats.rst`, `getrusage(2)`.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
+use swtch_core::{Nanos, Pid};
+
+use crate::doctor::Obstacle;
+use crate::format::Format;
+
+mod sample;
+mod show;
+mod signals;
+
+use sample::{Processes, Tally};
+use signals::{Origin, Signals};
+
+/// Time between two samples as long as they are quick to take.
+const SAMPLE_EVERY: Duration = Duration::from_millis(50);
+
+/// Pauses are at least this many times as long as the sample before them, so that sampling takes at
+/// most a tenth of one CPU, be there 10,000 threads.
+const PAUSE_PER_SAMPLE: u32 = 9;
+
+/// Exit codes of a shell for a command that is not there, and for one that cannot be executed.
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTABLE: u8 = 126;
+
+/// What was counted, and of whom.
+#[derive(Debug)]
+struct Count {
+    subject: Subject,
+    duration: Nanos,
+    totals: Totals,
+    tally: Tally,
+    /// Own CPU time.
+    overhead: Nanos,
+    /// How often the threads were looked at.
+    samples: u64,
+    /// The longest time between two samples: no thread's last moments are longer.
+    longest_gap: Nanos,
+}
+
+/// Whose switches were counted.
+#[derive(Debug)]
+enum Subject {
+    Command {
+        words: Vec<OsString>,
+        exit_code: u8,
+        /// Processes that it started and left behind: not in the totals.
+        left_running: usize,
+    },
+    Processes {
+        pids: Vec<Pid>,
+        /// How many of them ended before the time was up.
+        ended: usize,
+    },
+}
+
+/// Switches and CPU time of all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Totals {
+    voluntary: u64,
+    nonvoluntary: u64,
+    /// Time on the CPU in user mode and in the kernel; unknown apart for running processes.
+    user: Option<Nanos>,
+    system: Option<Nanos>,
+    /// Whether the kernel counted them as a whole, to the end.
+    is_exact: bool,
+}
+
+impl Totals {
+    fn switches(&self) -> u64 {
+        self.voluntary + self.nonvoluntary
+    }
+
+    /// What the children that were reaped between two moments used.
+    fn between(before: &Usage, after: &Usage) -> Self {
+        Self {
+            voluntary: grown(
+                before.voluntary_context_switches(),
+                after.voluntary_context_switches(),
+            ),
+            nonvoluntary: grown(
+                before.involuntary_context_switches(),
+                after.involuntary_context_switches(),
+            ),
+            user: Some(elapsed(before.user_time(), after.user_time())),
+            system: Some(elapsed(before.system_time(), after.system_time())),
+            is_exact: true,
+        }
+    }
+
+    fn of_samples(tally: &Tally) -> Self {
+        let sum = tally.sum();
+        Self {
+            voluntary: sum.voluntary,
+            nonvoluntary: sum.nonvoluntary,
+            user: None,
+            system: None,
+            is_exact: false,
+        }
+    }
+}
+
+/// How much a counter grew that never shrinks.
+fn grown(before: i64, after: i64) -> u64 {
+    u64::try_from(after - before).unwrap_or_default()
+}
+
+fn elapsed(before: TimeVal, after: TimeVal) -> Nanos {
+    Nanos::from_ns(grown(before.num_microseconds(), after.num_microseconds()) * 1_000)
+}
+
+fn length(span: Duration) -> Nanos {
+    Nanos::from_ns(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Own CPU time since `before`.
+fn own_cpu_since(before: &Usage) -> Result<Nanos> {
+    let now = usage(UsageWho::RUSAGE_SELF)?;
+    let user = elapsed(before.user_time(), now.user_time());
+    Ok(user + elapsed(before.system_time(), now.system_time()))
+}
+
+fn usage(who: UsageWho) -> Result<Usage> {
+    getrusage(who).context("asking for the use of resources")
+}
+
+/// Runs a command and writes how often it and its children switched. `obstacles` say why there is
+/// no recording. The command keeps our stdin, stdout and stderr; SIGTERM, SIGHUP, SIGINT and
+/// SIGQUIT are passed on to it.
+///
+/// Returns the command's exit code: 128 + n when signal n ended it, 127 when it was not found and
+/// 126 when it could not be executed, which is then told on stderr.
+///
+/// # Errors
+///
+/// No command, signals or counters that cannot be had, or an `out` that cannot be written.
+pub fn explain_command(
+    command: &[OsString],
+    format: Format,
+    obstacles: &[Obstacle],
+    out: &mut dyn Write,
+) -> Result<u8> {
+    let Some((program, arguments)) = command.split_first() else {
+        bail!("no command to run");
+    };
+    // Before the start, so that no signal finds us without a handler.
+    let signals = Signals::listen().context("listening for signals")?;
+    let before = usage(UsageWho::RUSAGE_CHILDREN)?;
+    let own_before = usage(UsageWho::RUSAGE_SELF)?;
+    let started = Instant::now();
+    let child = match Command::new(program).args(arguments).spawn() {
+        Ok(child) => child,
+        Err(error) => return Ok(report_not_started(program, &error)),
+    };
+    let mut watch = Watch::default();
+    let mut processes = Processes::tree_of(Pid::new(child.id()));
+    let status = wait_while_sampling(child, &mut processes, &mut watch, &signals)?;
+    let duration = length(started.elapsed());
+    let exit_code = exit_code(status);
+    processes
+        .refresh()
+        .context("looking for processes left behind")?;
+    let count = Count {
+        subject: Subject::Command {
+            words: command.to_vec(),
+            exit_code,
+            left_running: processes.count_running(),
+        },
+        duration,
+        totals: Totals::between(&before, &usage(UsageWho::RUSAGE_CHILDREN)?),
+        tally: watch.tally,
+        overhead: own_cpu_since(&own_before)?,
+        samples: watch.samples,
+        longest_gap: length(watch.longest_gap),
+    };
+    show::write(&count, format, obstacles, out)?;
+    Ok(exit_code)
+}
+
+/// Counts the switches of the threads of running processes until `limit` is over, all of them have
+/// ended, or SIGINT or SIGTERM asks to stop.
+///
+/// # Errors
+///
+/// A process that is not there, a thread's id instead of a process's, signals that cannot be had,
+/// or an `out` that cannot be written.
+pub fn explain_processes(
+    pids: &[Pid],
+    limit: Option<Duration>,
+    format: Format,
+    obstacles: &[Obstacle],
+    out: &mut dyn Write,
+) -> Result<()> {
+    let mut processes = Processes::just(pids)?;
+    let signals = Signals::listen().context("listening for signals")?;
+    let own_before = usage(UsageWho::RUSAGE_SELF)?;
+    let started = Instant::now();
+    let mut watch = Watch {
+        tally: Tally::of_running(),
+        ..Watch::default()
+    };
+    loop {
+        let pause = watch.sample(&mut processes)?;
+        let left = limit.map_or(pause, |limit| limit.saturating_sub(started.elapsed()));
+        if processes.is_empty() || left.is_zero() {
+            break;
+        }
+        // A last sample is taken when the time is up: the loop ends at `left` zero.
+        if let Some(signal) = signals.next_within(pause.min(left))
+            && signal.number != libc::SIGCHLD
+        {
+            watch.sample(&mut processes)?;
+            break;
+        }
+    }
+    let count = Count {
+        duration: length(started.elapsed()),
+        totals: Totals::of_samples(&watch.tally),
+        subject: Subject::Processes {
+            pids: pids.to_vec(),
+            ended: pids.len() - processes.count_running(),
+        },
+        tally: watch.tally,
+        overhead: own_cpu_since(&own_before)?,
+        samples: watch.samples,
+        longest_gap: length(watch.longest_gap),
+    };
+    show::write(&count, format, obstacles, out)
+}
+
+/// Sampling as it goes on.
+#[derive(Debug, Default)]
+struct Watch {
+    tally: Tally,
+    samples: u64,
+    last: Option<Instant>,
+    longest_gap: Duration,
+}
+
+impl Watch {
+    /// Takes a sample of every thread and returns how long to pause after it.
+    fn sample(&mut self, processes: &mut Processes) -> Result<Duration> {
+        let begun = Instant::now();
+        if let Some(last) = self.last.replace(begun) {
+            self.longest_gap = self.longest_gap.max(begun - last);
+        }
+        processes.refresh().context("looking for processes")?;
+        self.tally.sample(processes.pids());
+        self.samples += 1;
+        Ok(SAMPLE_EVERY.max(begun.elapsed() * PAUSE_PER_SAMPLE))
+    }
+}
+
+/// Samples until the command has ended, and passes signals on to it meanwhile. The last sample is
+/// taken when it has ended and is not reaped: the counters of its first thread are final then.
+fn wait_while_sampling(
+    mut child: Child,
+    processes: &mut Processes,
+    watch: &mut Watch,
+    signals: &Signals,
+) -> Result<ExitStatus> {
+    loop {
+        let pause = watch.sample(processes)?;
+        if let Some(status) = child.try_wait().context("waiting for the command")? {
+            return Ok(status);
+        }
+        if let Some(signal) = signals.next_within(pause) {
+            match signal.origin {
+                // The terminal has sent it to the command as well.
+                Origin::Kernel => {}
+                Origin::Process => signals::pass_on(signal.number, &child),
+            }
+        }
+    }
+}
+
+/// Tells on stderr why the command did not start, and returns the exit code for it.
+fn report_not_started(program: &OsStr, error: &io::Error) -> u8 {
+    let shown = program.to_string_lossy();
+    let program_shown = crate::text::escaped(&shown);
+    if is_found(program) {
+        eprintln!("error: cannot run {program_shown}: {error}");
+        NOT_EXECUTABLE
+    } else {
+        eprintln!("error: cannot run {program_shown}: no such command (is it in PATH?)");
+        NOT_FOUND
+    }
+}
+
+/// Whether there is a file of this name where `execvp` looks. Its error does not tell: one
+/// directory of PATH that may not be searched turns "not found" into "permission denied".
+fn is_found(program: &OsStr) -> bool {
+    let is_there = |path: &Path| fs::exists(path).unwrap_or(false);
+    if program.as_encoded_bytes().contains(&b'/') {
+        return is_there(Path::new(program));
+    }
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&directories).any(|directory| is_there(&directory.join(program)))
+}
+
+/// What a shell would give: the code, or 128 + the signal.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal));
+    u8::try_from(code.unwrap_or_default()).unwrap_or(u8::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(command: &[&str]) -> Vec<OsString> {
+        command.iter().map(OsString::from).collect()
+    }
+
+    fn explained(command: &[&str]) -> (u8, serde_json::Value) {
+        let mut out = Vec::new();
+        let code = explain_command(&words(command), Format::Json, &[], &mut out).unwrap();
+        (code, serde_json::from_slice(&out).unwrap_or_default())
+    }
+
+    #[test]
+    fn a_command_that_is_not_there_gives_127_and_no_report() {
+        assert_eq!(
+            explained(&["/no/such/command"]),
+            (127, serde_json::Value::Null)
+        );
+    }
+
+    #[test]
+    fn a_name_is_sought_where_the_shell_seeks_it() {
+        assert!(is_found("sh".as_ref()) && is_found("/bin/sh".as_ref()));
+        assert!(!is_found("no-such-command".as_ref()) && !is_found("/no/such".as_ref()));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_executed_gives_126() {
+        assert_eq!(explained(&["/proc/self/status"]).0, 126);
+    }
+
+    #[test]
+    fn the_exit_code_of_the_command_is_passed_on() {
+        assert_eq!(explained(&["sh", "-c", "exit 7"]).0, 7);
+        assert_eq!(explained(&["sh", "-c", "kill -TERM $$"]).0, 128 + 15);
+    }
+
+    /// Every sleep is one voluntary switch; the shell waits for each.
+    #[test]
+    fn switches_of_children_that_were_waited_for_are_counted() {
+        let (code, json) = explained(&["sh", "-c", "for i in 1 2 3 4 5; do sleep 0.02; done"]);
+        assert_eq!(code, 0);
+        assert_eq!(json["trace"]["is_exact"], true);
+        assert!(json["trace"]["voluntary"].as_u64().unwrap() >= 10, "{json}");
+    }
+
+    #[test]
+    fn a_child_that_was_left_behind_is_told() {
+        let (_, json) = explained(&["sh", "-c", "sleep 2 & sleep 0.2"]);
+        assert_eq!(json["trace"]["left_running"], 1, "{json}");
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_an_error_that_names_it() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let pid = Pid::new(child.id());
+        child.wait().unwrap();
+        let refusal = explain_processes(&[pid], None, Format::Table, &[], &mut Vec::new());
+        let refusal = refusal.unwrap_err().to_string();
+        assert!(refusal.contains(&format!("no process {pid}")), "{refusal}");
+    }
+
+    #[test]
+    fn a_process_that_ends_meanwhile_ends_the_count() {
+        let mut child = Command::new("sleep").arg("0.2").spawn().unwrap();
+        let mut out = Vec::new();
+        let (pid, limit) = (Pid::new(child.id()), Some(Duration::from_secs(20)));
+        let begun = Instant::now();
+        explain_processes(&[pid], limit, Format::Json, &[], &mut out).unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(json["trace"]["ended"], 1);
+        child.wait().unwrap();
+    }
+
+    /// What it did before the count is not counted.
+    #[test]
+    fn counts_of_a_process_are_differences() {
+        let script = "i=0; while [ $i -lt 300 ]; do sleep 0.001; i=$((i+1)); done; exec sleep 5";
+        let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let status = format!("/proc/{}/comm", child.id());
+        while std::fs::read_to_string(&status).unwrap().trim() != "sleep" {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // From the exec to the sleep itself.
+        std::thread::sleep(Duration::from_millis(300));
+        let mut out = Vec::new();
+        let limit = Some(Duration::from_millis(100));
+        explain_processes(&[Pid::new(child.id())], limit, Format::Json, &[], &mut out).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(json["trace"]["switches"], 0, "{json}");
+    }
+}

@@ -1,0 +1,610 @@
+//! Samples of the counters of threads: which processes, which threads, how far each has come.
+//!
+//! Threads come and go while they are looked at; a file that vanishes between listing and reading
+//! is the ordinary case and means that the thread ended. Its last sample stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::ops::{Add, Sub};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use rustc_hash::FxHashMap;
+use swtch_core::{Nanos, Pid, Tid};
+
+/// When a process started, in clock ticks since boot: with its id it names a process for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StartTime(u64);
+
+/// What one line of `/proc/PID/stat` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    parent: Pid,
+    started: StartTime,
+    /// A zombie without other threads: nothing of it will run again.
+    is_dead: bool,
+}
+
+impl Stat {
+    fn read(pid: Pid) -> Option<Self> {
+        Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The name stands in parentheses and may hold any byte, parentheses too: begin after the last.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let name_end = line.iter().rposition(|&byte| byte == b')')?;
+        let rest = std::str::from_utf8(&line[name_end + 1..]).ok()?;
+        // Fields 3 (state), 4 (parent), 20 (threads) and 22 (start time) of proc_pid_stat(5).
+        let fields: Vec<_> = rest.split_ascii_whitespace().collect();
+        let threads: u64 = fields.get(17)?.parse().ok()?;
+        Some(Self {
+            parent: Pid::new(fields.get(1)?.parse().ok()?),
+            started: StartTime(fields.get(19)?.parse().ok()?),
+            is_dead: matches!(*fields.first()?, "Z" | "X") && threads <= 1,
+        })
+    }
+}
+
+/// The processes that are looked at.
+#[derive(Debug)]
+pub(super) struct Processes {
+    members: BTreeMap<Pid, StartTime>,
+    /// Whether children join: those of a command do.
+    grows: bool,
+}
+
+impl Processes {
+    /// A command that was just started, and all that it will start.
+    pub(super) fn tree_of(root: Pid) -> Self {
+        let root = Stat::read(root).map(|stat| (root, stat.started));
+        Self {
+            members: root.into_iter().collect(),
+            grows: true,
+        }
+    }
+
+    /// These and no others.
+    ///
+    /// # Errors
+    ///
+    /// One of them is not there, or is a thread and no process.
+    pub(super) fn just(pids: &[Pid]) -> Result<Self> {
+        let members = pids.iter().map(|&pid| Ok((pid, running(pid)?)));
+        Ok(Self {
+            members: members.collect::<Result<_>>()?,
+            grows: false,
+        })
+    }
+
+    pub(super) fn pids(&self) -> impl Iterator<Item = Pid> {
+        self.members.keys().copied()
+    }
+
+    /// How many of them can still run.
+    pub(super) fn count_running(&self) -> usize {
+        let states = self.pids().filter_map(Stat::read);
+        states.filter(|stat| !stat.is_dead).count()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Lets go of those that ended, and of those whose id now names another; takes in children.
+    ///
+    /// # Errors
+    ///
+    /// `/proc` cannot be listed.
+    pub(super) fn refresh(&mut self) -> io::Result<()> {
+        if self.grows {
+            let all: BTreeMap<Pid, Stat> = numbered("/proc".as_ref())?
+                .filter_map(|number| Some((Pid::new(number), Stat::read(Pid::new(number))?)))
+                .collect();
+            self.take_in(&all);
+        } else {
+            self.members.retain(|&pid, started| {
+                Stat::read(pid).is_some_and(|stat| stat.started == *started && !stat.is_dead)
+            });
+        }
+        Ok(())
+    }
+
+    fn take_in(&mut self, all: &BTreeMap<Pid, Stat>) {
+        self.members
+            .retain(|pid, started| all.get(pid).is_some_and(|stat| stat.started == *started));
+        loop {
+            let known = self.members.len();
+            let children = all
+                .iter()
+                .filter(|(_, stat)| self.members.contains_key(&stat.parent));
+            let children: Vec<_> = children.map(|(&pid, stat)| (pid, stat.started)).collect();
+            self.members.extend(children);
+            if self.members.len() == known {
+                return;
+            }
+        }
+    }
+}
+
+/// When this process started, if it is one and runs.
+fn running(pid: Pid) -> Result<StartTime> {
+    let status = match fs::read(format!("/proc/{pid}/status")) {
+        Ok(status) => status,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => bail!("no process {pid}"),
+        Err(error) => return Err(error).with_context(|| format!("reading process {pid}")),
+    };
+    match Status::parse(&status).map(|status| status.pid) {
+        Some(owner) if owner != pid => {
+            bail!("{pid} is a thread of process {owner}: use -p {owner}")
+        }
+        _ => {}
+    }
+    match Stat::read(pid) {
+        Some(stat) if !stat.is_dead => Ok(stat.started),
+        _ => bail!("no process {pid}: it has ended"),
+    }
+}
+
+/// The entries of a directory whose names are numbers.
+fn numbered(directory: &Path) -> io::Result<impl Iterator<Item = u32> + use<>> {
+    Ok(fs::read_dir(directory)?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
+}
+
+/// The counters of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    pub voluntary: u64,
+    pub nonvoluntary: u64,
+    /// `None` where the kernel does not account for it (`CONFIG_SCHED_INFO`).
+    pub runs: Option<Runs>,
+}
+
+/// What `/proc/PID/task/TID/schedstat` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Runs {
+    /// Time on a CPU.
+    pub ran: Nanos,
+    /// Time runnable without a CPU.
+    pub runq: Nanos,
+    /// How often it got a CPU.
+    pub runs: u64,
+}
+
+impl Counters {
+    pub(super) fn switches(&self) -> u64 {
+        self.voluntary + self.nonvoluntary
+    }
+
+    /// Counters never shrink: if one did, the id names another thread now.
+    fn is_before(&self, later: &Self) -> bool {
+        self.voluntary <= later.voluntary && self.nonvoluntary <= later.nonvoluntary
+    }
+}
+
+impl Add for Counters {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let runs = [self.runs, other.runs].into_iter().flatten();
+        Self {
+            voluntary: self.voluntary + other.voluntary,
+            nonvoluntary: self.nonvoluntary + other.nonvoluntary,
+            runs: runs.reduce(|one, more| Runs {
+                ran: one.ran + more.ran,
+                runq: one.runq + more.runq,
+                runs: one.runs + more.runs,
+            }),
+        }
+    }
+}
+
+impl Sub for Counters {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        let before = earlier.runs.unwrap_or_default();
+        Self {
+            voluntary: self.voluntary.saturating_sub(earlier.voluntary),
+            nonvoluntary: self.nonvoluntary.saturating_sub(earlier.nonvoluntary),
+            runs: self.runs.map(|now| Runs {
+                ran: now.ran.saturating_sub(before.ran),
+                runq: now.runq.saturating_sub(before.runq),
+                runs: now.runs.saturating_sub(before.runs),
+            }),
+        }
+    }
+}
+
+/// A thread as far as it was seen.
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    pub pid: Pid,
+    pub tid: Tid,
+    pub name: String,
+    /// Whether it was gone at the last sample: its last moments are missing.
+    pub ended: bool,
+    first: Counters,
+    last: Counters,
+}
+
+impl Thread {
+    /// What it did while it was looked at.
+    pub(super) fn counters(&self) -> Counters {
+        self.last - self.first
+    }
+}
+
+/// Where the count of a thread begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Baseline {
+    /// At its birth, which we saw.
+    #[default]
+    Zero,
+    /// At its first sample: it ran before.
+    FirstSample,
+}
+
+/// All threads that were seen.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    alive: FxHashMap<Tid, Thread>,
+    ended: Vec<Thread>,
+    /// Of threads seen for the first time now.
+    baseline: Baseline,
+    /// Samples that failed for another cause than the end of the thread.
+    pub unreadable: u64,
+}
+
+impl Tally {
+    /// Of processes that run already: what they did before the first sample does not count.
+    pub(super) fn of_running() -> Self {
+        Self {
+            baseline: Baseline::FirstSample,
+            ..Self::default()
+        }
+    }
+
+    /// Looks at every thread of these processes.
+    pub(super) fn sample(&mut self, pids: impl Iterator<Item = Pid>) {
+        let mut seen = BTreeSet::new();
+        for pid in pids {
+            // A process that ended after it was listed has no threads to look at.
+            for tid in numbered(format!("/proc/{pid}/task").as_ref())
+                .into_iter()
+                .flatten()
+            {
+                match read_thread(pid, Tid::new(tid)) {
+                    Ok(Some((status, counters))) => {
+                        seen.insert(Tid::new(tid));
+                        self.note(pid, Tid::new(tid), status, counters);
+                    }
+                    Ok(None) => {}
+                    Err(_) => self.unreadable += 1,
+                }
+            }
+        }
+        self.let_go_of_others(&seen);
+        // A thread that appears from now on was born under our eyes.
+        self.baseline = Baseline::Zero;
+    }
+
+    fn note(&mut self, pid: Pid, tid: Tid, name: String, now: Counters) {
+        if let Some(thread) = self.alive.get_mut(&tid)
+            && thread.pid == pid
+            && thread.last.is_before(&now)
+        {
+            thread.last = now;
+            thread.name = name;
+            return;
+        }
+        let first = match self.baseline {
+            Baseline::Zero => Counters::default(),
+            Baseline::FirstSample => now,
+        };
+        let thread = Thread {
+            pid,
+            tid,
+            name,
+            ended: false,
+            first,
+            last: now,
+        };
+        if let Some(earlier) = self.alive.insert(tid, thread) {
+            self.ended.push(Thread {
+                ended: true,
+                ..earlier
+            });
+        }
+    }
+
+    fn let_go_of_others(&mut self, seen: &BTreeSet<Tid>) {
+        let gone: Vec<_> = self
+            .alive
+            .keys()
+            .filter(|tid| !seen.contains(tid))
+            .copied()
+            .collect();
+        for tid in gone {
+            if let Some(thread) = self.alive.remove(&tid) {
+                self.ended.push(Thread {
+                    ended: true,
+                    ..thread
+                });
+            }
+        }
+    }
+
+    /// All threads, those with most switches first.
+    pub(super) fn threads(&self) -> Vec<&Thread> {
+        let mut threads: Vec<_> = self.alive.values().chain(&self.ended).collect();
+        threads.sort_by_key(|thread| {
+            (
+                std::cmp::Reverse(thread.counters().switches()),
+                thread.pid,
+                thread.tid,
+            )
+        });
+        threads
+    }
+
+    pub(super) fn sum(&self) -> Counters {
+        let threads = self.alive.values().chain(&self.ended);
+        threads
+            .map(Thread::counters)
+            .fold(Counters::default(), Add::add)
+    }
+
+    pub(super) fn ended(&self) -> usize {
+        self.ended.len()
+    }
+}
+
+/// Name and counters of a thread; `None` when it has ended.
+fn read_thread(pid: Pid, tid: Tid) -> io::Result<Option<(String, Counters)>> {
+    let Some(status) = read_if_alive(&format!("/proc/{pid}/task/{tid}/status"))? else {
+        return Ok(None);
+    };
+    let Some(Status {
+        name,
+        voluntary,
+        nonvoluntary,
+        ..
+    }) = Status::parse(&status)
+    else {
+        return Err(io::Error::other("no counters in status"));
+    };
+    let runs = read_if_alive(&format!("/proc/{pid}/task/{tid}/schedstat"))?
+        .and_then(|schedstat| runs_of(&schedstat));
+    let counters = Counters {
+        voluntary,
+        nonvoluntary,
+        runs,
+    };
+    Ok(Some((name, counters)))
+}
+
+/// A file of a thread; `None` when the thread is gone (`ENOENT` at the opening, `ESRCH` at the
+/// reading) or the kernel has no such file.
+fn read_if_alive(path: &str) -> io::Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What `/proc/PID/task/TID/status` says.
+#[derive(Debug, PartialEq, Eq)]
+struct Status {
+    name: String,
+    /// The process it belongs to.
+    pid: Pid,
+    voluntary: u64,
+    nonvoluntary: u64,
+}
+
+impl Status {
+    fn parse(status: &[u8]) -> Option<Self> {
+        let field = |name: &str| {
+            status.split(|&byte| byte == b'\n').find_map(|line| {
+                let value = line.strip_prefix(name.as_bytes())?.strip_prefix(b":")?;
+                Some(value.trim_ascii())
+            })
+        };
+        let number = |name| std::str::from_utf8(field(name)?).ok()?.parse::<u64>().ok();
+        Some(Self {
+            name: crate::text::from_bytes(field("Name")?),
+            pid: Pid::new(u32::try_from(number("Tgid")?).ok()?),
+            voluntary: number("voluntary_ctxt_switches")?,
+            nonvoluntary: number("nonvoluntary_ctxt_switches")?,
+        })
+    }
+}
+
+/// Three numbers: run time, run-queue time, runs. All zero from a kernel that does not account.
+fn runs_of(schedstat: &[u8]) -> Option<Runs> {
+    let text = std::str::from_utf8(schedstat).ok()?;
+    let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
+    let mut next = || numbers.next()?.ok();
+    let (ran, runq, runs) = (next()?, next()?, next()?);
+    (runs > 0).then(|| Runs {
+        ran: Nanos::from_ns(ran),
+        runq: Nanos::from_ns(runq),
+        runs,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn counters(voluntary: u64, nonvoluntary: u64) -> Counters {
+        Counters {
+            voluntary,
+            nonvoluntary,
+            runs: None,
+        }
+    }
+
+    fn stat(parent: u32, started: u64) -> Stat {
+        Stat {
+            parent: Pid::new(parent),
+            started: StartTime(started),
+            is_dead: false,
+        }
+    }
+
+    fn family(processes: &[(u32, Stat)]) -> BTreeMap<Pid, Stat> {
+        processes
+            .iter()
+            .map(|&(pid, stat)| (Pid::new(pid), stat))
+            .collect()
+    }
+
+    fn tree(root: u32, started: u64) -> Processes {
+        Processes {
+            members: BTreeMap::from([(Pid::new(root), StartTime(started))]),
+            grows: true,
+        }
+    }
+
+    fn pids(processes: &Processes) -> Vec<u32> {
+        processes.pids().map(Pid::get).collect()
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let line = b"42 (a) Z 1 (b) S 7 42 42 0 -1 0 0 0 0 0 1 2 0 0 20 0 3 0 9876 0 0";
+        assert_eq!(Stat::parse(line), Some(stat(7, 9876)));
+        assert_eq!(Stat::parse(b"42 (sh"), None);
+        assert_eq!(Stat::parse(b"42 (sh) S 7"), None);
+    }
+
+    #[test]
+    fn a_zombie_with_living_threads_is_not_dead() {
+        let line = |threads| format!("1 (x) Z 7 1 1 0 -1 0 0 0 0 0 1 2 0 0 20 0 {threads} 0 5 0");
+        assert!(Stat::parse(line(1).as_bytes()).unwrap().is_dead);
+        assert!(!Stat::parse(line(2).as_bytes()).unwrap().is_dead);
+    }
+
+    /// A grandchild may have the lower number, after ids have wrapped.
+    #[test]
+    fn grandchildren_join_whatever_their_number() {
+        let mut tree = tree(500, 1);
+        tree.take_in(&family(&[
+            (500, stat(1, 1)),
+            (900, stat(500, 2)),
+            (20, stat(900, 3)),
+            (21, stat(1, 3)),
+        ]));
+        assert_eq!(pids(&tree), [20, 500, 900]);
+    }
+
+    #[test]
+    fn an_orphan_stays_in_the_tree_it_was_seen_in() {
+        let mut tree = tree(500, 1);
+        tree.take_in(&family(&[(500, stat(1, 1)), (501, stat(500, 2))]));
+        tree.take_in(&family(&[(501, stat(1, 2))]));
+        assert_eq!(pids(&tree), [501]);
+    }
+
+    #[test]
+    fn an_id_that_names_another_process_now_is_let_go() {
+        let mut tree = tree(500, 1);
+        tree.take_in(&family(&[(500, stat(1, 99))]));
+        assert!(tree.is_empty());
+    }
+
+    fn note(tally: &mut Tally, tid: u32, now: Counters) {
+        tally.note(Pid::new(1), Tid::new(tid), "x".into(), now);
+    }
+
+    #[test]
+    fn a_thread_of_a_running_process_counts_from_its_first_sample() {
+        let mut tally = Tally::of_running();
+        note(&mut tally, 1, counters(100, 10));
+        tally.baseline = Baseline::Zero;
+        note(&mut tally, 1, counters(105, 12));
+        note(&mut tally, 2, counters(3, 0));
+        assert_eq!(tally.sum(), counters(8, 2));
+    }
+
+    #[test]
+    fn a_reused_id_is_another_thread() {
+        let mut tally = Tally::default();
+        note(&mut tally, 1, counters(100, 10));
+        note(&mut tally, 1, counters(2, 0));
+        assert_eq!(tally.sum(), counters(102, 10));
+        assert_eq!(tally.ended(), 1);
+    }
+
+    #[test]
+    fn a_thread_that_ended_keeps_its_last_sample() {
+        let mut tally = Tally::default();
+        note(&mut tally, 1, counters(7, 1));
+        note(&mut tally, 2, counters(5, 1));
+        tally.let_go_of_others(&BTreeSet::from([Tid::new(2)]));
+        assert_eq!(tally.sum(), counters(12, 2));
+        let threads = tally.threads();
+        assert!(threads[0].ended && threads[0].tid == Tid::new(1) && !threads[1].ended);
+    }
+
+    #[test]
+    fn a_status_of_a_hostile_name_is_read_whole() {
+        let status = b"Name:\tevil\xff\x1b\nTgid:\t9\n\
+                       voluntary_ctxt_switches:\t4\nnonvoluntary_ctxt_switches:\t2\n";
+        let status = Status::parse(status).unwrap();
+        assert_eq!(
+            (status.name.as_str(), status.pid),
+            ("evil\\xff\u{1b}", Pid::new(9))
+        );
+        assert_eq!((status.voluntary, status.nonvoluntary), (4, 2));
+        assert_eq!(Status::parse(b"Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_account_gives_no_run_time() {
+        let runs = Runs {
+            ran: Nanos::from_ns(50),
+            runq: Nanos::from_ns(20),
+            runs: 3,
+        };
+        assert_eq!(runs_of(b"50 20 3\n"), Some(runs));
+        assert_eq!(runs_of(b"0 0 0\n"), None);
+        assert_eq!(runs_of(b""), None);
+    }
+
+    #[test]
+    fn a_sum_with_unknown_parts_holds_the_known_ones() {
+        let known = Counters {
+            runs: Some(Runs {
+                runs: 3,
+                ..Runs::default()
+            }),
+            ..counters(1, 0)
+        };
+        assert_eq!((known + counters(2, 0)).runs, known.runs);
+        assert_eq!((counters(2, 0) + counters(1, 0)).runs, None);
+    }
+
+    #[test]
+    fn a_thread_is_no_process() {
+        let own = std::process::id();
+        let (tell, told) = std::sync::mpsc::channel();
+        let (leave, left) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            let link = fs::read_link("/proc/thread-self").unwrap();
+            let tid: u32 = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            tell.send(tid).unwrap();
+            left.recv().unwrap_err();
+        });
+        let refusal = running(Pid::new(told.recv().unwrap()))
+            .unwrap_err()
+            .to_string();
+        assert!(refusal.contains(&format!("use -p {own}")), "{refusal}");
+        drop(leave);
+        other.join().unwrap();
+    }
+}

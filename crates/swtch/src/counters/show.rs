@@ -1,0 +1,420 @@
+//! What was counted, written out, with what it cannot tell.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use swtch_core::Nanos;
+
+use super::sample::Thread;
+use super::{Count, Subject};
+use crate::doctor::Obstacle;
+use crate::format::{Format, write_answer};
+use crate::host::Host;
+use crate::text::{Side, columns, counted, csv_field, escaped, grouped, json_escaped};
+
+/// Threads shown in the table; JSON and CSV hold all.
+const SHOWN: usize = 20;
+
+/// What counters cannot tell, whatever one does with them.
+const CANNOT_TELL: &[&str] = &[
+    "why a switch happened: counters know only \"asleep\" and \"still runnable\"",
+    "who took the CPU, and who woke whom",
+    "how long one wait was: run-queue time is a sum, blocked time is not counted",
+    "what was waited for: lock, pipe, socket, disk or timer",
+];
+
+const VOLUNTARY: &str = "left asleep: it blocked, slept or ended";
+const NONVOLUNTARY: &str = "left runnable: preempted, quota used up, or sched_yield";
+
+pub(super) fn write(
+    count: &Count,
+    format: Format,
+    obstacles: &[Obstacle],
+    out: &mut dyn Write,
+) -> Result<()> {
+    let mut answer = Vec::new();
+    match format {
+        Format::Table => write_table(count, obstacles, &mut answer)?,
+        Format::Json => write_json(count, obstacles, &mut answer)?,
+        Format::Csv => write_csv(count, &mut answer)?,
+    }
+    write_answer(out, &answer).context("writing the answer")
+}
+
+/// One row of the answer: a thread. Its keys are the columns of the CSV.
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    pid: u32,
+    tid: u32,
+    comm: &'a str,
+    switches: u64,
+    voluntary: u64,
+    nonvoluntary: u64,
+    ran_ns: Option<u64>,
+    runq_ns: Option<u64>,
+    ended: bool,
+}
+
+impl<'a> Row<'a> {
+    const COLUMNS: &'static str =
+        "pid,tid,comm,switches,voluntary,nonvoluntary,ran_ns,runq_ns,ended";
+
+    fn new(thread: &'a Thread) -> Self {
+        let counters = thread.counters();
+        Self {
+            pid: thread.pid.get(),
+            tid: thread.tid.get(),
+            comm: &thread.name,
+            switches: counters.switches(),
+            voluntary: counters.voluntary,
+            nonvoluntary: counters.nonvoluntary,
+            ran_ns: counters.runs.map(|runs| runs.ran.as_ns()),
+            runq_ns: counters.runs.map(|runs| runs.runq.as_ns()),
+            ended: thread.ended,
+        }
+    }
+
+    fn csv(&self) -> String {
+        let or_empty = |ns: Option<u64>| ns.map_or(String::new(), |ns| ns.to_string());
+        let name = escaped(self.comm);
+        format!(
+            "{},{},{},{},{},{},{},{},{}",
+            self.pid,
+            self.tid,
+            csv_field(&name),
+            self.switches,
+            self.voluntary,
+            self.nonvoluntary,
+            or_empty(self.ran_ns),
+            or_empty(self.runq_ns),
+            self.ended
+        )
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let length =
+            |ns: Option<u64>| ns.map_or("unknown".to_owned(), |ns| Nanos::from_ns(ns).to_string());
+        vec![
+            self.pid.to_string(),
+            self.tid.to_string(),
+            escaped(self.comm).into_owned(),
+            grouped(self.switches),
+            grouped(self.voluntary),
+            grouped(self.nonvoluntary),
+            length(self.ran_ns),
+            length(self.runq_ns),
+            if self.ended { "yes" } else { "" }.to_owned(),
+        ]
+    }
+}
+
+/// The head of the JSON object.
+#[derive(Debug, Serialize)]
+struct Trace {
+    source: &'static str,
+    command: Option<Vec<String>>,
+    exit_code: Option<u8>,
+    left_running: Option<usize>,
+    pids: Option<Vec<u32>>,
+    ended: Option<usize>,
+    duration_ns: u64,
+    switches: u64,
+    voluntary: u64,
+    nonvoluntary: u64,
+    is_exact: bool,
+    user_ns: Option<u64>,
+    system_ns: Option<u64>,
+    sampled_switches: u64,
+    sampled_ran_ns: Option<u64>,
+    sampled_runq_ns: Option<u64>,
+    samples: u64,
+    longest_gap_ns: u64,
+    threads_ended: usize,
+    threads_unreadable: u64,
+    overhead_cpu_ns: u64,
+}
+
+impl Trace {
+    fn new(count: &Count) -> Self {
+        let sampled = count.tally.sum();
+        let (command, exit_code, left_running, pids, ended) = match &count.subject {
+            Subject::Command {
+                words,
+                exit_code,
+                left_running,
+            } => (
+                Some(texts(words)),
+                Some(*exit_code),
+                Some(*left_running),
+                None,
+                None,
+            ),
+            Subject::Processes { pids, ended } => (
+                None,
+                None,
+                None,
+                Some(pids.iter().map(|pid| pid.get()).collect()),
+                Some(*ended),
+            ),
+        };
+        Self {
+            source: "kernel counters",
+            command,
+            exit_code,
+            left_running,
+            pids,
+            ended,
+            duration_ns: count.duration.as_ns(),
+            switches: count.totals.switches(),
+            voluntary: count.totals.voluntary,
+            nonvoluntary: count.totals.nonvoluntary,
+            is_exact: count.totals.is_exact,
+            user_ns: count.totals.user.map(Nanos::as_ns),
+            system_ns: count.totals.system.map(Nanos::as_ns),
+            sampled_switches: sampled.switches(),
+            sampled_ran_ns: sampled.runs.map(|runs| runs.ran.as_ns()),
+            sampled_runq_ns: sampled.runs.map(|runs| runs.runq.as_ns()),
+            samples: count.samples,
+            longest_gap_ns: count.longest_gap.as_ns(),
+            threads_ended: count.tally.ended(),
+            threads_unreadable: count.tally.unreadable,
+            overhead_cpu_ns: count.overhead.as_ns(),
+        }
+    }
+}
+
+fn texts(words: &[OsString]) -> Vec<String> {
+    words
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
+}
+
+/// The whole JSON object.
+#[derive(Debug, Serialize)]
+struct Answer<'a> {
+    schema: &'static str,
+    host: Host,
+    trace: Trace,
+    rows: Vec<Row<'a>>,
+    cannot_tell: &'static [&'static str],
+    obstacles: &'a [Obstacle],
+}
+
+fn rows(count: &Count) -> Vec<Row<'_>> {
+    count.tally.threads().into_iter().map(Row::new).collect()
+}
+
+fn write_json(count: &Count, obstacles: &[Obstacle], out: &mut dyn Write) -> Result<()> {
+    let answer = Answer {
+        schema: "swtch.counters/1",
+        host: Host::read(),
+        trace: Trace::new(count),
+        rows: rows(count),
+        cannot_tell: CANNOT_TELL,
+        obstacles,
+    };
+    let json = serde_json::to_string_pretty(&answer)?;
+    writeln!(out, "{}", json_escaped(&json))?;
+    Ok(())
+}
+
+fn write_csv(count: &Count, out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "{}", Row::COLUMNS)?;
+    for row in rows(count) {
+        writeln!(out, "{}", row.csv())?;
+    }
+    Ok(())
+}
+
+fn write_table(count: &Count, obstacles: &[Obstacle], out: &mut dyn Write) -> Result<()> {
+    write_head(count, out)?;
+    write_totals(count, out)?;
+    write_threads(count, out)?;
+    writeln!(out, "\nWhat counters cannot tell")?;
+    for gap in CANNOT_TELL {
+        writeln!(out, "  - {gap}")?;
+    }
+    writeln!(out, "\nTo learn it, record the switches")?;
+    if obstacles.is_empty() {
+        writeln!(
+            out,
+            "  > swtch explain … (nothing stands in the way here: see swtch doctor)"
+        )?;
+    }
+    for Obstacle { why, remedies } in obstacles {
+        writeln!(out, "  {}", escaped(why))?;
+        for remedy in remedies {
+            writeln!(out, "  > {}", escaped(remedy))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_head(count: &Count, out: &mut dyn Write) -> Result<()> {
+    let Host {
+        hostname,
+        kernel_release,
+        cpus,
+        ..
+    } = Host::read();
+    writeln!(
+        out,
+        "First answer from the kernel's counters. No switch was recorded: no reasons."
+    )?;
+    let head = format!(
+        "host {hostname}, Linux {kernel_release}, {cpus} CPUs; {}, {} switches, lost unknown; \
+         swtch itself took {} of CPU time",
+        count.duration,
+        grouped(count.totals.switches()),
+        count.overhead
+    );
+    writeln!(out, "{}", escaped(&head))?;
+    let subject = match &count.subject {
+        Subject::Command {
+            words, exit_code, ..
+        } => {
+            format!("command: {} (exit {exit_code})", texts(words).join(" "))
+        }
+        Subject::Processes { pids, ended } => {
+            let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
+            format!("processes: {} ({ended} ended meanwhile)", pids.join(" "))
+        }
+    };
+    writeln!(out, "{}\n", escaped(&subject))?;
+    Ok(())
+}
+
+fn write_totals(count: &Count, out: &mut dyn Write) -> Result<()> {
+    let totals = &count.totals;
+    let rows = [
+        ("voluntary", totals.voluntary, VOLUNTARY.to_owned()),
+        ("nonvoluntary", totals.nonvoluntary, NONVOLUNTARY.to_owned()),
+        ("all", totals.switches(), origin(count)),
+    ];
+    let rows: Vec<_> = rows
+        .into_iter()
+        .map(|(kind, switches, meaning)| vec![kind.to_owned(), grouped(switches), meaning])
+        .collect();
+    let head = [
+        ("kind", Side::Left),
+        ("switches", Side::Right),
+        ("meaning", Side::Left),
+    ];
+    write_columns(&head, &rows, out)?;
+    writeln!(out)?;
+    if let (Some(user), Some(system)) = (totals.user, totals.system) {
+        let all = user + system;
+        writeln!(
+            out,
+            "CPU time        {all} (user {user}, system {system}), exact as the switches"
+        )?;
+    }
+    match count.tally.sum().runs {
+        Some(runs) => {
+            writeln!(
+                out,
+                "run-queue time  {} beside {} of run time, sampled",
+                runs.runq, runs.ran
+            )?;
+        }
+        None => writeln!(
+            out,
+            "run-queue time  unknown: this kernel does not account for it"
+        )?,
+    }
+    Ok(())
+}
+
+/// For whom the totals hold.
+fn origin(count: &Count) -> String {
+    match &count.subject {
+        Subject::Command {
+            left_running: 0, ..
+        } => "exact: the kernel's own sum for the command and all children that were waited for"
+            .into(),
+        Subject::Command { left_running, .. } => format!(
+            "exact for the command and children that were waited for; not for {left_running} left \
+             running"
+        ),
+        Subject::Processes { .. } if count.tally.ended() == 0 => {
+            "sum over the threads; one that came and went between two samples is missing".into()
+        }
+        Subject::Processes { .. } => format!(
+            "at least: {} ended, each without up to its last {}",
+            counted(count.tally.ended() as u64, "thread"),
+            count.longest_gap
+        ),
+    }
+}
+
+fn write_threads(count: &Count, out: &mut dyn Write) -> Result<()> {
+    let all = rows(count);
+    let sampled = count.tally.sum().switches();
+    let share = share_pct(sampled, count.totals.switches());
+    writeln!(
+        out,
+        "\nThreads, sampled: may miss the last moments (up to {}) and threads that lived shorter.",
+        count.longest_gap
+    )?;
+    writeln!(
+        out,
+        "{} seen in {}; they hold {} switches, {share} of all.",
+        counted(all.len() as u64, "thread"),
+        counted(count.samples, "sample"),
+        grouped(sampled)
+    )?;
+    if count.tally.unreadable > 0 {
+        let failed = counted(count.tally.unreadable, "sample");
+        writeln!(
+            out,
+            "{failed} of threads could not be read (another user's?)."
+        )?;
+    }
+    writeln!(out)?;
+    let head = [
+        ("pid", Side::Right),
+        ("tid", Side::Right),
+        ("comm", Side::Left),
+        ("switches", Side::Right),
+        ("voluntary", Side::Right),
+        ("nonvoluntary", Side::Right),
+        ("ran", Side::Right),
+        ("run-queue", Side::Right),
+        ("ended", Side::Left),
+    ];
+    let shown: Vec<_> = all.iter().take(SHOWN).map(Row::cells).collect();
+    write_columns(&head, &shown, out)?;
+    if all.len() > SHOWN {
+        writeln!(
+            out,
+            "… and {} more: --format json or csv shows all",
+            all.len() - SHOWN
+        )?;
+    }
+    Ok(())
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "one digit after the point is shown"
+)]
+fn share_pct(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    format!("{:.1} %", 100.0 * part as f64 / whole as f64)
+}
+
+fn write_columns(head: &[(&str, Side)], rows: &[Vec<String>], out: &mut dyn Write) -> Result<()> {
+    let head: Vec<_> = head
+        .iter()
+        .map(|&(name, side)| (name.to_owned(), side))
+        .collect();
+    for line in columns(&head, rows, None) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}

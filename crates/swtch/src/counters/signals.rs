@@ -1,0 +1,127 @@
+//! Signals on their way to the command.
+//!
+//! A key of the terminal (Ctrl-C) reaches the whole foreground group, the command too: passing it
+//! on would deliver it twice. A signal that a process sent (`kill`) reached only us.
+
+use std::io;
+use std::process::Child;
+use std::sync::mpsc::{self, Receiver};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal as Name, kill};
+use nix::unistd::Pid as NixPid;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+use signal_hook::iterator::{Handle, SignalsInfo};
+
+/// `SIGCHLD` wakes us at the command's end; the others are for the command.
+const HEARD: [i32; 5] = [
+    libc::SIGCHLD,
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+];
+
+/// Who sent a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The kernel: a key of the terminal, or the end of a child.
+    Kernel,
+    /// A process, by `kill` and the like.
+    Process,
+}
+
+impl Origin {
+    /// `si_code` is positive for what the kernel sends (`sigaction(2)`).
+    const fn of_code(code: i32) -> Self {
+        if code > 0 {
+            Self::Kernel
+        } else {
+            Self::Process
+        }
+    }
+}
+
+/// A signal that came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Signal {
+    pub number: i32,
+    pub origin: Origin,
+}
+
+/// Listens as long as it lives.
+#[derive(Debug)]
+pub(super) struct Signals {
+    events: Receiver<Signal>,
+    handle: Handle,
+    listener: Option<JoinHandle<()>>,
+}
+
+impl Signals {
+    pub(super) fn listen() -> io::Result<Self> {
+        let mut source = SignalsInfo::<WithRawSiginfo>::new(HEARD)?;
+        let handle = source.handle();
+        let (sender, events) = mpsc::channel();
+        let listener = std::thread::Builder::new()
+            .name("swtch-signals".into())
+            .spawn(move || {
+                for info in source.forever() {
+                    let signal = Signal {
+                        number: info.si_signo,
+                        origin: Origin::of_code(info.si_code),
+                    };
+                    if sender.send(signal).is_err() {
+                        break;
+                    }
+                }
+            })?;
+        Ok(Self {
+            events,
+            handle,
+            listener: Some(listener),
+        })
+    }
+
+    /// The next signal, or `None` when none came within `pause`.
+    pub(super) fn next_within(&self, pause: Duration) -> Option<Signal> {
+        self.events.recv_timeout(pause).ok()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.handle.close();
+        if let Some(listener) = self.listener.take() {
+            listener
+                .join()
+                .expect("the listener only forwards and cannot panic");
+        }
+    }
+}
+
+/// Sends a signal to the command, which is not reaped yet: its id is still its own.
+pub(super) fn pass_on(number: i32, child: &Child) {
+    let (Ok(name), Ok(pid)) = (Name::try_from(number), i32::try_from(child.id())) else {
+        return;
+    };
+    if name == Name::SIGCHLD {
+        return;
+    }
+    if let Err(error) = kill(NixPid::from_raw(pid), name) {
+        eprintln!("warning: cannot pass {name} on to the command: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_the_terminal_is_told_from_a_sent_signal() {
+        const SI_KERNEL: i32 = 0x80;
+        assert_eq!(Origin::of_code(SI_KERNEL), Origin::Kernel);
+        assert_eq!(Origin::of_code(libc::SI_USER), Origin::Process);
+        assert_eq!(Origin::of_code(libc::SI_TKILL), Origin::Process);
+    }
+}

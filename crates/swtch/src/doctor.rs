@@ -1,0 +1,229 @@
+//! `swtch doctor`: what this machine allows, why not, and what to do about it.
+//!
+//! ```text
+//!   Probe ──ability.rs──▶ what swtch can do here        yes or no, why not, the remedy
+//!         ──kernel.rs───▶ what this kernel offers        hooks and settings
+//!   host::facts ────────▶ facts that change the answers  value, why it matters, source
+//! ```
+//!
+//! It needs no privilege and judges for the process that asks: run it with `sudo` to learn what
+//! root may do. The judgement is pure, from a [`Probe`]; the tests judge machines that we do not
+//! have.
+
+use std::io::Write;
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use swtch_capture::probe::{HookPresence, Probe};
+
+use crate::format::{Format, write_answer};
+use crate::host::{self, Fact, Host};
+use crate::text::{escaped, json_escaped};
+
+mod ability;
+mod kernel;
+
+pub use ability::{Ability, Obstacle, obstacles};
+
+/// Everything the doctor found.
+#[derive(Debug, Serialize)]
+pub struct Diagnosis {
+    schema: &'static str,
+    host: Host,
+    can_record: bool,
+    abilities: Vec<Ability>,
+    hooks: Vec<HookRow>,
+    kernel: Vec<Fact>,
+    facts: Vec<Fact>,
+}
+
+/// One hook of the kernel, as it is shown.
+#[derive(Debug, Serialize)]
+struct HookRow {
+    hook: &'static str,
+    need: &'static str,
+    /// Unknown where the kernel does not describe its types.
+    present: Option<bool>,
+    /// What answers lose without it.
+    without: &'static str,
+}
+
+impl HookRow {
+    fn new(seen: &HookPresence) -> Self {
+        Self {
+            hook: seen.hook.name,
+            need: seen.hook.need.word(),
+            present: seen.present,
+            without: seen.hook.without,
+        }
+    }
+}
+
+/// Examines this machine and writes what it found. Whether switches can be recorded here is the
+/// answer, and with it the exit code.
+///
+/// # Errors
+///
+/// `out` cannot be written, or the format is CSV: three tables do not fit one.
+pub fn run(format: Format, out: &mut dyn Write) -> Result<bool> {
+    if format == Format::Csv {
+        bail!("swtch doctor writes a table or json, not csv");
+    }
+    let diagnosis = Diagnosis::of(&Probe::take());
+    let mut answer = Vec::new();
+    match format {
+        Format::Json => {
+            let json = serde_json::to_string_pretty(&diagnosis)?;
+            writeln!(answer, "{}", json_escaped(&json))?;
+        }
+        Format::Table | Format::Csv => diagnosis.write_table(&mut answer)?,
+    }
+    write_answer(out, &answer).context("writing the answer")?;
+    Ok(diagnosis.can_record)
+}
+
+impl Diagnosis {
+    fn of(probe: &Probe) -> Self {
+        Self {
+            schema: "swtch.doctor/1",
+            host: Host::read(),
+            can_record: probe.can_record(),
+            abilities: ability::abilities(probe),
+            hooks: probe.hooks.iter().map(HookRow::new).collect(),
+            kernel: kernel::facts(probe),
+            facts: host::facts(),
+        }
+    }
+
+    fn write_table(&self, out: &mut dyn Write) -> Result<()> {
+        let Host {
+            hostname,
+            kernel_release,
+            machine,
+            cpus,
+            ..
+        } = &self.host;
+        let host = format!("host {hostname}, Linux {kernel_release}, {machine}, {cpus} CPUs");
+        writeln!(out, "{}\n", escaped(&host))?;
+        writeln!(out, "What swtch can do here\n")?;
+        for ability in &self.abilities {
+            write_ability(out, ability)?;
+        }
+        writeln!(out, "\nWhat this kernel offers\n")?;
+        self.write_hooks(out)?;
+        writeln!(out)?;
+        write_facts(out, &self.kernel)?;
+        writeln!(out, "\nFacts of this host that change the answers\n")?;
+        write_facts(out, &self.facts)
+    }
+
+    fn write_hooks(&self, out: &mut dyn Write) -> Result<()> {
+        let width = self
+            .hooks
+            .iter()
+            .map(|row| row.hook.len())
+            .max()
+            .unwrap_or(0);
+        writeln!(
+            out,
+            "  {:width$}  {:11}  {:7}  without it",
+            "hook", "need", "here"
+        )?;
+        for HookRow {
+            hook,
+            need,
+            present,
+            without,
+        } in &self.hooks
+        {
+            let here = present.map_or(
+                "unknown",
+                |present| if present { "present" } else { "missing" },
+            );
+            writeln!(out, "  {hook:width$}  {need:11}  {here:7}  {without}")?;
+        }
+        Ok(())
+    }
+}
+
+fn write_ability(out: &mut dyn Write, ability: &Ability) -> Result<()> {
+    let word = if ability.possible { "yes" } else { "no" };
+    writeln!(out, "  {word:3}  {}", ability.what)?;
+    for line in &ability.why {
+        writeln!(out, "         {}", escaped(line))?;
+    }
+    for remedy in &ability.remedies {
+        writeln!(out, "       > {}", escaped(remedy))?;
+    }
+    Ok(())
+}
+
+/// Two lines a fact: what it is, then why it matters and where it was read.
+fn write_facts(out: &mut dyn Write, facts: &[Fact]) -> Result<()> {
+    let width = facts.iter().map(|fact| fact.name.len()).max().unwrap_or(0);
+    for Fact {
+        name,
+        value,
+        source,
+        note,
+    } in facts
+    {
+        writeln!(out, "  {name:width$}  {}", escaped(&value.to_string()))?;
+        writeln!(out, "  {:width$}    {note} [{}]", "", escaped(source))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn examined(format: Format) -> (bool, String) {
+        let mut out = Vec::new();
+        let can_record = run(format, &mut out).unwrap();
+        (can_record, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn json_is_one_object_with_the_promised_keys() {
+        let (can_record, text) = examined(Format::Json);
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["schema"], "swtch.doctor/1");
+        assert_eq!(json["can_record"], can_record);
+        for list in ["abilities", "hooks", "kernel", "facts"] {
+            assert!(!json[list].as_array().unwrap().is_empty(), "{list}");
+        }
+        assert!(json["host"]["kernel_release"].is_string());
+    }
+
+    #[test]
+    fn the_table_has_its_three_sections() {
+        let (_, text) = examined(Format::Table);
+        for section in ["can do here", "this kernel offers", "change the answers"] {
+            assert!(text.contains(section), "{section}");
+        }
+    }
+
+    #[test]
+    fn csv_is_refused_with_the_formats_that_there_are() {
+        let refusal = run(Format::Csv, &mut Vec::new()).unwrap_err().to_string();
+        assert!(refusal.contains("table or json"), "{refusal}");
+    }
+
+    #[test]
+    fn a_fact_cannot_reach_the_terminal() {
+        let fact = Fact {
+            name: "product",
+            value: host::Value::Known("\u{1b}[2Jevil".into()),
+            source: "/sys/\nfile".into(),
+            note: "note",
+        };
+        let mut out = Vec::new();
+        write_facts(&mut out, &[fact]).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(
+            text,
+            "  product  \\x1b[2Jevil\n             note [/sys/\\x0afile]\n"
+        );
+    }
+}

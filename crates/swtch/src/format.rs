@@ -1,0 +1,70 @@
+//! How an answer is written.
+
+use std::io::{self, ErrorKind, Write};
+
+/// The form of an answer on stdout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// For people: aligned, with units a person would choose.
+    #[default]
+    Table,
+    /// One JSON object, all columns in raw units.
+    Json,
+    /// CSV by RFC 4180, all columns in raw units.
+    Csv,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Table, Self::Json, Self::Csv];
+
+    /// The word on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::Json => "json",
+            Self::Csv => "csv",
+        }
+    }
+
+    /// The one with this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.as_str() == word)
+    }
+}
+
+/// Writes a whole answer. A reader that has read enough (`swtch … | head`) is no error.
+///
+/// # Errors
+///
+/// `out` cannot be written for any other cause: a full disk, say.
+pub fn write_answer(out: &mut dyn Write, answer: &[u8]) -> io::Result<()> {
+    match out.write_all(answer).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Refuses every byte for the same cause.
+    struct Refusing(ErrorKind);
+
+    impl Write for Refusing {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_error() {
+        assert!(write_answer(&mut Refusing(ErrorKind::BrokenPipe), b"x").is_ok());
+        assert!(write_answer(&mut Refusing(ErrorKind::StorageFull), b"x").is_err());
+    }
+}

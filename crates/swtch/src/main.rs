@@ -1,0 +1,74 @@
+//! Context switches on Linux: the program. It joins the rooms; each verb is one pipeline.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod counters;
+mod doctor;
+mod explain;
+mod format;
+mod host;
+mod record;
+mod report;
+mod text;
+mod workload;
+
+use std::io::stdout;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::Parser as _;
+use swtch_capture::LaunchError;
+use swtch_store::Trace;
+
+use cli::{Cli, Verb};
+
+/// An error, or an answer that could not be given.
+const FAILED: u8 = 2;
+
+fn main() -> ExitCode {
+    ExitCode::from(run(Cli::parse()).unwrap_or_else(|error| tell(&error)))
+}
+
+/// Runs the verb; its exit code.
+fn run(cli: Cli) -> Result<u8> {
+    match cli.verb {
+        Verb::Record(words) => record::run_and_tell(&words.to_request()?),
+        Verb::Explain(words) => explain::run(&words.record.to_request()?, words.format),
+        Verb::Report(words) => report(&words),
+        Verb::Doctor(words) => doctor::run(words.format, &mut stdout()).map(|can| u8::from(!can)),
+        Verb::Workload(words) => workload::run(words.name.as_deref(), words.count, words.quiet),
+    }
+}
+
+fn report(words: &cli::Report) -> Result<u8> {
+    let trace =
+        Trace::open(&words.trace).with_context(|| format!("reading {}", words.trace.display()))?;
+    let request = report::Request {
+        by: words.by.unwrap_or(report::By::Reason),
+        format: words.format,
+        filter: words.filter(),
+        top: words.top,
+    };
+    match words.by {
+        Some(_) => report::report(&trace, &request, &mut stdout())?,
+        None => report::explain(&trace, &request, &mut stdout())?,
+    }
+    Ok(0)
+}
+
+/// Says what went wrong and what can be done about it; the exit code.
+fn tell(error: &anyhow::Error) -> u8 {
+    eprintln!("error: {}", text::escaped(&format!("{error:#}")));
+    let of_capture = error
+        .downcast_ref::<swtch_capture::Error>()
+        .and_then(|e| e.advice());
+    let of_store = error
+        .downcast_ref::<swtch_store::Error>()
+        .and_then(|e| e.advice());
+    if let Some(advice) = of_capture.or(of_store) {
+        eprintln!("  {advice}");
+    }
+    error
+        .downcast_ref::<LaunchError>()
+        .map_or(FAILED, LaunchError::exit_code)
+}

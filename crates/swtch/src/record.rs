@@ -1,0 +1,431 @@
+//! `swtch record`: one pipeline, from the rings to the trace.
+//!
+//! ```text
+//! hold the command ─▶ attach ─▶ drop privileges ─▶ release it
+//!     ┌───────────────────────────────────────────────┘
+//!     └▶ drain ─▶ merge ─▶ timeline ─▶ writer        (until it ends, a signal, or the time is up)
+//!                                         └▶ finish ─▶ Parquet, meta.json
+//! ```
+
+mod command;
+mod facts;
+mod pipeline;
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use swtch_capture::{
+    Capture, HeldCommand, Kept, LaunchError, Scope, Settings, drop_privileges, kernel_version,
+    raise_priority,
+};
+use swtch_core::{Nanos, Pid, Timestamp};
+use swtch_store::{Meta, State, Writer};
+
+use crate::FAILED;
+use crate::text::escaped;
+use command::exit_code;
+use pipeline::Pipeline;
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Whose switches.
+    pub target: Target,
+    /// Where the trace goes; a name of our own in this directory when `None`.
+    pub output: Option<PathBuf>,
+    /// Stop after this time.
+    pub duration: Option<Duration>,
+    /// Take stacks of waits that blocked for at least this long.
+    pub stacks: Option<Nanos>,
+    /// Hooks to treat as missing.
+    pub without_hooks: Vec<String>,
+}
+
+/// Whose switches are recorded.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A command that is started.
+    Command(Vec<OsString>),
+    /// Running processes.
+    Processes(Vec<Pid>),
+    /// A cgroup.
+    Cgroup(PathBuf),
+    /// Everything.
+    All,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The trace.
+    pub path: PathBuf,
+    /// Its facts.
+    pub meta: Meta,
+    /// The exit code of the command, when there was one and it has ended.
+    exit_code: Option<u8>,
+}
+
+impl Recorded {
+    fn tell_counts(&self) {
+        let (counts, overhead) = (&self.meta.counts, &self.meta.overhead);
+        eprintln!(
+            "swtch: {} switches, {} lost; recorder: {} CPU, {:.0} MB memory",
+            counts.stored,
+            counts.lost,
+            Nanos::from_ns(overhead.recorder_cpu_ns),
+            megabytes(overhead.recorder_peak_rss_bytes),
+        );
+    }
+
+    /// The exit code of the command; without one, whether all was recorded.
+    pub fn exit_code(&self) -> u8 {
+        let own = match self.meta.state {
+            State::StoppedEarly => FAILED,
+            _ => 0,
+        };
+        self.exit_code.unwrap_or(own)
+    }
+
+    /// Says where the trace is, and when it is not all that was asked for.
+    pub fn tell_path(&self) {
+        let path = self.path.to_string_lossy();
+        eprintln!("swtch: the trace is {}", escaped(&path));
+        if let Some(reason) = &self.meta.stop_reason {
+            eprintln!("swtch: the recording stopped early: {}", escaped(reason));
+            eprintln!("swtch: what was written before is in the trace");
+        }
+    }
+}
+
+/// Records and says what came of it; the command's exit code.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_and_tell(request: &Request) -> Result<u8> {
+    let recorded = run(request)?;
+    recorded.tell_counts();
+    recorded.tell_path();
+    Ok(recorded.exit_code())
+}
+
+/// How long a round waits for the next, at most: 50 wake-ups a second of our own.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+/// And at least.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+/// Records that a ring should gather between two rounds: 340 kB, which stays in a core's cache.
+const RECORDS_A_ROUND: u64 = 2_000;
+/// Pending rows become a batch on disk this often, so that a kill loses no more.
+const FLUSH_EVERY: Duration = Duration::from_millis(500);
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+/// Processes that were asked for are looked for this often: when all have ended, so do we.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long the command may take to end after a signal was passed on to it.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Records until the command ends, the time is up or a signal comes.
+///
+/// # Errors
+/// When the capture cannot start or the trace cannot be made. Once recording, a full disk ends the
+/// recording and not the command; the trace says so.
+pub fn run(request: &Request) -> Result<Recorded> {
+    let arch = facts::arch()?;
+    let command = match &request.target {
+        Target::Command(words) => Some(HeldCommand::start(words)?),
+        _ => None,
+    };
+    let signals = Signals::catch()?;
+    let path = request
+        .output
+        .clone()
+        .unwrap_or_else(|| facts::default_path(&request.target));
+    let settings = settings(request, command.as_ref());
+    let mut capture = Capture::start(&settings, arch)?;
+    let mut meta = facts::at_start(request, &capture);
+    let writer = Writer::create(&path, &meta)?;
+    let mut pipeline = Pipeline::new(arch, writer, request.stacks.is_some());
+    let kept = if request.stacks.is_some() {
+        Kept::ReadMaps
+    } else {
+        Kept::Nothing
+    };
+    raise_priority();
+    drop_privileges(kept, kernel_version())?;
+    let mut session = Session {
+        request,
+        signals,
+        command,
+        path: path.clone(),
+    };
+    let ending = session.record(&mut capture, &mut pipeline);
+    facts::at_end(&mut meta);
+    capture.detach();
+    let ending = match ending {
+        Ending::NotStarted(error) => {
+            pipeline.discard()?;
+            return Err(error.into());
+        }
+        Ending::AsAsked => Ok(()),
+        Ending::Failed(error) => Err(error),
+    };
+    let exit_code = session.command_exit_code(ending.is_err())?;
+    finish(pipeline, &mut capture, &mut meta, ending);
+    Ok(Recorded {
+        path,
+        meta,
+        exit_code,
+    })
+}
+
+fn settings(request: &Request, command: Option<&HeldCommand>) -> Settings {
+    let scope = match (&request.target, command) {
+        (Target::Command(_), Some(command)) => Scope::Processes(vec![command.pid()]),
+        (Target::Processes(pids), _) => Scope::Processes(pids.clone()),
+        (Target::Cgroup(path), _) => Scope::Cgroup(path.clone()),
+        _ => Scope::All,
+    };
+    let cpus = facts::possible_cpus();
+    Settings {
+        stacks: request.stacks,
+        without_hooks: request.without_hooks.clone(),
+        ..Settings::new(scope, cpus)
+    }
+}
+
+/// The pause that would have gathered the wanted number of records; none when far more came.
+fn next_pause(last: Duration, gathered: u64) -> Duration {
+    if gathered > 8 * RECORDS_A_ROUND {
+        return Duration::ZERO;
+    }
+    let last = last.max(SHORTEST_PAUSE);
+    let wanted = last.mul_f64(as_ratio(RECORDS_A_ROUND, gathered.max(1)));
+    wanted.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio of small counts")]
+fn as_ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}
+
+/// Why the recording ends.
+#[derive(Debug)]
+enum Ending {
+    /// The command ended, or the time was up, or a person asked.
+    AsAsked,
+    /// The trace could take no more.
+    Failed(swtch_store::Error),
+    /// The command could not be executed: there is nothing to record.
+    NotStarted(LaunchError),
+}
+
+struct Session<'a> {
+    request: &'a Request,
+    signals: Signals,
+    command: Option<HeldCommand>,
+    path: PathBuf,
+}
+
+impl Session<'_> {
+    /// Lets the command run, and records until something ends it.
+    fn record(&mut self, capture: &mut Capture, pipeline: &mut Pipeline) -> Ending {
+        match self.command.as_mut().map(HeldCommand::release) {
+            Some(Err(error)) => Ending::NotStarted(error),
+            _ => self.watch(capture, pipeline),
+        }
+    }
+
+    /// Runs the rounds until something ends them.
+    fn watch(&self, capture: &mut Capture, pipeline: &mut Pipeline) -> Ending {
+        let start = Instant::now();
+        let (mut flushed, mut looked, mut told) = (start, start, start);
+        let mut targets_are_gone = false;
+        let mut asked_to_stop: Option<Instant> = None;
+        let mut pause = LONGEST_PAUSE;
+        loop {
+            let most_in_a_ring = match pipeline.round(capture) {
+                Ok(most) => most,
+                Err(error) => return Ending::Failed(error),
+            };
+            let now = Instant::now();
+            if now - flushed >= FLUSH_EVERY {
+                flushed = now;
+                if let Err(error) = pipeline.flush(capture) {
+                    return Ending::Failed(error);
+                }
+            }
+            if now - looked >= LOOK_EVERY {
+                looked = now;
+                targets_are_gone = capture.targets_are_gone();
+            }
+            if now - told >= PROGRESS_EVERY {
+                told = now;
+                self.tell_progress(now - start, capture, pipeline);
+            }
+            if asked_to_stop.is_none() && self.signals.any() {
+                asked_to_stop = Some(now);
+                self.pass_signal_on();
+            }
+            let is_over = match self.command.as_ref().map(HeldCommand::ended) {
+                Some(Err(error)) => return Ending::NotStarted(error),
+                Some(Ok(ended)) => ended.is_some(),
+                None => asked_to_stop.is_some() || targets_are_gone,
+            };
+            let is_time_up = self
+                .request
+                .duration
+                .is_some_and(|limit| now - start >= limit)
+                || asked_to_stop.is_some_and(|asked| now - asked >= GRACE);
+            if is_over || is_time_up {
+                return Ending::AsAsked;
+            }
+            pause = next_pause(pause, most_in_a_ring);
+            thread::sleep(pause);
+        }
+    }
+
+    /// Ctrl-C reaches the command from the terminal, and twice might mean more to it than once; a
+    /// signal to us alone is passed on.
+    fn pass_signal_on(&self) {
+        let signal = self.signals.last();
+        match &self.command {
+            Some(command) if !(signal == SIGINT && is_in_foreground()) => command.signal(signal),
+            _ => {}
+        }
+    }
+
+    fn tell_progress(&self, elapsed: Duration, capture: &Capture, pipeline: &Pipeline) {
+        let mut stderr = std::io::stderr();
+        if !stderr.is_terminal() {
+            return;
+        }
+        let counters = capture.counters();
+        // A terminal that is gone is no reason to stop recording.
+        let _ = write!(
+            stderr,
+            "\r\x1b[Kswtch: {} s, {} switches, {} lost, {:.1} MB",
+            elapsed.as_secs(),
+            counters.stored,
+            counters.lost,
+            megabytes(pipeline.bytes_written()),
+        );
+    }
+
+    /// How the command ended. After a time limit it goes on, and has no exit code.
+    fn command_exit_code(&self, recording_failed: bool) -> Result<Option<u8>> {
+        let Some(command) = &self.command else {
+            return Ok(None);
+        };
+        if recording_failed {
+            // The command is not ours to end: wait for it, unrecorded.
+            eprintln!(
+                "swtch: {} takes no more; the command goes on unrecorded",
+                escaped(&self.path.to_string_lossy())
+            );
+            return Ok(Some(exit_code(command.wait()?)));
+        }
+        Ok(command.ended()?.map(exit_code))
+    }
+}
+
+/// Puts the trace in its final form. A disk that takes no more is no error of ours: what is there
+/// stays readable, and the facts say so.
+fn finish(
+    mut pipeline: Pipeline,
+    capture: &mut Capture,
+    meta: &mut Meta,
+    recorded: Result<(), swtch_store::Error>,
+) {
+    let end = Timestamp::from_ns(meta.end_ns);
+    // Even after a failure: what is left must be counted.
+    let ended = pipeline.end(capture, end);
+    match recorded.and(ended) {
+        Ok(()) => meta.state = State::Finished,
+        Err(error) => stop_early(meta, error),
+    }
+    facts::complete(meta, capture, &pipeline);
+    let mut progress = Progress::new("finishing");
+    let finished = pipeline.finish(meta, &mut |done, all| progress.tell(done, all));
+    progress.clear();
+    if let Err(error) = finished {
+        stop_early(meta, error);
+    }
+}
+
+/// The first reason counts: the others follow from it.
+fn stop_early(meta: &mut Meta, error: swtch_store::Error) {
+    meta.state = State::StoppedEarly;
+    meta.stop_reason
+        .get_or_insert_with(|| format!("{:#}", anyhow::Error::from(error)));
+}
+
+#[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+/// Signals that end a recording properly.
+struct Signals(Arc<AtomicUsize>);
+
+impl Signals {
+    fn catch() -> Result<Self> {
+        let last = Arc::new(AtomicUsize::new(0));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            let number = usize::try_from(signal).unwrap_or(0);
+            signal_hook::flag::register_usize(signal, Arc::clone(&last), number)
+                .context("catching signals")?;
+        }
+        Ok(Self(last))
+    }
+
+    fn last(&self) -> i32 {
+        i32::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    fn any(&self) -> bool {
+        self.last() != 0
+    }
+}
+
+/// Whether our process group, which the command shares, is the one that a terminal sends Ctrl-C to.
+fn is_in_foreground() -> bool {
+    let terminal = std::fs::File::open("/dev/tty");
+    terminal.is_ok_and(|terminal| {
+        nix::unistd::tcgetpgrp(&terminal).is_ok_and(|group| group == nix::unistd::getpgrp())
+    })
+}
+
+/// A line on the terminal that is written over: nothing where nobody watches.
+struct Progress {
+    what: &'static str,
+    is_shown: bool,
+    last: Instant,
+}
+
+impl Progress {
+    fn new(what: &'static str) -> Self {
+        Self {
+            what,
+            is_shown: std::io::stderr().is_terminal(),
+            last: Instant::now(),
+        }
+    }
+
+    fn tell(&mut self, done: u64, all: u64) {
+        if self.is_shown && self.last.elapsed() >= Duration::from_millis(200) {
+            self.last = Instant::now();
+            eprint!("\r\x1b[Kswtch: {} {done} of {all} rows", self.what);
+        }
+    }
+
+    fn clear(&self) {
+        if self.is_shown {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What `meta.json` says: of the machine, the command, the counts and the cost.
+
+use std::fs;
+use std::os::unix::fs::DirEntryExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result};
+use rustc_hash::FxHashSet;
+use swtch_capture::{Capture, boottime_ns, monotonic_ns, process_cpu_ns};
+use swtch_core::{Arch, CgroupId};
+use swtch_store::{Clock, Counts, Hooks, Host, Meta, Overhead, Stacks, State};
+
+use super::pipeline::Pipeline;
+use super::{Request, Target};
+
+/// The architecture of this machine.
+pub fn arch() -> Result<Arch> {
+    Arch::from_machine(std::env::consts::ARCH)
+        .with_context(|| format!("the system calls of {} are unknown", std::env::consts::ARCH))
+}
+
+/// CPUs that may ever be online.
+pub fn possible_cpus() -> usize {
+    let range = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = range
+        .trim()
+        .rsplit(['-', ','])
+        .next()
+        .and_then(|last| last.parse::<usize>().ok());
+    last.map_or(1, |last| last + 1)
+}
+
+/// A name that says what was recorded and when, in this directory.
+pub fn default_path(target: &Target) -> PathBuf {
+    let what = match target {
+        Target::Command(words) => {
+            let program = words
+                .first()
+                .map(|word| Path::new(word).to_owned())
+                .unwrap_or_default();
+            program
+                .file_name()
+                .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        }
+        Target::Processes(pids) => pids
+            .first()
+            .map_or_else(String::new, |pid| format!("pid{pid}")),
+        Target::Cgroup(path) => path
+            .file_name()
+            .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        Target::All => "all".to_owned(),
+    };
+    let safe: String = what
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+        .collect();
+    let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
+    PathBuf::from(format!("{safe}-{now}.swtch"))
+}
+
+/// What is known when the capture has just started.
+pub fn at_start(request: &Request, capture: &Capture) -> Meta {
+    Meta {
+        swtch_version: env!("CARGO_PKG_VERSION").to_owned(),
+        state: State::Recording,
+        host: host(),
+        clock: Clock {
+            monotonic_ns: monotonic_ns(),
+            boottime_ns: boottime_ns(),
+            realtime_ns: since_1970_ns(),
+        },
+        command: command_words(&request.target),
+        scope: scope(&request.target),
+        start_ns: capture.started().as_ns(),
+        kernel: swtch_store::KernelCounts {
+            ctxt_before: ctxt(),
+            ctxt_after: None,
+        },
+        stacks: request.stacks.map(|least| Stacks {
+            min_blocked_ns: least.as_ns(),
+        }),
+        hooks: Hooks {
+            missing: capture.missing_hooks().to_vec(),
+        },
+        ..Meta::default()
+    }
+}
+
+/// Adds what is known when the capture is about to end.
+pub fn at_end(meta: &mut Meta) {
+    meta.kernel.ctxt_after = ctxt();
+    meta.end_ns = monotonic_ns();
+}
+
+/// Adds what is known when all rows are on disk.
+pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
+    let counters = capture.counters();
+    meta.counts = Counts {
+        switches_seen: counters.seen - counters.idle,
+        stored: pipeline.stored(),
+        filtered: counters.filtered,
+        lost: counters.lost + pipeline.unreadable(),
+        idle: counters.idle,
+        unnamed: pipeline.timeline().unnamed(),
+        late: pipeline.late(),
+        storage_failed: pipeline.rows_failed(),
+        uncaught: pipeline.timeline().uncaught(),
+        untraced: counters.untraced,
+    };
+    meta.overhead = Overhead {
+        recorder_cpu_ns: process_cpu_ns(),
+        recorder_peak_rss_bytes: peak_memory_bytes(),
+        kernel_ns_per_switch: None,
+        bytes: pipeline.bytes_written(),
+    };
+}
+
+/// Paths of cgroups: their numbers are the inode numbers of their directories. One that was removed
+/// meanwhile has none.
+pub fn cgroup_paths(wanted: &FxHashSet<CgroupId>) -> Vec<(CgroupId, String)> {
+    let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
+    let root = roots.iter().map(Path::new).find(|root| root.is_dir());
+    let mut found = Vec::new();
+    if let Some(root) = root {
+        find_cgroups(root, root, wanted, &mut found, 0);
+    }
+    found
+}
+
+/// Deeper hierarchies than this are not walked; their cgroups keep their numbers.
+const MOST_LEVELS: usize = 32;
+
+fn find_cgroups(
+    root: &Path,
+    dir: &Path,
+    wanted: &FxHashSet<CgroupId>,
+    found: &mut Vec<(CgroupId, String)>,
+    level: usize,
+) {
+    use std::os::unix::fs::MetadataExt as _;
+    if level == 0
+        && let Ok(own) = fs::metadata(dir)
+        && wanted.contains(&CgroupId::new(own.ino()))
+    {
+        found.push((CgroupId::new(own.ino()), "/".to_owned()));
+    }
+    // A cgroup that was removed meanwhile has no path any more.
+    let Ok(entries) = fs::read_dir(dir) else {
+        return;
+    };
+    for entry in entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|t| t.is_dir()))
+    {
+        let id = CgroupId::new(entry.ino());
+        let path = entry.path();
+        if wanted.contains(&id) {
+            let below = path.strip_prefix(root).unwrap_or(&path);
+            found.push((id, format!("/{}", below.to_string_lossy())));
+        }
+        if level < MOST_LEVELS {
+            find_cgroups(root, &path, wanted, found, level + 1);
+        }
+    }
+}
+
+fn host() -> Host {
+    Host {
+        hostname: kernel_fact("hostname"),
+        kernel_release: kernel_fact("osrelease"),
+        machine: std::env::consts::ARCH.to_owned(),
+        cpus: std::thread::available_parallelism()
+            .map_or(0, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
+        facts: std::collections::BTreeMap::new(),
+    }
+}
+
+fn kernel_fact(name: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
+    text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+fn since_1970_ns() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn command_words(target: &Target) -> Vec<String> {
+    match target {
+        Target::Command(words) => words
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn scope(target: &Target) -> String {
+    match target {
+        Target::Command(_) => format!("command {}", command_words(target).join(" ")),
+        Target::Processes(pids) => {
+            let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
+            format!("process {}", pids.join(", "))
+        }
+        Target::Cgroup(path) => format!("cgroup {}", path.display()),
+        Target::All => "whole system".to_owned(),
+    }
+}
+
+/// The kernel's own count of switches since boot, all CPUs, idle's included.
+fn ctxt() -> Option<u64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    stat.lines()
+        .find_map(|line| line.strip_prefix("ctxt "))?
+        .trim()
+        .parse()
+        .ok()
+}
+
+fn peak_memory_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}

@@ -1,0 +1,267 @@
+//! The road of a record: drain, merge, timeline, writer. One way, each stage once.
+
+use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
+use swtch_capture::{Capture, Drained, StackKind, Stacks};
+use swtch_core::merge::Merge;
+use swtch_core::timeline::Step;
+use swtch_core::{
+    Arch, CgroupId, Event, Pid, Switch, SyscallTable, TaskEvent, TaskEventKind, TaskKey, Timeline,
+    Timestamp,
+};
+use swtch_store::{Error, FrameRow, Meta, StackRow, Writer};
+
+use super::facts;
+
+/// Everything between the rings and the disk.
+pub struct Pipeline {
+    merge: Merge,
+    rest: Rest,
+    unreadable: u64,
+}
+
+/// What comes after the merge.
+struct Rest {
+    timeline: Timeline,
+    writer: Writer,
+    stacks: Option<StackKeeper>,
+    cgroups: FxHashSet<CgroupId>,
+    unnamed_cgroups: FxHashSet<CgroupId>,
+    failure: Option<Error>,
+    last_cgroup: Option<CgroupId>,
+    taken: u64,
+}
+
+/// Stacks are looked up in the process that has them, so processes are kept by task.
+struct StackKeeper {
+    stacks: Stacks,
+    pids: FxHashMap<TaskKey, Pid>,
+    wanted: Vec<(StackKind, u32, TaskKey)>,
+}
+
+impl Pipeline {
+    /// A pipeline into `writer`.
+    pub fn new(arch: Arch, writer: Writer, with_stacks: bool) -> Self {
+        let stacks = with_stacks.then(|| {
+            let stacks = Stacks::new();
+            stacks.read_kernel_symbols();
+            StackKeeper {
+                stacks,
+                pids: FxHashMap::default(),
+                wanted: Vec::new(),
+            }
+        });
+        Self {
+            merge: Merge::default(),
+            rest: Rest {
+                timeline: Timeline::new(SyscallTable::of(arch)),
+                writer,
+                stacks,
+                cgroups: FxHashSet::default(),
+                unnamed_cgroups: FxHashSet::default(),
+                failure: None,
+                last_cgroup: None,
+                taken: 0,
+            },
+            unreadable: 0,
+        }
+    }
+
+    /// Empties the rings once; says how many records the fullest held.
+    pub fn round(&mut self, capture: &mut Capture) -> Result<u64, Error> {
+        let drained = self.drain(capture);
+        let rest = &mut self.rest;
+        self.merge
+            .take_until(drained.horizon, |event| rest.take(event));
+        self.rest.look_stacks_up(capture);
+        self.rest
+            .failure
+            .take()
+            .map_or(Ok(drained.most_in_a_ring), Err)
+    }
+
+    /// Puts what is pending on disk, with the gaps since the last time.
+    pub fn flush(&mut self, capture: &Capture) -> Result<(), Error> {
+        for gap in capture.take_gaps() {
+            self.rest.writer.push_gap(&gap)?;
+        }
+        self.rest.name_cgroups()?;
+        self.rest.write_stacks()?;
+        self.rest.writer.flush()
+    }
+
+    /// Takes what is left after the probes were detached, and closes what is open.
+    ///
+    /// # Errors
+    /// When the disk takes no more, now or since an earlier call: what is left is counted then.
+    pub fn end(&mut self, capture: &mut Capture, end: Timestamp) -> Result<(), Error> {
+        while self.drain(capture).switches > 0 {}
+        let rest = &mut self.rest;
+        self.merge.take_all(|event| rest.take(event));
+        self.rest.look_stacks_up(capture);
+        self.rest.failure.take().map_or(Ok(()), Err)?;
+        for open in self.rest.timeline.open_waits(end) {
+            self.rest.writer.push_open(&open)?;
+        }
+        self.flush(capture)?;
+        self.rest.write_frames()
+    }
+
+    /// Turns the streams into a finished trace.
+    pub fn finish(self, meta: &Meta, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
+        self.rest.writer.finish(meta, progress)
+    }
+
+    /// Bytes on disk so far.
+    pub fn bytes_written(&self) -> u64 {
+        self.rest.writer.bytes_written()
+    }
+
+    /// Removes the trace: nothing was recorded.
+    pub fn discard(self) -> Result<(), Error> {
+        self.rest.writer.discard()
+    }
+
+    /// Rows of `switch` that are on disk.
+    pub const fn stored(&self) -> u64 {
+        self.rest.writer.switches_written()
+    }
+
+    /// Rows that came after a later one.
+    pub const fn late(&self) -> u64 {
+        self.merge.late()
+    }
+
+    /// Rows of `switch` that the disk did not take, once [`Self::end`] has flushed the others.
+    pub const fn rows_failed(&self) -> u64 {
+        self.rest.taken - self.stored()
+    }
+
+    /// The timeline, for its counts.
+    pub const fn timeline(&self) -> &Timeline {
+        &self.rest.timeline
+    }
+
+    /// Records that could not be read.
+    pub const fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    fn drain(&mut self, capture: &mut Capture) -> Drained {
+        let merge = &mut self.merge;
+        let drained = capture.drain(|ring, event| merge.push(ring, event));
+        self.unreadable = drained.unreadable;
+        drained
+    }
+}
+
+impl Rest {
+    /// After a failure the rest is still taken, so that it is counted.
+    fn take(&mut self, event: Event) {
+        let result = match self.timeline.push(event) {
+            Some(Step::Switch(switch)) => self.take_switch(&switch),
+            Some(Step::Task(task)) => self.take_task(&task),
+            None => Ok(()),
+        };
+        if let Err(error) = result {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    fn meet_cgroup(&mut self, cgroup: CgroupId) {
+        if self.cgroups.insert(cgroup) {
+            self.unnamed_cgroups.insert(cgroup);
+        }
+    }
+
+    /// Looks new cgroups up soon: a short-lived one is gone at the end.
+    fn name_cgroups(&mut self) -> Result<(), Error> {
+        if self.unnamed_cgroups.is_empty() {
+            return Ok(());
+        }
+        for (cgroup, path) in facts::cgroup_paths(&self.unnamed_cgroups) {
+            self.writer.push_cgroup(cgroup, &path)?;
+        }
+        self.unnamed_cgroups.clear();
+        Ok(())
+    }
+
+    fn take_switch(&mut self, switch: &Switch) -> Result<(), Error> {
+        if self.last_cgroup != Some(switch.cgroup) {
+            self.last_cgroup = Some(switch.cgroup);
+            self.meet_cgroup(switch.cgroup);
+        }
+        self.taken += 1;
+        if let Some(keeper) = &mut self.stacks {
+            let wait = &switch.wait;
+            let kinds = [
+                (StackKind::Kernel, wait.kernel_stack),
+                (StackKind::User, wait.user_stack),
+            ];
+            let wanted = kinds
+                .iter()
+                .filter_map(|(kind, id)| Some((*kind, (*id)?, switch.task)));
+            keeper.wanted.extend(wanted);
+        }
+        self.writer.push_switch(switch)
+    }
+
+    fn take_task(&mut self, task: &TaskEvent) -> Result<(), Error> {
+        self.meet_cgroup(task.cgroup);
+        if let Some(keeper) = &mut self.stacks
+            && task.kind != TaskEventKind::Exit
+        {
+            keeper.pids.insert(task.task, task.pid);
+        }
+        self.writer.push_task(task)
+    }
+
+    fn look_stacks_up(&mut self, capture: &Capture) {
+        let Some(keeper) = &mut self.stacks else {
+            return;
+        };
+        for (kind, id, task) in keeper.wanted.drain(..) {
+            keeper
+                .stacks
+                .meet(capture, kind, id, keeper.pids.get(&task).copied());
+        }
+    }
+
+    fn write_stacks(&mut self) -> Result<(), Error> {
+        let Some(keeper) = &mut self.stacks else {
+            return Ok(());
+        };
+        for stack in keeper.stacks.take_fresh() {
+            let kind = match stack.kind {
+                StackKind::Kernel => swtch_store::StackKind::Kernel,
+                StackKind::User => swtch_store::StackKind::User,
+            };
+            let row = StackRow {
+                stack: stack.id,
+                kind,
+                pid: stack.pid,
+                frames: stack.frames,
+            };
+            self.writer.push_stack(&row)?;
+        }
+        Ok(())
+    }
+
+    fn write_frames(&mut self) -> Result<(), Error> {
+        let Some(keeper) = self.stacks.take() else {
+            return Ok(());
+        };
+        for frame in keeper.stacks.named_frames() {
+            self.writer.push_frame(&FrameRow {
+                frame: frame.id,
+                address: frame.address,
+                symbol: frame.symbol,
+                module: frame.module,
+                offset: frame.offset,
+                file: frame.file,
+                line: frame.line,
+            })?;
+        }
+        self.writer.flush()
+    }
+}

@@ -1,0 +1,123 @@
+//! Drawn rows for tests: short to write, so that the time line can be seen in the test.
+
+use swtch_core::rules::all_rules;
+use swtch_core::{
+    CgroupId, Class, CpuId, Evidence, EvidenceBits, Nanos, Pid, Reason, Switch, TaskEvent,
+    TaskEventKind, TaskKey, Tid, Timestamp, Wait, WakerKind,
+};
+
+use super::names::Names;
+
+/// A task, first seen.
+pub fn seen(key: u32, pid: u32, tid: u32, comm: &str) -> TaskEvent {
+    TaskEvent {
+        ts: Timestamp::from_ns(0),
+        kind: TaskEventKind::Seen,
+        task: TaskKey::new(key),
+        tid: Tid::new(tid),
+        pid: Pid::new(pid),
+        parent_pid: Pid::new(1),
+        started_ns: u64::from(pid),
+        comm: comm.as_bytes().to_vec(),
+        cgroup: CgroupId::new(1),
+        class: Class::Fair,
+        prio: 120,
+        is_kthread: false,
+        in_scope: true,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+    }
+}
+
+/// Two threads of one server and a hog of its own: keys 1, 2, 3.
+pub fn names() -> Names {
+    Names::new(&[
+        seen(1, 10, 10, "server"),
+        seen(2, 10, 11, "worker"),
+        seen(3, 30, 30, "hog"),
+    ])
+}
+
+/// A switch-out on CPU 0 at 1 ms after a run of 100 µs.
+pub fn row(task: u32, reason: Reason) -> Switch {
+    let rule = all_rules().find(|rule| rule.reason == reason);
+    let bits = if reason.category() == swtch_core::Category::Preemption {
+        EvidenceBits::default()
+    } else {
+        EvidenceBits::VOLUNTARY
+    };
+    Switch {
+        ts: Timestamp::from_ns(1_000_000),
+        cpu: CpuId::new(0),
+        task: TaskKey::new(task),
+        ran: Some(Nanos::from_ns(100_000)),
+        irq: Nanos::ZERO,
+        stolen: Nanos::ZERO,
+        rule: rule.expect("every reason has a rule"),
+        evidence: Evidence {
+            bits,
+            ..Evidence::RUNNABLE
+        },
+        next_task: Some(TaskKey::IDLE),
+        user_task: None,
+        cgroup: CgroupId::new(1),
+        wait: Wait::default(),
+    }
+}
+
+/// The row with a wait before its run: why the task had left, time blocked, time runnable.
+pub fn after(row: Switch, reason: Reason, blocked_ns: u64, runq_ns: u64) -> Switch {
+    let wait = Wait {
+        reason: Some(reason),
+        off: Some(Nanos::from_ns(blocked_ns + runq_ns)),
+        runq: Some(Nanos::from_ns(runq_ns)),
+        ..row.wait
+    };
+    Switch { wait, ..row }
+}
+
+/// The row with its task woken by `waker`.
+pub fn woken_by(row: Switch, waker: u32) -> Switch {
+    let wait = Wait {
+        waker: Some(TaskKey::new(waker)),
+        waker_kind: Some(WakerKind::Task),
+        ..row.wait
+    };
+    Switch { wait, ..row }
+}
+
+/// What is known about a trace of two seconds.
+pub fn head() -> super::head::Head {
+    use swtch_store::{Counts, Host, Meta, Overhead, State};
+    super::head::Head {
+        path: "run.swtch".into(),
+        meta: Meta {
+            state: State::Finished,
+            host: Host {
+                hostname: "db1".into(),
+                kernel_release: "6.18.0".into(),
+                machine: "x86_64".into(),
+                cpus: 2,
+                ..Host::default()
+            },
+            command: vec!["perf".into(), "bench".into()],
+            start_ns: 1_000_000_000,
+            end_ns: 3_000_000_000,
+            counts: Counts {
+                switches_seen: 15,
+                stored: 13,
+                filtered: 2,
+                ..Counts::default()
+            },
+            overhead: Overhead {
+                recorder_cpu_ns: 120_000_000,
+                recorder_peak_rss_bytes: 45_000_000,
+                kernel_ns_per_switch: Some(83.0),
+                bytes: 0,
+            },
+            ..Meta::default()
+        },
+        rows: 13,
+        ..super::head::Head::default()
+    }
+}

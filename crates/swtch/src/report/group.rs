@@ -1,0 +1,345 @@
+//! `report --by process|thread|syscall|cpu|cgroup`: the same measures of groups of rows.
+//!
+//! Most groups are told by the row itself. A system call is not: a row says in which call its run
+//! *ended*, and the wait that followed is in the task's next row. So the group of each task's last
+//! switch is remembered until then.
+
+use rustc_hash::FxHashMap;
+use swtch_core::{Arch, CgroupId, EvidenceBits, Open, Reason, Switch, TaskKey};
+
+use super::By;
+use super::filter::Counted;
+use super::names::Names;
+use super::sheet::{Cell, Sheet};
+use super::tally::{MEASURES, Tally};
+
+/// What groups are told apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// A thread, by its index.
+    Thread(usize),
+    /// A process, by its place.
+    Process(usize),
+    /// A CPU.
+    Cpu(u16),
+    /// A cgroup.
+    Cgroup(CgroupId),
+    /// A system call.
+    Syscall(Call),
+}
+
+/// A system call of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Call {
+    /// Its number in the table of the machine.
+    Number(u32),
+    /// Its number in the table for 32-bit programs, whose names are others.
+    Compat(u32),
+    /// None: user mode, a page fault, or a kernel thread.
+    None,
+    /// That of a switch which is not in the trace, or none yet: a new task.
+    NotRecorded,
+}
+
+impl Call {
+    /// The call of the row's switch-out.
+    pub fn of(row: &Switch) -> Self {
+        match row.evidence.syscall {
+            None => Self::None,
+            Some(number) if row.evidence.bits.has(EvidenceBits::COMPAT) => Self::Compat(number),
+            Some(number) => Self::Number(number),
+        }
+    }
+
+    /// Its name, as its manual page has it.
+    pub fn name(self, arch: Option<Arch>) -> String {
+        match self {
+            Self::None => "(none)".to_owned(),
+            Self::NotRecorded => "(not recorded)".to_owned(),
+            Self::Compat(number) => format!("32-bit call {number}"),
+            Self::Number(number) => arch
+                .and_then(|arch| arch.syscall_name(number))
+                .map_or_else(|| format!("call {number}"), str::to_owned),
+        }
+    }
+
+    const fn number(self) -> Option<u32> {
+        match self {
+            Self::Number(number) | Self::Compat(number) => Some(number),
+            _ => None,
+        }
+    }
+}
+
+/// Tallies of groups.
+#[derive(Debug)]
+pub struct Groups {
+    by: By,
+    places: FxHashMap<Key, usize>,
+    tallies: Vec<(Key, Tally)>,
+    /// Group of each task's last switch.
+    last: Vec<Option<usize>>,
+    /// The group found last: rows come in bursts.
+    recent: Option<(Key, usize)>,
+}
+
+impl Groups {
+    /// Empty groups of `names.len()` tasks.
+    pub fn new(by: By, names: &Names) -> Self {
+        Self {
+            by,
+            places: FxHashMap::default(),
+            tallies: Vec::new(),
+            last: vec![None; names.len()],
+            recent: None,
+        }
+    }
+
+    /// Adds what counts of a row of the task with this index. Rows of which nothing counts are
+    /// needed too, where the group is the last switch's.
+    pub fn add(&mut self, row: &Switch, task: usize, counted: Counted, names: &Names) {
+        if counted.wait && row.wait.length().is_some() {
+            let group = self.group_of_wait(row, task, names);
+            self.tallies[group].1.add_wait(row);
+        }
+        if counted.switch || self.by == By::Syscall {
+            let group = self.group(self.key_of(row, task, names));
+            self.last[task] = Some(group);
+            if counted.switch {
+                self.tallies[group].1.add_switch(row);
+            }
+        }
+    }
+
+    /// Adds a wait that was open at the end.
+    pub fn add_open(&mut self, open: &Open, names: &Names) {
+        let task = names.index(open.task);
+        let group = match self.by {
+            By::Thread => Some(self.group(Key::Thread(task))),
+            By::Process => Some(self.group(Key::Process(names.thread(task).process))),
+            By::Syscall => self.last[task],
+            _ => None,
+        };
+        if let Some(group) = group {
+            self.tallies[group].1.add_open(open);
+        }
+    }
+
+    /// Groups and what was counted, most switches first.
+    pub fn ranked(&self) -> Vec<&(Key, Tally)> {
+        let mut ranked: Vec<_> = self.tallies.iter().filter(|(_, t)| !t.is_empty()).collect();
+        ranked.sort_by(|a, b| b.1.switches.cmp(&a.1.switches).then(a.0.cmp(&b.0)));
+        ranked
+    }
+
+    /// The report.
+    pub fn sheet(&self, words: &Words<'_>) -> Sheet {
+        let mut total = Tally::default();
+        for (_, tally) in &self.tallies {
+            total.add(tally);
+        }
+        let labels = self.label_columns();
+        let columns: Vec<_> = labels.iter().copied().chain(MEASURES).collect();
+        let mut sheet = Sheet::new(self.by.as_str(), &columns);
+        sheet.rows = self
+            .ranked()
+            .into_iter()
+            .map(|(key, tally)| {
+                let mut cells = words.label(*key);
+                cells.extend(tally.cells(total.switches));
+                cells
+            })
+            .collect();
+        let mut sums = vec![Cell::text("total")];
+        sums.resize(labels.len(), Cell::Missing);
+        sums.extend(total.cells(total.switches));
+        sheet.total = Some(sums);
+        sheet.not_in_tables = &["waits", "open_waits", "open_ns"];
+        sheet.notes = total.notes();
+        sheet
+    }
+
+    fn label_columns(&self) -> &'static [&'static str] {
+        match self.by {
+            By::Process => &["process", "pid", "earlier_names"],
+            By::Syscall => &["syscall", "number"],
+            By::Cpu => &["cpu"],
+            By::Cgroup => &["cgroup", "cgroup_id"],
+            _ => &["thread", "tid", "pid", "process", "earlier_names"],
+        }
+    }
+
+    fn key_of(&self, row: &Switch, task: usize, names: &Names) -> Key {
+        match self.by {
+            By::Process => Key::Process(names.thread(task).process),
+            By::Syscall => Key::Syscall(Call::of(row)),
+            By::Cpu => Key::Cpu(row.cpu.get()),
+            By::Cgroup => Key::Cgroup(row.cgroup),
+            _ => Key::Thread(task),
+        }
+    }
+
+    fn group_of_wait(&mut self, row: &Switch, task: usize, names: &Names) -> usize {
+        if self.by != By::Syscall {
+            return self.group(self.key_of(row, task, names));
+        }
+        let last = self.last[task].filter(|_| row.wait.reason.is_some());
+        last.unwrap_or_else(|| self.group(Key::Syscall(Call::NotRecorded)))
+    }
+
+    fn group(&mut self, key: Key) -> usize {
+        if let Some((_, place)) = self.recent.filter(|recent| recent.0 == key) {
+            return place;
+        }
+        let next = self.tallies.len();
+        let place = *self.places.entry(key).or_insert(next);
+        if place == next {
+            self.tallies.push((key, Tally::default()));
+        }
+        self.recent = Some((key, place));
+        place
+    }
+}
+
+/// What turns keys into words.
+#[derive(Debug)]
+pub struct Words<'a> {
+    /// Of threads and processes.
+    pub names: &'a Names,
+    /// Of system calls.
+    pub arch: Option<Arch>,
+    /// Of cgroups.
+    pub cgroups: &'a FxHashMap<CgroupId, String>,
+}
+
+impl Words<'_> {
+    fn label(&self, key: Key) -> Vec<Cell> {
+        let id = |number: Option<u32>| number.map_or(Cell::Missing, |n| Cell::Id(u64::from(n)));
+        match key {
+            Key::Thread(index) => {
+                let thread = self.names.thread(index);
+                let process = self.names.process_of(index);
+                vec![
+                    Cell::text(&thread.comm),
+                    id(thread.tid.map(swtch_core::Tid::get)),
+                    id(process.pid.map(swtch_core::Pid::get)),
+                    Cell::text(&process.comm),
+                    Cell::List(thread.earlier.clone()),
+                ]
+            }
+            Key::Process(place) => {
+                let process = self.names.process(place);
+                vec![
+                    Cell::text(&process.comm),
+                    id(process.pid.map(swtch_core::Pid::get)),
+                    Cell::List(process.earlier.clone()),
+                ]
+            }
+            Key::Cpu(cpu) => vec![Cell::Id(u64::from(cpu))],
+            Key::Cgroup(cgroup) => vec![
+                self.cgroups
+                    .get(&cgroup)
+                    .map_or(Cell::text("(unknown path)"), Cell::text),
+                Cell::Id(cgroup.get()),
+            ],
+            Key::Syscall(call) => vec![Cell::text(call.name(self.arch)), id(call.number())],
+        }
+    }
+}
+
+/// Reason of an open wait, as reports count it.
+pub fn reason_of_open(open: &Open) -> Option<Reason> {
+    // Without a reason it is a run, or idle's.
+    open.reason.filter(|_| open.task != TaskKey::IDLE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{after, names, row};
+
+    const BOTH: Counted = Counted {
+        switch: true,
+        wait: true,
+    };
+
+    fn in_call(mut row: Switch, number: u32) -> Switch {
+        row.evidence.syscall = Some(number);
+        row
+    }
+
+    fn table(by: By, rows: &[Switch]) -> String {
+        let names = names();
+        let mut groups = Groups::new(by, &names);
+        for row in rows {
+            groups.add(row, names.index(row.task), BOTH, &names);
+        }
+        let cgroups = [(CgroupId::new(1), "/a\u{1b}b".to_owned())];
+        let words = Words {
+            names: &names,
+            arch: Some(Arch::X86_64),
+            cgroups: &cgroups.into_iter().collect(),
+        };
+        let mut out = Vec::new();
+        groups.sheet(&words).write_table(20, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn first_words(table: &str) -> Vec<Vec<&str>> {
+        table
+            .lines()
+            .filter(|line| !line.starts_with('─') && !line.starts_with("note"))
+            .map(|line| line.split_whitespace().take(3).collect())
+            .collect()
+    }
+
+    /// Leaves in read (0); what it waits until the next row is read's, though that row ends in
+    /// futex (202).
+    #[test]
+    fn a_wait_belongs_to_the_call_that_it_began_in() {
+        let rows = [
+            in_call(row(1, Reason::Pipe), 0),
+            in_call(after(row(1, Reason::Futex), Reason::Pipe, 5_000, 0), 202),
+        ];
+        let table = table(By::Syscall, &rows);
+        let lines: Vec<_> = table.lines().collect();
+        assert!(
+            lines[2].starts_with("read") && lines[2].contains("5.00 µs"),
+            "{table}"
+        );
+        assert!(
+            lines[3].starts_with("futex") && !lines[3].contains("5.00 µs"),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn threads_of_one_process_are_one_row_by_process() {
+        let rows = [
+            row(1, Reason::Pipe),
+            row(2, Reason::Pipe),
+            row(3, Reason::Slice),
+        ];
+        let expected = [
+            vec!["process", "pid", "switches"],
+            vec!["server", "10", "2"],
+            vec!["hog", "30", "1"],
+            vec!["total", "3", "100.0"],
+        ];
+        assert_eq!(first_words(&table(By::Process, &rows)), expected);
+        assert_eq!(first_words(&table(By::Thread, &rows)).len(), 5);
+    }
+
+    #[test]
+    fn a_cgroup_is_shown_by_its_path_made_harmless() {
+        let table = table(By::Cgroup, &[row(1, Reason::Pipe)]);
+        assert!(table.contains("/a\\x1bb"), "{table}");
+    }
+
+    #[test]
+    fn calls_without_a_name_keep_their_number() {
+        assert_eq!(Call::Number(9999).name(Some(Arch::X86_64)), "call 9999");
+        assert_eq!(Call::Number(0).name(None), "call 0");
+        assert_eq!(Call::Compat(3).name(Some(Arch::X86_64)), "32-bit call 3");
+    }
+}

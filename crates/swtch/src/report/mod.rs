@@ -1,0 +1,456 @@
+//! Reports: from a trace to an answer.
+//!
+//! ```text
+//! Trace ──scan──▶ Switch ─▶ Selection (what counts of it?) ─▶ one aggregator ─▶ Sheet ─▶ table
+//!    │                                                         reason, group,            json
+//!    └─ tasks, gaps ─▶ Names, Head                             preemptor, waker,         csv
+//!                                                              wait, stack
+//! ```
+//!
+//! - [`session`] opens the trace for one question: who the tasks are, what counts, the head.
+//! - Each aggregator takes rows one by one and keeps counts, never rows: a trace may be larger
+//!   than memory.
+//! - [`sheet`] knows the three formats; nothing else does, but for stacks, which are no table.
+//! - [`explain()`] puts the main reports together and ends with findings (`verdict`).
+//!
+//! To add a report: a variant of [`By`], a file with an aggregator that ends in a [`sheet::Sheet`],
+//! and its arm in `sheet_of`.
+
+mod explain;
+mod filter;
+mod group;
+mod head;
+mod names;
+mod preemptor;
+mod reason;
+mod session;
+mod sheet;
+mod stack;
+mod tally;
+mod verdict;
+mod wait;
+mod waker;
+
+#[cfg(test)]
+mod drawn;
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use rustc_hash::FxHashMap;
+use serde_json::json;
+use swtch_core::Contention;
+use swtch_store::{Columns, Trace};
+
+pub use explain::explain;
+pub use filter::{Filter, Moment};
+
+use crate::format::{Format, write_answer};
+use crate::text;
+use group::{Groups, Words, reason_of_open};
+use head::Rows;
+use preemptor::Preemptors;
+use reason::ByReason;
+use session::Session;
+use sheet::Sheet;
+use stack::{Places, Symbols};
+use wait::Objects;
+use waker::Wakers;
+
+/// Rows of a table, when nothing else is asked for.
+const ROWS_OF_TABLE: usize = 20;
+
+/// What a person asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What a row stands for.
+    pub by: By,
+    /// How it is written.
+    pub format: Format,
+    /// What is counted.
+    pub filter: Filter,
+    /// The number of rows; 20 in a table and all elsewhere when `None`.
+    pub top: Option<usize>,
+}
+
+/// What a row of a report stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Why the task left its CPU.
+    Reason,
+    /// The process that left.
+    Process,
+    /// The thread that left.
+    Thread,
+    /// Who had the CPU while others were runnable.
+    Preemptor,
+    /// Who made blocked tasks runnable.
+    Waker,
+    /// The system call in which the task left.
+    Syscall,
+    /// The object that was waited for.
+    Wait,
+    /// The place in the program that waited.
+    Stack,
+    /// The CPU.
+    Cpu,
+    /// The cgroup of the task.
+    Cgroup,
+}
+
+impl By {
+    /// All of them, in the order in which help names them.
+    pub const ALL: [Self; 10] = [
+        Self::Reason,
+        Self::Process,
+        Self::Thread,
+        Self::Preemptor,
+        Self::Waker,
+        Self::Syscall,
+        Self::Wait,
+        Self::Stack,
+        Self::Cpu,
+        Self::Cgroup,
+    ];
+
+    /// The word on the command line, which ends the schema's name too.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reason => "reason",
+            Self::Process => "process",
+            Self::Thread => "thread",
+            Self::Preemptor => "preemptor",
+            Self::Waker => "waker",
+            Self::Syscall => "syscall",
+            Self::Wait => "wait",
+            Self::Stack => "stack",
+            Self::Cpu => "cpu",
+            Self::Cgroup => "cgroup",
+        }
+    }
+
+    /// The one with this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|by| by.as_str() == word)
+    }
+}
+
+/// Writes the report that `request` asks for.
+///
+/// # Errors
+///
+/// When the trace cannot be read or `out` cannot be written. A reader of `out` that has gone away
+/// is no error.
+pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<()> {
+    let mut session = Session::open(trace, &request.filter)?;
+    let (sheet, rows) = sheet_of(&mut session, request.by)?;
+    let head = session.head();
+    let mut written = Vec::new();
+    match request.format {
+        Format::Table => {
+            let most = request.top.unwrap_or(ROWS_OF_TABLE);
+            head.write(rows, &mut written)?;
+            if request.by == By::Stack {
+                stack::write_table(&sheet, most, &mut written)?;
+            } else {
+                sheet.write_table(most, &mut written)?;
+            }
+        }
+        Format::Csv => sheet.with_most(request.top).write_csv(&mut written)?,
+        Format::Json => {
+            let sheet = sheet.with_most(request.top);
+            let object = json!({
+                "schema": format!("swtch.report.{}/1", sheet.name),
+                "host": head.to_json_host(),
+                "trace": head.to_json_trace(rows),
+                "rows": sheet.to_json_rows(),
+                "total": sheet.to_json_total(),
+                "notes": sheet.notes,
+            });
+            write_json(&object, &mut written)?;
+        }
+    }
+    write_answer(out, &written).context("writing the report")
+}
+
+/// Writes an object, indented, with no hostile character in it.
+fn write_json(object: &serde_json::Value, out: &mut Vec<u8>) -> Result<()> {
+    let json = serde_json::to_string_pretty(object).context("writing JSON")?;
+    out.extend_from_slice(text::json_escaped(&json).as_bytes());
+    out.push(b'\n');
+    Ok(())
+}
+
+fn sheet_of(session: &mut Session<'_>, by: By) -> Result<(Sheet, Rows)> {
+    match by {
+        By::Reason => by_reason(session),
+        By::Preemptor => by_preemptor(session),
+        By::Waker => by_waker(session),
+        By::Wait => by_wait(session),
+        By::Stack => by_stack(session),
+        By::Process | By::Thread | By::Syscall | By::Cpu | By::Cgroup => by_group(session, by),
+    }
+}
+
+/// Columns of the wait before a run.
+const WAIT: Columns = Columns::OFF_REASON.and(Columns::OFF).and(Columns::RUNQ);
+
+/// Columns that split a run-queue wait among those who had the CPU.
+const CONTENTION: Columns = Columns::TS
+    .and(Columns::CPU)
+    .and(Columns::RAN)
+    .and(Columns::IRQ)
+    .and(Columns::STOLEN)
+    .and(Columns::NEXT_TASK)
+    .and(Columns::WAKE_CPU)
+    .and(Columns::MOVED)
+    .and(WAIT);
+
+fn by_reason(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+    let columns = Columns::RULE | Columns::BITS | Columns::RAN | WAIT;
+    let mut by = ByReason::default();
+    let rows = session.scan(columns, &mut |row, _, counted| by.add(row, counted))?;
+    for open in session.opens()? {
+        if let Some(reason) = reason_of_open(&open) {
+            by.add_open(reason, &open);
+        }
+    }
+    Ok((by.sheet(), rows))
+}
+
+fn by_group(session: &mut Session<'_>, by: By) -> Result<(Sheet, Rows)> {
+    let own = match by {
+        By::Cpu => Columns::CPU,
+        By::Cgroup => Columns::CGROUP,
+        By::Syscall => Columns::SYSCALL,
+        _ => Columns::NONE,
+    };
+    let columns = Columns::REASON | Columns::BITS | Columns::RAN | WAIT | own;
+    let names = session.names();
+    let mut groups = Groups::new(by, &names);
+    let add = &mut |row: &_, task, counted| groups.add(row, task, counted, &names);
+    // A wait belongs to the call of the switch-out before it, which may lie before the span.
+    let rows = match by {
+        By::Syscall => session.scan_from_start(columns, add)?,
+        _ => session.scan(columns, add)?,
+    };
+    for open in session.opens()? {
+        groups.add_open(&open, &names);
+    }
+    let cgroups: FxHashMap<_, _> = match by {
+        By::Cgroup => session.cgroups()?,
+        _ => FxHashMap::default(),
+    };
+    let words = Words {
+        names: &names,
+        arch: session.arch(),
+        cgroups: &cgroups,
+    };
+    Ok((groups.sheet(&words), rows))
+}
+
+fn by_preemptor(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+    let columns = Columns::REASON | Columns::NOMINATOR | CONTENTION;
+    let (names, selection) = (session.names(), session.selection());
+    let mut preemptors = Preemptors::new(contention_of(session), &names);
+    let rows = session.scan_from_start(columns, &mut |row, task, counted| {
+        preemptors.add(row, task, counted, &names, &selection);
+    })?;
+    preemptors.finish(&names, &selection);
+    Ok((preemptors.sheet(&names), rows))
+}
+
+fn contention_of(session: &Session<'_>) -> Contention {
+    let head = session.head();
+    let cpus = usize::try_from(head.meta.host.cpus).unwrap_or(1);
+    Contention::new(session.coverage(), cpus, &head.gaps)
+}
+
+fn by_waker(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+    let columns = Columns::REASON | Columns::WAKER | WAIT;
+    let names = session.names();
+    let mut wakers = Wakers::default();
+    let rows = session.scan(columns, &mut |row, task, counted| {
+        if counted.wait {
+            wakers.add(row, task, &names);
+        }
+    })?;
+    Ok((wakers.sheet(&names), rows))
+}
+
+fn by_wait(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+    let object = Columns::WAIT_OBJECT | Columns::WAIT_KEY;
+    let columns = Columns::REASON | object | Columns::WAKER | WAIT;
+    let names = session.names();
+    let mut objects = Objects::new(&names);
+    let rows = session.scan_from_start(columns, &mut |row, task, counted| {
+        objects.add(row, task, counted, &names);
+    })?;
+    Ok((objects.sheet(&names), rows))
+}
+
+fn by_stack(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+    let columns = Columns::REASON | Columns::STACKS | WAIT;
+    let names = session.names();
+    let mut places = Places::default();
+    let rows = session.scan(columns, &mut |row, task, counted| {
+        if counted.wait {
+            places.add(row, task, &names);
+        }
+    })?;
+    let asked = session.head().meta.stacks.is_some();
+    let symbols = match asked {
+        true => session.symbols()?,
+        false => Symbols::default(),
+    };
+    Ok((places.sheet(&symbols, &names, asked), rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{after, head, row, seen};
+    use serde_json::Value;
+    use std::io;
+    use swtch_core::{CgroupId, CpuId, Gap, Nanos, Reason, TaskEvent, Timestamp};
+    use swtch_store::{Meta, Writer};
+
+    /// A finished trace of four rows, the last of a task that was not asked for, and the
+    /// directory that it is in.
+    fn trace(meta: &Meta) -> (Trace, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.swtch");
+        let mut writer = Writer::create(&path, meta).unwrap();
+        let hostile = seen(1, 10, 10, "\u{1b}[31m,\"a\"\n");
+        let other = TaskEvent {
+            in_scope: false,
+            ..seen(2, 20, 20, "other")
+        };
+        writer.push_task(&hostile).unwrap();
+        writer.push_task(&other).unwrap();
+        writer.push_cgroup(CgroupId::new(1), "/a\u{202e}b").unwrap();
+        let mut rows = [
+            row(1, Reason::Pipe),
+            after(row(1, Reason::Wakeup), Reason::Pipe, 40_000, 10_000),
+            after(row(1, Reason::Pipe), Reason::Wakeup, 0, 20_000),
+            row(2, Reason::Slice),
+        ];
+        for (row, ms) in rows.iter_mut().zip(1..) {
+            row.ts = Timestamp::from_ns(1_000_000_000 + ms * 1_000_000);
+            writer.push_switch(row).unwrap();
+        }
+        writer
+            .push_gap(&Gap {
+                cpu: CpuId::new(1),
+                start: Timestamp::from_ns(1),
+                end: Timestamp::from_ns(2),
+                lost: 5,
+            })
+            .unwrap();
+        writer.finish(meta, &mut |_, _| ()).unwrap();
+        (Trace::open(&path).unwrap(), dir)
+    }
+
+    fn written(by: By, format: Format, filter: Filter) -> String {
+        let request = Request {
+            by,
+            format,
+            filter,
+            top: None,
+        };
+        let mut out = Vec::new();
+        let (trace, _dir) = trace(&head().meta);
+        report(&trace, &request, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn json(by: By, filter: Filter) -> Value {
+        serde_json::from_str(&written(by, Format::Json, filter)).unwrap()
+    }
+
+    #[test]
+    fn every_report_has_every_format_and_shows_nothing_hostile() {
+        for by in By::ALL {
+            for format in Format::ALL {
+                let text = written(by, format, Filter::default());
+                let is_plain = |c: char| c == '\n' || c == '\r' || !crate::text::is_hostile(c);
+                assert!(text.chars().all(is_plain), "{by:?} {format:?}: {text}");
+            }
+            let json = json(by, Filter::default());
+            assert_eq!(json["schema"], format!("swtch.report.{}/1", by.as_str()));
+            assert_eq!(json["trace"]["lost"], 5);
+        }
+    }
+
+    #[test]
+    fn tasks_out_of_scope_are_in_no_count() {
+        let json = json(By::Reason, Filter::default());
+        assert_eq!(json["total"]["switches"], 3);
+        assert_eq!(json["trace"]["switches"], 3);
+        assert_eq!(json["trace"]["rows"], 4);
+        assert_eq!(json["trace"]["rows_out_of_scope"], 1);
+        for by in [By::Process, By::Thread, By::Syscall, By::Cpu, By::Cgroup] {
+            assert_eq!(json_total(by), 3, "{by:?}");
+        }
+    }
+
+    fn json_total(by: By) -> Value {
+        json(by, Filter::default())["total"]["switches"].clone()
+    }
+
+    /// Rows at 1, 2 and 3 ms after the start.
+    #[test]
+    fn a_span_of_time_counts_only_what_lies_in_it() {
+        let at = |words: &str| Some(words.parse::<Moment>().unwrap());
+        let filter = Filter {
+            since: at("1.5ms"),
+            until: at("0.003"),
+            ..Filter::default()
+        };
+        let json = json(By::Syscall, filter);
+        assert_eq!(json["total"]["switches"], 1);
+        assert_eq!(json["total"]["off_ns"], 50_000);
+        assert_eq!(json["trace"]["filter"], "--since 0.0015 --until 0.003");
+    }
+
+    #[test]
+    fn a_gap_is_said_before_the_numbers() {
+        let table = written(By::Reason, Format::Table, Filter::default());
+        let note = "note: 5 records lost in 1 gap";
+        assert!(
+            table.find(note).unwrap() < table.find("reason").unwrap(),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn a_page_is_written_and_csv_of_it_is_refused() {
+        let mut request = Request {
+            by: By::Reason,
+            format: Format::Table,
+            filter: Filter::default(),
+            top: None,
+        };
+        let (trace, _dir) = trace(&head().meta);
+        let mut out = Vec::new();
+        explain(&trace, &request, &mut out).unwrap();
+        let page = String::from_utf8(out).unwrap();
+        assert!(
+            page.contains("\nwhy tasks left the CPU\n") && page.contains("\nverdict\n"),
+            "{page}"
+        );
+        request.format = Format::Csv;
+        let refusal = explain(&trace, &request, &mut io::sink()).unwrap_err();
+        assert!(refusal.to_string().contains("report --by"), "{refusal}");
+    }
+
+    /// What a wait cost is the time after the switch: 0 + 20 µs for the wakeup.
+    #[test]
+    fn time_by_reason_survives_the_disk() {
+        let json = json(By::Reason, Filter::default());
+        let wakeup = json["rows"].as_array().unwrap();
+        let wakeup = wakeup.iter().find(|row| row["reason"] == "wakeup").unwrap();
+        assert_eq!(wakeup["runq_ns"], Nanos::from_ns(20_000).as_ns());
+        assert_eq!(wakeup["blocked_ns"], 0);
+    }
+}

@@ -1,0 +1,329 @@
+//! Who the tasks of a trace are: thread, process, names over time, and whether they were asked
+//! for.
+//!
+//! Rows name tasks by key; reports need a small index to count by and a name to show. Task keys
+//! without any [`TaskEvent`] (the last second of a killed recording) share one entry.
+//!
+//! A process is a pid *and* the moment its leader started, since pids are reused. A thread that
+//! executes a program takes over pid and start of the leader it replaces, so both are one process.
+
+use std::collections::BTreeMap;
+
+use swtch_core::{Pid, TaskEvent, TaskKey, Tid};
+
+use crate::text;
+
+/// A thread.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// Thread id; `None` for idle and for tasks without a name.
+    pub tid: Option<Tid>,
+    /// Its process, a place in [`Names::process`].
+    pub process: usize,
+    /// Its last name.
+    pub comm: String,
+    /// The names it had before, oldest first.
+    pub earlier: Vec<String>,
+    /// Whether the capture was asked for it.
+    pub in_scope: bool,
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Process id; `None` for idle and for tasks without a name.
+    pub pid: Option<Pid>,
+    /// Last name of its leader, or of the first thread that was seen.
+    pub comm: String,
+    /// The names it had before, oldest first.
+    pub earlier: Vec<String>,
+}
+
+/// All threads and processes of a trace.
+#[derive(Debug)]
+pub struct Names {
+    by_key: Vec<u32>,
+    threads: Vec<Thread>,
+    processes: Vec<Process>,
+}
+
+/// Where tasks without a [`TaskEvent`] are counted.
+const NAMELESS: usize = 0;
+const IDLE: usize = 1;
+
+/// Keys count up from 1; one beyond this comes from damaged data and stays nameless.
+const MOST_KEYS: usize = 1 << 24;
+
+impl Names {
+    /// The tasks that these events, in order of time, speak of.
+    pub fn new(events: &[TaskEvent]) -> Self {
+        let mut stories: BTreeMap<TaskKey, Vec<&TaskEvent>> = BTreeMap::new();
+        for event in events.iter().filter(|event| !event.task.is_idle()) {
+            stories.entry(event.task).or_default().push(event);
+        }
+        let mut names = Self {
+            by_key: vec![narrow(NAMELESS), narrow(NAMELESS)],
+            threads: vec![
+                Thread::without_id("(unnamed)", NAMELESS, true),
+                Thread::without_id("(idle)", IDLE, false),
+            ],
+            processes: vec![
+                Process::without_id("(unnamed)"),
+                Process::without_id("(idle)"),
+            ],
+        };
+        names.by_key[0] = narrow(IDLE);
+        let processes = names.add_processes(&stories);
+        for (key, story) in &stories {
+            names.add_thread(*key, story, &processes);
+        }
+        names
+    }
+
+    /// Number of threads, the nameless and idle among them: indexes are below it.
+    pub const fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// The index of a task.
+    pub fn index(&self, key: TaskKey) -> usize {
+        let place = usize::try_from(key.get()).unwrap_or(usize::MAX);
+        self.by_key
+            .get(place)
+            .map_or(NAMELESS, |index| widen(*index))
+    }
+
+    /// The index of the tasks that have no name in the trace.
+    pub const fn nameless() -> usize {
+        NAMELESS
+    }
+
+    /// A thread by index.
+    pub fn thread(&self, index: usize) -> &Thread {
+        &self.threads[index]
+    }
+
+    /// A process by its place.
+    pub fn process(&self, place: usize) -> &Process {
+        &self.processes[place]
+    }
+
+    /// The process of a thread.
+    pub fn process_of(&self, index: usize) -> &Process {
+        &self.processes[self.threads[index].process]
+    }
+
+    /// `name/tid`, as the text of a report names a thread.
+    pub fn label(&self, index: usize) -> String {
+        let thread = &self.threads[index];
+        match thread.tid {
+            Some(tid) => format!("{}/{tid}", thread.comm),
+            None => thread.comm.clone(),
+        }
+    }
+
+    /// One process for each start of a leader, and for each pid whose leader was not seen.
+    fn add_processes(&mut self, stories: &BTreeMap<TaskKey, Vec<&TaskEvent>>) -> Starts {
+        let mut starts = Starts::default();
+        let last_events = || stories.values().filter_map(|story| story.last());
+        for event in last_events().filter(|event| event.pid.get() == event.tid.get()) {
+            let started = starts.0.entry(event.pid).or_default();
+            started.entry(event.started_ns).or_insert_with(|| {
+                self.processes.push(Process::of(event.pid));
+                self.processes.len() - 1
+            });
+        }
+        for event in last_events() {
+            let started = starts.0.entry(event.pid).or_default();
+            if started.is_empty() {
+                self.processes.push(Process::of(event.pid));
+                started.insert(0, self.processes.len() - 1);
+            }
+        }
+        starts
+    }
+
+    fn add_thread(&mut self, key: TaskKey, story: &[&TaskEvent], starts: &Starts) {
+        let place = usize::try_from(key.get()).unwrap_or(usize::MAX);
+        let Some(last) = story.last().filter(|_| place < MOST_KEYS) else {
+            return;
+        };
+        if place >= self.by_key.len() {
+            self.by_key.resize(place + 1, narrow(NAMELESS));
+        }
+        self.by_key[place] = narrow(self.threads.len());
+        let mut comms = names_over_time(story);
+        let comm = comms.pop().unwrap_or_default();
+        let process = starts.process_of(last);
+        self.processes[process].take_name(last, &comm, &comms);
+        self.threads.push(Thread {
+            tid: Some(last.tid),
+            process,
+            comm,
+            earlier: comms,
+            in_scope: story.iter().any(|event| event.in_scope),
+        });
+    }
+}
+
+impl Thread {
+    fn without_id(comm: &str, process: usize, in_scope: bool) -> Self {
+        Self {
+            tid: None,
+            process,
+            comm: comm.to_owned(),
+            earlier: Vec::new(),
+            in_scope,
+        }
+    }
+
+    /// All its names, oldest first.
+    pub fn comms(&self) -> impl Iterator<Item = &str> {
+        let earlier = self.earlier.iter().map(String::as_str);
+        earlier.chain([self.comm.as_str()])
+    }
+}
+
+impl Process {
+    fn of(pid: Pid) -> Self {
+        Self {
+            pid: Some(pid),
+            comm: String::new(),
+            earlier: Vec::new(),
+        }
+    }
+
+    fn without_id(comm: &str) -> Self {
+        Self {
+            pid: None,
+            comm: comm.to_owned(),
+            earlier: Vec::new(),
+        }
+    }
+
+    /// The leader's name is the process's; until it is seen, the first thread's.
+    fn take_name(&mut self, last: &TaskEvent, comm: &str, earlier: &[String]) {
+        let is_leader = last.pid.get() == last.tid.get();
+        if is_leader || self.comm.is_empty() {
+            comm.clone_into(&mut self.comm);
+            self.earlier = earlier.to_vec();
+        }
+    }
+
+    /// `name/pid`, as the text of a report names a process.
+    pub fn label(&self) -> String {
+        match self.pid {
+            Some(pid) => format!("{}/{pid}", self.comm),
+            None => self.comm.clone(),
+        }
+    }
+}
+
+/// Processes by pid and start of the leader.
+#[derive(Debug, Default)]
+struct Starts(BTreeMap<Pid, BTreeMap<u64, usize>>);
+
+impl Starts {
+    /// The process with this pid whose leader started last, but not after the thread.
+    fn process_of(&self, thread: &TaskEvent) -> usize {
+        let Some(started) = self.0.get(&thread.pid) else {
+            return NAMELESS;
+        };
+        let before = started.range(..=thread.started_ns).next_back();
+        let found = before.or_else(|| started.first_key_value());
+        found.map_or(NAMELESS, |found| *found.1)
+    }
+}
+
+/// The names of a task, each once in a row, the last one last.
+fn names_over_time(story: &[&TaskEvent]) -> Vec<String> {
+    let mut names: Vec<String> = story
+        .iter()
+        .map(|event| text::from_bytes(&event.comm))
+        .collect();
+    names.dedup();
+    names
+}
+
+fn narrow(index: usize) -> u32 {
+    u32::try_from(index).expect("fewer threads than task keys, which are u32")
+}
+
+fn widen(index: u32) -> usize {
+    usize::try_from(index).expect("an index that was narrowed from usize")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::seen;
+    use swtch_core::TaskEventKind;
+
+    #[test]
+    fn the_last_name_is_shown_and_the_earlier_are_kept() {
+        let mut events = vec![seen(1, 10, 10, "bash")];
+        events.push(TaskEvent {
+            kind: TaskEventKind::Exec,
+            ..seen(1, 10, 10, "server")
+        });
+        let names = Names::new(&events);
+        let thread = names.thread(names.index(TaskKey::new(1)));
+        assert_eq!(thread.comm, "server");
+        assert_eq!(thread.earlier, ["bash"]);
+        assert_eq!(
+            names.process_of(names.index(TaskKey::new(1))).comm,
+            "server"
+        );
+    }
+
+    #[test]
+    fn a_pid_used_twice_is_two_processes() {
+        let first = TaskEvent {
+            started_ns: 5,
+            ..seen(1, 10, 10, "first")
+        };
+        let second = TaskEvent {
+            started_ns: 9,
+            ..seen(2, 10, 10, "second")
+        };
+        let worker = TaskEvent {
+            started_ns: 10,
+            ..seen(3, 10, 11, "worker")
+        };
+        let names = Names::new(&[first, second, worker]);
+        let process = |key| {
+            names
+                .process_of(names.index(TaskKey::new(key)))
+                .comm
+                .clone()
+        };
+        assert_eq!(
+            [process(1), process(2), process(3)],
+            ["first", "second", "second"]
+        );
+    }
+
+    /// `de_thread()` in `fs/exec.c` gives the new leader the old one's start.
+    #[test]
+    fn a_thread_that_executes_a_program_stays_in_its_process() {
+        let leader = TaskEvent {
+            started_ns: 5,
+            ..seen(1, 10, 10, "old")
+        };
+        let thread = TaskEvent {
+            started_ns: 5,
+            ..seen(2, 10, 10, "new")
+        };
+        let names = Names::new(&[leader, thread]);
+        let of = |key| names.thread(names.index(TaskKey::new(key))).process;
+        assert_eq!(of(1), of(2));
+    }
+
+    #[test]
+    fn a_task_without_an_event_is_nameless_and_idle_is_no_task() {
+        let names = Names::new(&[seen(1, 10, 10, "a")]);
+        assert_eq!(names.index(TaskKey::new(77)), Names::nameless());
+        assert_eq!(names.thread(names.index(TaskKey::IDLE)).comm, "(idle)");
+        assert!(!names.thread(names.index(TaskKey::IDLE)).in_scope);
+    }
+}

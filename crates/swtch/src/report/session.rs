@@ -1,0 +1,184 @@
+//! One trace opened for one question: who the tasks are, what counts, and the head of the report.
+
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use rustc_hash::FxHashMap;
+use swtch_core::{Arch, CgroupId, Coverage, Nanos, Open, Switch, Timestamp};
+use swtch_store::{Columns, Completeness, State, Trace};
+
+use super::filter::{Counted, Filter, Selection};
+use super::group::reason_of_open;
+use super::head::{Head, Rows};
+use super::names::Names;
+use super::stack::Symbols;
+
+/// A trace and a question.
+#[derive(Debug)]
+pub struct Session<'t> {
+    trace: &'t Trace,
+    head: Head,
+    names: Rc<Names>,
+    selection: Rc<Selection>,
+    coverage: Coverage,
+}
+
+/// What a scan does with a row: the row, the index of its task, and what of it counts.
+pub type Each<'a> = &'a mut dyn FnMut(&Switch, usize, Counted);
+
+impl<'t> Session<'t> {
+    /// Reads all but the rows.
+    pub fn open(trace: &'t Trace, filter: &Filter) -> Result<Self> {
+        let meta = trace.meta();
+        let mut tasks = trace.tasks().context("reading the tasks of the trace")?;
+        tasks.sort_by_key(|event| event.ts);
+        let names = Names::new(&tasks);
+        let start = Timestamp::from_ns(meta.start_ns);
+        let selection = Selection::new(filter, &names, start);
+        // With nothing filtered away, every run is a row. A recording that did not end cannot
+        // tell.
+        let is_all = meta.state != State::Recording
+            && meta.counts.filtered == 0
+            && tasks.iter().all(|event| event.in_scope);
+        Ok(Self {
+            trace,
+            head: Head {
+                path: trace.path().to_owned(),
+                meta: meta.clone(),
+                rows: trace.row_count(),
+                filter: filter.to_words(),
+                incomplete: incomplete(trace),
+                gaps: trace.gaps().context("reading the gaps of the trace")?,
+                duration: Nanos::ZERO,
+            },
+            names: Rc::new(names),
+            selection: Rc::new(selection),
+            coverage: if is_all {
+                Coverage::EveryTask
+            } else {
+                Coverage::RecordedTasks
+            },
+        })
+    }
+
+    /// What is known apart from the rows.
+    pub const fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Who the tasks are.
+    pub fn names(&self) -> Rc<Names> {
+        Rc::clone(&self.names)
+    }
+
+    /// What counts.
+    pub fn selection(&self) -> Rc<Selection> {
+        Rc::clone(&self.selection)
+    }
+
+    /// Whether the runs of all tasks are in the trace.
+    pub const fn coverage(&self) -> Coverage {
+        self.coverage
+    }
+
+    /// The architecture, if its system calls are known.
+    pub fn arch(&self) -> Option<Arch> {
+        Arch::from_machine(&self.head.meta.host.machine)
+    }
+
+    /// Hands out the rows of the span that was asked for.
+    pub fn scan(&mut self, columns: Columns, each: Each<'_>) -> Result<Rows> {
+        let (from, to) = (self.selection.from(), self.selection.to());
+        let span = self.selection.is_of_a_span().then_some((from, to));
+        self.scan_span(columns, span, each)
+    }
+
+    /// As [`Self::scan`], with the rows before the span too: nothing of them counts, but what
+    /// follows may depend on them.
+    pub fn scan_from_start(&mut self, columns: Columns, each: Each<'_>) -> Result<Rows> {
+        let to = self.selection.to();
+        let is_cut = to < Timestamp::from_ns(u64::MAX);
+        let span = is_cut.then_some((Timestamp::default(), to));
+        let ts = match self.selection.is_of_a_span() {
+            true => Columns::TS,
+            false => Columns::NONE,
+        };
+        self.scan_span(columns | ts, span, each)
+    }
+
+    fn scan_span(
+        &mut self,
+        columns: Columns,
+        span: Option<(Timestamp, Timestamp)>,
+        each: Each<'_>,
+    ) -> Result<Rows> {
+        let (names, selection) = (&*self.names, &*self.selection);
+        let mut rows = Rows::default();
+        let mut last = Timestamp::default();
+        let ends_untold = self.head.meta.end_ns == 0;
+        let ts = if ends_untold {
+            Columns::TS
+        } else {
+            Columns::NONE
+        };
+        let columns = columns | Columns::TASK | ts;
+        let mut take = |row: &Switch| {
+            let task = names.index(row.task);
+            let counted = selection.counts(row, task);
+            rows.counted += u64::from(counted.switch);
+            rows.out_of_scope += u64::from(!selection.is_in_scope(task));
+            last = row.ts;
+            each(row, task, counted);
+        };
+        let scanned = self.trace.scan(columns, span, &mut take);
+        scanned.context("reading the switches of the trace")?;
+        if ends_untold {
+            let start = Timestamp::from_ns(self.head.meta.start_ns);
+            self.head.duration = last.since(start).unwrap_or(Nanos::ZERO);
+        }
+        Ok(rows)
+    }
+
+    /// Waits that were open at the end and count.
+    pub fn opens(&self) -> Result<Vec<Open>> {
+        let mut opens = self.trace.opens().context("reading the open waits")?;
+        opens.retain(|open| {
+            let task = self.names.index(open.task);
+            let counts = |reason| self.selection.counts_open(reason, task, open.since);
+            reason_of_open(open).is_some_and(counts)
+        });
+        Ok(opens)
+    }
+
+    /// Paths of cgroups.
+    pub fn cgroups(&self) -> Result<FxHashMap<CgroupId, String>> {
+        let rows = self.trace.cgroups().context("reading the cgroups")?;
+        Ok(rows.into_iter().map(|row| (row.cgroup, row.path)).collect())
+    }
+
+    /// Stacks and their frames.
+    pub fn symbols(&self) -> Result<Symbols> {
+        let stacks = self.trace.stacks().context("reading the stacks")?;
+        let frames = self.trace.frames().context("reading the frames")?;
+        Ok(Symbols::new(stacks, &frames))
+    }
+}
+
+/// Why not all of a trace can be read.
+fn incomplete(trace: &Trace) -> Option<String> {
+    match trace.completeness() {
+        Completeness::Finished => None,
+        Completeness::Unfinished {
+            why,
+            unreadable_bytes: 0,
+        } => Some(format!("unfinished: {why}")),
+        Completeness::Unfinished {
+            why,
+            unreadable_bytes,
+        } => {
+            let bytes = crate::text::counted(unreadable_bytes, "byte");
+            Some(format!("unfinished: {why} ({bytes} left out)"))
+        }
+        other => Some(format!("{other:?}")),
+    }
+}

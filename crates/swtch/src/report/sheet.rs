@@ -1,0 +1,351 @@
+//! A report before it has a format: named columns, rows of cells, and which columns a table shows.
+//!
+//! ```text
+//!              ┌─▶ table: people read it; lengths in the unit that fits, the first N rows
+//! Sheet ───────┼─▶ json:  one object; keys are the column names with their units, raw numbers
+//!              └─▶ csv:   RFC 4180; the same columns, raw numbers
+//! ```
+//!
+//! A column's name is its key in JSON and CSV and ends in the unit (`off_ns`); the table's head is
+//! made from it (`off`), because there each length carries its own unit.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value};
+use swtch_core::Nanos;
+
+use crate::text::{self, Side};
+
+/// One value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Not known, or does not apply.
+    Missing,
+    /// Words, perhaps from outside.
+    Text(String),
+    /// Several of them.
+    List(Vec<String>),
+    /// How many.
+    Count(u64),
+    /// A number that names something.
+    Id(u64),
+    /// An address or inode number.
+    Hex(u64),
+    /// A length of time.
+    Time(Nanos),
+    /// A share in percent.
+    Percent(f64),
+}
+
+impl Cell {
+    /// Words.
+    pub fn text(words: impl Into<String>) -> Self {
+        Self::Text(words.into())
+    }
+
+    /// A length that may not be known.
+    pub fn time(length: Option<Nanos>) -> Self {
+        length.map_or(Self::Missing, Self::Time)
+    }
+
+    /// `part` of `whole` in percent; missing when there is no whole.
+    pub fn share(part: u64, whole: u64) -> Self {
+        percent(part, whole).map_or(Self::Missing, Self::Percent)
+    }
+
+    fn is_missing(&self) -> bool {
+        match self {
+            Self::Missing => true,
+            Self::List(words) => words.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// As a table shows it.
+    pub fn to_table(&self) -> String {
+        match self {
+            Self::Missing => "-".to_owned(),
+            Self::Text(words) => text::escaped(words).into_owned(),
+            Self::List(words) if words.is_empty() => "-".to_owned(),
+            Self::List(words) => text::escaped(&words.join(", ")).into_owned(),
+            Self::Count(count) => text::grouped(*count),
+            Self::Id(id) => id.to_string(),
+            Self::Hex(number) => format!("{number:#x}"),
+            Self::Time(length) => length.to_string(),
+            Self::Percent(share) => format!("{share:.1}"),
+        }
+    }
+
+    fn to_csv(&self) -> String {
+        match self {
+            Self::Missing => String::new(),
+            Self::Text(words) => text::escaped(words).into_owned(),
+            Self::List(words) => text::escaped(&words.join(";")).into_owned(),
+            Self::Count(number) | Self::Id(number) => number.to_string(),
+            Self::Hex(number) => format!("{number:#x}"),
+            Self::Time(length) => length.as_ns().to_string(),
+            Self::Percent(share) => format!("{share:.4}"),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        match self {
+            Self::Missing => Value::Null,
+            Self::Text(words) => Value::from(words.as_str()),
+            Self::List(words) => Value::from(words.as_slice()),
+            Self::Count(number) | Self::Id(number) => Value::from(*number),
+            // A double cannot hold every address.
+            Self::Hex(number) => Value::from(format!("{number:#x}")),
+            Self::Time(length) => Value::from(length.as_ns()),
+            Self::Percent(share) => Value::from((share * 1e4).round() / 1e4),
+        }
+    }
+
+    const fn side(&self) -> Side {
+        match self {
+            Self::Missing | Self::Text(_) | Self::List(_) => Side::Left,
+            _ => Side::Right,
+        }
+    }
+}
+
+/// `part` of `whole` in percent; `None` when there is no whole.
+#[expect(clippy::cast_precision_loss, reason = "four digits are shown")]
+pub fn percent(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 * 100.0 / whole as f64)
+}
+
+/// A table made of some of the columns.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// What it shows; empty for the first.
+    pub title: &'static str,
+    /// Its columns, from left to right.
+    pub columns: &'static [&'static str],
+}
+
+/// A report: columns, rows, and how they are shown as a table.
+#[derive(Clone, Debug)]
+pub struct Sheet {
+    /// What a row stands for: the end of the schema's name, `swtch.report.NAME/1`.
+    pub name: &'static str,
+    /// Keys of the columns.
+    pub columns: Vec<&'static str>,
+    /// One cell a column.
+    pub rows: Vec<Vec<Cell>>,
+    /// What the rows sum to, where a sum makes sense.
+    pub total: Option<Vec<Cell>>,
+    /// Tables that show it; with none, all columns are one table.
+    pub views: Vec<View>,
+    /// Columns that tables leave out, to fit on a screen.
+    pub not_in_tables: &'static [&'static str],
+    /// What a reader must know to read the numbers right, one sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Sheet {
+    /// An empty report of `name`.
+    pub fn new(name: &'static str, columns: &[&'static str]) -> Self {
+        Self {
+            name,
+            columns: columns.to_vec(),
+            rows: Vec::new(),
+            total: None,
+            views: Vec::new(),
+            not_in_tables: &[],
+            notes: Vec::new(),
+        }
+    }
+
+    /// Keeps the first `most` rows. The total stays that of all.
+    #[must_use]
+    pub fn with_most(mut self, most: Option<usize>) -> Self {
+        if let Some(most) = most {
+            self.rows.truncate(most);
+        }
+        self
+    }
+
+    /// Writes the tables with the first `most` rows.
+    pub fn write_table(&self, most: usize, out: &mut dyn Write) -> io::Result<()> {
+        if self.rows.is_empty() {
+            writeln!(out, "no rows")?;
+        } else if self.views.is_empty() {
+            self.write_view(&self.columns, most, out)?;
+        } else {
+            for view in &self.views {
+                if !view.title.is_empty() {
+                    writeln!(out, "\n{}", view.title)?;
+                }
+                self.write_view(view.columns, most, out)?;
+            }
+        }
+        self.write_rest(most, out)
+    }
+
+    /// Writes what follows the rows: how many are hidden, and the notes.
+    pub fn write_rest(&self, most: usize, out: &mut dyn Write) -> io::Result<()> {
+        let hidden = self.rows.len().saturating_sub(most);
+        if hidden > 0 {
+            let rows = text::counted(u64::try_from(hidden).unwrap_or(u64::MAX), "more row");
+            writeln!(out, "({rows}: --top {} shows all)", self.rows.len())?;
+        }
+        for note in &self.notes {
+            writeln!(out, "note: {}", text::escaped(note))?;
+        }
+        Ok(())
+    }
+
+    fn write_view(
+        &self,
+        columns: &[&'static str],
+        most: usize,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let rows = &self.rows[..most.min(self.rows.len())];
+        let places: Vec<usize> = columns
+            .iter()
+            .filter(|key| !self.not_in_tables.contains(key))
+            .filter_map(|key| self.columns.iter().position(|column| column == key))
+            .filter(|place| !rows.iter().all(|row| row[*place].is_missing()))
+            .collect();
+        let head: Vec<_> = places
+            .iter()
+            .map(|place| (head_of(self.columns[*place]), self.side(rows, *place)))
+            .collect();
+        let to_line = |row: &Vec<Cell>| -> Vec<String> {
+            places.iter().map(|p| row[*p].to_table()).collect()
+        };
+        let lines: Vec<_> = rows.iter().map(to_line).collect();
+        // A dash stands for "not known"; in the line of sums it would be noise.
+        let total = self.total.as_ref().map(|total| {
+            let blank = |cell: &Cell| match cell {
+                Cell::Missing => String::new(),
+                cell => cell.to_table(),
+            };
+            places.iter().map(|p| blank(&total[*p])).collect::<Vec<_>>()
+        });
+        for line in text::columns(&head, &lines, total.as_deref()) {
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    fn side(&self, rows: &[Vec<Cell>], place: usize) -> Side {
+        let cells = rows.iter().map(|row| &row[place]);
+        let mut known = cells.filter(|cell| !cell.is_missing());
+        known.next().map_or(Side::Left, Cell::side)
+    }
+
+    /// Writes one CSV record for the head and one a row.
+    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        write!(out, "{}\r\n", self.columns.join(","))?;
+        for row in &self.rows {
+            let fields: Vec<String> = row.iter().map(Cell::to_csv).collect();
+            let fields: Vec<_> = fields.iter().map(|field| text::csv_field(field)).collect();
+            write!(out, "{}\r\n", fields.join(","))?;
+        }
+        Ok(())
+    }
+
+    /// The rows as JSON objects.
+    pub fn to_json_rows(&self) -> Vec<Value> {
+        self.rows.iter().map(|row| self.to_json(row)).collect()
+    }
+
+    /// The sums as a JSON object.
+    pub fn to_json_total(&self) -> Option<Value> {
+        self.total.as_ref().map(|total| self.to_json(total))
+    }
+
+    fn to_json(&self, row: &[Cell]) -> Value {
+        let cells = self.columns.iter().zip(row);
+        let object: Map<_, _> = cells
+            .map(|(key, cell)| ((*key).to_owned(), cell.to_json()))
+            .collect();
+        Value::Object(object)
+    }
+}
+
+/// Head of a column: its key in words, without the unit that the cells carry.
+fn head_of(key: &str) -> String {
+    let words = key.strip_suffix("_ns").unwrap_or(key).replace('_', " ");
+    let words = words.replace("p99 9", "p99.9");
+    match words.strip_suffix(" pct") {
+        Some(words) => format!("{words} %"),
+        None => words,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sheet() -> Sheet {
+        let mut sheet = Sheet::new("thread", &["comm", "switches", "share_pct", "off_ns"]);
+        sheet.rows = vec![
+            vec![
+                Cell::text("a\u{1b}[31m,\"b\""),
+                Cell::Count(1500),
+                Cell::share(3, 4),
+                Cell::Time(Nanos::from_ns(1_234_567)),
+            ],
+            vec![
+                Cell::text("idle\n"),
+                Cell::Count(500),
+                Cell::share(1, 4),
+                Cell::Missing,
+            ],
+        ];
+        sheet
+    }
+
+    fn written(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
+        let mut out = Vec::new();
+        write(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_table_is_aligned_and_harmless() {
+        let expected = "\
+comm           switches  share %      off
+─────────────────────────────────────────
+a\\x1b[31m,\"b\"     1,500     75.0  1.23 ms
+idle\\x0a            500     25.0        -
+";
+        assert_eq!(written(|out| sheet().write_table(20, out)), expected);
+    }
+
+    #[test]
+    fn a_cut_table_says_how_to_see_the_rest() {
+        let table = written(|out| sheet().write_table(1, out));
+        assert!(
+            table.ends_with("(1 more row: --top 2 shows all)\n"),
+            "{table}"
+        );
+        assert!(!table.contains("idle"));
+    }
+
+    #[test]
+    fn csv_holds_every_column_in_raw_units() {
+        let expected = "comm,switches,share_pct,off_ns\r\n\
+            \"a\\x1b[31m,\"\"b\"\"\",1500,75.0000,1234567\r\n\
+            idle\\x0a,500,25.0000,\r\n";
+        assert_eq!(written(|out| sheet().write_csv(out)), expected);
+    }
+
+    #[test]
+    fn json_rows_are_keyed_by_column_and_keep_the_name() {
+        let rows = sheet().to_json_rows();
+        assert_eq!(rows[0]["comm"], "a\u{1b}[31m,\"b\"");
+        assert_eq!(rows[0]["off_ns"], 1_234_567);
+        assert_eq!(rows[1]["off_ns"], Value::Null);
+    }
+
+    #[test]
+    fn heads_drop_the_unit_that_cells_carry() {
+        assert_eq!(head_of("run_p99_9_ns"), "run p99.9");
+        assert_eq!(head_of("share_pct"), "share %");
+    }
+}

@@ -1,0 +1,295 @@
+//! `report --by wait`: what was waited for: a futex word, a pipe, a socket.
+//!
+//! A row says what its task began to wait for; how long, and who ended it, is in the task's next
+//! row. A futex word is an address in one process, so the object is told apart by process; the
+//! two ends of a pipe in two processes are two rows with one inode number.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use swtch_core::{Nanos, Reason, Switch, WaitObject};
+
+use super::filter::Counted;
+use super::names::Names;
+use super::sheet::{Cell, Sheet};
+use super::waker::{Waker, is_blocking};
+use crate::text;
+
+const COLUMNS: [&str; 13] = [
+    "wait_key",
+    "kind",
+    "process",
+    "pid",
+    "switches",
+    "share_pct",
+    "waits",
+    "off_ns",
+    "blocked_ns",
+    "runq_ns",
+    "waiters",
+    "woken_by_waiters_pct",
+    "last_wakers",
+];
+
+/// How many of the last wakers are kept.
+const WAKERS_KEPT: usize = 3;
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Object {
+    /// The process that waits, by its place.
+    pub process: usize,
+    /// What it is.
+    pub kind: ObjectKind,
+    /// Address of the futex word, or inode number.
+    pub key: u64,
+}
+
+/// What kind of thing it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectKind {
+    /// A futex word.
+    Futex,
+    /// What lies behind a file descriptor.
+    File(WaitObject),
+}
+
+impl ObjectKind {
+    /// The word used in columns.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Futex => "futex",
+            Self::File(object) => object.as_str(),
+        }
+    }
+}
+
+/// What is counted of one object.
+#[derive(Clone, Debug, Default)]
+pub struct Waited {
+    /// Switch-outs into a wait for it.
+    pub switches: u64,
+    /// Waits for it that ended.
+    pub waits: u64,
+    /// Their off-CPU time.
+    pub off: Nanos,
+    /// Their blocked time.
+    pub blocked: Nanos,
+    /// Their run-queue time.
+    pub runq: Nanos,
+    /// How many threads waited for it.
+    pub waiters: u64,
+    /// Waits that were ended by a task.
+    pub woken_by_task: u64,
+    /// Of these, by one that had itself waited for the object: the sign of a lock.
+    pub woken_by_waiter: u64,
+    /// The last different wakers, latest first.
+    pub last_wakers: Vec<Waker>,
+}
+
+/// Counts by object.
+#[derive(Debug)]
+pub struct Objects {
+    places: FxHashMap<Object, usize>,
+    objects: Vec<(Object, Waited)>,
+    waiters: FxHashSet<(usize, usize)>,
+    /// What each task began to wait for when it last left.
+    last: Vec<Option<usize>>,
+    switches: u64,
+    nameless: u64,
+}
+
+impl Objects {
+    /// For a trace with these tasks.
+    pub fn new(names: &Names) -> Self {
+        Self {
+            places: FxHashMap::default(),
+            objects: Vec::new(),
+            waiters: FxHashSet::default(),
+            last: vec![None; names.len()],
+            switches: 0,
+            nameless: 0,
+        }
+    }
+
+    /// Adds what counts of a row of the task with this index. Rows of which nothing counts are
+    /// needed too: they may begin a wait that does.
+    pub fn add(&mut self, row: &Switch, task: usize, counted: Counted, names: &Names) {
+        // Without a reason, the row in which the wait began is not the task's last.
+        let began = self.last[task].filter(|_| row.wait.reason.is_some());
+        if let Some(place) = began.filter(|_| counted.wait) {
+            self.add_wait(place, row, names);
+        }
+        let object = object_of(row, names.thread(task).process);
+        self.last[task] = object.map(|object| self.place(object));
+        if counted.switch {
+            self.add_switch(row, task);
+        }
+    }
+
+    /// Objects, most blocked time first.
+    pub fn ranked(&self) -> Vec<&(Object, Waited)> {
+        let used = |waited: &Waited| waited.switches + waited.waits > 0;
+        let mut ranked: Vec<_> = self.objects.iter().filter(|(_, w)| used(w)).collect();
+        ranked.sort_by(|a, b| {
+            let by_time = b.1.blocked.cmp(&a.1.blocked);
+            by_time
+                .then(b.1.switches.cmp(&a.1.switches))
+                .then(a.0.cmp(&b.0))
+        });
+        ranked
+    }
+
+    /// The report.
+    pub fn sheet(&self, names: &Names) -> Sheet {
+        let mut sheet = Sheet::new("wait", &COLUMNS);
+        sheet.not_in_tables = &["woken_by_waiters_pct"];
+        for (object, waited) in self.ranked() {
+            let process = names.process(object.process);
+            let pid = process.pid.map(swtch_core::Pid::get);
+            let wakers = waited.last_wakers.iter().map(|waker| waker.label(names));
+            sheet.rows.push(vec![
+                Cell::Hex(object.key),
+                Cell::text(object.kind.as_str()),
+                Cell::text(&process.comm),
+                pid.map_or(Cell::Missing, |pid| Cell::Id(u64::from(pid))),
+                Cell::Count(waited.switches),
+                Cell::share(waited.switches, self.switches),
+                Cell::Count(waited.waits),
+                Cell::Time(waited.off),
+                Cell::Time(waited.blocked),
+                Cell::Time(waited.runq),
+                Cell::Count(waited.waiters),
+                Cell::share(waited.woken_by_waiter, waited.woken_by_task),
+                Cell::List(wakers.collect()),
+            ]);
+        }
+        if self.nameless > 0 {
+            sheet.notes.push(format!(
+                "{} blocked on something that has no address or inode number (sleep, poll, child, …)",
+                text::counted(self.nameless, "more switch-out")
+            ));
+        }
+        sheet
+    }
+
+    fn add_switch(&mut self, row: &Switch, task: usize) {
+        self.switches += 1;
+        let Some(place) = self.last[task] else {
+            self.nameless += u64::from(is_blocking(row.rule.reason));
+            return;
+        };
+        let waited = &mut self.objects[place].1;
+        waited.switches += 1;
+        waited.waiters += u64::from(self.waiters.insert((place, task)));
+    }
+
+    fn add_wait(&mut self, place: usize, row: &Switch, names: &Names) {
+        let Some(off) = row.wait.off else {
+            return;
+        };
+        let waited = &mut self.objects[place].1;
+        waited.waits += 1;
+        waited.off += off;
+        waited.blocked += row.wait.blocked().unwrap_or(Nanos::ZERO);
+        waited.runq += row.wait.runq.unwrap_or(Nanos::ZERO);
+        let Some(waker) = Waker::of(row, names) else {
+            return;
+        };
+        if let Waker::Task(task) = waker {
+            waited.woken_by_task += 1;
+            waited.woken_by_waiter += u64::from(self.waiters.contains(&(place, task)));
+        }
+        if waited.last_wakers.first() != Some(&waker) {
+            waited.last_wakers.retain(|known| *known != waker);
+            waited.last_wakers.insert(0, waker);
+            waited.last_wakers.truncate(WAKERS_KEPT);
+        }
+    }
+
+    fn place(&mut self, object: Object) -> usize {
+        let next = self.objects.len();
+        let place = *self.places.entry(object).or_insert(next);
+        if place == next {
+            self.objects.push((object, Waited::default()));
+        }
+        place
+    }
+}
+
+/// What the row's task begins to wait for, if the trace says it.
+fn object_of(row: &Switch, process: usize) -> Option<Object> {
+    let key = row.evidence.wait_key?;
+    if !is_blocking(row.rule.reason) {
+        return None;
+    }
+    let kind = match row.rule.reason {
+        Reason::Futex => ObjectKind::Futex,
+        _ => ObjectKind::File(row.evidence.wait_object),
+    };
+    Some(Object { process, kind, key })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{after, names, row, woken_by};
+
+    const BOTH: Counted = Counted {
+        switch: true,
+        wait: true,
+    };
+
+    fn on(mut row: Switch, key: u64) -> Switch {
+        row.evidence.wait_key = Some(key);
+        row
+    }
+
+    fn fed(rows: &[Switch]) -> Objects {
+        let names = names();
+        let mut objects = Objects::new(&names);
+        for row in rows {
+            objects.add(row, names.index(row.task), BOTH, &names);
+        }
+        objects
+    }
+
+    /// Task 1 leaves for the word, comes back after 80 ns blocked, woken by task 2 which had
+    /// itself waited for the word: a lock.
+    #[test]
+    fn time_and_wakers_come_from_the_next_row() {
+        let objects = fed(&[
+            on(row(2, Reason::Futex), 0xf00),
+            on(row(1, Reason::Futex), 0xf00),
+            woken_by(after(row(1, Reason::Exit), Reason::Futex, 80, 20), 2),
+        ]);
+        let mut out = Vec::new();
+        objects.sheet(&names()).write_table(20, &mut out).unwrap();
+        let expected = "\
+wait key  kind   process  pid  switches  share %  waits     off  blocked   runq  waiters  last wakers
+─────────────────────────────────────────────────────────────────────────────────────────────────────
+   0xf00  futex  server    10         2     66.7      1  100 ns    80 ns  20 ns        2  worker/11
+";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn one_address_in_two_processes_is_two_objects() {
+        let objects = fed(&[on(row(1, Reason::Futex), 8), on(row(3, Reason::Futex), 8)]);
+        assert_eq!(objects.ranked().len(), 2);
+    }
+
+    /// The task's last row in the trace is not the switch-out that began this wait.
+    #[test]
+    fn a_wait_after_a_lost_switch_belongs_to_no_object() {
+        let mut lost = after(row(1, Reason::Exit), Reason::Futex, 80, 20);
+        lost.wait.reason = None;
+        let objects = fed(&[on(row(1, Reason::Futex), 8), lost]);
+        assert_eq!(objects.ranked()[0].1.waits, 0);
+    }
+
+    #[test]
+    fn a_preempted_task_waits_for_no_object() {
+        let objects = fed(&[on(row(1, Reason::Wakeup), 8)]);
+        assert!(objects.ranked().is_empty());
+        assert!(objects.sheet(&names()).notes.is_empty());
+    }
+}

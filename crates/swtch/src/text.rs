@@ -1,0 +1,235 @@
+//! Text on its way out: what others named is made harmless, and columns are set in line.
+//!
+//! A process may call itself anything, and its name ends in somebody's terminal. Characters that
+//! move the cursor, turn the direction of reading or cannot be seen are shown by their number:
+//! `\x1b`, `\u{202e}`, and a byte that is no UTF-8 as `\xff`. All else stays as it is, the
+//! backslash too, so that names such as `dev-disk\x2dby.swap` can be read.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Whether a character may not be shown as it is.
+pub fn is_hostile(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            // Direction of reading.
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}'
+            // Without width, or blank without being a space.
+            | '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
+            // Line and paragraph ends.
+            | '\u{2028}' | '\u{2029}')
+}
+
+/// The text with every hostile character shown by its number.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_hostile) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if !is_hostile(c) {
+            shown.push(c);
+        } else if u32::from(c) < 0x100 {
+            push(&mut shown, format_args!("\\x{:02x}", u32::from(c)));
+        } else {
+            push(&mut shown, format_args!("\\u{{{:x}}}", u32::from(c)));
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Bytes as text; those that are no UTF-8 are shown by their number.
+pub fn from_bytes(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            push(&mut text, format_args!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+/// JSON text whose strings show no hostile character. Only strings can hold one, so each becomes
+/// its JSON escape and the value stays the same.
+pub fn json_escaped(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c == '\n' || !is_hostile(c) {
+            shown.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            push(&mut shown, format_args!("\\u{unit:04x}"));
+        }
+    }
+    shown
+}
+
+/// A field of a CSV record (RFC 4180): quoted where it must be.
+pub fn csv_field(text: &str) -> Cow<'_, str> {
+    if text.contains(['"', ',', '\n', '\r']) {
+        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// A count with its thousands set apart: `1,234,567`.
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+/// A count and the noun for it: `1 wait`, `2 waits`.
+pub fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(count))
+}
+
+/// To which side a column is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Lines of columns in line: the head, a rule, the rows, and the total after another rule. Two
+/// spaces between columns, none at the end of a line. Every character counts as one wide.
+pub fn columns(
+    head: &[(String, Side)],
+    rows: &[Vec<String>],
+    total: Option<&[String]>,
+) -> Vec<String> {
+    let width_of = |column: usize| {
+        let cells = rows.iter().map(Vec::as_slice).chain(total);
+        let widest = cells.map(|row| row[column].chars().count()).max();
+        widest.unwrap_or(0).max(head[column].0.chars().count())
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width_of).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let mut line = String::new();
+        for ((cell, width), (_, side)) in cells.zip(&widths).zip(head) {
+            match side {
+                Side::Left => push(&mut line, format_args!("{cell:<width$}  ")),
+                Side::Right => push(&mut line, format_args!("{cell:>width$}  ")),
+            }
+        }
+        line.trim_end().to_owned()
+    };
+    let rule: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
+    let rule = rule.join("──");
+    let mut lines = vec![
+        line(&mut head.iter().map(|name| name.0.as_str())),
+        rule.clone(),
+    ];
+    for row in rows {
+        lines.push(line(&mut row.iter().map(String::as_str)));
+    }
+    if let Some(total) = total {
+        lines.push(rule);
+        lines.push(line(&mut total.iter().map(String::as_str)));
+    }
+    lines
+}
+
+fn push(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    text.write_fmt(arguments)
+        .expect("writing to a string cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_reach_the_terminal() {
+        assert_eq!(escaped("\u{1b}[2J\n\t\u{7f}"), "\\x1b[2J\\x0a\\x09\\x7f");
+        assert_eq!(escaped("C1 \u{9b}31m"), "C1 \\x9b31m");
+        assert_eq!(escaped("plain"), "plain");
+    }
+
+    #[test]
+    fn a_name_cannot_turn_or_hide_text() {
+        assert_eq!(escaped("a\u{202e}b"), "a\\u{202e}b");
+        assert_eq!(escaped("a\u{200b}b\u{feff}"), "a\\u{200b}b\\u{feff}");
+        assert_eq!(escaped("x\u{2028}y\u{e0041}"), "x\\u{2028}y\\u{e0041}");
+    }
+
+    #[test]
+    fn letters_of_any_language_stay() {
+        assert_eq!(escaped("größe 日本 عربى"), "größe 日本 عربى");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_shown_by_number() {
+        assert_eq!(from_bytes(b"a\xff\xfeb"), "a\\xff\\xfeb");
+        assert_eq!(from_bytes("ü".as_bytes()), "ü");
+    }
+
+    /// The value a JSON reader gets is the one that went in.
+    #[test]
+    fn json_shows_nothing_hostile_and_keeps_the_value() {
+        let name = "a\u{1b}\u{7f}\u{9b}\u{202e}\u{e0041}\"\\z";
+        let json = serde_json::to_string_pretty(&[name]).unwrap();
+        let shown = json_escaped(&json);
+        assert!(
+            !shown.chars().any(|c| c != '\n' && is_hostile(c)),
+            "{shown}"
+        );
+        let back: Vec<String> = serde_json::from_str(&shown).unwrap();
+        assert_eq!(back, [name]);
+    }
+
+    #[test]
+    fn csv_fields_are_quoted_where_rfc_4180_asks_for_it() {
+        assert_eq!(csv_field("plain"), "plain");
+        assert_eq!(csv_field("a,b"), "\"a,b\"");
+        assert_eq!(csv_field("say \"no\""), "\"say \"\"no\"\"\"");
+        assert_eq!(csv_field("two\nlines"), "\"two\nlines\"");
+    }
+
+    #[test]
+    fn counts_are_set_in_thousands() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_000), "1,000");
+        assert_eq!(grouped(12_345_678), "12,345,678");
+        assert_eq!(counted(1, "wait"), "1 wait");
+        assert_eq!(counted(2000, "wait"), "2,000 waits");
+    }
+
+    #[test]
+    fn columns_are_in_line() {
+        let head = [
+            ("name".to_owned(), Side::Left),
+            ("n".to_owned(), Side::Right),
+        ];
+        let rows = [
+            vec!["a".to_owned(), "1".to_owned()],
+            vec!["größer".to_owned(), "100".to_owned()],
+        ];
+        let total = ["all".to_owned(), "101".to_owned()];
+        let lines = columns(&head, &rows, Some(&total));
+        let expected = "\
+name      n
+───────────
+a         1
+größer  100
+───────────
+all     101";
+        assert_eq!(lines.join("\n"), expected);
+    }
+}

@@ -1,0 +1,42 @@
+//! `swtch workload`: switches made on purpose, for the tests and for a first look.
+
+use std::io::stdout;
+
+use anyhow::{Context as _, Result, bail};
+use swtch_bench::{Workload, workload_named, workloads};
+
+use crate::format::write_answer;
+
+/// Lists the workloads, or runs one and writes what a trace of it must hold, as JSON, unless
+/// `quiet`.
+///
+/// # Errors
+/// When there is no such workload, or it could not do what it is for.
+pub fn run(name: Option<&str>, count: Option<u64>, quiet: bool) -> Result<u8> {
+    let Some(name) = name else {
+        let lines = workloads().iter().map(line_of).collect::<String>();
+        write_answer(&mut stdout(), lines.as_bytes())?;
+        return Ok(0);
+    };
+    let Some(workload) = workload_named(name) else {
+        bail!("no workload is called {name}; `swtch workload` lists them");
+    };
+    let outcome = workload.run(count.unwrap_or(workload.default_count))?;
+    if quiet {
+        return Ok(0);
+    }
+    let json = serde_json::to_string(&outcome).context("writing what must be found")?;
+    write_answer(&mut stdout(), format!("{json}\n").as_bytes())?;
+    Ok(0)
+}
+
+fn line_of(workload: &Workload) -> String {
+    let Workload {
+        name,
+        about,
+        default_count,
+        count_is,
+        ..
+    } = workload;
+    format!("{name:<18} {about} ({default_count} {count_is})\n")
+}

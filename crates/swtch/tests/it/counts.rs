@@ -1,0 +1,206 @@
+//! Are there as many rows as the kernel counted switches? For a command, the whole machine, running
+//! processes and a cgroup.
+
+use std::thread;
+use std::time::Duration;
+
+use swtch_core::TaskEventKind;
+use swtch_store::Trace;
+
+use crate::machine::{Running, TestCgroup, alone, beside_others, wait_until};
+use crate::recording::{Ids, Place, Recorded, Recording, SWTCH, stderr, swtch};
+
+/// A thread's rows may differ from what the kernel counted by this share.
+const TOLERATED_PER_THOUSAND: u64 = 1;
+/// Switch-outs after the kernel's count was taken: the exit itself and preemptions on the way.
+const AFTER_COUNT: u64 = 3;
+
+/// Compares the rows of every thread that ended with the kernel's own counters of it, and their
+/// sums; the sums of rows and of counts.
+fn assert_as_counted(recorded: &Recorded) -> (u64, u64) {
+    let mut sums = (0, 0);
+    let mut threads = 0;
+    for (ids, rows) in recorded.by_thread() {
+        let Some(counted) = recorded.kernel_count(ids) else {
+            continue;
+        };
+        let rows = u64::try_from(rows.len()).unwrap();
+        let most = counted + AFTER_COUNT;
+        let tolerated = counted * TOLERATED_PER_THOUSAND / 1000;
+        assert!(
+            rows + tolerated >= counted && rows <= most + tolerated,
+            "{ids:?}: {rows} rows, the kernel counted {counted}"
+        );
+        threads += 1;
+        sums = (sums.0 + rows, sums.1 + counted);
+    }
+    assert!(threads > 0, "some thread ended");
+    let tolerated = sums.1 * TOLERATED_PER_THOUSAND / 1000;
+    assert!(sums.0 + tolerated >= sums.1, "rows and counts: {sums:?}");
+    sums
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_rows_of_a_pipe_benchmark_are_as_the_kernel_counts() {
+    let _machine = alone();
+    let words = ["--", "perf", "bench", "sched", "pipe", "-l", "20000"];
+    let recording = Recording::of(&words);
+    if recording.output.status.code() == Some(127) {
+        println!("passed over: perf is not installed");
+        return;
+    }
+    let recorded = recording.read();
+    recorded.assert_balanced();
+    let (rows, counted) = assert_as_counted(&recorded);
+    println!("perf bench sched pipe: {rows} rows, {counted} by the kernel before exit");
+    assert!(counted >= 40_000, "two switches a round: {counted}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_rows_of_futex_players_are_as_the_kernel_counts() {
+    let _machine = alone();
+    let recording = Recording::of(&["--", SWTCH, "workload", "condvar", "--count", "20000"]);
+    let recorded = recording.read();
+    recorded.assert_balanced();
+    let (rows, counted) = assert_as_counted(&recorded);
+    println!("condvar: {rows} rows, {counted} by the kernel before exit");
+    assert!(counted >= 39_990, "two switches a round: {counted}");
+}
+
+/// `/proc/stat` counts on all CPUs, idle's switches included. Between its readings and the first
+/// and last record lies the attaching and detaching of the last probe.
+#[test]
+#[ignore = "needs root"]
+fn root_the_whole_machine_is_counted_as_proc_stat_counts() {
+    let _machine = alone();
+    let _load = Running::start(&mut swtch(["workload", "pipe", "--count", "1000000"]));
+    let recording = Recording::of(&["-a", "-d", "1"]);
+    let recorded = recording.read();
+    let counts = recorded.counts();
+    assert_eq!(counts.filtered, 0);
+    let kernel = &recorded.meta.kernel;
+    let counted = kernel.ctxt_after.unwrap() - kernel.ctxt_before.unwrap();
+    let seen = counts.switches_seen + counts.idle;
+    println!("-a -d 1: {seen} seen, {counted} by the kernel");
+    let apart = seen.abs_diff(counted);
+    assert!(apart * 100 <= counted, "{seen} seen, {counted} counted");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_running_process_is_recorded_with_its_threads() {
+    let _machine = alone();
+    let mut running = Running::start(&mut swtch(["workload", "sampler", "--count", "1500"]));
+    wait_until("it has threads", || threads_of(running.pid()) > 5);
+    let place = Place::new();
+    let pid = running.pid().to_string();
+    let output = place.record(&["-p", &pid]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    running.ends_within(Duration::from_secs(1));
+    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    recorded.assert_balanced();
+    let threads = recorded.by_thread();
+    let own = threads.keys().filter(|ids| ids.0 == running.pid()).count();
+    assert!(own > 5, "threads that were there before: {threads:?}");
+    assert_as_counted(&recorded);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_threads_that_start_later_are_recorded() {
+    let _machine = beside_others();
+    let running = Running::start(&mut swtch([
+        "workload",
+        "thread-exits",
+        "--count",
+        "1000000",
+    ]));
+    let recorded = record_for_a_moment(&running);
+    let born = recorded
+        .tasks
+        .iter()
+        .filter(|event| event.kind == TaskEventKind::Fork && event.pid.get() == running.pid());
+    assert!(born.count() > 20, "threads start all the time");
+    assert_as_counted(&recorded);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_children_of_a_running_process_are_recorded() {
+    let _machine = beside_others();
+    let script = "while :; do sh -c 'sleep 0.01'; done";
+    let running = Running::start(std::process::Command::new("sh").args(["-c", script]));
+    let recorded = record_for_a_moment(&running);
+    let sleepers = recorded
+        .tasks
+        .iter()
+        .filter(|event| event.kind == TaskEventKind::Exec && event.comm == b"sleep");
+    // Children and, where the shell forks once more, theirs.
+    assert!(sleepers.count() > 3, "{:?}", recorded.tasks);
+    assert_as_counted(&recorded);
+}
+
+fn record_for_a_moment(running: &Running) -> Recorded {
+    thread::sleep(Duration::from_millis(50));
+    let place = Place::new();
+    let pid = running.pid().to_string();
+    let output = place.record(&["-d", "0.5", "-p", &pid]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    assert_eq!(recorded.imbalance(), [""; 0]);
+    recorded
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_cgroup_is_recorded_and_nothing_beside_it() {
+    let _machine = alone();
+    let Some(cgroup) = TestCgroup::new() else {
+        println!("passed over: no cgroup hierarchy with the cpu controller");
+        return;
+    };
+    let path = cgroup.path().to_string_lossy().into_owned();
+    let join = format!("echo $$ > {path}/cgroup.procs; exec \"$@\"");
+    let words = [
+        "-c",
+        &join,
+        "sh",
+        SWTCH,
+        "workload",
+        "pipe-processes",
+        "--count",
+        "1000000",
+    ];
+    let inside = Running::start(std::process::Command::new("sh").args(words));
+    let mut beside = swtch(["workload", "nanosleep", "--count", "100000"]);
+    let _outside = Running::start(&mut beside);
+    wait_until("it has joined and forked", || members(&cgroup).len() >= 3);
+    let inside_before = members(&cgroup);
+    let recording = Recording::of(&["-d", "0.5", "--cgroup", &path]);
+    assert!(
+        recording.output.status.success(),
+        "{}",
+        stderr(&recording.output)
+    );
+    let recorded = recording.read();
+    recorded.assert_balanced();
+    let threads: Vec<Ids> = recorded.by_thread().into_keys().collect();
+    assert!(threads.len() >= 2, "{threads:?}");
+    assert!(
+        threads.iter().all(|ids| inside_before.contains(&ids.0)),
+        "{threads:?}"
+    );
+    assert!(recorded.counts().filtered > 0, "the others ran, too");
+    drop(inside);
+}
+
+fn members(cgroup: &TestCgroup) -> Vec<u32> {
+    let list = std::fs::read_to_string(cgroup.path().join("cgroup.procs")).unwrap();
+    list.lines().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn threads_of(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
+}

@@ -1,0 +1,379 @@
+//! How a recording ends: with its command, by a signal, by a kill, when its time is up. The command
+//! goes on as if nobody had watched, and its exit code is the program's.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use swtch_capture::monotonic_ns;
+use swtch_core::{Reason, TaskEventKind};
+use swtch_store::{Completeness, State, Trace};
+
+use crate::machine::{Orphan, Running, alone, beside_others, children_of, is_alive, wait_until};
+use crate::recording::{Place, Recorded, Recording, SWTCH, report, stderr, stdout, swtch};
+
+const SOON: Duration = Duration::from_secs(20);
+
+#[test]
+#[ignore = "needs root"]
+fn root_the_exit_code_of_the_command_is_passed_on() {
+    let _machine = beside_others();
+    let code = |script| {
+        Recording::of(&["--", "sh", "-c", script])
+            .output
+            .status
+            .code()
+    };
+    assert_eq!(code("exit 0"), Some(0));
+    assert_eq!(code("exit 7"), Some(7));
+    assert_eq!(code("kill -TERM $$"), Some(128 + libc::SIGTERM));
+    assert_eq!(code("kill -KILL $$"), Some(128 + libc::SIGKILL));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_explain_passes_the_exit_code_on_too() {
+    let _machine = beside_others();
+    let place = Place::new();
+    let mut explain = swtch(["explain", "-o"]);
+    explain
+        .arg(place.trace())
+        .args(["--", "sh", "-c", "exit 7"]);
+    let output = explain.output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    assert!(stdout(&output).contains("verdict"), "{}", stdout(&output));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_command_that_is_not_there_gives_127_and_leaves_nothing() {
+    let _machine = beside_others();
+    let recording = Recording::of(&["--", "/no/such/program"]);
+    let said = stderr(&recording.output);
+    assert_eq!(recording.output.status.code(), Some(127), "{said}");
+    assert!(
+        said.contains("/no/such/program") && said.contains("No such file"),
+        "{said}"
+    );
+    assert!(!recording.place.trace().exists());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_command_that_may_not_run_gives_126_and_leaves_nothing() {
+    let _machine = beside_others();
+    let recording = Recording::of(&["--", "/etc/passwd"]);
+    let said = stderr(&recording.output);
+    assert_eq!(recording.output.status.code(), Some(126), "{said}");
+    assert!(said.contains("Permission denied"), "{said}");
+    assert!(!recording.place.trace().exists());
+}
+
+/// From its exec to its last switch-out, which is the exit.
+#[test]
+#[ignore = "needs root"]
+fn root_a_very_short_command_is_recorded_from_exec_to_exit() {
+    let _machine = beside_others();
+    let recording = Recording::of(&["--", "true"]);
+    let recorded = recording.read();
+    recorded.assert_balanced();
+    let exec = recorded
+        .tasks
+        .iter()
+        .find(|task| task.kind == TaskEventKind::Exec);
+    let exec = exec.expect("the command executes");
+    assert_eq!(exec.comm, b"true");
+    let ids = (exec.pid.get(), exec.tid.get());
+    let threads = recorded.by_thread();
+    let rows = &threads[&ids];
+    let last = rows.last().expect("it left once at least");
+    assert_eq!(last.rule.reason, Reason::Exit);
+    assert!(last.ts > exec.ts);
+    let counted = recorded.kernel_count(ids).expect("its exit is recorded");
+    assert!(u64::try_from(rows.len()).unwrap() > counted, "{rows:?}");
+}
+
+/// What it leaves behind holds stdout open and goes on; the recording does not wait for it.
+#[test]
+#[ignore = "needs root"]
+fn root_a_command_that_becomes_a_daemon_ends_the_recording() {
+    let _machine = beside_others();
+    let place = Place::new();
+    let pid_file = place.dir().join("daemon");
+    let script = format!(
+        "setsid sh -c 'echo $$ > {}; exec sleep 60' &",
+        pid_file.display()
+    );
+    let mut recorder = Running::start(&mut place.record(&["--", "sh", "-c", &script]));
+    assert!(recorder.ends_within(SOON).success());
+    wait_until("the daemon says its number", || {
+        fs::read_to_string(&pid_file).is_ok_and(|text| text.ends_with('\n'))
+    });
+    let pid = fs::read_to_string(&pid_file)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let _daemon = Orphan(pid);
+    assert!(is_alive(pid));
+    assert_eq!(
+        Trace::open(&place.trace()).unwrap().meta().state,
+        State::Finished
+    );
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_time_limit_ends_the_recording_and_not_the_command() {
+    let _machine = beside_others();
+    let place = Place::new();
+    let mark = place.dir().join("mark");
+    let script = format!("sleep 1.5; echo done > {}", mark.display());
+    let start = Instant::now();
+    let mut recorder = Running::start(&mut place.record(&["-d", "0.2", "--", "sh", "-c", &script]));
+    assert!(recorder.ends_within(SOON).success());
+    assert!(
+        !mark.exists(),
+        "the limit came first, after {:?}",
+        start.elapsed()
+    );
+    let trace = Trace::open(&place.trace()).unwrap();
+    assert_eq!(trace.meta().state, State::Finished);
+    wait_until("the command went on to its end", || mark.exists());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_recording_of_processes_ends_when_they_have_ended() {
+    let _machine = beside_others();
+    let running = Running::start(Command::new("sleep").arg("0.7"));
+    let place = Place::new();
+    let pid = running.pid().to_string();
+    let start = Instant::now();
+    let mut recorder = Running::start(&mut place.record(&["-p", &pid]));
+    assert!(recorder.ends_within(SOON).success());
+    assert!(
+        start.elapsed() > Duration::from_millis(400),
+        "not before they end"
+    );
+    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    recorded.assert_balanced();
+    assert_eq!(recorded.switches.last().unwrap().rule.reason, Reason::Exit);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_process_that_does_nothing_gives_an_empty_trace() {
+    let _machine = beside_others();
+    let stopped = Running::start(Command::new("sleep").arg("60"));
+    stopped.signal(libc::SIGSTOP);
+    thread::sleep(Duration::from_millis(50));
+    let pid = stopped.pid().to_string();
+    let recording = Recording::of(&["-d", "0.2", "-p", &pid]);
+    assert!(
+        recording.output.status.success(),
+        "{}",
+        stderr(&recording.output)
+    );
+    let recorded = recording.read();
+    recorded.assert_balanced();
+    assert_eq!(recorded.switches.len(), 0);
+    let page = recording.report(&[]);
+    assert!(page.status.success(), "{}", stderr(&page));
+    assert!(stdout(&page).contains("0 switch-outs"), "{}", stdout(&page));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_signals_finish_the_trace() {
+    let _machine = beside_others();
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let place = Place::new();
+        let mut recorder = start_recorder(&place, &["-a"]);
+        recorder.signal(signal);
+        assert!(recorder.ends_within(SOON).success(), "{signal}");
+        let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+        recorded.assert_accounted();
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_signal_is_passed_on_to_the_command() {
+    let _machine = beside_others();
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let place = Place::new();
+        let mut recorder = start_recorder(&place, &["--", "sleep", "60"]);
+        recorder.signal(signal);
+        let code = recorder.ends_within(SOON).code();
+        assert_eq!(code, Some(128 + signal));
+        let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+        recorded.assert_balanced();
+    }
+}
+
+/// One that catches the signal goes on; the recording ends anyhow, a little later.
+#[test]
+#[ignore = "needs root"]
+fn root_a_command_that_ignores_the_signal_goes_on_unrecorded() {
+    let _machine = beside_others();
+    let place = Place::new();
+    let script = "trap '' TERM; while :; do sleep 0.1; done";
+    let mut recorder = start_recorder(&place, &["--", "sh", "-c", script]);
+    let command = Orphan(children_of(recorder.pid())[0]);
+    // It takes a moment until the shell has set its trap.
+    thread::sleep(Duration::from_millis(300));
+    recorder.signal(libc::SIGTERM);
+    recorder.ends_within(SOON);
+    assert!(is_alive(command.0));
+    assert_eq!(
+        Trace::open(&place.trace()).unwrap().meta().state,
+        State::Finished
+    );
+}
+
+/// Starts a recorder and waits until it records.
+fn start_recorder(place: &Place, words: &[&str]) -> Running {
+    let recorder = Running::start(&mut place.record(words));
+    wait_until("the trace is there", || {
+        place.trace().join("frame.arrows").exists()
+    });
+    // Signals are caught before the trace is made; what it records is let go just after.
+    thread::sleep(Duration::from_millis(100));
+    recorder
+}
+
+/// How many moments; more with `SWTCH_TEST_KILLS=20`.
+fn kills() -> u64 {
+    std::env::var("SWTCH_TEST_KILLS").map_or(4, |kills| kills.parse().unwrap())
+}
+
+/// At most so much of the recording may be missing. An unoptimised recorder falls behind its rings
+/// under this load, by more when others load the machine too.
+const MOST_MISSING_NS: u64 = if cfg!(debug_assertions) {
+    3_000_000_000
+} else {
+    1_000_000_000
+};
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_killed_recorder_costs_a_second_at_most() {
+    let _machine = alone();
+    for nth in 0..kills() {
+        let place = Place::new();
+        let words = ["--", SWTCH, "workload", "pipe", "--count", "100000000"];
+        let mut recorder = start_recorder(&place, &words);
+        let command = Orphan(children_of(recorder.pid())[0]);
+        // Moments spread over the flushes, which come twice a second.
+        thread::sleep(Duration::from_millis(900 + nth * 377 % 1000));
+        recorder.signal(libc::SIGKILL);
+        let killed = monotonic_ns();
+        assert!(!recorder.ends_within(SOON).success());
+        thread::sleep(Duration::from_millis(50));
+        assert!(is_alive(command.0), "the command goes on");
+        let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+        assert!(
+            matches!(recorded.completeness, Completeness::Unfinished { .. }),
+            "{:?}",
+            recorded.completeness
+        );
+        let last = recorded.switches.last().expect("there are rows").ts.as_ns();
+        let missing = killed.saturating_sub(last);
+        println!(
+            "kill {nth}: {} rows, {missing} ns missing",
+            recorded.switches.len()
+        );
+        assert!(missing <= MOST_MISSING_NS, "{missing} ns are missing");
+        let page = report(&place.trace(), &[]);
+        assert!(page.status.success(), "{}", stderr(&page));
+        assert!(stdout(&page).contains("unfinished"), "{}", stdout(&page));
+    }
+}
+
+/// Killed while it writes the final files: the streams still count.
+#[test]
+#[ignore = "needs root"]
+fn root_a_recorder_killed_while_it_finishes_leaves_a_readable_trace() {
+    let _machine = alone();
+    let place = Place::new();
+    let words = [
+        "-d",
+        "1",
+        "--",
+        SWTCH,
+        "workload",
+        "pipe",
+        "--count",
+        "100000000",
+    ];
+    let mut recorder = start_recorder(&place, &words);
+    let _command = Orphan(children_of(recorder.pid())[0]);
+    wait_until("it finishes", || {
+        place.trace().join("switch.parquet.tmp").exists()
+    });
+    recorder.signal(libc::SIGKILL);
+    recorder.ends_within(SOON);
+    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    assert!(recorded.switches.len() > 1000);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_recordings_beside_each_other_do_not_disturb() {
+    let _machine = alone();
+    let place = Place::new();
+    let mut other = start_recorder(&place, &["-a"]);
+    let recording = Recording::of(&["--", SWTCH, "workload", "futex"]);
+    other.signal(libc::SIGINT);
+    assert!(other.ends_within(SOON).success());
+    recording.read().assert_balanced();
+    let all = Recorded::new(Trace::open(&place.trace()).unwrap());
+    all.assert_accounted();
+    let inner = recording.read().switches.len();
+    assert!(all.switches.len() > inner, "the other saw these, too");
+}
+
+/// Neither a recording that ended nor one that was killed leaves anything loaded.
+#[test]
+#[ignore = "needs root"]
+fn root_nothing_stays_in_the_kernel() {
+    let _machine = alone();
+    let Some(before) = loaded_programs() else {
+        println!("passed over: bpftool is not installed");
+        return;
+    };
+    assert!(Recording::of(&["--", "true"]).output.status.success());
+    let place = Place::new();
+    let mut recorder = start_recorder(&place, &["-a"]);
+    let during = loaded_programs().unwrap();
+    assert!(
+        during.iter().any(|id| !before.contains(id)),
+        "it loads some"
+    );
+    recorder.signal(libc::SIGKILL);
+    recorder.ends_within(SOON);
+    // The kernel frees them a little after the last user is gone. Others may load theirs.
+    wait_until("its programs are gone", || {
+        let now = loaded_programs().unwrap();
+        during
+            .iter()
+            .all(|id| before.contains(id) || !now.contains(id))
+    });
+}
+
+/// The numbers of all programs that are loaded; `None` without bpftool.
+fn loaded_programs() -> Option<Vec<u64>> {
+    let output = Command::new("bpftool")
+        .args(["prog", "show", "-j"])
+        .output()
+        .ok()?;
+    let programs: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).ok()?;
+    Some(
+        programs
+            .iter()
+            .filter_map(|program| program["id"].as_u64())
+            .collect(),
+    )
+}

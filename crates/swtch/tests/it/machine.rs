@@ -1,0 +1,152 @@
+//! The machine that the tests share: who may use it when, and what must be put back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// For tests that load the CPUs or that a load would mislead. A test that failed before is no
+/// reason to fail.
+pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For tests that do little and that little disturbs.
+pub fn beside_others() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process that ends with the test, whatever becomes of that.
+#[derive(Debug)]
+pub struct Running(Child);
+
+impl Running {
+    /// Starts it, silent.
+    pub fn start(command: &mut Command) -> Self {
+        let silent = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Self(silent.spawn().unwrap())
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub fn signal(&self, signal: i32) {
+        send(self.pid(), signal);
+    }
+
+    /// Waits for its end; panics when it does not come.
+    pub fn ends_within(&mut self, limit: Duration) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status;
+            }
+            assert!(start.elapsed() < limit, "it still runs after {limit:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A process of somebody else's that must not outlive the test: a command whose recorder is gone.
+#[derive(Debug)]
+pub struct Orphan(pub u32);
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        if is_alive(self.0) {
+            send(self.0, libc::SIGKILL);
+        }
+    }
+}
+
+pub fn send(pid: u32, signal: i32) {
+    let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
+    let signal = nix::sys::signal::Signal::try_from(signal).unwrap();
+    // A process that has just ended takes no signal, and none is needed.
+    let _ = nix::sys::signal::kill(pid, signal);
+}
+
+/// Whether it runs: neither gone nor a zombie.
+pub fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap().split_whitespace().next();
+    state.is_some_and(|state| state != "Z" && state != "X")
+}
+
+/// Waits until `is_so`; panics with `what` when that takes longer than ten seconds.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(10), "not so: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The children of a process, by any of its threads.
+pub fn children_of(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    let lists = threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace()
+                .map(|pid| pid.parse().unwrap())
+                .collect::<Vec<u32>>()
+        })
+        .collect()
+}
+
+/// A cgroup of the hierarchy that has the cpu controller; its processes are killed with it.
+#[derive(Debug)]
+pub struct TestCgroup(PathBuf);
+
+impl TestCgroup {
+    /// `None` where neither version has it.
+    pub fn new() -> Option<Self> {
+        let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
+        let root = roots
+            .into_iter()
+            .find(|root| root.join("cgroup.procs").exists())?;
+        let path = root.join(format!("swtch-test-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Some(Self(path))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TestCgroup {
+    fn drop(&mut self) {
+        let processes = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        for pid in processes.lines().filter_map(|pid| pid.parse().ok()) {
+            send(pid, libc::SIGKILL);
+        }
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        eprintln!("warning: {} is left behind", self.0.display());
+    }
+}

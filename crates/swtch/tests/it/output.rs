@@ -1,0 +1,238 @@
+//! What is printed: every report in every format, names from outside, readers that go away.
+
+use std::process::{Output, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use crate::machine::{alone, beside_others};
+use crate::recording::{Recording, SWTCH, stderr, stdout, swtch};
+
+const REPORTS: [&str; 10] = [
+    "reason",
+    "process",
+    "thread",
+    "preemptor",
+    "waker",
+    "syscall",
+    "wait",
+    "stack",
+    "cpu",
+    "cgroup",
+];
+const FORMATS: [&str; 3] = ["table", "json", "csv"];
+
+/// A recording of everything that the sampler does, shared by the tests here.
+fn sample() -> &'static Recording {
+    static SAMPLE: OnceLock<Recording> = OnceLock::new();
+    SAMPLE.get_or_init(|| {
+        let words = [
+            "--stacks", "--", SWTCH, "workload", "sampler", "--count", "700",
+        ];
+        let recording = Recording::of(&words);
+        assert!(
+            recording.output.status.success(),
+            "{}",
+            stderr(&recording.output)
+        );
+        recording
+    })
+}
+
+/// A report as JSON.
+fn json(recording: &Recording, words: &[&str]) -> Value {
+    let output = recording.report(&[words, &["--format", "json"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn sum(rows: &Value, column: &str) -> u64 {
+    let rows = rows["rows"].as_array().unwrap();
+    rows.iter().map(|row| row[column].as_u64().unwrap()).sum()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_every_report_says_the_same_number_of_switches() {
+    let _machine = alone();
+    let all = json(sample(), &["--by", "reason"]);
+    let switches = all["trace"]["switches"].as_u64().unwrap();
+    assert!(switches > 1000);
+    for by in ["reason", "process", "thread", "syscall", "cpu", "cgroup"] {
+        let report = json(sample(), &["--by", by]);
+        assert_eq!(report["trace"]["switches"], switches, "{by}");
+        assert_eq!(sum(&report, "switches"), switches, "{by}");
+        let share: f64 = report["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["share_pct"].as_f64().unwrap())
+            .sum();
+        assert!((share - 100.0).abs() < 0.01, "{by}: {share} %");
+    }
+}
+
+/// Run-queue time is split among those who had the CPU; the parts sum to the whole.
+#[test]
+#[ignore = "needs root"]
+fn root_who_had_the_cpu_sums_to_the_run_queue_time() {
+    let _machine = alone();
+    let waited = sum(&json(sample(), &["--by", "thread"]), "runq_ns");
+    let had = sum(&json(sample(), &["--by", "preemptor"]), "runq_ns");
+    assert_eq!(had, waited);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_filters_only_leave_out() {
+    let _machine = alone();
+    let all = json(sample(), &["--by", "reason"])["trace"]["switches"]
+        .as_u64()
+        .unwrap();
+    let some = |words: &[&str]| {
+        let report = json(sample(), &[&["--by", "reason"], words].concat());
+        sum(&report, "switches")
+    };
+    let futex = some(&["--reason", "futex"]);
+    assert!(futex > 0 && futex < all);
+    let (before, after) = (some(&["--until", "300ms"]), some(&["--since", "300ms"]));
+    assert_eq!(before + after, all);
+    assert_eq!(some(&["--comm", "no such thread"]), 0);
+    assert!(some(&["--comm", "hog"]) > 0);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_every_report_has_every_format() {
+    let _machine = alone();
+    for by in REPORTS {
+        for format in FORMATS {
+            let output = sample().report(&["--by", by, "--format", format]);
+            assert!(
+                output.status.success(),
+                "{by} {format}: {}",
+                stderr(&output)
+            );
+            assert!(!output.stdout.is_empty(), "{by} {format}");
+            assert_is_harmless(&output);
+        }
+    }
+}
+
+/// csv: the header names each column once, and every line has as many fields.
+#[test]
+#[ignore = "needs root"]
+fn root_csv_is_as_wide_as_its_header() {
+    let _machine = alone();
+    for by in ["reason", "process", "thread", "syscall", "cpu"] {
+        let output = sample().report(&["--by", by, "--format", "csv"]);
+        let text = stdout(&output);
+        let width = text.lines().next().unwrap().split(',').count();
+        assert!(text.lines().count() > 1, "{by}");
+        // Names of the sampler's threads hold neither commas nor quotes.
+        for line in text.lines().filter(|line| !line.contains('"')) {
+            assert_eq!(line.split(',').count(), width, "{by}: {line}");
+        }
+    }
+}
+
+/// Threads that call themselves escape sequences, newlines, markup and broken UTF-8.
+#[test]
+#[ignore = "needs root"]
+fn root_hostile_names_reach_no_terminal() {
+    let _machine = beside_others();
+    let recording = Recording::of(&["--", SWTCH, "workload", "renamer"]);
+    assert!(
+        recording.output.status.success(),
+        "{}",
+        stderr(&recording.output)
+    );
+    assert!(stdout(&recording.report(&["--by", "thread"])).contains("\\x1b"));
+    for format in FORMATS {
+        assert_is_harmless(&recording.report(&["--by", "thread", "--format", format]));
+        assert_is_harmless(&recording.report(&["--by", "process", "--format", format]));
+        assert_is_harmless(&recording.report(&["--by", "waker", "--format", format]));
+    }
+    assert_is_harmless(&recording.report(&[]));
+}
+
+/// Words of the command line and paths come from outside, too.
+#[test]
+#[ignore = "needs root"]
+fn root_a_hostile_command_line_reaches_no_terminal() {
+    let _machine = beside_others();
+    let recording = Recording::of(&["--", "true", "\u{1b}[2J", "a\nb"]);
+    assert!(recording.output.status.success());
+    for format in FORMATS {
+        assert_is_harmless(&recording.report(&["--by", "reason", "--format", format]));
+    }
+    let missing = Recording::of(&["--", "/no/\u{1b}[2J"]);
+    assert_is_harmless(&missing.output);
+}
+
+/// No control character but the end of a line (CR LF in csv), on stdout or stderr.
+fn assert_is_harmless(output: &Output) {
+    for text in [stdout(output), stderr(output)] {
+        let text = text.replace("\r\n", "\n");
+        let hostile = text.chars().find(|c| c.is_control() && *c != '\n');
+        assert_eq!(hostile, None, "{text}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_reader_that_goes_away_is_no_error() {
+    let _machine = alone();
+    let trace = sample().place.trace();
+    let trace = trace.to_str().unwrap();
+    let explain = ["explain", "-o", "/dev/null/x", "--", "true"];
+    for words in [
+        &["report", trace][..],
+        &["report", trace, "--by", "thread"],
+        &["doctor"],
+    ] {
+        assert_is_quiet_when_closed(words);
+    }
+    // The path is refused, which is said on stderr: a closed stdout does not matter to it.
+    assert_eq!(closed(&explain).status.code(), Some(2));
+}
+
+#[test]
+fn a_reader_of_a_list_that_goes_away_is_no_error() {
+    assert_is_quiet_when_closed(&["workload"]);
+    assert_is_quiet_when_closed(&["--help"]);
+}
+
+fn assert_is_quiet_when_closed(words: &[&str]) {
+    let output = closed(words);
+    let said = stderr(&output);
+    assert!(
+        !said.contains("panicked") && !said.contains("error"),
+        "{words:?}: {said}"
+    );
+    assert!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{words:?}: {:?}",
+        output.status
+    );
+}
+
+/// Runs with a stdout that nobody reads.
+fn closed(words: &[&str]) -> Output {
+    let mut child = swtch(words)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn help_names_every_verb_and_exits_with_0() {
+    let output = swtch(["--help"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    for verb in ["explain", "record", "report", "doctor"] {
+        assert!(stdout(&output).contains(verb), "{}", stdout(&output));
+    }
+}

@@ -1,0 +1,211 @@
+//! One run of `swtch record`, and what its trace says.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use swtch_core::{Gap, Switch, TaskEvent, TaskEventKind, TaskKey};
+use swtch_store::{Columns, Completeness, Counts, Meta, State, Trace};
+use tempfile::TempDir;
+
+/// The program under test.
+pub const SWTCH: &str = env!("CARGO_BIN_EXE_swtch");
+
+/// `swtch` with these words.
+pub fn swtch<W: AsRef<OsStr>>(words: impl IntoIterator<Item = W>) -> Command {
+    let mut command = Command::new(SWTCH);
+    command.args(words);
+    command
+}
+
+/// What a run said on stderr.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("the program says only valid text")
+}
+
+/// What a run answered.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("the program says only valid text")
+}
+
+/// A place for a trace that is removed with the test.
+#[derive(Debug)]
+pub struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn trace(&self) -> PathBuf {
+        self.dir().join("t.swtch")
+    }
+
+    /// `swtch record -o TRACE OPTIONS…`, ready to run here.
+    pub fn record(&self, options: &[&str]) -> Command {
+        let mut command = swtch(["record", "-o"]);
+        command
+            .arg(self.trace())
+            .args(options)
+            .current_dir(self.dir());
+        command
+    }
+}
+
+/// A recording that has ended.
+#[derive(Debug)]
+pub struct Recording {
+    pub place: Place,
+    pub output: Output,
+}
+
+impl Recording {
+    /// Records `words` (options, `--`, a command) to the end.
+    pub fn of(words: &[&str]) -> Self {
+        let place = Place::new();
+        let output = place.record(words).output().unwrap();
+        Self { place, output }
+    }
+
+    /// Opens its trace; panics with what the program said when there is none.
+    pub fn read(&self) -> Recorded {
+        let trace = Trace::open(&self.place.trace());
+        Recorded::new(trace.unwrap_or_else(|error| panic!("{error}: {}", stderr(&self.output))))
+    }
+
+    /// Runs `swtch report` on it.
+    pub fn report(&self, words: &[&str]) -> Output {
+        report(&self.place.trace(), words)
+    }
+}
+
+/// Runs `swtch report` on a trace.
+pub fn report(trace: &Path, words: &[&str]) -> Output {
+    let mut command = swtch(["report"]);
+    command.arg(trace).args(words).output().unwrap()
+}
+
+/// A trace, all in memory.
+#[derive(Debug)]
+pub struct Recorded {
+    pub meta: Meta,
+    pub completeness: Completeness,
+    pub tasks: Vec<TaskEvent>,
+    pub gaps: Vec<Gap>,
+    pub switches: Vec<Switch>,
+}
+
+/// A thread, as the kernel numbers it: process and thread.
+pub type Ids = (u32, u32);
+
+impl Recorded {
+    pub fn new(trace: Trace) -> Self {
+        let mut switches = Vec::new();
+        trace
+            .scan(Columns::all(), None, &mut |switch| switches.push(*switch))
+            .unwrap();
+        Self {
+            meta: trace.meta().clone(),
+            completeness: trace.completeness(),
+            tasks: trace.tasks().unwrap(),
+            gaps: trace.gaps().unwrap(),
+            switches,
+        }
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.meta.counts
+    }
+
+    /// Who each task is.
+    pub fn identities(&self) -> BTreeMap<TaskKey, Ids> {
+        let ids = |event: &TaskEvent| (event.task, (event.pid.get(), event.tid.get()));
+        self.tasks.iter().map(ids).collect()
+    }
+
+    /// The rows of each thread that was asked for, in order of time.
+    pub fn by_thread(&self) -> BTreeMap<Ids, Vec<&Switch>> {
+        let ids = self.identities();
+        let asked: BTreeMap<_, _> = self.tasks.iter().map(|t| (t.task, t.in_scope)).collect();
+        let mut threads: BTreeMap<Ids, Vec<&Switch>> = BTreeMap::new();
+        for switch in self
+            .switches
+            .iter()
+            .filter(|row| asked.get(&row.task) == Some(&true))
+        {
+            threads.entry(ids[&switch.task]).or_default().push(switch);
+        }
+        threads
+    }
+
+    /// The moments of a thread's life that were recorded.
+    pub fn life_of(&self, ids: Ids) -> impl Iterator<Item = &TaskEvent> {
+        self.tasks
+            .iter()
+            .filter(move |event| (event.pid.get(), event.tid.get()) == ids)
+    }
+
+    /// What the kernel counted for a thread while it was recorded, up to its exit; `None` when its
+    /// end is not in the trace.
+    pub fn kernel_count(&self, ids: Ids) -> Option<u64> {
+        let total = |event: &TaskEvent| event.voluntary_switches + event.involuntary_switches;
+        let first = self.life_of(ids).next()?;
+        let exit = self
+            .life_of(ids)
+            .find(|event| event.kind == TaskEventKind::Exit)?;
+        Some(total(exit) - total(first))
+    }
+
+    /// Panics unless every switch that was seen was stored, filtered away, or is in a gap.
+    pub fn assert_accounted(&self) {
+        let counts = self.counts();
+        let went = counts.stored + counts.filtered + counts.lost + counts.unnamed;
+        assert_eq!(counts.switches_seen, went, "{counts:?}");
+        assert_eq!(self.switches.len(), usize::try_from(counts.stored).unwrap());
+        let in_gaps: u64 = self.gaps.iter().map(|gap| gap.lost).sum();
+        assert_eq!(in_gaps, counts.lost, "{:?}", self.gaps);
+        assert_eq!(self.meta.state, State::Finished);
+        assert_eq!(self.completeness, Completeness::Finished);
+    }
+
+    /// Panics unless every switch that was seen is accounted for and none is missing by the
+    /// kernel's own count.
+    pub fn assert_balanced(&self) {
+        assert_eq!(self.imbalance(), [""; 0]);
+        assert_eq!(self.meta.state, State::Finished);
+        assert_eq!(self.completeness, Completeness::Finished);
+    }
+
+    /// What does not add up; nothing when the trace is whole.
+    pub fn imbalance(&self) -> Vec<String> {
+        let counts = self.counts();
+        let went = counts.stored + counts.filtered + counts.lost;
+        let rows = u64::try_from(self.switches.len()).unwrap();
+        let checks = [
+            ("lost", counts.lost, 0),
+            ("unnamed", counts.unnamed, 0),
+            ("not written", counts.storage_failed, 0),
+            ("uncaught by the kernel's count", counts.uncaught, 0),
+            (
+                "seen, against stored + filtered + lost",
+                counts.switches_seen,
+                went,
+            ),
+            ("rows, against stored", rows, counts.stored),
+        ];
+        checks
+            .into_iter()
+            .filter(|(_, is, should)| is != should)
+            .map(|(what, is, should)| format!("{is} {what}, not {should}"))
+            .collect()
+    }
+}

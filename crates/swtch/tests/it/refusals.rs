@@ -1,0 +1,214 @@
+//! What cannot be done is refused with the cause and the remedy, and nothing is harmed by trying.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::machine::beside_others;
+use crate::recording::{Place, Recorded, Recording, SWTCH, stderr, stdout, swtch};
+use swtch_store::Trace;
+
+/// An id that no process has: above the largest that the kernel gives by default.
+const NOBODYS_PID: &str = "4194305";
+
+/// The exit code of a refusal.
+const REFUSED: Option<i32> = Some(2);
+
+#[test]
+fn recording_nothing_is_refused() {
+    let output = swtch(["record"]).output().unwrap();
+    assert_eq!(output.status.code(), REFUSED);
+    assert!(
+        stderr(&output).contains("give a command after --"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_path_that_is_no_trace_is_refused() {
+    for path in ["/no/such.swtch", "/tmp", "/etc/passwd"] {
+        let output = swtch(["report", path]).output().unwrap();
+        assert_eq!(output.status.code(), REFUSED, "{path}");
+        assert!(stderr(&output).contains(path), "{}", stderr(&output));
+        assert_eq!(stdout(&output), "");
+    }
+}
+
+#[test]
+fn words_that_mean_nothing_are_refused() {
+    for words in [
+        ["report", "x.swtch", "--by", "moon"],
+        ["record", "-a", "-d", "never"],
+        ["record", "-a", "-d", "-1"],
+        ["record", "-p", "none", "-a"],
+        ["record", "-a", "-d", "0"],
+    ] {
+        let output = swtch(words).output().unwrap();
+        assert_eq!(output.status.code(), REFUSED, "{words:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_process_that_is_not_there_is_refused() {
+    let _machine = beside_others();
+    let recording = Recording::of(&["-p", NOBODYS_PID]);
+    let said = stderr(&recording.output);
+    assert_eq!(recording.output.status.code(), REFUSED, "{said}");
+    assert!(
+        said.contains(&format!("process {NOBODYS_PID} is not there")),
+        "{said}"
+    );
+    assert!(!recording.place.trace().exists());
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_path_that_is_no_cgroup_is_refused() {
+    let _machine = beside_others();
+    let recording = Recording::of(&["--cgroup", "/etc"]);
+    let said = stderr(&recording.output);
+    assert_eq!(recording.output.status.code(), REFUSED, "{said}");
+    assert!(said.contains("/etc is not a cgroup"), "{said}");
+    assert!(!recording.place.trace().exists());
+}
+
+/// Neither a trace nor anything else, and the command does not run.
+#[test]
+#[ignore = "needs root"]
+fn root_an_existing_path_is_never_overwritten() {
+    let _machine = beside_others();
+    let place = Place::new();
+    fs::write(place.trace(), "precious").unwrap();
+    let mark = place.dir().join("mark");
+    let output = place.record(&["--", "touch"]).arg(&mark).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), REFUSED, "{said}");
+    assert!(said.contains("already exists"), "{said}");
+    assert_eq!(fs::read_to_string(place.trace()).unwrap(), "precious");
+    assert!(!mark.exists(), "the command did not run");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_path_that_cannot_be_written_is_refused_before_the_command_runs() {
+    let _machine = beside_others();
+    let place = Place::new();
+    let mark = place.dir().join("mark");
+    let output = swtch(["record", "-o", "/proc/x.swtch", "--", "touch"])
+        .arg(&mark)
+        .output()
+        .unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), REFUSED, "{said}");
+    assert!(said.contains("cannot write /proc/x.swtch"), "{said}");
+    assert!(!mark.exists(), "the command did not run");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_without_privilege_the_remedy_is_said() {
+    let _machine = beside_others();
+    let stranger = Stranger::new();
+    let output = stranger.run(&[], &["record", "-o", "t.swtch", "--", "touch", "mark"]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), REFUSED, "{said}");
+    assert!(
+        said.contains("not permitted") && said.contains("sudo"),
+        "{said}"
+    );
+    assert!(said.contains("cap_bpf,cap_perfmon"), "{said}");
+    assert!(!stranger.dir().join("t.swtch").exists());
+    assert!(
+        !stranger.dir().join("mark").exists(),
+        "the command did not run"
+    );
+}
+
+/// From the kernel's own counters, and it says that it is no recording.
+#[test]
+#[ignore = "needs root"]
+fn root_without_privilege_explain_still_answers() {
+    let _machine = beside_others();
+    let stranger = Stranger::new();
+    let script = "touch mark; sleep 0.05; exit 7";
+    let output = stranger.run(&[], &["explain", "--", "sh", "-c", script]);
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    let answer = stdout(&output);
+    assert!(answer.contains("No switch was recorded"), "{answer}");
+    assert!(
+        answer.contains("voluntary") && answer.contains("cap_bpf"),
+        "{answer}"
+    );
+    assert!(stranger.dir().join("mark").exists(), "the command ran");
+}
+
+/// The remedy that is advised is enough.
+#[test]
+#[ignore = "needs root"]
+fn root_the_advised_capabilities_suffice() {
+    let _machine = beside_others();
+    let stranger = Stranger::new();
+    let granted = ["--inh-caps=+bpf,+perfmon", "--ambient-caps=+bpf,+perfmon"];
+    let words = [
+        "record",
+        "-o",
+        "t.swtch",
+        "--",
+        "sh",
+        "-c",
+        "sleep 0.05; exit 7",
+    ];
+    let output = stranger.run(&granted, &words);
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    let recorded = Recorded::new(Trace::open(&stranger.dir().join("t.swtch")).unwrap());
+    recorded.assert_balanced();
+    assert!(!recorded.switches.is_empty());
+}
+
+/// A user with no rights, and a directory of theirs.
+struct Stranger {
+    place: Place,
+    program: PathBuf,
+}
+
+impl Stranger {
+    fn new() -> Self {
+        let place = Place::new();
+        fs::set_permissions(place.dir(), fs::Permissions::from_mode(0o777)).unwrap();
+        // The build directory may be closed to strangers. A link is no copy of 200 MB, but needs
+        // the same file system.
+        let program = place.dir().join("swtch");
+        fs::hard_link(SWTCH, &program)
+            .or_else(|_| fs::copy(SWTCH, &program).map(drop))
+            .unwrap();
+        Self { place, program }
+    }
+
+    fn dir(&self) -> &Path {
+        self.place.dir()
+    }
+
+    /// Runs `swtch` as the stranger; `granted` are options of setpriv(1).
+    fn run(&self, granted: &[&str], words: &[&str]) -> Output {
+        let nobody = [
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--no-new-privs",
+        ];
+        let mut command = Command::new("setpriv");
+        command.args(nobody);
+        match granted {
+            [] => command.args(["--inh-caps=-all", "--bounding-set=-all"]),
+            _ => command.args(granted),
+        };
+        command
+            .arg(&self.program)
+            .args(words)
+            .current_dir(self.dir());
+        command.output().expect("setpriv is part of util-linux")
+    }
+}
