@@ -1,0 +1,36 @@
+# The ways into the tree. `make help` lists them; each is a script in scripts/ or one cargo line.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test vm-test lint fmt schema check bench-record setup
+
+help: ## what there is
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+demo: ## install what is missing, build, and explain a sample program that makes every kind of switch
+	@scripts/demo.sh
+
+test: ## install what is missing and run every test, the privileged ones too when it may
+	@scripts/test.sh
+
+vm-test: ## other kernels, emulated, no root; which ones: KERNELS, see scripts/vm-test --help
+	@scripts/vm-test $(KERNELS)
+
+lint: ## formatting, clippy, rustdoc, the project's own checks, licences
+	@scripts/lint.sh
+
+fmt: ## format Rust and, with clang-format, the eBPF C
+	cargo fmt --all
+	@command -v clang-format >/dev/null || { echo "clang-format is not installed: C left as it is"; exit 0; }; \
+	find crates -path '*/src/bpf/*' \( -name '*.c' -o -name '*.h' \) -exec clang-format -i {} +
+
+schema: ## write docs/SCHEMA.md anew from the code
+	SWTCH_BLESS=1 cargo test --locked -p swtch-store schema
+
+check: ## rooms, names in the docs, licences (part of lint)
+	cargo run --locked --quiet -p xtask -- check
+
+bench-record: ## what recording costs, beside perf and libbpf-tools (ARGS="--rounds 5 --json FILE")
+	@scripts/bench-record.sh $(ARGS)
+
+setup: ## install what building needs and this machine lacks
+	@scripts/setup.sh

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# The main job on a sample program that makes every kind of switch: from a clean clone to the
+# bill. Installs what is missing, builds, and asks for root only to record.
+set -u -o pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+scripts/setup.sh || exit
+find_cargo || die "no cargo after setup"
+cargo build --release --locked -p swtch || die "the build failed (see above)"
+swtch=$(target_dir)/release/swtch
+
+say "recording needs root: swtch explain -- swtch workload sampler --quiet"
+as_root "$swtch" explain -- "$swtch" workload sampler --quiet

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Every lint, none of them a test: all are run, then those that failed are named.
+set -u -o pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+failed=()
+
+# lint NAME COMMAND…
+lint() {
+    local name=$1
+    shift
+    say "lint: $name"
+    "$@" || failed+=("$name")
+}
+
+# Passed over and said so when the program is not there.
+lint_if_installed() {
+    if command -v "$1" >/dev/null; then
+        lint "$1" "$@"
+    else
+        say "lint: $1 is not installed, passed over"
+    fi
+}
+
+# Distributions package clippy and rustfmt apart from cargo; rustup has them as components.
+require_lint_tools() {
+    cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1 && return
+    say "installing: clippy and rustfmt"
+    rustup component add clippy rustfmt >&2 ||
+        die "no clippy or rustfmt: install them by rustup, or the packages rust-clippy and rustfmt"
+}
+
+check_dependencies() {
+    if command -v cargo-deny >/dev/null; then
+        lint "cargo deny" cargo deny --locked check
+    else
+        say "lint: cargo-deny is not installed; xtask check reads licences and sources, advisories are passed over"
+    fi
+}
+
+scripts/setup.sh || exit
+find_cargo || die "no cargo after setup"
+require_lint_tools
+
+lint "rustfmt" cargo fmt --all --check
+lint "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
+lint "rustdoc" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+lint "xtask check" cargo run --locked --quiet -p xtask -- check
+check_dependencies
+mapfile -t c_files < <(find crates -path '*/src/bpf/*' \( -name '*.c' -o -name '*.h' \))
+if [ ${#c_files[@]} -gt 0 ]; then
+    lint_if_installed clang-format --dry-run -Werror "${c_files[@]}"
+fi
+lint_if_installed shellcheck -x scripts/*.sh .ci/run
+
+if [ ${#failed[@]} -gt 0 ]; then
+    say "lints failed: ${failed[*]}"
+    exit 1
+fi
+say "lints: all good"

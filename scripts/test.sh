@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Every test. Those that need root are marked `#[ignore = "needs root"]` and run when this may:
+# as root, or with a sudo that does not ask. Otherwise it names what it passed over.
+#
+# The last line is "N passed, N failed", and ", N skipped" when tests were passed over.
+set -u -o pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+log=$(mktemp) || die "no room for a temporary file"
+trap 'rm -f "$log"' EXIT
+
+# Capabilities of root that the privileged tests use: CAP_SYS_ADMIN, CAP_SYS_NICE. A container's
+# root often has not got them. Bit numbers: include/uapi/linux/capability.h.
+root_is_whole() {
+    local effective
+    effective=$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status)
+    (((0x$effective >> 21) & (0x$effective >> 23) & 1))
+}
+
+# Why the privileged tests cannot run here; empty when they can.
+why_not_privileged() {
+    if [ ! -r /sys/kernel/btf/vmlinux ]; then
+        echo "the kernel has no BTF (/sys/kernel/btf/vmlinux)"
+    elif [ "$(id -u)" -eq 0 ]; then
+        root_is_whole || echo "root lacks CAP_SYS_ADMIN or CAP_SYS_NICE here, as in a container"
+    elif ! command -v sudo >/dev/null; then
+        echo "not root, and there is no sudo: run \`make test\` as root"
+    elif ! sudo -n true 2>/dev/null; then
+        echo "not root, and sudo would ask: run \`sudo -v && make test\`"
+    fi
+}
+
+# Runs cargo test and appends what it said to the log.
+run_tests() {
+    cargo test --workspace --locked --no-fail-fast "$@" 2>&1 | tee -a "$log"
+    return "${PIPESTATUS[0]}"
+}
+
+# Sum of a column ("passed", "failed", "ignored") over all "test result:" lines.
+sum_of() {
+    sed 's/\x1b\[[0-9;]*m//g' "$log" | awk -v word="$1" '
+        /^test result:/ {
+            for (i = 2; i <= NF; i++) if ($i == word ";") sum += $(i - 1)
+        }
+        END { print sum + 0 }'
+}
+
+# A test binary that does not build, or dies, prints no result line: at least one failed then.
+count_failed() {
+    local failed
+    failed=$(sum_of failed)
+    [ "$status" -ne 0 ] && [ "$failed" -eq 0 ] && failed=1
+    echo "$failed"
+}
+
+scripts/setup.sh || exit
+find_cargo || die "no cargo after setup"
+
+reason=$(why_not_privileged)
+status=0
+skipped=0
+if [ -n "$reason" ]; then
+    run_tests || status=$?
+    skipped=$(sum_of ignored)
+elif [ "$(id -u)" -eq 0 ]; then
+    run_tests -- --include-ignored || status=$?
+else
+    host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
+    run_tests || status=$?
+    export "CARGO_TARGET_${host}_RUNNER=sudo -n -E"
+    run_tests --lib --bins --tests -- --ignored || status=$?
+fi
+
+passed=$(sum_of passed)
+failed=$(count_failed)
+if [ "$passed" -eq 0 ] && [ "$failed" -eq 0 ]; then
+    say "no test ran"
+    status=1
+fi
+summary="$passed passed, $failed failed"
+if [ "$skipped" -gt 0 ]; then
+    echo
+    echo "passed over, $skipped tests that need root ($reason):"
+    sed -n 's/^test \(.*\) \.\.\. ignored.*/  \1/p' "$log" | sort
+    summary+=", $skipped skipped"
+fi
+echo "$summary"
+exit "$status"
