@@ -157,6 +157,8 @@ pub struct Summary {
     pub by_runq: Vec<(Reason, Nanos)>,
     /// Reasons for which tasks were blocked longest.
     pub by_blocked: Vec<(Reason, Nanos)>,
+    /// Whether switches are unknown; if not, time after unknown ones is that of new tasks.
+    has_unknown: bool,
 }
 
 impl Summary {
@@ -167,6 +169,15 @@ impl Summary {
             by_switches: largest(|reason| tally(reason).switches),
             by_runq: largest(|reason| tally(reason).runq),
             by_blocked: largest(|reason| tally(reason).blocked),
+            has_unknown: tally(Reason::Unknown).switches > 0,
+        }
+    }
+
+    /// What came before a wait, in words.
+    fn word(&self, reason: Reason) -> &'static str {
+        match reason {
+            Reason::Unknown if !self.has_unknown => "their start",
+            known => known.as_str(),
         }
     }
 
@@ -182,7 +193,8 @@ impl Summary {
         let time = |times: &[(Reason, Nanos)], all: Nanos| {
             let times = times.iter();
             let words = times.map(|(reason, time)| {
-                format!("{reason} {} ({time})", share(time.as_ns(), all.as_ns()))
+                let share = share(time.as_ns(), all.as_ns());
+                format!("{} {share} ({time})", self.word(*reason))
             });
             words.collect::<Vec<_>>().join(", ")
         };
