@@ -33,26 +33,43 @@ pub(crate) fn finish(
     meta: &Meta,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Error> {
-    let meta_path = dir.join(META);
-    let json = meta.to_json(&meta_path)?;
+    let json = meta.to_json(&dir.join(META))?;
     let mut finished = Checksums::default();
     finished.add(META, Chunk::of(0, &json));
+    if let Err(err) = write_tables(dir, recorded, &mut finished, progress) {
+        // The facts are small and may fit where the tables do not: they say why it ended.
+        let _ = put_facts(dir, recorded, &json);
+        return Err(err);
+    }
+    draft::sync_directory(dir)?;
+    put_facts(dir, recorded, &json)?;
+    draft::replace(&dir.join(CHECKSUMS), finished.to_csv().as_bytes())?;
+    draft::sync_directory(dir)?;
+    remove_streams(dir)
+}
+
+fn write_tables(
+    dir: &Path,
+    recorded: &Checksums,
+    finished: &mut Checksums,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), Error> {
     for (table, schema) in tables() {
         let stream = StreamTable::open(dir, table, recorded)?;
         for chunk in write_parquet(dir, table, schema, &stream, progress)? {
             finished.add(&parquet_table::parquet_name(table), chunk);
         }
     }
-    draft::sync_directory(dir)?;
+    Ok(())
+}
 
+/// Replaces the facts of a trace whose streams still count.
+fn put_facts(dir: &Path, recorded: &Checksums, json: &[u8]) -> Result<(), Error> {
     let mut both = recorded.clone();
-    both.add(META, Chunk::of(0, &json));
+    both.add(META, Chunk::of(0, json));
     draft::replace(&dir.join(CHECKSUMS), both.to_csv().as_bytes())?;
-    draft::replace(&meta_path, &json)?;
-    draft::sync_directory(dir)?;
-    draft::replace(&dir.join(CHECKSUMS), finished.to_csv().as_bytes())?;
-    draft::sync_directory(dir)?;
-    remove_streams(dir)
+    draft::replace(&dir.join(META), json)?;
+    draft::sync_directory(dir)
 }
 
 /// Name and schema of every table, in the order of the page.

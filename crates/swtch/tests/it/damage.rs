@@ -35,12 +35,11 @@ fn root_a_full_disk_ends_the_recording_and_not_the_command() {
             recorded.switches.len(),
             recorded.completeness
         );
-        if recorded.meta.state == State::StoppedEarly {
-            let counts = recorded.counts();
-            assert!(counts.storage_failed > 0);
-            let went = counts.stored + counts.filtered + counts.lost + counts.storage_failed;
-            assert_eq!(counts.switches_seen, went, "{counts:?}");
-        }
+        assert_eq!(recorded.meta.state, State::StoppedEarly);
+        let counts = recorded.counts();
+        assert!(counts.storage_failed > 0);
+        let went = counts.stored + counts.filtered + counts.lost + counts.storage_failed;
+        assert_eq!(counts.switches_seen, went, "{counts:?}");
         let page = report(&place.trace(), &[]);
         assert!(page.status.success(), "{}", stderr(&page));
         let page = stdout(&page);
@@ -51,7 +50,6 @@ fn root_a_full_disk_ends_the_recording_and_not_the_command() {
     }
 }
 
-/// Room for the recording and none for its final form.
 #[test]
 #[ignore = "needs root"]
 fn root_a_disk_too_small_for_anything_is_refused() {
