@@ -56,7 +56,9 @@ fn play(rounds: u64) -> Result<Outcome, Error> {
             let spared = renamer.counted.involuntary;
             let because = "one sleep under each name, less those whose time a preemption used up";
             let expect = Expect::blocks(Reason::Sleep, names, spared, because);
-            Ok(renamer.expecting(vec![expect, Expect::balancing()]))
+            let because = "its pages go cold while it sleeps, and the kernel may take them away";
+            let faults = Expect::at_least(Reason::Fault, 0, because);
+            Ok(renamer.expecting(vec![expect, faults, Expect::balancing()]))
         });
         Ok(Outcome {
             threads: threads.collect::<Result<_, Error>>()?,

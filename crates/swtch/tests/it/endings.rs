@@ -90,8 +90,10 @@ fn root_a_very_short_command_is_recorded_from_exec_to_exit() {
     let last = rows.last().expect("it left once at least");
     assert_eq!(last.rule.reason, Reason::Exit);
     assert!(last.ts > exec.ts);
-    let counted = recorded.kernel_count(ids).expect("its exit is recorded");
-    assert!(u64::try_from(rows.len()).unwrap() > counted, "{rows:?}");
+    let (rows, counted) = recorded
+        .rows_and_kernel_count(ids, rows)
+        .expect("its exit is recorded");
+    assert_eq!(rows, counted, "from its start to its exit");
 }
 
 /// What it leaves behind holds stdout open and goes on; the recording does not wait for it.

@@ -154,15 +154,20 @@ impl Recorded {
             .filter(move |event| (event.pid.get(), event.tid.get()) == ids)
     }
 
-    /// What the kernel counted for a thread while it was recorded, up to its exit; `None` when its
-    /// end is not in the trace.
-    pub fn kernel_count(&self, ids: Ids) -> Option<u64> {
+    /// From the first record of a thread to its exit: rows, and what the kernel counted; `None`
+    /// when its end is not in the trace.
+    pub fn rows_and_kernel_count(&self, ids: Ids, rows: &[&Switch]) -> Option<(u64, u64)> {
         let total = |event: &TaskEvent| event.voluntary_switches + event.involuntary_switches;
-        let first = self.life_of(ids).next()?;
+        // A record that came late is in the table where it came.
+        let first = self.life_of(ids).min_by_key(|event| event.ts)?;
         let exit = self
             .life_of(ids)
             .find(|event| event.kind == TaskEventKind::Exit)?;
-        Some(total(exit) - total(first))
+        let between = rows
+            .iter()
+            .filter(|row| first.ts < row.ts && row.ts < exit.ts);
+        let rows = u64::try_from(between.count()).unwrap();
+        Some((rows, total(exit) - total(first)))
     }
 
     /// Panics unless every switch that was seen was stored, filtered away, or is in a gap.

@@ -21,17 +21,18 @@ use swtch_core::{Certainty, Reason, Switch};
 use swtch_store::Trace;
 
 use crate::machine::alone;
-use crate::recording::{Ids, Recorded, Recording, SWTCH, stderr};
+use crate::recording::{Ids, Place, Recorded, Recording, SWTCH, stderr};
 
 /// The hook that kernels before 6.17 lack.
 const HOOK: &str = "sched_set_need_resched_tp";
 
 /// Share of rows whose reason must be right, in percent, where the kernel has the hook.
 const RIGHT_PCT: u64 = 99;
-/// Share of involuntary rows that may have a wrong reason where it has not; unknown is not wrong.
-/// The kernel side says only which task was woken last, not when, so that a tick is often taken for
-/// a wakeup that came before it: seen up to a quarter of a hog's switches on a busy machine.
-const WRONG_WITHOUT_HOOK_PCT: u64 = 35;
+/// Share of involuntary rows that may have a wrong reason where it has not.
+const WRONG_WITHOUT_HOOK_PCT: u64 = 5;
+/// A tick and a bystander's wakeup in the same moment cannot be told apart without the hook, so
+/// that a load beside the test costs rows: it may try so often.
+const TRIES: u32 = 3;
 /// So many wrong rows of a thread are forgiven where it has few: a cold page, a stranger.
 const FORGIVEN: u64 = 2;
 
@@ -164,21 +165,25 @@ fn inferred_is_near_the_truth(name: &str) {
     if !can_play(name) {
         return;
     }
-    let inner = crate::recording::Place::new();
+    let mut seen = Vec::new();
+    for _ in 0..TRIES {
+        let agreement = agreement_on(name);
+        println!("{name:<18} {agreement}");
+        if agreement.is_near() {
+            return;
+        }
+        seen.push(agreement.to_string());
+    }
+    panic!("{name}: {seen:#?}");
+}
+
+/// Records one run of a workload with and without the hook.
+fn agreement_on(name: &str) -> Agreement {
+    let inner = Place::new();
     let path = inner.trace().to_string_lossy().into_owned();
-    let recording = Recording::of(&[
-        "--",
-        SWTCH,
-        "record",
-        "--without-hook",
-        HOOK,
-        "-o",
-        &path,
-        "--",
-        SWTCH,
-        "workload",
-        name,
-    ]);
+    let without_hook = ["--", SWTCH, "record", "--without-hook", HOOK, "-o", &path];
+    let workload = ["--", SWTCH, "workload", name];
+    let recording = Recording::of(&[&without_hook[..], &workload].concat());
     let outcome = outcome_of(&recording);
     let exact = recording.read();
     let inferred = Recorded::new(Trace::open(&inner.trace()).unwrap());
@@ -186,18 +191,13 @@ fn inferred_is_near_the_truth(name: &str) {
     inferred.assert_accounted();
     let (exact, inferred) = (exact.by_thread(), inferred.by_thread());
     let agreement = Agreement::of(&outcome, &exact, &inferred);
-    println!("{name:<18} {agreement}");
-    let wrong = agreement.involuntary - agreement.untold - agreement.involuntary_right;
-    assert!(
-        wrong <= FORGIVEN || wrong * 100 <= agreement.involuntary * WRONG_WITHOUT_HOOK_PCT,
-        "{name}: {agreement}"
-    );
     assert!(
         agreement.unpaired * 100 <= outcome_threads(&outcome),
         "{name}: {agreement}"
     );
     assert_eq!(agreement.voluntary_wrong, 0, "{name}: {agreement}");
     assert_eq!(agreement.wrongly_certain, 0, "{name}: {agreement}");
+    agreement
 }
 
 fn outcome_threads(outcome: &Outcome) -> u64 {
@@ -318,6 +318,12 @@ impl Agreement {
             }
         }
         agreement
+    }
+
+    /// Whether few enough are wrong; unknown is wrong here.
+    fn is_near(&self) -> bool {
+        let wrong = self.involuntary - self.involuntary_right;
+        wrong <= FORGIVEN || wrong * 100 <= self.involuntary * WRONG_WITHOUT_HOOK_PCT
     }
 
     fn add(&mut self, exact: &Switch, inferred: &Switch) {
