@@ -10,7 +10,9 @@ use swtch_capture::monotonic_ns;
 use swtch_core::{Reason, TaskEventKind};
 use swtch_store::{Completeness, State, Trace};
 
-use crate::machine::{Orphan, Running, alone, beside_others, children_of, is_alive, wait_until};
+use crate::machine::{
+    OfflineCpu, Orphan, Running, alone, beside_others, children_of, is_alive, wait_until,
+};
 use crate::recording::{Place, Recorded, Recording, SWTCH, report, stderr, stdout, swtch};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -335,6 +337,28 @@ fn root_recordings_beside_each_other_do_not_disturb() {
     all.assert_accounted();
     let inner = recording.read().switches.len();
     assert!(all.switches.len() > inner, "the other saw these, too");
+}
+
+/// It moves everybody's threads, so it is done only where `SWTCH_TEST_HOTPLUG` is set.
+#[test]
+#[ignore = "needs root"]
+fn root_a_cpu_that_goes_and_comes_costs_no_switch() {
+    let _machine = alone();
+    if std::env::var_os("SWTCH_TEST_HOTPLUG").is_none() {
+        println!("passed over: SWTCH_TEST_HOTPLUG is not set");
+        return;
+    }
+    let place = Place::new();
+    // Processes that may run anywhere, and that leave nothing behind when they are killed.
+    let script = "while :; do sleep 0.001; done";
+    let words = ["-d", "2", "--", "sh", "-c", script];
+    let mut recorder = start_recorder(&place, &words);
+    let _command = Orphan(children_of(recorder.pid())[0]);
+    let cpu = OfflineCpu::take().expect("root may take the last CPU offline");
+    thread::sleep(Duration::from_millis(500));
+    drop(cpu);
+    assert!(recorder.ends_within(SOON).success());
+    Recorded::new(Trace::open(&place.trace()).unwrap()).assert_balanced();
 }
 
 /// Neither a recording that ended nor one that was killed leaves anything loaded.

@@ -150,3 +150,25 @@ impl Drop for TestCgroup {
         eprintln!("warning: {} is left behind", self.0.display());
     }
 }
+
+/// The last CPU, while it is offline.
+#[derive(Debug)]
+pub struct OfflineCpu(PathBuf);
+
+impl OfflineCpu {
+    /// Takes it offline; `None` where that cannot be.
+    pub fn take() -> Option<Self> {
+        let last = std::thread::available_parallelism().ok()?.get() - 1;
+        let path = PathBuf::from(format!("/sys/devices/system/cpu/cpu{last}/online"));
+        fs::write(&path, "0").ok()?;
+        Some(Self(path))
+    }
+}
+
+impl Drop for OfflineCpu {
+    fn drop(&mut self) {
+        if let Err(error) = fs::write(&self.0, "1") {
+            eprintln!("warning: {} stays offline: {error}", self.0.display());
+        }
+    }
+}
