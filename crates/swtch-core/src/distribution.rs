@@ -47,6 +47,15 @@ impl Distribution {
         self.longest = self.longest.max(length);
     }
 
+    /// Adds all lengths of another.
+    pub fn merge(&mut self, other: &Self) {
+        // Both grow as they must, so that a length that was recorded there has a place here.
+        if self.histogram.add(&other.histogram).is_ok() {
+            self.sum += other.sum;
+            self.longest = self.longest.max(other.longest);
+        }
+    }
+
     /// How many lengths.
     pub fn count(&self) -> u64 {
         self.histogram.len()
@@ -101,6 +110,18 @@ mod tests {
             distribution.percentile(99.9),
             Some(Nanos::from_ns(1_234_567))
         );
+    }
+
+    #[test]
+    fn merged_distributions_hold_the_lengths_of_both() {
+        let mut both = of(1..=50_000);
+        both.merge(&of(50_001..=100_000));
+        both.merge(&of([]));
+        let all = of(1..=100_000);
+        assert_eq!(both.count(), all.count());
+        assert_eq!(both.sum(), all.sum());
+        assert_eq!(both.longest(), all.longest());
+        assert_eq!(both.percentile(99.0), all.percentile(99.0));
     }
 
     #[test]

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod contention;
+pub mod cost;
 pub mod distribution;
 pub mod event;
 pub mod evidence;

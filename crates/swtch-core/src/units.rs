@@ -49,6 +49,16 @@ impl Nanos {
         Self(ns)
     }
 
+    /// The nearest whole number of nanoseconds; none below 0, and where `ns` is no number.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cast keeps to the range of u64"
+    )]
+    pub fn from_rounded(ns: f64) -> Self {
+        Self(ns.max(0.0).round() as u64)
+    }
+
     /// The number of nanoseconds.
     pub const fn as_ns(self) -> u64 {
         self.0
@@ -109,6 +119,13 @@ mod tests {
         let (early, late) = (Timestamp::from_ns(10), Timestamp::from_ns(25));
         assert_eq!(late.since(early), Some(Nanos::from_ns(15)));
         assert_eq!(early.since(late), None);
+    }
+
+    #[test]
+    fn a_rounded_length_is_never_negative() {
+        let rounded = |ns| Nanos::from_rounded(ns).as_ns();
+        assert_eq!([rounded(1.5), rounded(-3.0), rounded(f64::NAN)], [2, 0, 0]);
+        assert_eq!(rounded(1e300), u64::MAX);
     }
 
     #[test]

@@ -1,0 +1,58 @@
+//! What a switch costs: from timed blocks to a price with an interval. Pure; the blocks are made by
+//! `swtch-bench`.
+//!
+//! ```text
+//! blocks (ns per operation, by round and arm) ─▶ estimate, compare ─▶ price list ─▶ bill
+//! ```
+//!
+//! # From blocks to a claim
+//!
+//! ```text
+//! order ─▶ blocks ─▶ drop ─▶ estimate (contrast, by trees) ─▶ verdict: do they differ?
+//!                              ▲ interval, sign test, Holm       ▲ noise: A/A, regimes, steal
+//! ```
+//!
+//! ```
+//! use swtch_core::cost::{Contrast, Difference, differs};
+//!
+//! // Six fresh process trees of three rounds each, ns per operation; b takes 5 % longer.
+//! let a: Vec<Vec<f64>> = (0..6).map(|tree| vec![1000.0 + f64::from(tree), 990.0, 1010.0]).collect();
+//! let b: Vec<Vec<f64>> = a.iter().map(|tree| tree.iter().map(|ns| ns * 1.05).collect()).collect();
+//! let contrast = Contrast::of_trees(&a, &b).expect("the same rounds of both, all positive");
+//! assert_eq!(differs(&contrast, None), Difference::Larger);
+//! assert!((contrast.ratio.point - 1.05).abs() < 1e-9);
+//! ```
+
+pub mod autocorrelation;
+pub mod bill;
+pub mod cliff;
+pub mod drop;
+pub mod estimate;
+pub mod holm;
+pub mod interval;
+pub mod kind;
+pub mod order;
+pub mod price;
+#[cfg(test)]
+mod promises;
+pub mod regimes;
+pub mod sign_test;
+pub mod verdict;
+
+pub use autocorrelation::{effective_n, integrated_time, lag1};
+pub use bill::{
+    Account, Amount, Basis, Billing, Case, DirectCost, Displacement, Return, Successor, Tariff,
+};
+pub use cliff::Cliff;
+pub use drop::{Block, Dropped, Kept};
+pub use estimate::{CONFIDENCE, Contrast, Estimate, LEAST_TREES, Pair};
+pub use interval::{Interval, SignInterval, iqr_pct, median, quantile, sign_interval};
+pub use kind::{Members, Place, Policy, Primitive};
+pub use order::LatinSquare;
+pub use price::{
+    COUNT_TOLERANCE, Curve, Fact, KernelShareRow, Missing, NamedContrast, Origin, PRICES_VERSION,
+    Per, Point, Price, PriceList, REFERENCE, Session,
+};
+pub use regimes::Regimes;
+pub use sign_test::sign_test;
+pub use verdict::{Difference, Noise, Reason, Verdict, differs, margin_pct};

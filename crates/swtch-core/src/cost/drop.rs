@@ -1,0 +1,199 @@
+//! Which blocks are left out, and why: only for reasons that are declared beforehand and counted.
+//!
+//! To leave out what looks odd is to choose the result. Two things are known to be no part of what
+//! a block measures: a task from outside that got the CPU in between (the kernel counts an
+//! involuntary switch where the block by its construction has none), and a stall that made it
+//! several times as long as its like: a storm of interrupts, a tick that ran over, a guest that
+//! lost its core.
+//!
+//! A block goes alone, not with its round: on a busy machine a round of thirty arms nearly always
+//! has one such block. What is compared takes the rounds in which *all* its series have kept
+//! theirs ([`Kept::together`]), so that pairs stay pairs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::interval::median;
+
+/// How many times the tree's median of its series a block may last. Preemption by another task
+/// doubles a block of 1 ms and is counted by the kernel; noise of caches and clocks stays far
+/// below.
+pub const LONGEST: f64 = 3.0;
+
+/// One timed block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Block {
+    /// Number of the round in its tree.
+    pub round: usize,
+    /// What was timed: any number that stands for one act of one arm.
+    pub series: usize,
+    /// Wall time over operations, ns.
+    pub ns_per_operation: f64,
+    /// Involuntary switches of the block's tasks beyond those that its construction makes.
+    pub unexpected_switches: u64,
+}
+
+/// How many blocks were left out, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// Another task got the CPU during the block.
+    pub foreign_switch: usize,
+    /// It lasted more than [`LONGEST`] times the median of its series, without such a switch.
+    pub too_long: usize,
+}
+
+impl Dropped {
+    /// For any reason.
+    pub const fn total(&self) -> usize {
+        self.foreign_switch + self.too_long
+    }
+
+    /// Those of two trees.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            foreign_switch: self.foreign_switch + other.foreign_switch,
+            too_long: self.too_long + other.too_long,
+        }
+    }
+}
+
+/// The blocks of one tree that count.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kept {
+    /// ns per operation, by round and series.
+    blocks: BTreeMap<(usize, usize), f64>,
+    dropped: Dropped,
+}
+
+impl Kept {
+    /// Judges the blocks of one tree.
+    pub fn of(blocks: &[Block]) -> Self {
+        let limits = limits(blocks);
+        let mut kept = Self::default();
+        for block in blocks {
+            let limit = limits.get(&block.series);
+            if block.unexpected_switches > 0 {
+                kept.dropped.foreign_switch += 1;
+            } else if limit.is_some_and(|limit| block.ns_per_operation > *limit) {
+                kept.dropped.too_long += 1;
+            } else {
+                let place = (block.round, block.series);
+                kept.blocks.insert(place, block.ns_per_operation);
+            }
+        }
+        kept
+    }
+
+    /// What was left out.
+    pub const fn dropped(&self) -> Dropped {
+        self.dropped
+    }
+
+    /// ns per operation of all rounds in which each of these series kept its block: one vector per
+    /// series, in the order of rounds, all of the same length.
+    pub fn together<const N: usize>(&self, series: [usize; N]) -> [Vec<f64>; N] {
+        let mut columns = [(); N].map(|()| Vec::new());
+        let Some(first) = series.first() else {
+            return columns;
+        };
+        for (round, _) in self.blocks.keys().filter(|(_, series)| series == first) {
+            let row = series.map(|series| self.blocks.get(&(*round, series)));
+            if row.iter().all(Option::is_some) {
+                for (column, value) in columns.iter_mut().zip(row) {
+                    column.extend(value);
+                }
+            }
+        }
+        columns
+    }
+}
+
+/// The longest time that is kept, of each series: by the blocks that no other task disturbed.
+fn limits(blocks: &[Block]) -> BTreeMap<usize, f64> {
+    let mut times: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+    for block in blocks.iter().filter(|block| block.unexpected_switches == 0) {
+        let series = times.entry(block.series).or_default();
+        series.push(block.ns_per_operation);
+    }
+    let limit = |(series, times): (usize, Vec<f64>)| Some((series, median(&times)? * LONGEST));
+    times.into_iter().filter_map(limit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn block(round: usize, series: usize, ns: f64, unexpected: u64) -> Block {
+        Block {
+            round,
+            series,
+            ns_per_operation: ns,
+            unexpected_switches: unexpected,
+        }
+    }
+
+    /// Two series; the second of them is a hundred times as long, which is no reason.
+    #[test]
+    fn only_declared_reasons_drop_a_block() {
+        let kept = Kept::of(&[
+            block(0, 0, 10.0, 0),
+            block(0, 1, 1000.0, 0),
+            block(1, 0, 11.0, 1),
+            block(1, 1, 2900.0, 0),
+            block(2, 0, 10.0, 0),
+            block(2, 1, 2800.0, 0),
+            block(3, 0, 12.0, 0),
+            block(3, 1, 1001.0, 0),
+            block(4, 1, 999.0, 0),
+        ]);
+        let dropped = kept.dropped();
+        assert_eq!((dropped.foreign_switch, dropped.too_long), (1, 0));
+        assert_eq!(kept.together([0]), [vec![10.0, 10.0, 12.0]]);
+        assert_eq!(
+            kept.together([0, 1]),
+            [vec![10.0, 10.0, 12.0], vec![1000.0, 2800.0, 1001.0]]
+        );
+    }
+
+    /// The median here is 1001: 3004 is beyond three times that, 3002 is not.
+    #[test]
+    fn a_block_of_more_than_three_times_the_median_is_too_long() {
+        let times = [1000.0, 1001.0, 1001.0, 3002.0, 3004.0];
+        let blocks: Vec<Block> = (0..)
+            .zip(times)
+            .map(|(round, ns)| block(round, 7, ns, 0))
+            .collect();
+        let kept = Kept::of(&blocks);
+        assert_eq!(kept.dropped().too_long, 1);
+        assert_eq!(kept.together([7]), [vec![1000.0, 1001.0, 1001.0, 3002.0]]);
+    }
+
+    /// One that was preempted is counted once, for what is known of it.
+    #[test]
+    fn a_block_is_dropped_for_one_reason() {
+        let kept = Kept::of(&[
+            block(0, 0, 1.0, 0),
+            block(1, 0, 1.0, 0),
+            block(2, 0, 9.0, 4),
+        ]);
+        assert_eq!(kept.dropped().total(), 1);
+        assert_eq!(kept.dropped().foreign_switch, 1);
+        assert_eq!(kept.dropped().plus(kept.dropped()).total(), 2);
+    }
+
+    /// Pairs stay pairs: a round counts when all the series have it.
+    #[test]
+    fn a_round_without_one_of_the_blocks_is_no_pair() {
+        let kept = Kept::of(&[
+            block(0, 0, 1.0, 0),
+            block(0, 1, 2.0, 1),
+            block(1, 1, 2.5, 0),
+            block(1, 0, 1.5, 0),
+        ]);
+        assert_eq!(kept.together([0, 1]), [vec![1.5], vec![2.5]]);
+        assert_eq!(kept.together([0, 9]), [vec![], vec![]]);
+        assert!(kept.together([]).is_empty());
+    }
+}
