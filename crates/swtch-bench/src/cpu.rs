@@ -6,6 +6,7 @@
 //! inherit both, so they start where they belong and nothing has to move them.
 
 use std::mem;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::error::{Error, checked};
@@ -32,9 +33,46 @@ pub(crate) fn home() -> Result<usize, Error> {
 pub(crate) fn move_to(tid: u32, cpu: usize) -> Result<(), Error> {
     // SAFETY: an all-zero cpu_set_t is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: sets a bit of a set that we own; libc checks the index against its size.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // A number that no set holds leaves it empty, which the kernel refuses.
+    if cpu < mem::size_of_val(&set) * 8 {
+        // SAFETY: sets a bit of a set that we own, and `cpu` is below its size.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
     set_affinity(tid, &set)
+}
+
+/// Real-time members block at every hop; one that does not for this long is ended by the kernel
+/// (`RLIMIT_RTTIME`, `getrlimit(2)`), so that the machine stays usable.
+const LONGEST_REAL_TIME_RUN: Duration = Duration::from_millis(500);
+
+/// Bounds how long the calling process may run under a real-time policy without blocking.
+pub(crate) fn bound_real_time() -> Result<(), Error> {
+    let microseconds = u64::try_from(LONGEST_REAL_TIME_RUN.as_micros()).unwrap_or(u64::MAX);
+    let limit = libc::rlimit {
+        rlim_cur: microseconds,
+        rlim_max: microseconds,
+    };
+    // SAFETY: `limit` lives across the call, which only reads it.
+    checked("setrlimit", unsafe {
+        libc::setrlimit(libc::RLIMIT_RTTIME, &limit)
+    })
+    .map(drop)
+}
+
+/// The CPUs that this process might use before it moved itself.
+static AT_FIRST: OnceLock<libc::cpu_set_t> = OnceLock::new();
+
+/// As [`move_to`] for the calling thread, and remembers where it might run before: children may want
+/// to be free again.
+pub(crate) fn move_from_all_to(cpu: usize) -> Result<(), Error> {
+    let before = affinity()?;
+    AT_FIRST.get_or_init(|| before);
+    move_to(0, cpu)
+}
+
+/// Lets the calling thread run wherever it might before [`move_from_all_to`].
+pub(crate) fn move_to_all() -> Result<(), Error> {
+    AT_FIRST.get().map_or(Ok(()), |set| set_affinity(0, set))
 }
 
 /// How the scheduler treats a thread.

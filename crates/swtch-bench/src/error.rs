@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::Needs;
+use crate::limits::LimitOf;
 
 /// Why a workload could not do what its expectations speak of.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +19,7 @@ pub enum Error {
         needs: Needs,
     },
     /// A system call failed.
-    #[error("{call}: {source}")]
+    #[error("{call}: {source}{}", LimitOf(call, source))]
     Call {
         /// Name of the call.
         call: &'static str,
@@ -50,6 +51,21 @@ pub enum Error {
     /// Neither `/var/tmp` nor the current directory can hold a scratch file that is read from disk.
     #[error("no directory on a disk for a scratch file (tried /var/tmp and the current directory)")]
     NoDisk,
+    /// A block did not end.
+    #[error("a block was not done after {} s", limit.as_secs())]
+    Stuck {
+        /// How long it was waited for.
+        limit: std::time::Duration,
+    },
+    /// A member of a ring, or the leader, failed and said why.
+    #[error("{0}")]
+    Member(String),
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Senseless(&'static str),
+    /// This machine does not have what was asked for.
+    #[error("not here: {0}")]
+    NotHere(String),
     /// Its peer has failed, and the stream between them has ended.
     #[error("the other end of the {0} is gone")]
     PeerGone(&'static str),
@@ -88,5 +104,13 @@ pub(crate) fn checked<N: Default + PartialOrd>(call: &'static str, result: N) ->
         Err(Error::last_call(call))
     } else {
         Ok(result)
+    }
+}
+
+/// The result of `call`, one of those of the C library that return the error's number.
+pub(crate) fn returned(call: &'static str, errno: i32) -> Result<(), Error> {
+    match errno {
+        0 => Ok(()),
+        errno => Err(Error::calling(call)(io::Error::from_raw_os_error(errno))),
     }
 }

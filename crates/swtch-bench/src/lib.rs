@@ -20,16 +20,22 @@
 //! ([`Needs`]). `unsafe` stands here because the scheduler's calls have no safe form; each wrapper
 //! is in the file of its idea.
 
+pub mod arch;
 mod cast;
 mod clock;
+mod coroutine_switch;
+pub mod cost;
 mod cpu;
+mod cpu_group;
 mod error;
+mod limits;
 mod needs;
 mod outcome;
 mod process;
-mod quota_group;
 mod scratch;
+mod shared;
 mod shared_page;
+mod signals_held;
 mod token;
 mod workload;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::cpu;
-use crate::quota_group::CpuController;
+use crate::cpu_group::CpuController;
 use crate::scratch::Scratch;
 
 /// What a workload needs.

@@ -3,6 +3,8 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, checked};
 
@@ -22,11 +24,19 @@ impl Child {
     /// `act` must not need a lock or a thread that another thread of the parent holds: only the
     /// calling thread lives on in the child.
     pub(crate) fn fork(act: impl FnOnce() -> Result<(), Error>) -> Result<Self, Error> {
+        Self::fork_surviving(|| {
+            die_with_parent();
+            act()
+        })
+    }
+
+    /// As [`Self::fork`], for a child that outlives its parent long enough to clean up: it must
+    /// find out by itself that nobody listens any more.
+    pub(crate) fn fork_surviving(act: impl FnOnce() -> Result<(), Error>) -> Result<Self, Error> {
         // SAFETY: fork has no arguments. The child runs `act` under the condition above and then
         // leaves by _exit, so it never returns into the parent's code.
         let pid = checked("fork", unsafe { libc::fork() })?;
         if pid == 0 {
-            die_with_parent();
             // A panic must not unwind into the copy of the parent's stack.
             let done = catch_unwind(AssertUnwindSafe(act));
             leave(if matches!(done, Ok(Ok(()))) {
@@ -51,6 +61,26 @@ impl Child {
         let status = self.wait_for(0)?;
         self.is_reaped = true;
         Ok(status)
+    }
+
+    /// Its wait status when it has ended; `None` while it lives.
+    pub(crate) fn ended(&mut self) -> Result<Option<i32>, Error> {
+        let mut status = 0;
+        // SAFETY: `status` is ours to be written to.
+        let result = unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG) };
+        if checked("wait4", result)? == 0 {
+            return Ok(None);
+        }
+        self.is_reaped = true;
+        Ok(Some(status))
+    }
+
+    /// Waits for its end, for `limit` at most.
+    pub(crate) fn wait_at_most(&mut self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        while !matches!(self.ended(), Ok(Some(_)) | Err(_)) && Instant::now() < deadline {
+            thread::sleep(Duration::from_micros(200));
+        }
     }
 
     /// Stops it with `SIGSTOP` and returns when the kernel says that it has stopped.

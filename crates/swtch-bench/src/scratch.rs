@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::error::{Error, checked};
+use crate::error::{Error, checked, returned};
 
 /// What is read or written at once. With 4 KiB, a virtual disk on a busy host had often answered
 /// before its reader was asleep (seen on virtio-blk: 0 of 125 reads blocked): the vCPU does not get
@@ -82,16 +82,9 @@ impl Scratch {
     pub(crate) fn evict(&self) -> Result<(), Error> {
         let fd = self.file.as_raw_fd();
         // SAFETY: no memory is involved, and the descriptor is open.
-        match unsafe { libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED) } {
-            0 => Ok(()),
-            errno => {
-                let source = std::io::Error::from_raw_os_error(errno);
-                Err(Error::Call {
-                    call: "posix_fadvise",
-                    source,
-                })
-            }
-        }
+        returned("posix_fadvise", unsafe {
+            libc::posix_fadvise(fd, 0, 0, libc::POSIX_FADV_DONTNEED)
+        })
     }
 }
 

@@ -1,39 +1,88 @@
-//! A token behind a mutex and a condition variable. Both are futexes inside.
+//! A token behind a mutex and a condition variable of the C library. Both are futexes inside.
+//!
+//! With no peer, none of the calls of a hand-over enters the kernel: signalling finds no waiter, and
+//! the token is there when it is looked for. So what the system calls of a hand-over cost is in the
+//! difference between it and [`Token::alone`], together with the switch.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::Token;
-use crate::error::Error;
+use super::{ProcessMutex, Token};
+use crate::error::{Error, returned};
+use crate::shared::{Shared, Zeroed};
 
-/// Whether the token is there, and who waits for it.
-#[derive(Debug, Default)]
-pub(crate) struct Condition {
-    is_present: Mutex<bool>,
-    came: Condvar,
+const ABSENT: u32 = 0;
+const PRESENT: u32 = 1;
+
+/// Whether the token is there, and who waits for it, threads or processes.
+#[derive(Debug)]
+pub(crate) struct Condition(Shared<Parts>);
+
+struct Parts {
+    mutex: ProcessMutex,
+    came: UnsafeCell<libc::pthread_cond_t>,
+    /// Only read and written with the mutex.
+    presence: AtomicU32,
+}
+
+// SAFETY: a mutex and a condition variable are there to be used by several at once.
+unsafe impl Sync for Parts {}
+// SAFETY: zeros are what both of them are initialised from, and `ABSENT`. A process-shared condition
+// variable holds no pointer.
+unsafe impl Zeroed for Parts {}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts").finish_non_exhaustive()
+    }
+}
+
+impl Condition {
+    /// A condition without the token.
+    pub(crate) fn new() -> Result<Self, Error> {
+        let parts: Shared<Parts> = Shared::new()?;
+        parts.mutex.init()?;
+        let mut attributes = MaybeUninit::uninit();
+        // SAFETY: the attributes are ours to be written to.
+        returned("pthread_condattr_init", unsafe {
+            libc::pthread_condattr_init(attributes.as_mut_ptr())
+        })?;
+        // SAFETY: the attributes are initialised.
+        returned("pthread_condattr_setpshared", unsafe {
+            libc::pthread_condattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED)
+        })?;
+        // SAFETY: nobody uses the condition variable yet, and the attributes are initialised.
+        returned("pthread_cond_init", unsafe {
+            libc::pthread_cond_init(parts.came.get(), attributes.as_ptr())
+        })?;
+        Ok(Self(parts))
+    }
 }
 
 impl Token for Condition {
     fn pass(&self) -> Result<(), Error> {
-        *self
-            .is_present
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.mutex.lock()?;
+        self.0.presence.store(PRESENT, Ordering::Relaxed);
+        self.0.mutex.unlock()?;
         // The mutex is free again, so that who is woken does not wait a second time.
-        self.came.notify_one();
-        Ok(())
+        // SAFETY: initialised by `new`, alive while `self` is.
+        returned("pthread_cond_signal", unsafe {
+            libc::pthread_cond_signal(self.0.came.get())
+        })
     }
 
     fn take(&self) -> Result<(), Error> {
-        let guard = self
-            .is_present
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let absent = |is_present: &mut bool| !*is_present;
-        let mut guard = self
-            .came
-            .wait_while(guard, absent)
-            .unwrap_or_else(PoisonError::into_inner);
-        *guard = false;
-        Ok(())
+        self.0.mutex.lock()?;
+        while self.0.presence.load(Ordering::Relaxed) == ABSENT {
+            let mutex = self.0.mutex.as_ptr();
+            // SAFETY: initialised by `new`, alive while `self` is, and the mutex is ours.
+            returned("pthread_cond_wait", unsafe {
+                libc::pthread_cond_wait(self.0.came.get(), mutex)
+            })?;
+        }
+        self.0.presence.store(ABSENT, Ordering::Relaxed);
+        self.0.mutex.unlock()
     }
 }

@@ -3,49 +3,124 @@
 use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use super::Token;
 use crate::error::{Error, checked};
+use crate::shared::Shared;
 
 const ABSENT: u32 = 0;
 const PRESENT: u32 = 1;
 
-/// A word that is 1 while the token is there.
+/// A word of the threads of one process, which is 1 while the token is there.
 #[derive(Debug, Default)]
 pub(crate) struct Futex(AtomicU32);
 
-impl Futex {
-    fn call(&self, operation: i32, value: u32) -> Result<i64, Error> {
-        // SAFETY: the word lives across the call; without a timeout the last three arguments are
-        // not used.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.0.as_ptr(),
-                operation | libc::FUTEX_PRIVATE_FLAG,
-                value,
-                ptr::null::<libc::timespec>(),
-            )
-        };
-        checked("futex", result)
-    }
-}
-
 impl Token for Futex {
     fn pass(&self) -> Result<(), Error> {
-        self.0.store(PRESENT, Ordering::Release);
-        self.call(libc::FUTEX_WAKE, 1).map(drop)
+        pass(&self.0, libc::FUTEX_PRIVATE_FLAG)
     }
 
     fn take(&self) -> Result<(), Error> {
+        take(&self.0, libc::FUTEX_PRIVATE_FLAG)
+    }
+
+    fn alone(&self) -> Result<(), Error> {
+        alone(&self.0, libc::FUTEX_PRIVATE_FLAG)
+    }
+}
+
+/// A word that processes share.
+#[derive(Debug)]
+pub(crate) struct SharedFutex(Shared<AtomicU32>);
+
+impl SharedFutex {
+    /// A word without the token.
+    pub(crate) fn new() -> Result<Self, Error> {
+        Shared::new().map(Self)
+    }
+
+    /// Takes the token if it comes within `limit`; whether it came.
+    pub(crate) fn take_within(&self, limit: Duration) -> Result<bool, Error> {
+        let timeout = libc::timespec {
+            tv_sec: limit.as_secs().cast_signed(),
+            tv_nsec: limit.subsec_nanos().into(),
+        };
         while self.0.swap(ABSENT, Ordering::Acquire) == ABSENT {
-            match self.call(libc::FUTEX_WAIT, ABSENT) {
+            match call(&self.0, libc::FUTEX_WAIT, ABSENT, &raw const timeout) {
                 Ok(_) => {}
-                // EAGAIN: the token came between the look and the wait.
-                Err(Error::Call { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => {}
+                Err(Error::Call { source, .. }) if is_passing(&source) => {}
+                Err(Error::Call { source, .. }) if source.kind() == io::ErrorKind::TimedOut => {
+                    return Ok(self.0.swap(ABSENT, Ordering::Acquire) == PRESENT);
+                }
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(true)
     }
+}
+
+impl Token for SharedFutex {
+    fn pass(&self) -> Result<(), Error> {
+        pass(&self.0, 0)
+    }
+
+    fn take(&self) -> Result<(), Error> {
+        take(&self.0, 0)
+    }
+
+    fn alone(&self) -> Result<(), Error> {
+        alone(&self.0, 0)
+    }
+}
+
+fn pass(word: &AtomicU32, scope: i32) -> Result<(), Error> {
+    word.store(PRESENT, Ordering::Release);
+    call(word, libc::FUTEX_WAKE | scope, 1, ptr::null()).map(drop)
+}
+
+fn take(word: &AtomicU32, scope: i32) -> Result<(), Error> {
+    while word.swap(ABSENT, Ordering::Acquire) == ABSENT {
+        match call(word, libc::FUTEX_WAIT | scope, ABSENT, ptr::null()) {
+            Ok(_) => {}
+            Err(Error::Call { source, .. }) if is_passing(&source) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// A wake that finds nobody, and a wait that finds another value: both go all the way into the
+/// kernel, as those of a hand-over do.
+fn alone(word: &AtomicU32, scope: i32) -> Result<(), Error> {
+    word.store(PRESENT, Ordering::Release);
+    call(word, libc::FUTEX_WAKE | scope, 1, ptr::null())?;
+    match call(word, libc::FUTEX_WAIT | scope, ABSENT, ptr::null()) {
+        Err(Error::Call { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => {}
+        Ok(_) => unreachable!("nobody else knows the word, so it cannot have changed"),
+        Err(error) => return Err(error),
+    }
+    word.swap(ABSENT, Ordering::Acquire);
+    Ok(())
+}
+
+/// EAGAIN: the token came between the look and the wait. EINTR: a stop and its continuation.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+fn call(
+    word: &AtomicU32,
+    operation: i32,
+    value: u32,
+    timeout: *const libc::timespec,
+) -> Result<i64, Error> {
+    // SAFETY: the word lives across the call, and so does the timeout where there is one; the last
+    // two arguments of the call are not used by these operations.
+    let result =
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, timeout) };
+    checked("futex", result)
 }

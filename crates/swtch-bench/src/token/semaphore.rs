@@ -1,28 +1,42 @@
 //! A token as a POSIX semaphore. The kernel has no such thing: glibc and musl build it from a futex,
 //! so waiting for it is `futex`.
+//!
+//! With no peer, neither `sem_post` nor `sem_wait` enters the kernel. So what the system calls of a
+//! hand-over cost is in the difference between it and [`Token::alone`], together with the switch.
 
 use std::cell::UnsafeCell;
+use std::fmt;
 
 use super::Token;
 use crate::error::{Error, checked};
+use crate::shared::{Shared, Zeroed};
 
-/// An unnamed semaphore of the threads of one process.
+/// An unnamed semaphore of threads or of processes.
 #[derive(Debug)]
-pub(crate) struct Semaphore(Box<UnsafeCell<libc::sem_t>>);
+pub(crate) struct Semaphore(Shared<Raw>);
+
+struct Raw(UnsafeCell<libc::sem_t>);
 
 // SAFETY: all operations on a sem_t may be called by any thread at any time (sem_overview(7)).
-unsafe impl Sync for Semaphore {}
-// SAFETY: an unnamed semaphore belongs to no thread, and its box keeps its address.
-unsafe impl Send for Semaphore {}
+unsafe impl Sync for Raw {}
+// SAFETY: a sem_t may be initialised in zeroed memory, and one that is process-shared holds no
+// pointer.
+unsafe impl Zeroed for Raw {}
+
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Raw").finish_non_exhaustive()
+    }
+}
 
 impl Semaphore {
     /// A semaphore without a token.
     pub(crate) fn new() -> Result<Self, Error> {
-        // SAFETY: an all-zero sem_t may be initialised, as memory from malloc may.
-        let semaphore = Self(Box::new(UnsafeCell::new(unsafe { std::mem::zeroed() })));
-        // SAFETY: the box is ours and no thread uses it yet.
+        const PROCESS_SHARED: libc::c_int = 1;
+        let semaphore = Self(Shared::new()?);
+        // SAFETY: the memory is ours and nobody uses it yet.
         checked("sem_init", unsafe {
-            libc::sem_init(semaphore.0.get(), 0, 0)
+            libc::sem_init(semaphore.0.0.get(), PROCESS_SHARED, 0)
         })?;
         Ok(semaphore)
     }
@@ -31,18 +45,11 @@ impl Semaphore {
 impl Token for Semaphore {
     fn pass(&self) -> Result<(), Error> {
         // SAFETY: initialised by `new`, alive while `self` is.
-        checked("sem_post", unsafe { libc::sem_post(self.0.get()) }).map(drop)
+        checked("sem_post", unsafe { libc::sem_post(self.0.0.get()) }).map(drop)
     }
 
     fn take(&self) -> Result<(), Error> {
         // SAFETY: initialised by `new`, alive while `self` is.
-        checked("sem_wait", unsafe { libc::sem_wait(self.0.get()) }).map(drop)
-    }
-}
-
-impl Drop for Semaphore {
-    fn drop(&mut self) {
-        // SAFETY: nobody can wait for it any more, since all borrows have ended.
-        unsafe { libc::sem_destroy(self.0.get()) };
+        checked("sem_wait", unsafe { libc::sem_wait(self.0.0.get()) }).map(drop)
     }
 }

@@ -120,8 +120,10 @@ impl Tcp {
             .map_err(Error::calling("getsockname"))?;
         let near = TcpStream::connect(address).map_err(Error::calling("connect"))?;
         let (far, _) = listener.accept().map_err(Error::calling("accept4"))?;
-        near.set_nodelay(true)
-            .map_err(Error::calling("setsockopt"))?;
+        for end in [&near, &far] {
+            end.set_nodelay(true)
+                .map_err(Error::calling("setsockopt"))?;
+        }
         Ok(Self { near, far })
     }
 }

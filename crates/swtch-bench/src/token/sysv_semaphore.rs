@@ -1,4 +1,7 @@
-//! A token as a System V semaphore.
+//! A token as a System V semaphore. It is the one thing here that outlives a process that is killed:
+//! a set has no open descriptor, and removing it early would wake who waits (semctl(2)).
+
+use std::io::ErrorKind;
 
 use super::Token;
 use crate::error::{Error, checked};
@@ -15,14 +18,33 @@ impl SysvSemaphore {
         checked("semget", id).map(Self)
     }
 
+    /// The kernel's number for it.
+    pub(crate) const fn id(&self) -> libc::c_int {
+        self.0
+    }
+
+    /// Removes a set whose owner was killed; one that is gone already is none of ours.
+    pub(crate) fn remove(id: libc::c_int) {
+        // SAFETY: no memory is involved with IPC_RMID.
+        unsafe { libc::semctl(id, 0, libc::IPC_RMID) };
+    }
+
     fn add(&self, change: i16) -> Result<(), Error> {
         let mut operation = libc::sembuf {
             sem_num: 0,
             sem_op: change,
             sem_flg: 0,
         };
-        // SAFETY: one operation is passed, and it lives across the call.
-        checked("semop", unsafe { libc::semop(self.0, &mut operation, 1) }).map(drop)
+        loop {
+            // SAFETY: one operation is passed, and it lives across the call.
+            let result = unsafe { libc::semop(self.0, &mut operation, 1) };
+            match checked("semop", result) {
+                // No handler's flags make the kernel go on by itself (signal(7)); a member that failed
+                // for it would leave the set behind.
+                Err(Error::Call { source, .. }) if source.kind() == ErrorKind::Interrupted => {}
+                result => return result.map(drop),
+            }
+        }
     }
 }
 
@@ -38,7 +60,6 @@ impl Token for SysvSemaphore {
 
 impl Drop for SysvSemaphore {
     fn drop(&mut self) {
-        // SAFETY: no memory is involved with IPC_RMID; the set is ours.
-        unsafe { libc::semctl(self.0, 0, libc::IPC_RMID) };
+        Self::remove(self.0);
     }
 }

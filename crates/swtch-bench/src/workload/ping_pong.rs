@@ -42,7 +42,7 @@ macro_rules! ping_pong {
 ping_pong! {
     FUTEX = "futex", Futex::default(), threads, Futex:
         "two threads hand a futex word to and fro";
-    CONDVAR = "condvar", Condition::default(), threads, Futex:
+    CONDVAR = "condvar", Condition::new()?, threads, Futex:
         "two threads hand over by condition variables (futexes inside)";
     SEMAPHORE = "semaphore", Semaphore::new()?, threads, Futex:
         "two threads hand over by POSIX semaphores (futexes inside)";

@@ -17,11 +17,11 @@ use super::page_faults::ColdMapping;
 use crate::cast::{Acting, ActingProcess, start, start_process};
 use crate::clock;
 use crate::cpu::{self, Policy};
+use crate::cpu_group::{CpuController, CpuGroup};
 use crate::error::Error;
 use crate::needs::Needs;
 use crate::outcome::{Expect, Outcome, ThreadOutcome};
 use crate::process::Child;
-use crate::quota_group::{CpuController, QuotaGroup};
 use crate::scratch::{Block, Scratch, offset_of_block};
 use crate::token::{EpolledPipe, EventFd, Pipe, Token, UnixSocket};
 
@@ -256,7 +256,7 @@ impl<'scope> Cast<'scope, '_> {
 /// A hog in a cgroup with a quota.
 struct Throttled {
     hog: ActingProcess,
-    _group: QuotaGroup,
+    _group: CpuGroup,
 }
 
 impl Throttled {
@@ -269,7 +269,7 @@ impl Throttled {
             return Ok(None);
         };
         let (quota, period) = (Duration::from_millis(5), Duration::from_millis(50));
-        let group = QuotaGroup::new(&controller, quota, period)?;
+        let group = CpuGroup::with_quota(&controller, quota, period)?;
         let hog = start_process("hog-on-quota", || {
             clock::spin_until(end);
             Ok(0)

@@ -1,13 +1,15 @@
-//! A cgroup with a CPU quota, of version 1 or 2, that is removed when its guard is dropped.
+//! A cgroup of the CPU controller, of version 1 or 2, with a quota or without, that is removed when its
+//! guard is dropped.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use crate::error::Error;
 
-/// Where groups with a CPU quota can be made.
+/// Where groups of the CPU controller can be made.
 #[derive(Clone, Debug)]
 pub(crate) enum CpuController {
     /// cgroup version 1, the hierarchy of the controller `cpu`.
@@ -43,36 +45,43 @@ impl CpuController {
     }
 }
 
-/// A group whose tasks may use `quota` of CPU time in every `period`.
+/// A group of tasks that the scheduler sees as one.
 #[derive(Debug)]
-pub(crate) struct QuotaGroup {
+pub(crate) struct CpuGroup {
     path: PathBuf,
     /// Version 2 only: the file in which the controller had to be switched on for children.
     enabled_in: Option<PathBuf>,
 }
 
-impl QuotaGroup {
-    /// Makes the group.
-    pub(crate) fn new(
+impl CpuGroup {
+    /// Makes a group below the root whose tasks may use all the CPU time they get.
+    pub(crate) fn new(controller: &CpuController, name: &str) -> Result<Self, Error> {
+        let (CpuController::V1(root) | CpuController::V2(root)) = controller;
+        let mut group = Self {
+            path: root.join(name),
+            enabled_in: None,
+        };
+        if let CpuController::V2(root) = controller {
+            group.enable_for_children_of(root)?;
+        }
+        group.make()?;
+        Ok(group)
+    }
+
+    /// Makes a group whose tasks may use `quota` of CPU time in every `period`.
+    pub(crate) fn with_quota(
         controller: &CpuController,
         quota: Duration,
         period: Duration,
     ) -> Result<Self, Error> {
-        let (CpuController::V1(root) | CpuController::V2(root)) = controller;
-        let mut group = Self {
-            path: root.join(format!("swtch-{}", std::process::id())),
-            enabled_in: None,
-        };
+        let group = Self::new(controller, &format!("swtch-{}", std::process::id()))?;
         let (quota, period) = (quota.as_micros(), period.as_micros());
         match controller {
             CpuController::V1(_) => {
-                group.make()?;
                 write(&group.path.join("cpu.cfs_period_us"), &period.to_string())?;
                 write(&group.path.join("cpu.cfs_quota_us"), &quota.to_string())?;
             }
-            CpuController::V2(root) => {
-                group.enable_for_children_of(root)?;
-                group.make()?;
+            CpuController::V2(_) => {
                 write(&group.path.join("cpu.max"), &format!("{quota} {period}"))?;
             }
         }
@@ -82,6 +91,11 @@ impl QuotaGroup {
     /// Moves a process into it.
     pub(crate) fn admit(&self, pid: u32) -> Result<(), Error> {
         write(&self.path.join("cgroup.procs"), &pid.to_string())
+    }
+
+    /// Its directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// In how many periods its tasks ran out of quota.
@@ -111,7 +125,7 @@ impl QuotaGroup {
     }
 }
 
-impl Drop for QuotaGroup {
+impl Drop for CpuGroup {
     fn drop(&mut self) {
         // A process that was just reaped may hold the group for a moment longer.
         let mut removed = fs::remove_dir(&self.path);
@@ -127,7 +141,10 @@ impl Drop for QuotaGroup {
         if let Some(control) = &self.enabled_in {
             removed = removed.and(fs::write(control, "-cpu"));
         }
-        if let Err(error) = removed {
+        // One that could not be made is not there.
+        if let Err(error) = removed
+            && error.kind() != ErrorKind::NotFound
+        {
             eprintln!("warning: {} is left behind: {error}", self.path.display());
         }
     }

@@ -1,0 +1,13 @@
+//! From one stack to another in user mode, by a function in assembly for each processor.
+
+#[cfg(target_arch = "aarch64")]
+#[path = "arch/switch_aarch64.rs"]
+mod arch;
+#[cfg(target_arch = "x86_64")]
+#[path = "arch/switch_x86_64.rs"]
+mod arch;
+
+pub(crate) use arch::{
+    Entry, lay_registers, lay_registers_and_float_control, switch_registers,
+    switch_registers_and_float_control,
+};

@@ -1,0 +1,43 @@
+//! Times switches: hand-overs of a turn between tasks, and what they are made of.
+//!
+//! ```text
+//! caller            stage: one process, one CPU            leaders: a process each
+//! Plan::time ─fork──▶ rounds: every act once, in an order  ──▶ act.block(n)  ring ↔ peers
+//!    ◀──samples────  of a Latin square, and a sentinel   ◀── ns, switches  alone (hot baseline)
+//! ```
+//!
+//! All arms of a session live side by side, each blocked until its turn, so that any two can be
+//! compared block by block. A session is repeated in fresh stages, because where memory happens to
+//! lie is part of the noise. What the samples mean is decided in `swtch_core::cost`.
+
+pub(crate) mod act;
+mod arm;
+mod coroutine;
+mod groups;
+mod instructions;
+mod launch;
+mod leader;
+mod mitigation;
+mod relay;
+mod ring;
+mod runtime;
+mod session;
+mod stage;
+mod tails;
+mod topology;
+mod work;
+mod yardstick;
+
+pub use crate::arch::Registers;
+pub use arm::{ArmSpec, RingSpec};
+pub use coroutine::Coroutine;
+pub use groups::Groups;
+pub use instructions::{InstructionRate, instruction_rate};
+pub use launch::{Launcher, Until};
+pub use mitigation::{Mitigation, MitigationSpec, Protected};
+pub use runtime::Runtime;
+pub use session::{Ended, Missing, Plan, Sample, Sentinel, Tree};
+pub use tails::{Tails, passes_a_turn, tails};
+pub use topology::{Neighbour, check_cpu, home, may_use_fifo, neighbours};
+pub use work::{Ending, LiveRegisters, Order, PageSize, Patterns, Sharing, WorkSpec};
+pub use yardstick::Yardstick;

@@ -1,0 +1,27 @@
+//! A coroutine of the crate `corosensei`, which others are measured by.
+
+use corosensei::stack::DefaultStack;
+
+use super::stack::Stack;
+use super::{Body, Stackful};
+use crate::error::Error;
+
+/// A coroutine that takes and gives nothing.
+pub(super) struct Corosensei(corosensei::Coroutine<(), (), ()>);
+
+impl Stackful for Corosensei {
+    fn start(body: Body) -> Result<Self, Error> {
+        let stack = DefaultStack::new(Stack::SIZE).map_err(Error::calling("mmap"))?;
+        let mut coroutine = Self(corosensei::Coroutine::with_stack(
+            stack,
+            move |yielder, ()| body.run(|| yielder.suspend(())),
+        ));
+        coroutine.resume();
+        Ok(coroutine)
+    }
+
+    #[inline]
+    fn resume(&mut self) {
+        let _never_returns = self.0.resume(());
+    }
+}

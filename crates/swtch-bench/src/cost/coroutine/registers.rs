@@ -1,0 +1,115 @@
+//! A coroutine of nothing but a stack and the assembly of [`crate::coroutine_switch`].
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ptr;
+
+use super::stack::Stack;
+use super::{Body, Stackful};
+use crate::coroutine_switch as assembly;
+use crate::error::Error;
+
+/// What is saved in a switch.
+pub(super) trait Switch: 'static {
+    /// Makes `top` a stack that begins with `enter`.
+    ///
+    /// # Safety
+    ///
+    /// As [`assembly::lay_registers`].
+    unsafe fn lay(top: *mut u8, enter: assembly::Entry, argument: *mut ()) -> *mut u8;
+
+    /// Goes from the stack in use, saved in `save`, to `load`.
+    ///
+    /// # Safety
+    ///
+    /// As [`assembly::switch_registers`].
+    unsafe fn switch(save: *mut *mut u8, load: *mut u8);
+}
+
+/// The registers that a called function keeps.
+pub(super) enum Plain {}
+
+impl Switch for Plain {
+    unsafe fn lay(top: *mut u8, enter: assembly::Entry, argument: *mut ()) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        unsafe { assembly::lay_registers(top, enter, argument) }
+    }
+
+    #[inline]
+    unsafe fn switch(save: *mut *mut u8, load: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { assembly::switch_registers(save, load) }
+    }
+}
+
+/// The control words of floating point too.
+pub(super) enum FloatControl {}
+
+impl Switch for FloatControl {
+    unsafe fn lay(top: *mut u8, enter: assembly::Entry, argument: *mut ()) -> *mut u8 {
+        // SAFETY: the caller's promise.
+        unsafe { assembly::lay_registers_and_float_control(top, enter, argument) }
+    }
+
+    #[inline]
+    unsafe fn switch(save: *mut *mut u8, load: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { assembly::switch_registers_and_float_control(save, load) }
+    }
+}
+
+/// A coroutine. Dropping it frees the stack as it is: what a [`Body`] has there needs no end.
+pub(super) struct Registers<S> {
+    sides: Box<Sides>,
+    _stack: Stack,
+    switch: PhantomData<S>,
+}
+
+/// The stack pointers of both sides; the one of the side that runs is stale.
+struct Sides {
+    inside: Cell<*mut u8>,
+    outside: Cell<*mut u8>,
+    body: Body,
+}
+
+impl<S: Switch> Stackful for Registers<S> {
+    fn start(body: Body) -> Result<Self, Error> {
+        let stack = Stack::new()?;
+        let sides = Box::new(Sides {
+            inside: Cell::new(ptr::null_mut()),
+            outside: Cell::new(ptr::null_mut()),
+            body,
+        });
+        let argument = ptr::from_ref(&*sides).cast_mut().cast();
+        // SAFETY: the stack is new, and its top is a multiple of a page.
+        let laid = unsafe { S::lay(stack.top(), enter::<S>, argument) };
+        sides.inside.set(laid);
+        let mut coroutine = Self {
+            sides,
+            _stack: stack,
+            switch: PhantomData,
+        };
+        coroutine.resume();
+        Ok(coroutine)
+    }
+
+    #[inline]
+    fn resume(&mut self) {
+        let load = self.sides.inside.get();
+        // SAFETY: the coroutine left itself there, or was laid there, and its stack is ours.
+        unsafe { S::switch(self.sides.outside.as_ptr(), load) }
+    }
+}
+
+/// # Safety
+///
+/// `sides` are those of the coroutine whose stack this is, and stay where they are.
+unsafe extern "C" fn enter<S: Switch>(sides: *mut ()) -> ! {
+    // SAFETY: the caller's promise; the box is only used by shared reference.
+    let sides = unsafe { &*sides.cast::<Sides>() };
+    sides.body.run(|| {
+        let load = sides.outside.get();
+        // SAFETY: who resumed us left itself there, and waits.
+        unsafe { S::switch(sides.inside.as_ptr(), load) }
+    })
+}

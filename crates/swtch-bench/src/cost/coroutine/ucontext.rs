@@ -1,0 +1,98 @@
+//! A coroutine by `makecontext` and `swapcontext` of glibc. musl has neither.
+
+#[cfg(target_env = "gnu")]
+pub(super) use gnu::Ucontext;
+#[cfg(not(target_env = "gnu"))]
+pub(super) use nowhere::Ucontext;
+
+#[cfg(target_env = "gnu")]
+mod gnu {
+    use std::cell::UnsafeCell;
+    use std::ptr;
+    use std::sync::atomic::{AtomicPtr, Ordering};
+
+    use super::super::stack::Stack;
+    use super::super::{Body, Stackful};
+    use crate::error::{Error, checked};
+
+    /// A coroutine. Dropping it frees the stack as it is: what a [`Body`] has there needs no end.
+    pub(in super::super) struct Ucontext {
+        sides: Box<Sides>,
+        _stack: Stack,
+    }
+
+    struct Sides {
+        inside: UnsafeCell<libc::ucontext_t>,
+        outside: UnsafeCell<libc::ucontext_t>,
+        body: Body,
+    }
+
+    /// The coroutine that is entered next: `makecontext` passes no pointers.
+    static ENTERED: AtomicPtr<Sides> = AtomicPtr::new(ptr::null_mut());
+
+    impl Stackful for Ucontext {
+        fn start(body: Body) -> Result<Self, Error> {
+            let stack = Stack::new()?;
+            // SAFETY: an all-zero ucontext_t may be written to by `getcontext`.
+            let [inside, outside] = [(); 2].map(|()| unsafe { std::mem::zeroed() });
+            let sides = Box::new(Sides {
+                inside: UnsafeCell::new(inside),
+                outside: UnsafeCell::new(outside),
+                body,
+            });
+            let inside = sides.inside.get();
+            // SAFETY: the context is ours to be written to.
+            checked("getcontext", unsafe { libc::getcontext(inside) })?;
+            // SAFETY: nobody else has a reference to the context.
+            let area = unsafe { &mut (*inside).uc_stack };
+            area.ss_sp = stack.bottom().cast();
+            area.ss_size = Stack::SIZE;
+            // SAFETY: the context is initialised and has a stack; `enter` takes nothing.
+            unsafe { libc::makecontext(inside, enter, 0) };
+            ENTERED.store(ptr::from_ref(&*sides).cast_mut(), Ordering::Relaxed);
+            let mut coroutine = Self {
+                sides,
+                _stack: stack,
+            };
+            coroutine.resume();
+            Ok(coroutine)
+        }
+
+        #[inline]
+        fn resume(&mut self) {
+            let (save, load) = (self.sides.outside.get(), self.sides.inside.get());
+            // SAFETY: the coroutine left itself there, or was made there, and its stack is ours.
+            unsafe { libc::swapcontext(save, load) };
+        }
+    }
+
+    extern "C" fn enter() {
+        let sides = ENTERED.load(Ordering::Relaxed);
+        // SAFETY: set just before the only way here; the box lives as long as the stack, and is only
+        // used by shared reference.
+        let sides = unsafe { &*sides };
+        sides.body.run(|| {
+            // SAFETY: who resumed us left itself there, and waits.
+            unsafe { libc::swapcontext(sides.inside.get(), sides.outside.get()) };
+        })
+    }
+}
+
+#[cfg(not(target_env = "gnu"))]
+mod nowhere {
+    use super::super::{Body, Stackful};
+    use crate::error::Error;
+
+    /// There is none.
+    pub(in super::super) enum Ucontext {}
+
+    impl Stackful for Ucontext {
+        fn start(_body: Body) -> Result<Self, Error> {
+            Err(Error::NotHere("swapcontext needs glibc".to_owned()))
+        }
+
+        fn resume(&mut self) {
+            match *self {}
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Cgroups of a ring: what it costs more to switch between tasks of two groups.
+//!
+//! ```text
+//! Groups::One   root ── swtch-PID-0 ── all members       Groups::Two   root ─┬─ swtch-PID-0 ── leader
+//!                                                                            └─ swtch-PID-1 ── peers
+//! ```
+//!
+//! Both stand at the same depth: the scheduler walks up and down the tree of groups, so where a
+//! user's own group happens to be is part of the price and no baseline.
+//!
+//! The groups belong to a keeper, a process that does nothing but wait for the end of all members
+//! and then removes them. The members may be ended in any way: by their stage, by Ctrl-C, which the
+//! keeper holds back, or killed.
+
+use std::fs;
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::mem;
+use std::os::fd::IntoRawFd;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use swtch_core::cost::Members;
+
+use crate::cpu_group::{CpuController, CpuGroup};
+use crate::error::Error;
+use crate::process::Child;
+use crate::signals_held::SignalsHeld;
+
+/// In which cgroups members are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Groups {
+    /// In the one that they are started in.
+    #[default]
+    Inherited,
+    /// All in a fresh one.
+    One,
+    /// The leader in a fresh one, the peers in another.
+    Two,
+}
+
+/// The groups of one ring. They are gone when all its members are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Doors {
+    /// Of the leader and of the peers: the file that takes in who writes to it.
+    files: Option<[PathBuf; 2]>,
+}
+
+impl Groups {
+    /// Makes the groups that are needed, and a keeper for them.
+    pub(super) fn open(self, members: Members) -> Result<Doors, Error> {
+        if self == Self::Inherited {
+            return Ok(Doors::default());
+        }
+        let controller = CpuController::find()
+            .ok_or_else(|| Error::NotHere("cgroup controller `cpu` is not mounted".to_owned()))?;
+        let door = match (&controller, members) {
+            // A file for single threads, which a process of one thread may use as well.
+            (CpuController::V1(_), _) => "tasks",
+            (CpuController::V2(_), Members::Processes) => "cgroup.procs",
+            (CpuController::V2(_), Members::Threads) => {
+                return Err(Error::NotHere(
+                    "cgroup 2 keeps the threads of a process together".to_owned(),
+                ));
+            }
+        };
+        let names = [0, 1].map(|side| format!("swtch-{}-{side}", std::process::id()));
+        let names = match self {
+            Self::Two => names.to_vec(),
+            _ => names[..1].to_vec(),
+        };
+        let made = keep(&controller, &names)?;
+        let file = |side: usize| made[side.min(made.len() - 1)].join(door);
+        Ok(Doors {
+            files: Some([file(0), file(1)]),
+        })
+    }
+}
+
+impl Doors {
+    /// Moves the calling member into its group.
+    pub(super) fn enter(&self, member: usize) -> Result<(), Error> {
+        let Some(files) = &self.files else {
+            return Ok(());
+        };
+        let path = &files[member.min(1)];
+        // "0" is who writes.
+        fs::write(path, "0").map_err(|source| Error::File {
+            path: path.clone(),
+            source,
+        })
+    }
+}
+
+/// Starts a keeper that makes groups of these names. Returns their directories.
+fn keep(controller: &CpuController, names: &[String]) -> Result<Vec<PathBuf>, Error> {
+    let (mut answer, answering) = pipe().map_err(Error::calling("pipe2"))?;
+    let (ends, lives) = pipe().map_err(Error::calling("pipe2"))?;
+    let mut lives = Some(lives);
+    let mut given = Some((answering, ends));
+    let keeper = Child::fork_surviving(|| {
+        drop(lives.take());
+        let (answering, ends) = given.take().expect("invariant: a process has one act");
+        tend(controller, names, answering, ends)
+    })?;
+    drop(given);
+    // It lives on until this process and all its children have ended: their copies of `lives` tell
+    // it. The kernel closes them and reaps it, whatever happens here.
+    mem::forget(keeper);
+    let _open_until_the_end = lives.map(IntoRawFd::into_raw_fd);
+    let mut said = String::new();
+    answer
+        .read_to_string(&mut said)
+        .map_err(Error::calling("read"))?;
+    match said.split_once('\n') {
+        Some(("made", paths)) => Ok(paths.lines().map(PathBuf::from).collect()),
+        _ => {
+            // The group's name holds a process id: told without it, all rings say the same.
+            let (CpuController::V1(root) | CpuController::V2(root)) = controller;
+            let why = said.trim().rsplit("swtch-").next().unwrap_or_default();
+            let why = why.split_once(": ").map_or(said.trim(), |(_, why)| why);
+            Err(Error::NotHere(format!(
+                "no cgroup can be made in {}: {why}",
+                root.display()
+            )))
+        }
+    }
+}
+
+/// The keeper: makes the groups, says where they are, waits until nobody is left, and removes them.
+fn tend(
+    controller: &CpuController,
+    names: &[String],
+    mut answering: PipeWriter,
+    mut ends: PipeReader,
+) -> Result<(), Error> {
+    let _held = SignalsHeld::hold()?;
+    let made: Result<Vec<_>, _> = names
+        .iter()
+        .map(|name| CpuGroup::new(controller, name))
+        .collect();
+    let said = match &made {
+        Ok(groups) => groups.iter().fold("made\n".to_owned(), |said, group| {
+            said + &format!("{}\n", group.path().display())
+        }),
+        Err(error) => error.to_string(),
+    };
+    answering
+        .write_all(said.as_bytes())
+        .map_err(Error::calling("write"))?;
+    drop(answering);
+    // Nobody writes: the read ends when the last member is gone.
+    ends.read_to_end(&mut Vec::new())
+        .map(drop)
+        .map_err(Error::calling("read"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::shared_page::SharedPage;
+
+    /// Groups must not stay behind even when their members are killed.
+    #[test]
+    #[ignore = "needs root"]
+    fn root_groups_are_removed_when_members_are_killed() {
+        let Some(CpuController::V1(root) | CpuController::V2(root)) = CpuController::find() else {
+            return;
+        };
+        let ready = SharedPage::<1>::new().unwrap();
+        let mut member = Child::fork(|| {
+            let doors = Groups::Two.open(Members::Processes)?;
+            doors.enter(1)?;
+            ready.set([1]);
+            std::thread::sleep(Duration::from_secs(20));
+            Ok(())
+        })
+        .unwrap();
+        let group = root.join(format!("swtch-{}-1", member.pid()));
+        wait_until(|| ready.get() == [1]);
+        let tasks = fs::read_to_string(group.join("cgroup.procs")).unwrap();
+        assert_eq!(tasks.trim(), member.pid().to_string());
+        member.kill().unwrap();
+        member.wait().unwrap();
+        wait_until(|| !Path::new(&group).exists());
+        assert!(!group.exists());
+    }
+
+    fn wait_until(mut is_so: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !is_so() && start.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

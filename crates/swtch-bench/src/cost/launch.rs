@@ -1,0 +1,211 @@
+//! Tasks that are started, do nothing, and end.
+//!
+//! ```text
+//! parent  t₀ ─ call ─ … ─ waits ────────────────── joined
+//! child                 first instruction: t₁ ─ ends
+//! ```
+//!
+//! The child's first act is to read the clock, into memory that both see. A program started anew
+//! cannot do that, so for it there is only the join. Switches are those of parent and children as
+//! getrusage(2) has them; the last switch of a task that ends is not among them.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+use swtch_core::units::{Nanos, Timestamp};
+
+use super::act::{Act, Timing};
+use crate::clock;
+use crate::error::{Error, checked};
+use crate::outcome::Counted;
+use crate::shared::Shared;
+
+mod ballast;
+mod calls;
+
+use ballast::Ballast;
+use calls::SmallStack;
+
+/// What starts a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Launcher {
+    /// A thread of the C library, by `std::thread`.
+    Thread,
+    /// `clone` of a thread on a stack that is there and warm: what a thread costs the kernel.
+    BareThread,
+    /// `fork`.
+    Fork,
+    /// `clone3` of a process, without what the C library does around a fork.
+    Clone3,
+    /// `clone` with what `vfork` means (`CLONE_VM`, `CLONE_VFORK`). The child has a stack of its own,
+    /// since a function of Rust cannot return twice.
+    Vfork,
+    /// `posix_spawn` of the first program `true` in `PATH`.
+    PosixSpawn,
+}
+
+/// What ends the time of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Until {
+    /// The child runs.
+    FirstInstruction,
+    /// The child has ended, and its parent has been told.
+    Joined,
+}
+
+impl Launcher {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[
+        Self::Thread,
+        Self::BareThread,
+        Self::Fork,
+        Self::Clone3,
+        Self::Vfork,
+        Self::PosixSpawn,
+    ];
+
+    /// Launches from a process that is `ballast_mib` larger than it would be.
+    pub(crate) fn act(self, until: Until, ballast_mib: u32) -> Result<Box<dyn Act>, Error> {
+        if (self, until) == (Self::PosixSpawn, Until::FirstInstruction) {
+            return Err(Error::Senseless(
+                "a program started anew cannot tell when it began; only when it was joined",
+            ));
+        }
+        let birth = Birth(Shared::new()?);
+        let launch: Launching = match self {
+            Self::Thread => Box::new(calls::thread),
+            Self::BareThread => {
+                let (mut stack, lives) = (SmallStack::new(), Shared::new()?);
+                Box::new(move |birth| calls::bare_thread(birth, &mut stack, &lives))
+            }
+            Self::Fork => Box::new(calls::fork),
+            Self::Clone3 => Box::new(calls::clone3),
+            Self::Vfork => {
+                let mut stack = SmallStack::new();
+                Box::new(move |birth| calls::vfork(birth, &mut stack))
+            }
+            Self::PosixSpawn => {
+                let program = calls::program_in_path("true")?;
+                Box::new(move |_| calls::posix_spawn(&program))
+            }
+        };
+        Ok(Box::new(Launch {
+            launch,
+            birth,
+            until,
+            _ballast: Ballast::new(ballast_mib)?,
+        }))
+    }
+}
+
+/// Starts a task and waits for its end.
+type Launching = Box<dyn FnMut(&Birth) -> Result<(), Error>>;
+
+/// Launches of one kind.
+struct Launch {
+    launch: Launching,
+    birth: Birth,
+    until: Until,
+    _ballast: Ballast,
+}
+
+impl Act for Launch {
+    /// An operation is a launch.
+    fn block(&mut self, operations: u64) -> Result<Timing, Error> {
+        (self.launch)(&self.birth)?;
+        let before = switches_of_family()?;
+        let mut elapsed = 0;
+        for _ in 0..operations {
+            elapsed += self.once()?.as_ns();
+        }
+        Ok(Timing {
+            live: None,
+            operations,
+            elapsed: Nanos::from_ns(elapsed),
+            counted: switches_of_family()?.since(before),
+        })
+    }
+}
+
+impl Launch {
+    fn once(&mut self) -> Result<Nanos, Error> {
+        let start = clock::raw();
+        (self.launch)(&self.birth)?;
+        let end = match self.until {
+            Until::FirstInstruction => self.birth.moment(),
+            Until::Joined => clock::raw(),
+        };
+        Ok(end.since(start).unwrap_or_default())
+    }
+}
+
+/// Where the child leaves the moment of its first instruction.
+struct Birth(Shared<AtomicU64>);
+
+impl Birth {
+    /// It is now.
+    fn now(&self) {
+        self.0.store(clock::raw().as_ns(), Ordering::Release);
+    }
+
+    fn moment(&self) -> Timestamp {
+        Timestamp::from_ns(self.0.load(Ordering::Acquire))
+    }
+}
+
+/// Of all threads of this process, dead or alive, and of all children that were waited for.
+fn switches_of_family() -> Result<Counted, Error> {
+    Ok(switches_of(libc::RUSAGE_SELF)?.plus(switches_of(libc::RUSAGE_CHILDREN)?))
+}
+
+fn switches_of(who: c_int) -> Result<Counted, Error> {
+    // SAFETY: an all-zero rusage is a valid one.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is ours to be written to.
+    checked("getrusage", unsafe { libc::getrusage(who, &mut usage) })?;
+    Ok(Counted {
+        voluntary: usage.ru_nvcsw.unsigned_abs(),
+        involuntary: usage.ru_nivcsw.unsigned_abs(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time_of(how: Launcher, until: Until) -> Nanos {
+        let mut act = how.act(until, 1).unwrap();
+        let timing = act.block(3).unwrap();
+        assert_eq!(timing.operations, 3);
+        timing.elapsed
+    }
+
+    #[test]
+    fn every_launcher_starts_a_task_that_is_joined() {
+        for how in Launcher::ALL {
+            assert!(time_of(*how, Until::Joined) > Nanos::from_ns(0), "{how:?}");
+        }
+    }
+
+    /// It lies between call and join.
+    #[test]
+    fn first_instruction_is_told_by_the_child() {
+        for how in Launcher::ALL {
+            if *how != Launcher::PosixSpawn {
+                let told = time_of(*how, Until::FirstInstruction);
+                let told = told.as_ns();
+                assert!((1..1_000_000_000).contains(&told), "{how:?} {told}");
+            }
+        }
+    }
+
+    #[test]
+    fn program_cannot_tell_when_it_began() {
+        let refused = Launcher::PosixSpawn.act(Until::FirstInstruction, 0);
+        assert!(matches!(refused.err(), Some(Error::Senseless(_))));
+    }
+}

@@ -1,0 +1,180 @@
+//! The calls that start a task, and what waits for its end. What the child does is next to nothing:
+//! it reads the clock, stores a number and ends.
+
+use std::ffi::{CString, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::Builder;
+
+use super::Birth;
+use crate::error::{Error, checked, returned};
+use crate::shared::Shared;
+
+/// A stack for a child that does next to nothing, touched so that it need not be faulted in.
+#[repr(align(64))]
+pub(super) struct SmallStack([u8; 16 * 1024]);
+
+impl SmallStack {
+    /// A warm one.
+    pub(super) fn new() -> Box<Self> {
+        Box::new(Self([1; 16 * 1024]))
+    }
+
+    fn top(&mut self) -> *mut c_void {
+        self.0.as_mut_ptr_range().end.cast()
+    }
+}
+
+/// By the C library, as `std` has it.
+pub(super) fn thread(birth: &Birth) -> Result<(), Error> {
+    std::thread::scope(|scope| {
+        let builder = Builder::new().stack_size(256 * 1024);
+        let thread = builder.spawn_scoped(scope, || birth.now());
+        let joined = thread.map_err(Error::calling("clone"))?.join();
+        joined.map_err(|_panic| Error::Panicked {
+            name: "child".to_owned(),
+        })
+    })
+}
+
+/// First of all, and only, act of a child that `clone` starts with a function.
+extern "C" fn be_born(birth: *mut c_void) -> c_int {
+    // SAFETY: the parent passes its own and waits until the child has ended.
+    unsafe { &*birth.cast::<Birth>() }.now();
+    0
+}
+
+/// By `clone`; `lives` is what the kernel clears and wakes when the thread is gone.
+pub(super) fn bare_thread(
+    birth: &Birth,
+    stack: &mut SmallStack,
+    lives: &Shared<AtomicU32>,
+) -> Result<(), Error> {
+    let flags = libc::CLONE_VM
+        | libc::CLONE_FS
+        | libc::CLONE_FILES
+        | libc::CLONE_SIGHAND
+        | libc::CLONE_THREAD
+        | libc::CLONE_SYSVSEM
+        | libc::CLONE_CHILD_CLEARTID;
+    let argument = ptr::from_ref(birth).cast_mut().cast::<c_void>();
+    let none = ptr::null_mut::<c_void>();
+    lives.store(1, Ordering::Release);
+    // SAFETY: nobody uses the stack, which outlives the thread: it is waited for below. The thread
+    // has the thread-local memory of its parent, and touches none of it: it reads the clock and
+    // stores a number.
+    let tid = unsafe {
+        libc::clone(
+            be_born,
+            stack.top(),
+            flags,
+            argument,
+            none,
+            none,
+            lives.as_ptr(),
+        )
+    };
+    checked("clone", tid)?;
+    while lives.load(Ordering::Acquire) != 0 {
+        // SAFETY: the word lives across the call. An error means that it has changed, or a signal.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                lives.as_ptr(),
+                libc::FUTEX_WAIT,
+                1,
+                ptr::null::<libc::timespec>(),
+            )
+        };
+    }
+    Ok(())
+}
+
+/// By `fork`.
+pub(super) fn fork(birth: &Birth) -> Result<(), Error> {
+    // SAFETY: the child reads the clock, stores a number and leaves by _exit.
+    let pid = checked("fork", unsafe { libc::fork() })?;
+    if pid == 0 {
+        end_at_birth(birth);
+    }
+    join(pid)
+}
+
+/// By `clone3`, as a fork.
+pub(super) fn clone3(birth: &Birth) -> Result<(), Error> {
+    // SAFETY: an all-zero clone_args asks for nothing.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.exit_signal = libc::SIGCHLD.unsigned_abs().into();
+    // SAFETY: the arguments live across the call and their size is said. The child, with a copy of
+    // all memory, reads the clock, stores a number and leaves by _exit.
+    let pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw const arguments,
+            size_of::<libc::clone_args>(),
+        )
+    };
+    if checked("clone3", pid)? == 0 {
+        end_at_birth(birth);
+    }
+    join(libc::pid_t::try_from(pid).expect("invariant: the kernel gives a pid_t"))
+}
+
+fn end_at_birth(birth: &Birth) -> ! {
+    birth.now();
+    // SAFETY: _exit ends the process; what the parent's exit handlers would do stays undone.
+    unsafe { libc::_exit(0) }
+}
+
+/// By `clone`, as a vfork.
+pub(super) fn vfork(birth: &Birth, stack: &mut SmallStack) -> Result<(), Error> {
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let argument = ptr::from_ref(birth).cast_mut().cast();
+    // SAFETY: nobody uses the stack, and the parent stands still until the child has ended.
+    let pid = unsafe { libc::clone(be_born, stack.top(), flags, argument) };
+    join(checked("clone", pid)?)
+}
+
+/// By `posix_spawn`.
+pub(super) fn posix_spawn(program: &CString) -> Result<(), Error> {
+    let arguments = [program.as_ptr().cast_mut(), ptr::null_mut()];
+    let environment = [ptr::null_mut()];
+    let mut pid = 0;
+    // SAFETY: program, arguments and environment live across the call, and both lists end in null.
+    returned("posix_spawn", unsafe {
+        libc::posix_spawn(
+            &mut pid,
+            program.as_ptr(),
+            ptr::null(),
+            ptr::null(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+        )
+    })?;
+    join(pid)
+}
+
+fn join(pid: libc::pid_t) -> Result<(), Error> {
+    let mut status = 0;
+    // SAFETY: `status` is ours to be written to.
+    checked("wait4", unsafe { libc::waitpid(pid, &mut status, 0) })?;
+    match status {
+        0 => Ok(()),
+        status => Err(Error::ProcessFailed {
+            name: "child".to_owned(),
+            status,
+        }),
+    }
+}
+
+/// The first program of that name in `PATH`.
+pub(super) fn program_in_path(name: &str) -> Result<CString, Error> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|program| program.is_file());
+    let found = found.ok_or_else(|| Error::NotHere(format!("needs the program {name} in PATH")))?;
+    Ok(CString::new(found.as_os_str().as_bytes())
+        .expect("invariant: a path that was found holds no NUL"))
+}

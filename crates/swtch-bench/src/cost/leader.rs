@@ -1,0 +1,174 @@
+//! A leader: the process of one arm. It waits, does a block when it is told to, and says how it went.
+
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use swtch_core::units::Nanos;
+
+use super::act::Timing;
+use super::arm::ArmSpec;
+use super::work::LiveRegisters;
+use crate::error::Error;
+use crate::outcome::Counted;
+use crate::process::Child;
+use crate::shared::Shared;
+use crate::token::{SharedFutex, SysvSemaphore, Token};
+
+/// No block takes longer, by far; an act that does is stuck.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// How often a leader that is waited for is looked after.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The same while it starts: one that finds that it cannot (no right to a cgroup) ends then, and nothing
+/// is timed meanwhile that looking could disturb.
+const LOOK_AT_START: Duration = Duration::from_millis(5);
+
+/// The descriptor over which members say why they fail. It is set once, before any fork.
+static COMPLAINTS: AtomicI32 = AtomicI32::new(2);
+
+/// Where members say why they fail: a pipe whose descriptor all of them inherit.
+pub(super) fn complain_to(fd: i32) {
+    COMPLAINTS.store(fd, Ordering::Release);
+}
+
+/// Says a line to the session. One that cannot be said has nobody left to hear it.
+fn say(line: &str) {
+    // SAFETY: the bytes live across the call. A line this short arrives whole (`PIPE_BUF`).
+    unsafe {
+        libc::write(
+            COMPLAINTS.load(Ordering::Acquire),
+            line.as_ptr().cast(),
+            line.len(),
+        )
+    };
+}
+
+/// Says which semaphore set a leader has made: it outlives a leader that is killed.
+pub(super) fn tell_of_set(set: &SysvSemaphore) {
+    say(&format!("set {}\n", set.id()));
+}
+
+/// Says why a member fails, and ends its process.
+pub(super) fn fail(error: &Error) -> ! {
+    say(&format!("failed {error}\n"));
+    // SAFETY: _exit ends the process; what the parent's exit handlers would do stays undone.
+    unsafe { libc::_exit(101) }
+}
+
+/// The stage's side of a leader. Dropping it lets the leader go and waits for it.
+#[derive(Debug)]
+pub(super) struct Leader {
+    child: Child,
+    desk: std::sync::Arc<Desk>,
+}
+
+/// Where stage and leader leave word for each other.
+#[derive(Debug)]
+struct Desk {
+    order: SharedFutex,
+    /// Act and operations of the next block; `LEAVE` as the act ends it.
+    ordered: Shared<[AtomicU64; 2]>,
+    done: SharedFutex,
+    /// Operations, ns, voluntary, involuntary, live registers.
+    result: Shared<[AtomicU64; 6]>,
+}
+
+const LEAVE: u64 = u64::MAX;
+
+impl Leader {
+    /// Starts a leader in a process of its own. Returns when its acts are ready.
+    pub(super) fn start(spec: &ArmSpec) -> Result<Self, Error> {
+        let desk = std::sync::Arc::new(Desk {
+            order: SharedFutex::new()?,
+            ordered: Shared::new()?,
+            done: SharedFutex::new()?,
+            result: Shared::new()?,
+        });
+        let child = Child::fork(|| serve(spec, &desk).inspect_err(|error| fail(error)))?;
+        let mut leader = Self { child, desk };
+        leader.await_done(spec.start_limit(), LOOK_AT_START)?;
+        Ok(leader)
+    }
+
+    /// Lets it do a block of one of its acts.
+    pub(super) fn block(&mut self, act: usize, operations: u64) -> Result<Timing, Error> {
+        self.order(act as u64, operations)?;
+        self.await_done(LIMIT, LOOK)?;
+        let [operations, ns, voluntary, involuntary, live @ ..] = self
+            .desk
+            .result
+            .each_ref()
+            .map(|slot| slot.load(Ordering::Acquire));
+        Ok(Timing {
+            operations,
+            elapsed: Nanos::from_ns(ns),
+            counted: Counted {
+                voluntary,
+                involuntary,
+            },
+            live: LiveRegisters::from_pair(live),
+        })
+    }
+
+    fn order(&self, act: u64, operations: u64) -> Result<(), Error> {
+        self.desk.ordered[0].store(act, Ordering::Release);
+        self.desk.ordered[1].store(operations, Ordering::Release);
+        self.desk.order.pass()
+    }
+
+    fn await_done(&mut self, limit: Duration, look: Duration) -> Result<(), Error> {
+        let mut waited = Duration::ZERO;
+        while !self.desk.done.take_within(look)? {
+            waited += look;
+            if let Some(status) = self.child.ended()? {
+                return Err(Error::ProcessFailed {
+                    name: "leader".to_owned(),
+                    status,
+                });
+            }
+            if waited >= limit {
+                return Err(Error::Stuck { limit });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        // One that is stuck or gone cannot leave by itself; its guard ends it.
+        if self.order(LEAVE, 0).is_ok() {
+            self.child.wait_at_most(Duration::from_secs(2));
+        }
+    }
+}
+
+fn serve(spec: &ArmSpec, desk: &Desk) -> Result<(), Error> {
+    let mut acts = spec.acts()?;
+    loop {
+        desk.done.pass()?;
+        desk.order.take()?;
+        let [act, operations] = desk
+            .ordered
+            .each_ref()
+            .map(|slot| slot.load(Ordering::Acquire));
+        if act == LEAVE {
+            return Ok(());
+        }
+        let index = usize::try_from(act).expect("invariant: the stage counts acts in usize");
+        let timing = acts[index].block(operations)?;
+        let [always, ever] = LiveRegisters::to_pair(timing.live);
+        let result = [
+            timing.operations,
+            timing.elapsed.as_ns(),
+            timing.counted.voluntary,
+            timing.counted.involuntary,
+            always,
+            ever,
+        ];
+        for (slot, value) in desk.result.iter().zip(result) {
+            slot.store(value, Ordering::Release);
+        }
+    }
+}

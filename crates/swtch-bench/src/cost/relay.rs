@@ -1,0 +1,72 @@
+//! How the members of a ring hand the turn on: a relay for each primitive.
+
+use std::sync::Arc;
+
+use swtch_core::cost::{Members, Primitive};
+
+use super::arm::RingSpec;
+use super::leader;
+use super::work::Work;
+use crate::error::Error;
+use crate::token::{
+    Condition, EpolledPipe, EventFd, Futex, MessageQueue, Pipe, Semaphore, SharedFutex,
+    SysvSemaphore, Tcp, UnixSocket,
+};
+
+mod mutex_ring;
+mod signals;
+mod token_ring;
+mod yields;
+
+use mutex_ring::MutexRing;
+use signals::SignalRing;
+use token_ring::TokenRing;
+use yields::Yields;
+
+/// How the members of a ring hand the turn on.
+pub(crate) trait Relay: Send + Sync {
+    /// Called once in each member, by itself. No lap begins before it is done in all of them.
+    fn enter(&self, _me: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// One lap of the leader: hands the turn on, waits until it comes back, works.
+    fn lead(&self, work: &mut dyn Work) -> Result<(), Error>;
+
+    /// One lap of peer number `me`, from 1: waits for the turn, works, hands it on.
+    fn follow(&self, me: usize, work: &mut dyn Work) -> Result<(), Error>;
+
+    /// The calls of one hop with no peer, by the leader.
+    fn alone(&self) -> Result<(), Error>;
+}
+
+/// The relay of a primitive.
+pub(super) fn relay(spec: &RingSpec) -> Result<Arc<dyn Relay>, Error> {
+    let count = spec.count;
+    if count < 2 {
+        return Err(Error::Senseless("a ring has two members or more"));
+    }
+    match (spec.primitive, spec.members) {
+        (Primitive::FutexPrivate, Members::Processes) => Err(Error::Senseless(
+            "processes cannot wake each other by a private futex; take the shared one",
+        )),
+        (Primitive::FutexPrivate, Members::Threads) => {
+            TokenRing::relay(count, || Ok(Futex::default()))
+        }
+        (Primitive::FutexShared, _) => TokenRing::relay(count, SharedFutex::new),
+        (Primitive::Pipe, _) => TokenRing::relay(count, Pipe::new),
+        (Primitive::SocketPair, _) => TokenRing::relay(count, UnixSocket::new),
+        (Primitive::Tcp, _) => TokenRing::relay(count, Tcp::new),
+        (Primitive::Eventfd, _) => TokenRing::relay(count, EventFd::new),
+        (Primitive::Epoll, _) => TokenRing::relay(count, EpolledPipe::new),
+        (Primitive::Condvar, _) => TokenRing::relay(count, Condition::new),
+        (Primitive::PosixSemaphore, _) => TokenRing::relay(count, Semaphore::new),
+        (Primitive::SysvSemaphore, _) => {
+            TokenRing::relay(count, || SysvSemaphore::new().inspect(leader::tell_of_set))
+        }
+        (Primitive::MessageQueue, _) => TokenRing::relay(count, MessageQueue::new),
+        (Primitive::Signal, _) => Ok(Arc::new(SignalRing::new(count)?)),
+        (Primitive::Yield, _) => Ok(Arc::new(Yields)),
+        (Primitive::MutexRing, _) => Ok(Arc::new(MutexRing::new(count)?)),
+    }
+}

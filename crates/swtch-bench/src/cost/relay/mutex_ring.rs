@@ -1,0 +1,74 @@
+//! A ring of locks, one more than members: each member has one, takes the next and gives the last
+//! one back (as `csfast5` does).
+//!
+//! ```text
+//! locks     0    1    2    free        member 1 can go on: it takes `free`, gives 2 back …
+//! members   0 ─▶ 1 ─▶ 2 ─▶             … so member 0 … can take 2; all wait but one
+//! ```
+//!
+//! A hop is an acquisition. How often one switches is not by construction: who unlocks may find the
+//! next lock free already. So the count is what the kernel says. With no peer, locking and unlocking
+//! stay in user mode: the difference to a hop holds its system calls as well as the switch.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Relay;
+use crate::cost::work::Work;
+use crate::error::Error;
+use crate::shared::Shared;
+use crate::token::ProcessMutex;
+
+/// The locks, and which one each member has.
+pub(super) struct MutexRing {
+    locks: Vec<Shared<ProcessMutex>>,
+    /// Each slot is only used by its member, who may be a process with a copy of its own.
+    held: Vec<AtomicUsize>,
+    private: Shared<ProcessMutex>,
+}
+
+impl MutexRing {
+    /// A ring of `count` members.
+    pub(super) fn new(count: u32) -> Result<Self, Error> {
+        Ok(Self {
+            locks: (0..=count).map(|_| mutex()).collect::<Result<_, _>>()?,
+            held: (0..count as usize).map(AtomicUsize::new).collect(),
+            private: mutex()?,
+        })
+    }
+
+    fn go_on(&self, me: usize) -> Result<(), Error> {
+        let held = self.held[me].load(Ordering::Relaxed);
+        let next = (held + 1) % self.locks.len();
+        self.locks[next].lock()?;
+        self.locks[held].unlock()?;
+        self.held[me].store(next, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn mutex() -> Result<Shared<ProcessMutex>, Error> {
+    let mutex: Shared<ProcessMutex> = Shared::new()?;
+    mutex.init()?;
+    Ok(mutex)
+}
+
+impl Relay for MutexRing {
+    fn enter(&self, me: usize) -> Result<(), Error> {
+        self.locks[me].lock()
+    }
+
+    fn lead(&self, work: &mut dyn Work) -> Result<(), Error> {
+        self.follow(0, work)
+    }
+
+    fn follow(&self, me: usize, work: &mut dyn Work) -> Result<(), Error> {
+        self.go_on(me)?;
+        work.run();
+        Ok(())
+    }
+
+    fn alone(&self) -> Result<(), Error> {
+        self.private.lock()?;
+        self.private.unlock()
+    }
+}

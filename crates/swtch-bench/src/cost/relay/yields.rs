@@ -1,0 +1,32 @@
+//! Members that do nothing but yield: there is no turn, the scheduler gives it to whom it likes.
+//!
+//! A lap of a member is one `sched_yield`. Its manual page calls the outcome unspecified for
+//! `SCHED_OTHER`, so how often a yield switches is what the kernel counts (as involuntary).
+
+use super::Relay;
+use crate::cost::work::Work;
+use crate::error::{Error, checked};
+
+/// Nothing is shared.
+pub(super) struct Yields;
+
+impl Relay for Yields {
+    fn lead(&self, work: &mut dyn Work) -> Result<(), Error> {
+        sched_yield()?;
+        work.run();
+        Ok(())
+    }
+
+    fn follow(&self, _me: usize, work: &mut dyn Work) -> Result<(), Error> {
+        self.lead(work)
+    }
+
+    fn alone(&self) -> Result<(), Error> {
+        sched_yield()
+    }
+}
+
+fn sched_yield() -> Result<(), Error> {
+    // SAFETY: no arguments.
+    checked("sched_yield", unsafe { libc::sched_yield() }).map(drop)
+}

@@ -1,0 +1,411 @@
+//! A ring of tasks that hand a turn round, and its hot baseline.
+//!
+//! ```text
+//! leader ──turn──▶ peer 1 ──turn──▶ peer 2 ──turn──▶ leader …       one lap = `count` hops
+//!
+//!         start    warm laps   counted and timed laps   cool laps    done
+//! leader  ──┤ pass, take … ├─R₀─t₀── pass, take … ──t₁─R₁┤ … ├──────wait
+//! peer      ┤ take, pass … ├─R₀───── take, pass … ─────R₁┤ … ├─ done
+//! ```
+//!
+//! Every member reads its own counters (`getrusage(RUSAGE_THREAD)`, R₀ and R₁) around the same
+//! number of laps, so that the switches of all of them are those of exactly the timed hops. Start
+//! and end go over words of their own: the primitive carries nothing but the turn.
+//!
+//! A ring may have two works, each in blocks of its own: the same members, the same memory, and the
+//! work as the only difference. Of two rings that are the same, one is 1 % faster, by where their
+//! memory lies; of two works that are the same, none is.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use swtch_core::cost::{Members, Policy};
+
+use super::act::{Act, Timing, timed};
+use super::arm::RingSpec;
+use super::groups::Doors;
+use super::leader;
+use super::relay::{Relay, relay};
+use super::work::{Common, LiveRegisters, Work, WorkSpec};
+use crate::cast::own_switches;
+use crate::error::Error;
+use crate::outcome::Counted;
+use crate::process::Child;
+use crate::shared::Shared;
+use crate::token::{SharedFutex, Token};
+use crate::{clock, cpu};
+
+/// The ring, its hot baseline, and the ring with its other work where there is one.
+pub(super) fn acts(spec: &RingSpec) -> Result<Vec<Box<dyn Act>>, Error> {
+    let setting = Setting::make(spec)?;
+    setting.take_place(spec, 0)?;
+    let alone = Alone {
+        relay: Arc::clone(&setting.relay),
+        work: spec.work.prepare(0, &setting.common[0])?,
+    };
+    let ring = Rc::new(RefCell::new(Ring::start(spec, setting)?));
+    let doing = |work| RingWith {
+        ring: Rc::clone(&ring),
+        work,
+    };
+    let mut acts: Vec<Box<dyn Act>> = vec![Box::new(doing(0)), Box::new(alone)];
+    if spec.against.is_some() {
+        acts.push(Box::new(doing(1)));
+    }
+    Ok(acts)
+}
+
+/// What is made before any peer starts, and is there for all of them.
+#[derive(Clone)]
+struct Setting {
+    relay: Arc<dyn Relay>,
+    desk: Arc<Desk>,
+    doors: Doors,
+    /// Per work.
+    common: Vec<Common>,
+}
+
+impl Setting {
+    fn make(spec: &RingSpec) -> Result<Self, Error> {
+        Ok(Self {
+            relay: relay(spec)?,
+            desk: Arc::new(Desk::new(spec.count)?),
+            doors: spec.groups.open(spec.members)?,
+            common: spec
+                .works()
+                .map(WorkSpec::prepare_common)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The calling member's works.
+    fn prepare(&self, spec: &RingSpec, member: usize) -> Result<Vec<Box<dyn Work>>, Error> {
+        let works = spec.works().zip(&self.common);
+        works
+            .map(|(work, common)| work.prepare(member, common))
+            .collect()
+    }
+
+    /// Moves the calling member where it belongs.
+    fn take_place(&self, spec: &RingSpec, member: usize) -> Result<(), Error> {
+        self.doors.enter(member)?;
+        if let Some(mitigation) = spec.mitigation {
+            mitigation.apply(member)?;
+        }
+        take_cpu(spec, member)
+    }
+}
+
+/// CPU and policy.
+pub(super) fn take_cpu(spec: &RingSpec, member: usize) -> Result<(), Error> {
+    match spec.cpus {
+        Some((leader, _)) if member == 0 => cpu::move_to(0, leader as usize)?,
+        Some((_, others)) => cpu::move_to(0, others as usize)?,
+        None => cpu::move_to_all()?,
+    }
+    match spec.policy {
+        Policy::Default => cpu::Policy::Other,
+        Policy::Batch => cpu::Policy::Batch,
+        Policy::Fifo => {
+            cpu::bound_real_time()?;
+            cpu::Policy::Fifo
+        }
+    }
+    .adopt()
+}
+
+/// Laps around the timed ones. Two before suffice for a pair whose working set is small; more
+/// when blocks are long, so that a larger one is warm again after the other arms had the caches.
+const fn warm_laps(laps: u64) -> u64 {
+    2 + laps / 16
+}
+
+/// How often a peer that is waited for is looked after.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How long a peer that is let go may take.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Laps after the counted ones, so that no member is alone during the last of them: `sched_yield`
+/// alone does not switch.
+const COOL_LAPS: u64 = 4;
+
+/// Where the leader and its peers leave word for each other.
+struct Desk {
+    /// Laps of the next block; 0 means that it is over.
+    laps: Shared<AtomicU64>,
+    /// Which work the next block is of.
+    work: Shared<AtomicUsize>,
+    /// Per peer: may start.
+    start: Vec<SharedFutex>,
+    /// Per peer: is ready for the first block, or has done all laps.
+    done: Vec<SharedFutex>,
+    /// Per peer, over the timed laps: switches, voluntary and involuntary, and live registers.
+    counted: Vec<Shared<[AtomicU64; 4]>>,
+}
+
+impl Desk {
+    fn new(count: u32) -> Result<Self, Error> {
+        let words = || {
+            (0..count)
+                .map(|_| SharedFutex::new())
+                .collect::<Result<_, _>>()
+        };
+        Ok(Self {
+            laps: Shared::new()?,
+            work: Shared::new()?,
+            start: words()?,
+            done: words()?,
+            counted: (0..count)
+                .map(|_| Shared::new())
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// The leader's side of a ring. Dropping it lets the peers go and waits for them.
+struct Ring {
+    setting: Setting,
+    peers: Vec<Peer>,
+    works: Vec<Box<dyn Work>>,
+}
+
+/// Blocks of a ring with one of its works.
+struct RingWith {
+    ring: Rc<RefCell<Ring>>,
+    work: usize,
+}
+
+impl Act for RingWith {
+    /// An operation is a hop.
+    fn block(&mut self, operations: u64) -> Result<Timing, Error> {
+        self.ring.borrow_mut().block(self.work, operations)
+    }
+}
+
+impl Ring {
+    fn start(spec: &RingSpec, setting: Setting) -> Result<Self, Error> {
+        let mut ring = Self {
+            peers: Vec::new(),
+            works: setting.prepare(spec, 0)?,
+            setting,
+        };
+        for me in 1..spec.count as usize {
+            let (spec, setting) = (spec.clone(), ring.setting.clone());
+            let members = spec.members;
+            let follow = move || {
+                setting.take_place(&spec, me)?;
+                let works = setting.prepare(&spec, me)?;
+                setting.relay.enter(me)?;
+                follow(me, works, &*setting.relay, &setting.desk)
+            };
+            ring.peers.push(Peer::start(members, follow)?);
+        }
+        ring.setting.relay.enter(0)?;
+        ring.await_peers()?;
+        Ok(ring)
+    }
+
+    /// Waits until all peers are ready. One that fails before has said why.
+    fn await_peers(&mut self) -> Result<(), Error> {
+        let ready = self.setting.desk.done.iter().skip(1);
+        for (ready, peer) in ready.zip(&mut self.peers) {
+            while !ready.take_within(LOOK)? {
+                peer.check()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lead(&mut self, work: usize, laps: u64) -> Result<(), Error> {
+        let work = &mut *self.works[work];
+        for _ in 0..laps {
+            self.setting.relay.lead(work)?;
+        }
+        Ok(())
+    }
+
+    /// Lets all peers start a block, or leave when `laps` is 0.
+    fn start_peers(&self, laps: u64) -> Result<(), Error> {
+        self.setting.desk.laps.store(laps, Ordering::Release);
+        self.setting
+            .desk
+            .start
+            .iter()
+            .skip(1)
+            .try_for_each(Token::pass)
+    }
+
+    /// Adds what the peers counted and saw to what the leader did.
+    fn with_peers(
+        &self,
+        leader: (Counted, Option<LiveRegisters>),
+    ) -> (Counted, Option<LiveRegisters>) {
+        let peers = self.setting.desk.counted.iter().skip(1);
+        peers.fold(leader, |(counted, live), peer| {
+            let [voluntary, involuntary, seen @ ..] =
+                peer.each_ref().map(|slot| slot.load(Ordering::Acquire));
+            let of_peer = Counted {
+                voluntary,
+                involuntary,
+            };
+            let seen = LiveRegisters::from_pair(seen);
+            (counted.plus(of_peer), LiveRegisters::of_both(live, seen))
+        })
+    }
+}
+
+impl Ring {
+    fn block(&mut self, work: usize, operations: u64) -> Result<Timing, Error> {
+        let laps = self.laps_of(operations);
+        self.setting.desk.work.store(work, Ordering::Release);
+        self.start_peers(laps)?;
+        self.lead(work, warm_laps(laps))?;
+        self.works[work].take_live();
+        let before = own_switches()?;
+        let start = clock::raw();
+        self.lead(work, laps)?;
+        let end = clock::raw();
+        let own = (own_switches()?.since(before), self.works[work].take_live());
+        self.lead(work, COOL_LAPS)?;
+        let done = &self.setting.desk.done;
+        done.iter().skip(1).try_for_each(Token::take)?;
+        let (counted, live) = self.with_peers(own);
+        Ok(Timing {
+            operations: laps * self.members(),
+            elapsed: end.since(start).unwrap_or_default(),
+            counted,
+            live,
+        })
+    }
+
+    const fn members(&self) -> u64 {
+        self.peers.len() as u64 + 1
+    }
+
+    fn laps_of(&self, operations: u64) -> u64 {
+        (operations / self.members()).max(1)
+    }
+}
+
+/// What a peer does until it is let go.
+fn follow(
+    me: usize,
+    mut works: Vec<Box<dyn Work>>,
+    relay: &dyn Relay,
+    desk: &Desk,
+) -> Result<(), Error> {
+    let follow =
+        |laps: u64, work: &mut dyn Work| (0..laps).try_for_each(|_| relay.follow(me, work));
+    loop {
+        desk.done[me].pass()?;
+        desk.start[me].take()?;
+        let laps = desk.laps.load(Ordering::Acquire);
+        if laps == 0 {
+            return Ok(());
+        }
+        let work = &mut *works[desk.work.load(Ordering::Acquire)];
+        follow(warm_laps(laps), work)?;
+        work.take_live();
+        let before = own_switches()?;
+        follow(laps, work)?;
+        let counted = own_switches()?.since(before);
+        let [always, ever] = LiveRegisters::to_pair(work.take_live());
+        follow(COOL_LAPS, work)?;
+        let left = [counted.voluntary, counted.involuntary, always, ever];
+        for (slot, value) in desk.counted[me].iter().zip(left) {
+            slot.store(value, Ordering::Release);
+        }
+    }
+}
+
+/// A member that is not the leader.
+pub(super) enum Peer {
+    Thread(Option<JoinHandle<()>>),
+    Process(Child),
+}
+
+impl Peer {
+    /// Starts a peer. One that fails says why where the leader's own failure goes, and the whole
+    /// process tree ends: the others would wait for it forever.
+    pub(super) fn start(
+        members: Members,
+        follow: impl FnOnce() -> Result<(), Error> + Send + 'static,
+    ) -> Result<Self, Error> {
+        match members {
+            Members::Threads => {
+                let follow = move || follow().unwrap_or_else(|error| leader::fail(&error));
+                let builder = Builder::new().stack_size(256 * 1024);
+                let handle = builder.spawn(follow).map_err(Error::calling("clone"))?;
+                Ok(Self::Thread(Some(handle)))
+            }
+            Members::Processes => {
+                let follow = || follow().inspect_err(|error| leader::fail(error));
+                Child::fork(follow).map(Self::Process)
+            }
+        }
+    }
+
+    /// Fails when it has ended. A thread that fails ends the leader, too.
+    fn check(&mut self) -> Result<(), Error> {
+        let ended = match self {
+            Self::Thread(_) => None,
+            Self::Process(child) => child.ended()?,
+        };
+        ended.map_or(Ok(()), |status| {
+            Err(Error::ProcessFailed {
+                name: "peer".to_owned(),
+                status,
+            })
+        })
+    }
+
+    /// Waits for its end.
+    pub(super) fn finish(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Thread(handle) => match handle.take().map(JoinHandle::join) {
+                Some(Err(_panic)) => Err(Error::Panicked {
+                    name: "peer".to_owned(),
+                }),
+                _ => Ok(()),
+            },
+            Self::Process(child) => {
+                // One that has failed is reaped already, which is no error here.
+                child.wait_at_most(LIMIT);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let left = self.start_peers(0);
+        let left = left.and_then(|()| self.peers.iter_mut().try_for_each(Peer::finish));
+        debug_assert!(left.is_ok(), "invariant: peers that wait can be let go");
+    }
+}
+
+/// The calls of a hop by the leader alone.
+struct Alone {
+    relay: Arc<dyn Relay>,
+    work: Box<dyn Work>,
+}
+
+impl Act for Alone {
+    fn block(&mut self, operations: u64) -> Result<Timing, Error> {
+        let mut repeat = |times: u64| {
+            (0..times).try_for_each(|_| {
+                self.relay.alone()?;
+                self.work.run();
+                Ok(())
+            })
+        };
+        repeat(warm_laps(operations))?;
+        timed(operations, || repeat(operations))
+    }
+}

@@ -1,0 +1,245 @@
+//! The stage: one process on one CPU with a leader for each arm. It goes through the rounds and writes
+//! a line for each block.
+//!
+//! A round is every act once and the sentinel, in an order that changes from round to round. The
+//! sentinel is the same user-mode loop and the same system call every time: when it changes,
+//! the machine has.
+
+use std::hint::black_box;
+use std::io::{PipeWriter, Write};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use swtch_core::cost::order::LatinSquare;
+use swtch_core::units::Nanos;
+
+use super::act::Timing;
+use super::leader::{self, Leader};
+use super::session::Plan;
+use super::work::LiveRegisters;
+use crate::error::Error;
+use crate::signals_held::SignalsHeld;
+use crate::{clock, cpu};
+
+/// Most time until the sentinel is steady.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// Consecutive readings of the sentinel that must agree within [`STEADY`].
+const STEADY_READINGS: usize = 3;
+
+/// See [`STEADY_READINGS`].
+const STEADY: f64 = 0.02;
+
+/// An act of a leader that is ready.
+struct Ready {
+    arm: usize,
+    act: usize,
+    /// Operations that take about a block.
+    operations: u64,
+}
+
+/// Goes through the rounds of `plan`. Ends early, without an error, when nobody reads any more.
+pub(super) fn run(plan: &Plan, seed: u64, out: PipeWriter) -> Result<(), Error> {
+    leader::complain_to(out.as_raw_fd());
+    // Ctrl-C reaches the whole group. The tree ends when nobody reads, each member having cleaned up; a
+    // call that a signal interrupts would fail instead.
+    let _held = SignalsHeld::hold()?;
+    match rounds(plan, seed, &mut Script(out)) {
+        Err(Error::Call { call: "write", .. }) => Ok(()),
+        Err(error) => leader::fail(&error),
+        done => done,
+    }
+}
+
+fn rounds(plan: &Plan, seed: u64, script: &mut Script) -> Result<(), Error> {
+    let start = Instant::now();
+    if let Some(cpu) = plan.cpu {
+        cpu::move_from_all_to(cpu as usize)?;
+    }
+    let mut leaders = start_leaders(plan, script)?;
+    let mut acts = calibrate(plan, &mut leaders)?;
+    let square = LatinSquare::new(acts.len() + 1, seed);
+    warm_up(&mut leaders, &acts, &square, script)?;
+    for round in 0..plan.rounds {
+        if round >= plan.least_rounds && start.elapsed() >= plan.limit {
+            return script.line("ended limit");
+        }
+        for index in square.row(round) {
+            match acts.get_mut(index) {
+                None => script.sentinel(round)?,
+                Some(ready) => {
+                    let timing = block(&mut leaders, ready, ready.operations)?;
+                    script.sample(round, ready, &timing)?;
+                }
+            }
+        }
+    }
+    script.line("ended done")
+}
+
+fn start_leaders(plan: &Plan, script: &mut Script) -> Result<Vec<Option<Leader>>, Error> {
+    let mut leaders = Vec::new();
+    for (arm, spec) in plan.arms.iter().enumerate() {
+        script.line(&format!("starting {arm}"))?;
+        let started = Leader::start(spec);
+        if let Err(error) = &started {
+            script.line(&format!("missing {arm} {error}"))?;
+        }
+        leaders.push(started.ok());
+    }
+    Ok(leaders)
+}
+
+fn block(leaders: &mut [Option<Leader>], ready: &Ready, operations: u64) -> Result<Timing, Error> {
+    let leader = leaders[ready.arm].as_mut();
+    leader
+        .expect("invariant: only acts of leaders that started are ready")
+        .block(ready.act, operations)
+}
+
+/// How many operations of each act make a block.
+fn calibrate(plan: &Plan, leaders: &mut [Option<Leader>]) -> Result<Vec<Ready>, Error> {
+    let mut acts = Vec::new();
+    for (arm, spec) in plan.arms.iter().enumerate() {
+        if leaders[arm].is_none() {
+            continue;
+        }
+        let is_needed = |act: &usize| !plan.unneeded.contains(&(arm, *act));
+        for act in (0..spec.act_count()).filter(is_needed) {
+            let mut ready = Ready {
+                arm,
+                act,
+                operations: 1,
+            };
+            ready.operations =
+                operations_in(plan.block, |operations| block(leaders, &ready, operations))?;
+            acts.push(ready);
+        }
+    }
+    Ok(acts)
+}
+
+/// Doubles the operations until they take a quarter of the block, and goes on from there.
+fn operations_in(
+    length: Duration,
+    mut block: impl FnMut(u64) -> Result<Timing, Error>,
+) -> Result<u64, Error> {
+    let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+    let mut operations = 1;
+    loop {
+        let timing = block(operations)?;
+        let elapsed = timing.elapsed.as_ns().max(1);
+        if elapsed >= length / 4 {
+            return Ok((timing.operations * length / elapsed).max(1));
+        }
+        operations = (timing.operations * 2).max(timing.operations * length / elapsed / 4);
+    }
+}
+
+/// Rounds that are thrown away until the sentinel is steady.
+fn warm_up(
+    leaders: &mut [Option<Leader>],
+    acts: &[Ready],
+    square: &LatinSquare,
+    script: &mut Script,
+) -> Result<(), Error> {
+    let start = Instant::now();
+    let mut readings: Vec<f64> = Vec::new();
+    for round in 0.. {
+        for index in square.row(round) {
+            if let Some(ready) = acts.get(index) {
+                block(leaders, ready, ready.operations)?;
+            }
+        }
+        readings.push(as_f64(sentinel().0));
+        let is_steady = is_steady(&readings);
+        if is_steady || start.elapsed() >= WARM_UP {
+            let word = if is_steady { "steady" } else { "unsteady" };
+            return script.line(&format!("warm {} {word}", round + 1));
+        }
+    }
+    unreachable!("the rounds have no end")
+}
+
+fn is_steady(readings: &[f64]) -> bool {
+    let Some(last) = readings.last_chunk::<STEADY_READINGS>() else {
+        return false;
+    };
+    let lowest = last.iter().copied().fold(f64::INFINITY, f64::min);
+    let highest = last.iter().copied().fold(0.0, f64::max);
+    highest <= lowest * (1.0 + STEADY)
+}
+
+/// ns of a fixed loop in user mode (about 50 µs; the middle one of three) and of a system call that does
+/// nothing, in hundredths.
+fn sentinel() -> (Nanos, Nanos) {
+    let mut loops = [(); 3].map(|()| {
+        timed(|| {
+            let mut state = black_box(1_u64);
+            for _ in 0..40_000 {
+                // A chain of dependent steps, which no compiler can shorten.
+                state = black_box(
+                    state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1),
+                );
+            }
+        })
+    });
+    loops.sort();
+    let calls = timed(|| {
+        for _ in 0..100 {
+            // SAFETY: getppid has no arguments and cannot fail.
+            unsafe { libc::syscall(libc::SYS_getppid) };
+        }
+    });
+    (loops[1], calls)
+}
+
+fn timed(work: impl FnOnce()) -> Nanos {
+    let start = clock::raw();
+    work();
+    clock::raw().since(start).unwrap_or_default()
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "lengths below an hour are exact"
+)]
+fn as_f64(length: Nanos) -> f64 {
+    length.as_ns() as f64
+}
+
+/// The lines that the session reads.
+struct Script(PipeWriter);
+
+impl Script {
+    fn line(&mut self, line: &str) -> Result<(), Error> {
+        let line = format!("{line}\n");
+        self.0
+            .write_all(line.as_bytes())
+            .map_err(Error::calling("write"))
+    }
+
+    fn sample(&mut self, round: usize, ready: &Ready, timing: &Timing) -> Result<(), Error> {
+        let [always, ever] = LiveRegisters::to_pair(timing.live);
+        self.line(&format!(
+            "sample {round} {} {} {} {} {} {} {always} {ever}",
+            ready.arm,
+            ready.act,
+            timing.operations,
+            timing.elapsed.as_ns(),
+            timing.counted.voluntary,
+            timing.counted.involuntary,
+        ))
+    }
+
+    fn sentinel(&mut self, round: usize) -> Result<(), Error> {
+        let (user, calls) = sentinel();
+        self.line(&format!(
+            "sentinel {round} {} {}",
+            user.as_ns(),
+            calls.as_ns()
+        ))
+    }
+}

@@ -1,0 +1,405 @@
+//! Tails: how long single hops take, not how long they take on average.
+//!
+//! ```text
+//! passer   … stamp, pass ─┐                         a hop: from the stamp before the turn is
+//!                         └─ kernel ─┐              passed to the stamp after it is taken
+//! taker                              └ take, stamp, keep the length, stamp, pass …
+//! ```
+//!
+//! Both stamps are of `CLOCK_MONOTONIC_RAW`, read in user mode (vDSO), and one read is part of every
+//! length. The two together cost a few per cent of a hop, so a mode of its own does this:
+//! the blocks of [`super::Plan`] have no clock inside, and their means are never mixed with these
+//! lengths. What else happens between the stamps (an interrupt, another task, a hypervisor that took
+//! the CPU) is in the length as well; that is what tails are made of.
+//!
+//! The stamps are a [`Work`] of the members, so every primitive can be asked. Lengths go to shared
+//! memory, one word a hop; the caller reads them between blocks, into a [`Distribution`] per member.
+
+use std::io::{ErrorKind, Read as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use swtch_core::Distribution;
+use swtch_core::cost::Primitive;
+use swtch_core::units::{Nanos, Timestamp};
+
+use super::arm::RingSpec;
+use super::leader;
+use super::relay::{Relay, relay};
+use super::ring::{Peer, take_cpu};
+use super::work::Work;
+use crate::clock;
+use crate::error::Error;
+use crate::process::Child;
+use crate::shared::Shared;
+use crate::token::{SharedFutex, Token};
+
+/// Most laps of a block: those of a pair take 4 s when each hop waits for a tick (4 ms) behind another
+/// task, and 1 ms when none does.
+const LAPS: usize = 512;
+
+/// Kept laps of the first block. Others have twice or half as many as the last one, until a block
+/// takes about [`BLOCK`].
+const FIRST_LAPS: usize = 64;
+
+/// About how long a block takes. A ring whose members each wait for a tick behind other tasks (4 ms a
+/// hop) must still hear soon that it is to stop.
+const BLOCK: Duration = Duration::from_millis(50);
+
+/// No new block begins after this: on a busy machine there are fewer hops instead.
+const MOST_TIME: Duration = Duration::from_secs(2);
+
+/// Laps of a block that are not kept: caches and predictors were others' before.
+const WARM_LAPS: usize = 16;
+
+/// Laps at the end that are not kept: some member has left already.
+const COOL_LAPS: usize = 4;
+
+/// Pairs of clock reads whose median is the cost of the clock.
+const CLOCK_READS: usize = 1001;
+
+/// How often a block that is not done is looked after.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// No block takes longer, by far; a ring that does is stuck.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A length that is none: the clock of the taker was behind that of the passer.
+const BACKWARDS: u64 = u64::MAX;
+
+/// Lengths of single hops.
+#[derive(Clone, Debug, Default)]
+pub struct Tails {
+    by_member: Vec<Distribution>,
+    clock: Nanos,
+    backwards: u64,
+}
+
+impl Tails {
+    /// For each member, the leader first: how long the hops took that ended at it.
+    pub fn by_member(&self) -> &[Distribution] {
+        &self.by_member
+    }
+
+    /// The hops of all members together.
+    pub fn all(&self) -> Distribution {
+        let mut all = Distribution::default();
+        self.by_member.iter().for_each(|one| all.merge(one));
+        all
+    }
+
+    /// What one read of the clock takes: the median of pairs of reads back to back. Each length
+    /// holds one.
+    pub const fn clock(&self) -> Nanos {
+        self.clock
+    }
+
+    /// Hops without a length, because the clocks of two CPUs disagreed by more than the hop.
+    pub const fn backwards(&self) -> u64 {
+        self.backwards
+    }
+
+    /// Adds the hops of another measurement of the same ring. The clock is that of the latest.
+    pub fn merge(&mut self, other: &Self) {
+        let members = self.by_member.len().max(other.by_member.len());
+        self.by_member.resize_with(members, Distribution::default);
+        for (own, others) in self.by_member.iter_mut().zip(&other.by_member) {
+            own.merge(others);
+        }
+        self.clock = other.clock;
+        self.backwards += other.backwards;
+    }
+
+    fn count(&self) -> u64 {
+        let kept: u64 = self.by_member.iter().map(Distribution::count).sum();
+        kept + self.backwards
+    }
+
+    fn record(&mut self, member: usize, length: u64) {
+        if length == BACKWARDS {
+            self.backwards += 1;
+        } else {
+            self.by_member[member].record(Nanos::from_ns(length));
+        }
+    }
+}
+
+/// Measures about `hops` single hops of a ring, in a process tree of its own; fewer when they take more
+/// than two seconds. [`RingSpec::work`] is
+/// not done: the members stamp instead. Mitigations and cgroups are not asked for either.
+///
+/// Call it in a process that has no other thread. `stop` is looked at between blocks; what was
+/// measured until then is returned.
+///
+/// # Errors
+///
+/// A process cannot be made, a member of the ring cannot do its part, or the primitive passes no turn
+/// (locks in a ring, `sched_yield`).
+pub fn tails(spec: &RingSpec, hops: u64, stop: &AtomicBool) -> Result<Tails, Error> {
+    if !passes_a_turn(spec.primitive) {
+        return Err(Error::Senseless(
+            "there is no turn that one member passes to another, so there are no single hops",
+        ));
+    }
+    let mut cast = Cast::start(spec)?;
+    let mut tails = Tails {
+        by_member: vec![Distribution::default(); cast.desk.members.len()],
+        clock: Nanos::from_ns(cast.desk.clock.load(Ordering::Acquire)),
+        backwards: 0,
+    };
+    let start = Instant::now();
+    let mut most = FIRST_LAPS;
+    while tails.count() < hops && start.elapsed() < MOST_TIME && !stop.load(Ordering::Relaxed) {
+        let kept = (hops - tails.count()).div_ceil(u64::from(spec.count));
+        let kept = usize::try_from(kept).unwrap_or(LAPS).min(most);
+        let before = Instant::now();
+        cast.block(WARM_LAPS + kept + COOL_LAPS, &mut tails)?;
+        most = if before.elapsed() > BLOCK {
+            most / 2
+        } else {
+            most * 2
+        };
+        most = most.clamp(1, LAPS - WARM_LAPS - COOL_LAPS);
+    }
+    Ok(tails)
+}
+
+/// Whether a member passes the turn to another, so that there is a hop between the two. Those that lock
+/// the next of a ring of locks, or yield, do not.
+pub const fn passes_a_turn(primitive: Primitive) -> bool {
+    !matches!(primitive, Primitive::MutexRing | Primitive::Yield)
+}
+
+/// Where the caller, the leader and its peers leave word for each other.
+struct Desk {
+    /// The leader may start a block.
+    order: SharedFutex,
+    /// Laps of the next block; 0 means that it is over.
+    laps: Shared<AtomicU64>,
+    /// All is ready for the first block, or the block is done.
+    done: SharedFutex,
+    /// ns of one read of the clock.
+    clock: Shared<AtomicU64>,
+    /// The stamp before the turn was last passed.
+    passed: Shared<AtomicU64>,
+    /// The leader first.
+    members: Vec<Place>,
+}
+
+/// What belongs to one member.
+struct Place {
+    start: SharedFutex,
+    done: SharedFutex,
+    /// ns of each hop of the block that ended here, by lap.
+    lengths: Shared<[AtomicU64; LAPS]>,
+}
+
+impl Desk {
+    fn new(count: u32) -> Result<Self, Error> {
+        let place = |_| {
+            Ok(Place {
+                start: SharedFutex::new()?,
+                done: SharedFutex::new()?,
+                lengths: Shared::new()?,
+            })
+        };
+        Ok(Self {
+            order: SharedFutex::new()?,
+            laps: Shared::new()?,
+            done: SharedFutex::new()?,
+            clock: Shared::new()?,
+            passed: Shared::new()?,
+            members: (0..count).map(place).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn peers(&self) -> impl Iterator<Item = &Place> {
+        self.members.iter().skip(1)
+    }
+
+    fn laps(&self) -> u64 {
+        self.laps.load(Ordering::Acquire)
+    }
+
+    fn stamps(&self, member: usize) -> Stamps<'_> {
+        Stamps {
+            passed: &self.passed,
+            lengths: &self.members[member].lengths,
+            lap: 0,
+        }
+    }
+}
+
+/// What a member does while it has the turn.
+struct Stamps<'desk> {
+    passed: &'desk AtomicU64,
+    lengths: &'desk [AtomicU64; LAPS],
+    lap: usize,
+}
+
+impl Work for Stamps<'_> {
+    fn run(&mut self) {
+        let taken = clock::raw();
+        let passed = Timestamp::from_ns(self.passed.load(Ordering::Acquire));
+        let length = taken.since(passed).map_or(BACKWARDS, Nanos::as_ns);
+        self.lengths[self.lap % LAPS].store(length, Ordering::Relaxed);
+        self.lap += 1;
+        self.passed.store(clock::raw().as_ns(), Ordering::Release);
+    }
+}
+
+/// The caller's side of the ring. Dropping it lets the members go and waits for them.
+struct Cast {
+    desk: Arc<Desk>,
+    leader: Child,
+    complaints: UnixStream,
+}
+
+impl Cast {
+    /// Starts the leader, in a process of its own. Returns when all members are ready.
+    fn start(spec: &RingSpec) -> Result<Self, Error> {
+        let desk = Arc::new(Desk::new(spec.count)?);
+        let (complaints, to) = UnixStream::pair().map_err(Error::calling("socketpair"))?;
+        let unblocked = complaints.set_nonblocking(true);
+        unblocked.map_err(Error::calling("fcntl"))?;
+        let leader = Child::fork(|| {
+            leader::complain_to(to.as_raw_fd());
+            lead(spec, &desk).inspect_err(|error| leader::fail(error))
+        })?;
+        let mut cast = Self {
+            desk,
+            leader,
+            complaints,
+        };
+        cast.await_done()?;
+        Ok(cast)
+    }
+
+    /// Does a block and keeps its lengths.
+    fn block(&mut self, laps: usize, tails: &mut Tails) -> Result<(), Error> {
+        self.order(laps)?;
+        self.await_done()?;
+        for (member, place) in self.desk.members.iter().enumerate() {
+            for length in &place.lengths[WARM_LAPS..laps - COOL_LAPS] {
+                tails.record(member, length.load(Ordering::Acquire));
+            }
+        }
+        Ok(())
+    }
+
+    fn order(&self, laps: usize) -> Result<(), Error> {
+        self.desk.laps.store(laps as u64, Ordering::Release);
+        self.desk.order.pass()
+    }
+
+    fn await_done(&mut self) -> Result<(), Error> {
+        let mut waited = Duration::ZERO;
+        while !self.desk.done.take_within(LOOK)? {
+            waited += LOOK;
+            // A member says why before it ends.
+            let ended = self.leader.ended()?;
+            if let Some(why) = self.complaint() {
+                return Err(Error::Member(why));
+            }
+            if let Some(status) = ended {
+                return Err(Error::ProcessFailed {
+                    name: "leader".to_owned(),
+                    status,
+                });
+            }
+            if waited >= LIMIT {
+                return Err(Error::Stuck { limit: LIMIT });
+            }
+        }
+        Ok(())
+    }
+
+    /// What a member said before it failed ([`leader::fail`]); `None` while none did.
+    fn complaint(&mut self) -> Option<String> {
+        let mut words = [0; 1024];
+        match self.complaints.read(&mut words) {
+            Ok(0) => None,
+            Ok(length) => {
+                let words = String::from_utf8_lossy(&words[..length]);
+                let line = words.lines().next().unwrap_or_default();
+                Some(line.strip_prefix("failed ").unwrap_or(line).to_owned())
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+            Err(error) => Some(error.to_string()),
+        }
+    }
+}
+
+impl Drop for Cast {
+    fn drop(&mut self) {
+        // One that is stuck or gone cannot leave by itself; its guard ends it.
+        if self.order(0).is_ok() {
+            self.leader.wait_at_most(Duration::from_secs(2));
+        }
+    }
+}
+
+/// What the leader does until it is let go.
+fn lead(spec: &RingSpec, desk: &Arc<Desk>) -> Result<(), Error> {
+    let relay = relay(spec)?;
+    take_cpu(spec, 0)?;
+    let mut peers = start_peers(spec, desk, &relay)?;
+    relay.enter(0)?;
+    desk.peers().try_for_each(|peer| peer.done.take())?;
+    desk.clock.store(clock_ns(), Ordering::Release);
+    loop {
+        desk.done.pass()?;
+        desk.order.take()?;
+        desk.peers().try_for_each(|peer| peer.start.pass())?;
+        let laps = desk.laps();
+        if laps == 0 {
+            return peers.iter_mut().try_for_each(Peer::finish);
+        }
+        let mut stamps = desk.stamps(0);
+        (0..laps).try_for_each(|_| relay.lead(&mut stamps))?;
+        desk.peers().try_for_each(|peer| peer.done.take())?;
+    }
+}
+
+/// Starts them all. Each says `done` when it stands where it belongs.
+fn start_peers(
+    spec: &RingSpec,
+    desk: &Arc<Desk>,
+    relay: &Arc<dyn Relay>,
+) -> Result<Vec<Peer>, Error> {
+    let start = |me: usize| {
+        let (spec, desk, relay) = (spec.clone(), Arc::clone(desk), Arc::clone(relay));
+        Peer::start(spec.members, move || follow(&spec, me, &desk, &*relay))
+    };
+    (1..desk.members.len()).map(start).collect()
+}
+
+/// What a peer does until it is let go.
+fn follow(spec: &RingSpec, me: usize, desk: &Desk, relay: &dyn Relay) -> Result<(), Error> {
+    take_cpu(spec, me)?;
+    relay.enter(me)?;
+    let place = &desk.members[me];
+    loop {
+        place.done.pass()?;
+        place.start.take()?;
+        let laps = desk.laps();
+        if laps == 0 {
+            return Ok(());
+        }
+        let mut stamps = desk.stamps(me);
+        (0..laps).try_for_each(|_| relay.follow(me, &mut stamps))?;
+    }
+}
+
+/// What one read of the clock takes, in ns.
+fn clock_ns() -> u64 {
+    let mut lengths = [(); CLOCK_READS].map(|()| {
+        let first = clock::raw();
+        clock::raw().since(first).unwrap_or_default().as_ns()
+    });
+    lengths.sort_unstable();
+    lengths[CLOCK_READS / 2]
+}

@@ -1,0 +1,97 @@
+//! Branches that depend on data: what a switch costs when the branch predictor has learnt somebody
+//! else's pattern.
+//!
+//! Compare [`Patterns::PerMember`] with [`Patterns::Same`], where all members teach the predictor the
+//! same. Few branches are learnt again quickly; more than a predictor holds are mispredicted anyway,
+//! so the cost of a switch rises with their number and falls again.
+
+use std::hint::black_box;
+
+use serde::{Deserialize, Serialize};
+
+use super::Work;
+use super::random::SplitMix;
+
+/// Whose pattern it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Patterns {
+    /// Each member has its own.
+    PerMember,
+    /// All have the same.
+    Same,
+}
+
+/// The work.
+pub(super) struct Branches {
+    /// A bit per branch, so that the data themselves need little of the cache.
+    pattern: Vec<u64>,
+    count: u32,
+    taken: u64,
+}
+
+impl Branches {
+    pub(super) fn new(count: u32, patterns: Patterns, member: usize) -> Self {
+        let seed = match patterns {
+            Patterns::PerMember => member as u64 + 1,
+            Patterns::Same => 1,
+        };
+        let mut random = SplitMix::new(seed);
+        Self {
+            pattern: (0..count.div_ceil(64)).map(|_| random.next()).collect(),
+            count,
+            taken: 0,
+        }
+    }
+}
+
+impl Work for Branches {
+    fn run(&mut self) {
+        let mut left = self.count;
+        for word in &self.pattern {
+            let mut bits = *word;
+            for _ in 0..left.min(64) {
+                if bits & 1 == 1 {
+                    // What a compiler must not do on a way not taken makes it a branch, where it
+                    // would otherwise add the bit.
+                    self.taken = black_box(self.taken + 1);
+                }
+                bits >>= 1;
+            }
+            left = left.saturating_sub(64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn every_branch_is_gone_through() {
+        let mut work = Branches::new(100, Patterns::Same, 7);
+        let ones = work.pattern[0].count_ones() + (work.pattern[1] << 28).count_ones();
+        work.run();
+        assert_eq!(work.taken, u64::from(ones));
+    }
+
+    /// A pattern that no predictor can learn takes much longer than a constant one only when there are
+    /// branches to mispredict.
+    #[test]
+    fn branches_are_not_folded_away() {
+        let quickest = |work: &mut Branches| {
+            (0..20).fold(Duration::MAX, |best, _| {
+                let start = Instant::now();
+                work.run();
+                best.min(start.elapsed())
+            })
+        };
+        let mut random = Branches::new(1 << 18, Patterns::Same, 0);
+        let mut constant = Branches::new(1 << 18, Patterns::Same, 0);
+        constant.pattern.fill(u64::MAX);
+        let (random, constant) = (quickest(&mut random), quickest(&mut constant));
+        assert!(random > constant * 3 / 2, "{random:?} {constant:?}");
+    }
+}

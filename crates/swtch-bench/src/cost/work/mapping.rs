@@ -1,0 +1,156 @@
+//! Memory of a chosen size, kind and owner, for walks.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicUsize;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, checked};
+
+/// What memory is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PageSize {
+    /// 4 KiB pages (or the smallest that there are).
+    Small,
+    /// Transparent huge pages; memory that the kernel does not give them is not here.
+    Huge,
+}
+
+/// Who sees the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Backing {
+    /// The process that maps it, alone.
+    Anonymous,
+    /// Its children, too.
+    Shared,
+}
+
+/// Size of a huge page, and what it is aligned to: 2 MiB with 4 KiB pages.
+const HUGE: usize = 2 << 20;
+
+/// Memory of its own, which every child forked while it lives sees too when it is shared.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    mapped: NonNull<libc::c_void>,
+    mapped_bytes: usize,
+    words: NonNull<AtomicUsize>,
+    count: usize,
+}
+
+// SAFETY: all access is atomic, and the mapping lives until no borrow is left.
+unsafe impl Sync for Mapping {}
+// SAFETY: a mapping belongs to no thread.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Memory of zeros, none of it there yet.
+    pub(super) fn new(bytes: usize, backing: Backing, size: PageSize) -> Result<Self, Error> {
+        // A huge page can only stand at a multiple of its size.
+        let mapped_bytes = match size {
+            PageSize::Small => bytes.max(1),
+            PageSize::Huge => bytes.next_multiple_of(HUGE) + HUGE,
+        };
+        let mapped = map(mapped_bytes, backing)?;
+        let skipped = match size {
+            PageSize::Small => 0,
+            PageSize::Huge => mapped.cast::<u8>().align_offset(HUGE),
+        };
+        // SAFETY: at most HUGE - 1 bytes, of which there are more.
+        let start = unsafe { mapped.as_ptr().byte_add(skipped) };
+        let mapping = Self {
+            mapped,
+            mapped_bytes,
+            words: NonNull::new(start.cast()).expect("invariant: inside of a mapping"),
+            count: bytes / size_of::<AtomicUsize>(),
+        };
+        mapping.advise(size)?;
+        Ok(mapping)
+    }
+
+    /// The memory.
+    pub(super) fn words(&self) -> &[AtomicUsize] {
+        // SAFETY: mapped, aligned to a page at least, zeroed, and living as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.count) }
+    }
+
+    fn advise(&self, size: PageSize) -> Result<(), Error> {
+        let advice = match size {
+            PageSize::Small => libc::MADV_NOHUGEPAGE,
+            PageSize::Huge => libc::MADV_HUGEPAGE,
+        };
+        // SAFETY: advice about a mapping of our own, which changes no contents.
+        let advised = unsafe { libc::madvise(self.mapped.as_ptr(), self.mapped_bytes, advice) };
+        match (size, checked("madvise", advised)) {
+            // A kernel without transparent huge pages knows neither.
+            (PageSize::Huge, Err(error)) => Err(Error::NotHere(format!("huge pages: {error}"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails unless all of it lies in huge pages, now that it has been written to.
+    pub(super) fn check_huge(&self) -> Result<(), Error> {
+        let bytes = self.count * size_of::<AtomicUsize>();
+        let huge = anonymous_huge_bytes(self.words.as_ptr().addr())?;
+        if huge < bytes {
+            return Err(Error::NotHere(format!(
+                "the kernel gave {huge} bytes in huge pages of {bytes} asked for (AnonHugePages)"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `new` mapped; `self` is the only owner and all borrows have ended.
+        unsafe { libc::munmap(self.mapped.as_ptr(), self.mapped_bytes) };
+    }
+}
+
+fn map(bytes: usize, backing: Backing) -> Result<NonNull<libc::c_void>, Error> {
+    let kind = match backing {
+        Backing::Anonymous => libc::MAP_PRIVATE,
+        Backing::Shared => libc::MAP_SHARED,
+    };
+    // SAFETY: asks for fresh memory anywhere, which nothing else uses.
+    let address = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            kind | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if address == libc::MAP_FAILED {
+        return Err(Error::last_call("mmap"));
+    }
+    Ok(NonNull::new(address).expect("invariant: mmap never returns 0"))
+}
+
+/// How much of the mapping around `address` lies in huge pages: `AnonHugePages` in smaps.
+fn anonymous_huge_bytes(address: usize) -> Result<usize, Error> {
+    let smaps = File::open("/proc/self/smaps").map_err(Error::calling("open"))?;
+    let mut is_ours = false;
+    for line in BufReader::new(smaps).lines() {
+        let line = line.map_err(Error::calling("read"))?;
+        if let Some(range) = range_of(&line) {
+            is_ours = range.contains(&address);
+        } else if is_ours && let Some(rest) = line.strip_prefix("AnonHugePages:") {
+            let kib: usize = rest.trim().trim_end_matches(" kB").parse().unwrap_or(0);
+            return Ok(kib * 1024);
+        }
+    }
+    Ok(0)
+}
+
+/// The addresses of the mapping whose part of smaps begins with this line.
+fn range_of(line: &str) -> Option<std::ops::Range<usize>> {
+    let (start, end) = line.split(' ').next()?.split_once('-')?;
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    Some(number(start)?..number(end)?)
+}

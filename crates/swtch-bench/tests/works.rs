@@ -1,0 +1,228 @@
+//! Does every work of a ring do what it says, for threads and processes, and is one that this machine
+//! does not have named with the reason?
+//!
+//! Timing wants a process that has no other thread, so this program is its own harness.
+
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use swtch_bench::arch::{self, Registers};
+use swtch_bench::cost::{
+    ArmSpec, Ending, Groups, Mitigation, MitigationSpec, Order, PageSize, Patterns, Plan,
+    Protected, RingSpec, Sample, Sharing, Tree, WorkSpec,
+};
+use swtch_core::cost::{Members, Policy, Primitive};
+
+/// A test: its name and what is wrong.
+type Test = (&'static str, fn() -> Result<(), String>);
+
+const TESTS: [Test; 5] = [
+    ("every_work_is_timed", every_work_is_timed),
+    (
+        "touched_registers_are_live_at_every_hand_over",
+        touched_registers_are_live_at_every_hand_over,
+    ),
+    ("a_delay_is_found", a_delay_is_found),
+    (
+        "a_mitigation_is_timed_or_missing_with_the_reason",
+        a_mitigation_is_timed_or_missing_with_the_reason,
+    ),
+    (
+        "cgroups_are_timed_or_missing_with_the_reason",
+        cgroups_are_timed_or_missing_with_the_reason,
+    ),
+];
+
+fn main() -> ExitCode {
+    let filter = std::env::args()
+        .nth(1)
+        .filter(|word| !word.starts_with('-'));
+    let mut failed = false;
+    for (name, test) in TESTS {
+        if filter.as_ref().is_some_and(|filter| !name.contains(filter)) {
+            continue;
+        }
+        match test() {
+            Ok(()) => println!("test {name} ... ok"),
+            Err(why) => {
+                println!("test {name} ... FAILED\n    {why}");
+                failed = true;
+            }
+        }
+    }
+    ExitCode::from(u8::from(failed))
+}
+
+fn ring(members: Members) -> RingSpec {
+    let pair = RingSpec::pair(Primitive::FutexShared, members, Policy::Batch, 0);
+    RingSpec { cpus: None, ..pair }
+}
+
+/// A ring of processes with two works.
+fn two_works(work: WorkSpec, against: WorkSpec) -> RingSpec {
+    RingSpec {
+        work,
+        against: Some(against),
+        ..ring(Members::Processes)
+    }
+}
+
+fn time(rings: &[RingSpec], rounds: usize) -> Result<Tree, String> {
+    let plan = Plan {
+        arms: rings.iter().cloned().map(ArmSpec::Ring).collect(),
+        cpu: None,
+        block: Duration::from_millis(1),
+        rounds,
+        unneeded: Vec::new(),
+        least_rounds: rounds,
+        limit: Duration::from_secs(20),
+    };
+    plan.time(1, &AtomicBool::new(false), |_| {})
+        .map_err(|error| error.to_string())
+}
+
+fn blocks(tree: &Tree, arm: usize, act: usize) -> Vec<&Sample> {
+    let samples = tree.samples.iter();
+    samples
+        .filter(|sample| (sample.arm, sample.act) == (arm, act))
+        .collect()
+}
+
+/// All members come to their works, and the hot baseline too.
+fn every_work_is_timed() -> Result<(), String> {
+    let set = |sharing, order| WorkSpec::WorkingSet {
+        bytes: 64 << 10,
+        order,
+        sharing,
+    };
+    let works = [
+        WorkSpec::Nothing,
+        set(Sharing::Private, Order::Random),
+        set(Sharing::Shared, Order::Random),
+        set(Sharing::Shared, Order::Sequential),
+        WorkSpec::Pages {
+            pages: 0,
+            size: PageSize::Small,
+        },
+        WorkSpec::Pages {
+            pages: 64,
+            size: PageSize::Small,
+        },
+        WorkSpec::Branches {
+            count: 100,
+            patterns: Patterns::PerMember,
+        },
+        WorkSpec::Delay { loops: 10 },
+    ];
+    let rings: Vec<_> = [Members::Threads, Members::Processes]
+        .into_iter()
+        .flat_map(|members| works.map(|work| (members, work)))
+        .map(|(members, work)| RingSpec {
+            work,
+            count: 3,
+            ..ring(members)
+        })
+        .collect();
+    let tree = time(&rings, 3)?;
+    for (arm, ring) in rings.iter().enumerate() {
+        let counts = [0, 1].map(|act| blocks(&tree, arm, act).len());
+        if counts != [3, 3] {
+            return Err(format!("{ring:?}: {counts:?} blocks, {:?}", tree.missing));
+        }
+    }
+    Ok(())
+}
+
+/// XINUSE as each member finds it after a switch: bits of the state in every lap of the one work, and
+/// in none of the other.
+fn touched_registers_are_live_at_every_hand_over() -> Result<(), String> {
+    let states = [(Registers::Avx2, 0b100), (Registers::Avx512, 0b1110_0100)];
+    for (registers, bits) in states {
+        if !arch::is_supported(registers) || arch::live_components().is_none() {
+            continue;
+        }
+        let touch = |ending| WorkSpec::Registers { registers, ending };
+        let tree = time(&[two_works(touch(Ending::Live), touch(Ending::Cleared))], 5)?;
+        for live in blocks(&tree, 0, 0).iter().map(|sample| sample.live) {
+            if live.is_none_or(|live| live.always & bits != bits) {
+                return Err(format!("{registers:?} was not live: {live:x?}"));
+            }
+        }
+        for live in blocks(&tree, 0, 2).iter().map(|sample| sample.live) {
+            if live.is_none_or(|live| live.ever & bits != 0) {
+                return Err(format!("{registers:?} was live: {live:x?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A delay as long as several hops, between the two works of one ring.
+fn a_delay_is_found() -> Result<(), String> {
+    let spec = two_works(
+        WorkSpec::Delay { loops: 5000 },
+        WorkSpec::Delay { loops: 0 },
+    );
+    let tree = time(&[spec], 10)?;
+    let quickest = |act| {
+        let blocks = blocks(&tree, 0, act).into_iter();
+        blocks
+            .map(|sample| sample.elapsed.as_ns() / sample.operations)
+            .min()
+            .unwrap_or_default()
+    };
+    let (delayed, plain) = (quickest(0), quickest(2));
+    // A multiplication takes three cycles or more, and no CPU does ten in a nanosecond.
+    if delayed < plain + 1500 {
+        return Err(format!("{delayed} ns with 5000 steps, {plain} ns without"));
+    }
+    Ok(())
+}
+
+fn a_mitigation_is_timed_or_missing_with_the_reason() -> Result<(), String> {
+    let all = [
+        Mitigation::IndirectBranch,
+        Mitigation::StoreBypass,
+        Mitigation::L1dFlush,
+    ];
+    let rings = all.map(|mitigation| RingSpec {
+        mitigation: Some(MitigationSpec {
+            mitigation,
+            members: Protected::One,
+        }),
+        ..ring(Members::Processes)
+    });
+    let tree = time(&rings, 2)?;
+    for (arm, mitigation) in all.into_iter().enumerate() {
+        let why = tree.missing.iter().find(|missing| missing.arm == arm);
+        let is_told = match why {
+            Some(missing) => missing.why.contains(&format!("{mitigation:?}")),
+            None => mitigation.check().is_ok() && !blocks(&tree, arm, 0).is_empty(),
+        };
+        if !is_told {
+            return Err(format!("{mitigation:?}: {why:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Without root there is no group, and the kernel says why.
+fn cgroups_are_timed_or_missing_with_the_reason() -> Result<(), String> {
+    let rings = [Groups::One, Groups::Two].map(|groups| RingSpec {
+        groups,
+        ..ring(Members::Processes)
+    });
+    let tree = time(&rings, 2)?;
+    for (arm, ring) in rings.iter().enumerate() {
+        let why = tree.missing.iter().find(|missing| missing.arm == arm);
+        let is_told = match why {
+            Some(missing) => missing.why.contains("group"),
+            None => !blocks(&tree, arm, 0).is_empty(),
+        };
+        if !is_told {
+            return Err(format!("{:?}: {why:?}", ring.groups));
+        }
+    }
+    Ok(())
+}
