@@ -1,17 +1,25 @@
 //! Compiles the eBPF programs with clang and generates their Rust skeleton into `OUT_DIR`.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
-    let source = "src/bpf/swtch.bpf.c";
-    for file in [source, "src/bpf/kernel.h", "src/bpf/record.h"] {
-        println!("cargo:rerun-if-changed={file}");
+    for header in ["kernel.h", "record.h", "share.h"] {
+        println!("cargo:rerun-if-changed=src/bpf/{header}");
     }
     println!("cargo:rerun-if-env-changed=CLANG");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    for object in ["swtch", "share"] {
+        compile(object, &out);
+    }
+}
+
+/// `src/bpf/OBJECT.bpf.c` becomes `OBJECT.skel.rs`.
+fn compile(object: &str, out: &Path) {
+    let source = format!("src/bpf/{object}.bpf.c");
+    println!("cargo:rerun-if-changed={source}");
     let arch = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
         Ok("x86_64") => "x86",
         Ok("aarch64") => "arm64",
@@ -22,14 +30,14 @@ fn main() {
         builder.clang(clang);
     }
     builder
-        .source(source)
+        .source(&source)
         .clang_args([
             &format!("-D__TARGET_ARCH_{arch}"),
             "-mcpu=v3",
             "-Wall",
             "-Werror",
         ])
-        .build_and_generate(out.join("swtch.skel.rs"))
+        .build_and_generate(out.join(format!("{object}.skel.rs")))
         .unwrap_or_else(|error| {
             panic!(
                 "compiling {source} with clang failed: {error:#}\n\

@@ -16,6 +16,9 @@ pub enum Error {
     /// A hook without which nothing can be recorded is missing.
     #[error("this kernel lacks the tracepoint {0}")]
     MissingHook(&'static str),
+    /// A hook is missing that only [`crate::KernelShare`] needs.
+    #[error("this kernel lacks the tracepoint {0}, which tells how long the scheduler takes")]
+    NoShareHook(&'static str),
     /// The kernel is older than any that the programs were made for.
     #[error("Linux {}.{} is too old to be recorded", .0.0, .0.1)]
     KernelTooOld((u32, u32)),
@@ -84,6 +87,7 @@ impl Error {
                  Ubuntu 20.10, Fedora 31 and later have it",
             ),
             Self::MissingHook(_) | Self::KernelTooOld(_) => Some("Linux 5.15 or later is needed"),
+            Self::NoShareHook(_) => Some("Linux 6.15 or later is needed"),
             Self::Load(_) => Some("swtch doctor shows what this kernel allows"),
             Self::NoProcess { .. } => Some("it may have ended; see ps -e"),
             Self::TooManyProcesses(_) => {

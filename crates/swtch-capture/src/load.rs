@@ -450,7 +450,7 @@ fn attach(skel: &mut SwtchSkel<'static>) -> Result<(), Error> {
     Ok(())
 }
 
-fn refused(source: libbpf_rs::Error) -> Error {
+pub(crate) fn refused(source: libbpf_rs::Error) -> Error {
     match source.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => Error::NotPermitted(source),
         _ => Error::Load(source),

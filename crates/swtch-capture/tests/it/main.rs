@@ -3,4 +3,5 @@
 
 mod mixed_load;
 mod oracle;
+mod share;
 mod stack_verdict;

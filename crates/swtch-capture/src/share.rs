@@ -1,0 +1,379 @@
+//! How much of a switch lies inside the scheduler itself: `__schedule()`, on one CPU.
+//!
+//! ```text
+//!   task that leaves        sched_entry_tp ┐                   what is counted, with the probes' own part
+//!                             __schedule() │ length            [`ShareCounts::mean_ns`]
+//!   task that comes          sched_exit_tp ┘┐ echo             the probes' own part alone
+//!                                           ┘                  [`ShareCounts::probe_ns`]
+//! ```
+//!
+//! In the length: from the first lines of `__schedule()` to its last, in the task that comes: choosing,
+//! the switch of memory, registers and stacks, letting go of the run queue, and whatever interrupts or a
+//! hypervisor did meanwhile. Not in it: the way into the kernel and out of it, the system call, waking
+//! the other task (`try_to_wake_up`), what `schedule()` does around it, and how cold the caches are
+//! afterwards.
+//!
+//! Also in it is the tail of the first probe, from its reading of the clock on, and the head of the
+//! second. The echo measures just that, on every switch and outside the length: the same two programs'
+//! ends behind one another on one tracepoint (`bpf/share.bpf.c`).
+//!
+//! What stays unknown: the two places call their programs a little differently (some ns), and the clock
+//! waits for the instructions before it, so that what would have overlapped with the kernel's work
+//! across the two tracepoints no longer does.
+//!
+//! Other programs on the same tracepoints, a recording for one, lengthen what is measured here.
+
+use std::fmt;
+use std::mem::{MaybeUninit, offset_of};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libbpf_rs::OpenObject;
+use libbpf_rs::btf::{Btf, types::Typedef};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use swtch_core::CpuId;
+
+use crate::error::Error;
+use crate::load::refused;
+use crate::mapped::Mapped;
+use crate::probe::VMLINUX_BTF;
+use crate::share_skeleton::types::{share_counts, share_state};
+use crate::share_skeleton::{ShareSkel, ShareSkelBuilder};
+
+/// Both needed; the first argument of each has been the same since they came with 6.15.
+const HOOKS: [&str; 2] = ["sched_entry_tp", "sched_exit_tp"];
+
+/// `SHARE_STEPS` and `SHARE_SLOTS` of `bpf/share.h`.
+const STEPS: usize = 32;
+const SLOTS: usize = 513;
+
+/// Whose switches count. Idle's never do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Between any two tasks.
+    Everyone,
+    /// Between two tasks of this policy (`SCHED_BATCH`, …): how the tasks of a benchmark are told from
+    /// all others on a busy CPU.
+    Policy(u32),
+}
+
+/// Lengths of `__schedule()` for some switches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareCounts {
+    /// How many.
+    pub switches: u64,
+    /// All their lengths, with the probes' own part.
+    pub total_ns: u64,
+    /// Switches whose echo was measured; as many as `switches`, unless the kernel calls the programs in
+    /// another order than they were attached.
+    pub echoes: u64,
+    /// All echoes: the probes' own part.
+    pub echo_ns: u64,
+    slots: Vec<u64>,
+}
+
+/// What was counted, by who took over from whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// Between threads of one process.
+    pub within: ShareCounts,
+    /// Between two processes.
+    pub across: ShareCounts,
+}
+
+impl ShareCounts {
+    /// Nothing counted.
+    fn none() -> Self {
+        Self {
+            switches: 0,
+            total_ns: 0,
+            echoes: 0,
+            echo_ns: 0,
+            slots: vec![0; SLOTS],
+        }
+    }
+
+    /// What was added since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let slots = self.slots.iter().zip(&before.slots);
+        Self {
+            switches: self.switches.saturating_sub(before.switches),
+            total_ns: self.total_ns.saturating_sub(before.total_ns),
+            echoes: self.echoes.saturating_sub(before.echoes),
+            echo_ns: self.echo_ns.saturating_sub(before.echo_ns),
+            slots: slots.map(|(now, then)| now.saturating_sub(*then)).collect(),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let slots = self.slots.iter().zip(&other.slots);
+        Self {
+            switches: self.switches + other.switches,
+            total_ns: self.total_ns + other.total_ns,
+            echoes: self.echoes + other.echoes,
+            echo_ns: self.echo_ns + other.echo_ns,
+            slots: slots.map(|(one, other)| one + other).collect(),
+        }
+    }
+
+    /// Mean length with the probes' own part; `None` without a switch.
+    pub fn mean_ns(&self) -> Option<f64> {
+        mean(self.total_ns, self.switches)
+    }
+
+    /// Mean of the probes' own part; `None` when it is not known for these switches.
+    pub fn probe_ns(&self) -> Option<f64> {
+        // User space reads while the kernel counts: one switch may stand between the two numbers.
+        let is_known = self.echoes + 1 >= self.switches;
+        mean(self.echo_ns, self.echoes).filter(|_| is_known)
+    }
+
+    /// Mean length without the probes' own part.
+    pub fn share_ns(&self) -> Option<f64> {
+        Some(self.mean_ns()? - self.probe_ns()?)
+    }
+
+    /// The length, with the probes' own part, that this part of all switches did not exceed: the middle
+    /// of its slot, known within 3 %. `None` without a switch or when it is 1 ms or longer.
+    pub fn quantile_ns(&self, part: f64) -> Option<f64> {
+        let counted: u64 = self.slots.iter().sum();
+        let wanted = part.clamp(0.0, 1.0) * as_f64(counted);
+        let mut seen = 0;
+        let slot = self.slots.iter().position(|count| {
+            seen += count;
+            seen > 0 && as_f64(seen) >= wanted
+        })?;
+        let (low, width) = slot_bounds(slot)?;
+        Some(as_f64(low) + (as_f64(width) - 1.0) / 2.0)
+    }
+}
+
+fn mean(total_ns: u64, count: u64) -> Option<f64> {
+    (count > 0).then(|| as_f64(total_ns) / as_f64(count))
+}
+
+/// The shortest length of a slot, and how many ns it covers; `None` of the last, which has no end.
+fn slot_bounds(slot: usize) -> Option<(u64, u64)> {
+    if slot + 1 >= SLOTS {
+        return None;
+    }
+    let shift = (slot / STEPS).saturating_sub(1);
+    let low = (slot - shift * STEPS) as u64;
+    Some((low << shift, 1 << shift))
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts and lengths are far below 2^53"
+)]
+const fn as_f64(number: u64) -> f64 {
+    number as f64
+}
+
+/// The probes, in place. Dropping it takes them away.
+pub struct KernelShare {
+    // Declared first: the mapping and the links go before the maps and programs.
+    state: Mapped<share_state>,
+    _skel: ShareSkel<'static>,
+    before: Shares,
+}
+
+impl fmt::Debug for KernelShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelShare").finish_non_exhaustive()
+    }
+}
+
+impl KernelShare {
+    /// Attaches the probes for one CPU. They count from [`Self::open`] on. The other CPUs have the
+    /// probes as well, which find there that they are not asked.
+    ///
+    /// # Errors
+    /// When privileges, BTF or a tracepoint is missing (Linux before 6.15).
+    pub fn attach(cpu: CpuId, whose: Whose) -> Result<Self, Error> {
+        libbpf_rs::set_print(None);
+        require_hooks()?;
+        // What remains of it when the skeleton is dropped is a few bytes of memory.
+        let storage: &'static mut MaybeUninit<OpenObject> =
+            Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = ShareSkelBuilder::default().open(storage).map_err(refused)?;
+        let Some(constants) = open.maps.rodata_data.as_deref_mut() else {
+            unreachable!("the object has constants")
+        };
+        constants.only_cpu = u32::from(cpu.get());
+        constants.only_policy = match whose {
+            Whose::Everyone => -1,
+            Whose::Policy(policy) => i32::try_from(policy).unwrap_or(i32::MAX),
+        };
+        let mut skel = open.load().map_err(refused)?;
+        let state = Mapped::new(&skel.maps.share, 1)?;
+        macro_rules! attach {
+            ($($program:ident),+) => {
+                $(skel.links.$program = Some(skel.progs.$program.attach().map_err(|source| {
+                    Error::Attach { program: stringify!($program).to_owned(), source }
+                })?);)+
+            };
+        }
+        // The order in which the kernel calls those of one tracepoint.
+        attach!(share_exit, echo_entry, echo_exit, share_entry);
+        Ok(Self {
+            state,
+            _skel: skel,
+            before: Shares {
+                within: ShareCounts::none(),
+                across: ShareCounts::none(),
+            },
+        })
+    }
+
+    /// Counts from now on.
+    pub fn open(&self) {
+        self.field(offset_of!(share_state, is_open))
+            .store(1, Ordering::Release);
+    }
+
+    /// Counts no longer. A call that is in progress still counts.
+    pub fn close(&self) {
+        self.field(offset_of!(share_state, is_open))
+            .store(0, Ordering::Release);
+    }
+
+    /// Forgets what was counted so far.
+    pub fn reset(&mut self) {
+        self.before = self.all();
+    }
+
+    /// What was counted since the last [`Self::reset`].
+    pub fn read(&self) -> Shares {
+        let now = self.all();
+        Shares {
+            within: now.within.since(&self.before.within),
+            across: now.across.since(&self.before.across),
+        }
+    }
+
+    /// What was counted since the probes were attached.
+    fn all(&self) -> Shares {
+        Shares {
+            within: self.counts(0),
+            across: self.counts(1),
+        }
+    }
+
+    fn counts(&self, kind: usize) -> ShareCounts {
+        let base = offset_of!(share_state, counts) + kind * size_of::<share_counts>();
+        let read = |offset: usize| self.field(base + offset).load(Ordering::Acquire);
+        let slots = offset_of!(share_counts, slots);
+        ShareCounts {
+            switches: read(offset_of!(share_counts, switches)),
+            total_ns: read(offset_of!(share_counts, total_ns)),
+            echoes: read(offset_of!(share_counts, echoes)),
+            echo_ns: read(offset_of!(share_counts, echo_ns)),
+            slots: (0..SLOTS).map(|slot| read(slots + slot * 8)).collect(),
+        }
+    }
+
+    /// A number of the state, which the kernel side changes while we look.
+    fn field(&self, offset: usize) -> &AtomicU64 {
+        const { assert!(size_of::<[u64; SLOTS]>() + 32 == size_of::<share_counts>()) };
+        assert!(offset + 8 <= size_of::<share_state>() && offset.is_multiple_of(8));
+        // SAFETY: the offset is inside the state.
+        let field = unsafe { self.state.at(0).cast::<u64>().byte_add(offset) };
+        // SAFETY: the field is aligned, mapped as long as self, and the kernel writes it with
+        // whole 64-bit stores, so atomics are what reading it takes.
+        unsafe { AtomicU64::from_ptr(field.as_ptr()) }
+    }
+}
+
+fn require_hooks() -> Result<(), Error> {
+    std::fs::metadata(VMLINUX_BTF).map_err(Error::NoBtf)?;
+    let btf = Btf::from_path(VMLINUX_BTF).map_err(Error::Load)?;
+    let is_missing = |hook: &&&str| {
+        btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{hook}"))
+            .is_none()
+    };
+    match HOOKS.iter().find(is_missing) {
+        Some(hook) => Err(Error::NoShareHook(hook)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `bpf/share.bpf.c` does it.
+    fn slot_of(ns: u64) -> usize {
+        let slot = match ns {
+            0..64 => ns,
+            64..0x10_0000 => {
+                let shift = u64::from(ns.ilog2()) - 5;
+                shift * STEPS as u64 + (ns >> shift)
+            }
+            _ => SLOTS as u64 - 1,
+        };
+        usize::try_from(slot).expect("there are few slots")
+    }
+
+    /// No length falls between two slots or into two.
+    #[test]
+    fn slots_lie_side_by_side() {
+        let mut next = 0;
+        for slot in 0..SLOTS - 1 {
+            let (low, width) = slot_bounds(slot).expect("only the last has no end");
+            assert_eq!(low, next, "slot {slot}");
+            assert_eq!(slot_of(low), slot);
+            assert_eq!(slot_of(low + width - 1), slot);
+            next = low + width;
+        }
+        assert_eq!(next, 1 << 20);
+        assert_eq!(slot_bounds(SLOTS - 1), None);
+    }
+
+    fn counts(lengths: &[u64], echo_ns: u64) -> ShareCounts {
+        let mut counts = ShareCounts::none();
+        for length in lengths {
+            counts.switches += 1;
+            counts.total_ns += length;
+            counts.echoes += 1;
+            counts.echo_ns += echo_ns;
+            counts.slots[slot_of(*length)] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn the_probes_own_part_is_taken_off_the_mean() {
+        let counts = counts(&[300, 500], 60);
+        assert_eq!(counts.mean_ns(), Some(400.0));
+        assert_eq!(counts.share_ns(), Some(340.0));
+        assert_eq!(ShareCounts::none().share_ns(), None);
+    }
+
+    /// Without it the share would be too large by an unknown part, so there is none.
+    #[test]
+    fn without_echoes_there_is_no_share() {
+        let mut counts = counts(&[300, 500, 700], 60);
+        counts.echoes = 1;
+        assert_eq!(counts.probe_ns(), None);
+        assert_eq!(counts.share_ns(), None);
+    }
+
+    #[test]
+    fn quantiles_are_the_middle_of_their_slot() {
+        let counts = counts(&[10, 11, 12, 500], 0);
+        assert_eq!(counts.quantile_ns(0.5), Some(11.0));
+        let longest = counts.quantile_ns(1.0).expect("it was counted");
+        assert!((longest / 500.0 - 1.0).abs() < 0.03, "{longest}");
+        assert_eq!(ShareCounts::none().quantile_ns(0.5), None);
+    }
+
+    #[test]
+    fn what_was_there_before_does_not_count() {
+        let before = counts(&[10, 20], 5);
+        let now = before.plus(&counts(&[30], 5));
+        assert_eq!(now.since(&before), counts(&[30], 5));
+    }
+}
