@@ -22,6 +22,8 @@
 //! - `checksums.csv` decides what a trace consists of. Replacing it by one rename is the moment at
 //!   which a trace is finished.
 //!
+//! A [`PlainTable`] is no trace: small results, one Parquet file each.
+//!
 //! What this crate does *not* do: judge (rules are in `swtch-core`), aggregate, or print.
 #![forbid(unsafe_code)]
 
@@ -34,6 +36,7 @@ mod finish;
 mod meta;
 mod order;
 mod parquet_table;
+mod plain_table;
 mod rows;
 pub mod schema;
 mod schema_page;
@@ -47,6 +50,7 @@ pub use error::Error;
 pub use meta::{
     Clock, Counts, FORMAT_VERSION, Hooks, Host, KernelCounts, Meta, Overhead, Stacks, State,
 };
+pub use plain_table::{PlainColumn, PlainTable};
 pub use rows::{CgroupRow, FrameRow, StackKind, StackRow};
 pub use schema::{Columns, Table};
 pub use schema_page::schema_markdown;

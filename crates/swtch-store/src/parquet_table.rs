@@ -67,7 +67,7 @@ pub(crate) fn write_table(
 }
 
 /// The system's error behind an encoder's, if there is one.
-fn write_error(path: &Path, error: parquet::errors::ParquetError) -> Error {
+pub(crate) fn write_error(path: &Path, error: parquet::errors::ParquetError) -> Error {
     let parquet::errors::ParquetError::External(source) = error else {
         return Error::encode(path, error);
     };
@@ -78,7 +78,7 @@ fn write_error(path: &Path, error: parquet::errors::ParquetError) -> Error {
 }
 
 /// How the columns of a file are encoded.
-fn properties(schema: &SchemaRef) -> WriterProperties {
+pub(crate) fn properties(schema: &SchemaRef) -> WriterProperties {
     let level = ZstdLevel::try_new(ZSTD_LEVEL).expect("a level of zstd");
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
