@@ -9,9 +9,10 @@ use clap::builder::TypedValueParser as _;
 use clap::{Args, Parser, Subcommand};
 use swtch_core::{Nanos, Pid, Reason};
 
+use crate::cost;
 use crate::format::Format;
 use crate::record::{Request, Target};
-use crate::report::{By, Filter, Moment};
+use crate::report::{BillBy, By, Filter, Moment};
 
 /// Context switches on Linux: how many, why, who took the CPU and for how long.
 #[derive(Debug, Parser)]
@@ -31,6 +32,8 @@ pub enum Verb {
     Record(Record),
     /// Answer questions about a trace.
     Report(Report),
+    /// Measure what each kind of switch costs on this machine.
+    Cost(Cost),
     /// Say what this machine allows, why not more, and what changes the answers.
     Doctor(Doctor),
     /// Make switches on purpose: the workloads with known reasons that the tests use.
@@ -79,6 +82,9 @@ pub struct Explain {
     /// How the answer is written (csv: use report).
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
     pub format: Format,
+    /// Do not say what the switches cost, and measure no prices for it.
+    #[arg(long)]
+    pub no_bill: bool,
 }
 
 /// Report on a trace.
@@ -87,9 +93,16 @@ pub struct Report {
     /// The trace.
     #[arg(value_name = "NAME.swtch")]
     pub trace: PathBuf,
-    /// What a row stands for; without it, the page that explain shows.
+    /// What a row stands for; without it, the page that explain shows. A bill can be by reason (the
+    /// default), process, thread, stack, or pair: who left and who came.
     #[arg(long, value_name = "WHAT", value_parser = by())]
-    pub by: Option<By>,
+    pub by: Option<String>,
+    /// What the switches cost: joined with this machine's saved price list (swtch cost --save).
+    #[arg(long)]
+    pub bill: bool,
+    /// Take the prices from this file.
+    #[arg(long, value_name = "FILE.json", requires = "bill")]
+    pub prices: Option<PathBuf>,
     /// How the answer is written.
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
     pub format: Format,
@@ -113,7 +126,40 @@ pub struct Report {
     pub top: Option<usize>,
 }
 
+/// What a report answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// All at once.
+    Page,
+    /// Counts and times by one thing.
+    By(By),
+    /// What switches cost, by one thing.
+    Bill(BillBy),
+}
+
 impl Report {
+    /// What is asked.
+    ///
+    /// # Errors
+    /// When there is no such report.
+    pub fn question(&self) -> anyhow::Result<Question> {
+        match (self.by.as_deref(), self.bill) {
+            (None, false) => Ok(Question::Page),
+            (None, true) => Ok(Question::Bill(BillBy::Reason)),
+            (Some(word), false) => match By::from_word(word) {
+                Some(by) => Ok(Question::By(by)),
+                None => anyhow::bail!("--by {word} is for bills: add --bill"),
+            },
+            (Some(word), true) => match BillBy::from_word(word) {
+                Some(by) => Ok(Question::Bill(by)),
+                None => anyhow::bail!(
+                    "a bill cannot be by {word}: give {}",
+                    BillBy::ALL.map(BillBy::as_str).join(", ")
+                ),
+            },
+        }
+    }
+
     /// What is counted.
     pub fn filter(&self) -> Filter {
         Filter {
@@ -122,6 +168,62 @@ impl Report {
             reasons: self.reason.clone(),
             since: self.since,
             until: self.until,
+        }
+    }
+}
+
+/// Measure prices.
+#[derive(Debug, Args)]
+pub struct Cost {
+    /// Kinds or sections to measure (such as pipe, switch, address-space); all, when none is named.
+    #[arg(value_name = "KIND")]
+    pub kinds: Vec<String>,
+    /// Only what explain needs, in ten seconds.
+    #[arg(long, conflicts_with = "thorough")]
+    pub quick: bool,
+    /// All sizes and narrow intervals, in minutes.
+    #[arg(long)]
+    pub thorough: bool,
+    /// Keep the list as this machine's: explain and report --bill use it.
+    #[arg(long)]
+    pub save: bool,
+    /// Write the list to a file: .json holds all of it, .csv and .parquet the prices (curves and
+    /// contrasts in files beside it).
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Draw the curves: FILE.svg or FILE.png, one file per figure.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Measure how long single hops take instead (percentiles), for these primitives.
+    #[arg(long, conflicts_with_all = ["save", "output", "plot", "compare"])]
+    pub tails: bool,
+    /// Compare two saved lists instead of measuring.
+    #[arg(long, value_names = ["BEFORE", "AFTER"], num_args = 2,
+          conflicts_with_all = ["kinds", "quick", "thorough", "save", "output", "plot", "cpu"])]
+    pub compare: Option<Vec<PathBuf>>,
+    /// Measure on this CPU (default: the last that may be used).
+    #[arg(long, value_name = "CPU")]
+    pub cpu: Option<u32>,
+    /// How the answer is written.
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
+    pub format: Format,
+}
+
+impl Cost {
+    /// What to measure.
+    pub fn to_request(&self) -> cost::Request {
+        cost::Request {
+            effort: match (self.quick, self.thorough) {
+                (true, _) => cost::Effort::Quick,
+                (_, true) => cost::Effort::Thorough,
+                _ => cost::Effort::Default,
+            },
+            kinds: self.kinds.clone(),
+            cpu: self.cpu,
+            format: self.format,
+            save: self.save,
+            output: self.output.clone(),
+            plot: self.plot.clone(),
         }
     }
 }
@@ -181,9 +283,11 @@ fn format() -> impl clap::builder::TypedValueParser<Value = Format> {
         .map(|word| Format::from_word(&word).expect("it is one of the possible values"))
 }
 
-fn by() -> impl clap::builder::TypedValueParser<Value = By> {
-    PossibleValuesParser::new(By::ALL.map(By::as_str))
-        .map(|word| By::from_word(&word).expect("it is one of the possible values"))
+/// The words of reports, and those that only bills have.
+fn by() -> PossibleValuesParser {
+    let reports = By::ALL.map(By::as_str).into_iter();
+    let bills = BillBy::ALL.map(BillBy::as_str).into_iter();
+    PossibleValuesParser::new(reports.chain(bills.filter(|word| By::from_word(word).is_none())))
 }
 
 fn reason() -> impl clap::builder::TypedValueParser<Value = Reason> {
@@ -245,6 +349,35 @@ mod tests {
         assert_eq!(length("1.5ms"), Ok(Nanos::from_ns(1_500_000)));
         assert_eq!(length("0"), Ok(Nanos::ZERO));
         assert!(length("5").is_err() && length("-1s").is_err() && length("ms").is_err());
+    }
+
+    #[test]
+    fn a_bill_has_groups_of_its_own() {
+        let question = |words: &[&str]| {
+            let words = ["swtch", "report", "t.swtch"].iter().chain(words);
+            let Verb::Report(report) = Cli::parse_from(words).verb else {
+                panic!("report")
+            };
+            report.question().map_err(|error| error.to_string())
+        };
+        assert_eq!(question(&[]), Ok(Question::Page));
+        assert_eq!(question(&["--by", "cpu"]), Ok(Question::By(By::Cpu)));
+        assert_eq!(question(&["--bill"]), Ok(Question::Bill(BillBy::Reason)));
+        let pair = question(&["--bill", "--by", "pair"]);
+        assert_eq!(pair, Ok(Question::Bill(BillBy::Pair)));
+        let refusal = question(&["--by", "pair"]).unwrap_err();
+        assert_eq!(refusal, "--by pair is for bills: add --bill");
+        let refusal = question(&["--bill", "--by", "cpu"]).unwrap_err();
+        assert!(
+            refusal.contains("reason, process, thread, stack, pair"),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn prices_are_for_bills() {
+        let words = ["swtch", "report", "t.swtch", "--prices", "p.json"];
+        assert!(Cli::try_parse_from(words).is_err());
     }
 
     #[test]

@@ -5,20 +5,30 @@ use std::io::stdout;
 
 use anyhow::{Context as _, Result};
 use swtch_capture::probe::Probe;
+use swtch_core::cost::PriceList;
 use swtch_store::Trace;
 
 use crate::format::Format;
 use crate::record::{self, Recorded, Request, Target};
 use crate::report::{self, By, Filter};
-use crate::{counters, doctor};
+use crate::{cost, counters, doctor, prices, text};
+
+/// Whether the page says what the switches cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bill {
+    /// It does; without prices, they are measured.
+    With,
+    /// It does not.
+    Without,
+}
 
 /// Records and explains; the command's exit code.
 ///
 /// # Errors
 /// When neither a recording nor a first answer can be had.
-pub fn run(request: &Request, format: Format) -> Result<u8> {
+pub fn run(request: &Request, format: Format, bill: Bill) -> Result<u8> {
     match record::run(request) {
-        Ok(recorded) => explain(&recorded, format),
+        Ok(recorded) => explain(&recorded, format, bill),
         Err(error) if is_refused(&error) && can_be_counted(&request.target) => {
             eprintln!("swtch: no recording here: {error:#}");
             count(request, format)
@@ -27,7 +37,7 @@ pub fn run(request: &Request, format: Format) -> Result<u8> {
     }
 }
 
-fn explain(recorded: &Recorded, format: Format) -> Result<u8> {
+fn explain(recorded: &Recorded, format: Format, bill: Bill) -> Result<u8> {
     let trace = Trace::open(&recorded.path)
         .with_context(|| format!("reading {}", recorded.path.display()))?;
     let request = report::Request {
@@ -36,9 +46,24 @@ fn explain(recorded: &Recorded, format: Format) -> Result<u8> {
         filter: Filter::default(),
         top: None,
     };
-    report::explain(&trace, &request, &mut stdout())?;
+    let prices = match bill {
+        Bill::With => prices_of_here(),
+        Bill::Without => None,
+    };
+    if let Some(list) = &prices {
+        prices::warn(&trace, list);
+    }
+    report::explain(&trace, &request, prices.as_ref(), &mut stdout())?;
     recorded.tell_path();
     Ok(recorded.exit_code())
+}
+
+/// The prices of this machine. Without them the recording can be explained all the same.
+fn prices_of_here() -> Option<PriceList> {
+    cost::prices_for_explain().unwrap_or_else(|error| {
+        eprintln!("swtch: no bill: {}", text::escaped(&format!("{error:#}")));
+        None
+    })
 }
 
 /// Whether the kernel refused to record, rather than the request being wrong.

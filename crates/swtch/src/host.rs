@@ -11,16 +11,34 @@
 //! ```
 //!
 //! - [`scheduler`]: preemption model, tick, slice, features.
-//! - [`processor`]: CPUs, SMT, frequency, mitigations, virtualisation, clock.
-//! - [`pressure`]: memory, load, pressure, cgroups, quotas, containers.
+//! - [`config`]: options that the kernel was built with.
+//! - [`own`]: policy, clamp and speculation of this process.
+//! - [`processor`]: CPUs, SMT, frequency, mitigations, virtualisation.
+//! - [`clock`]: what time is read from.
+//! - [`cache`], [`paging`], [`idle`]: what a switch may lose, must load, and waits for.
+//! - [`memory`]: huge pages, swap, what the kernel moves about.
+//! - [`pressure`], [`cgroup`], [`interference`]: how full the host is, and how much of it is ours.
+//! - [`program`]: how we were built.
 
 use std::fs;
 use std::io::ErrorKind;
 
 use serde::Serialize;
+use swtch_capture::probe;
+use swtch_core::cost;
 
+mod cache;
+mod cgroup;
+mod clock;
+mod config;
+mod idle;
+mod interference;
+mod memory;
+mod own;
+mod paging;
 mod pressure;
 mod processor;
+mod program;
 mod scheduler;
 
 /// One fact, with its origin.
@@ -165,12 +183,80 @@ impl Host {
     }
 }
 
+/// Periods so far in which a CPU quota above us was used up; `None` where nobody counts them.
+pub fn throttled_periods() -> Option<u64> {
+    cgroup::throttled_periods(probe::cgroups().ok().as_ref())
+}
+
+/// Size of the second-level cache, which a CPU has to itself or with its sibling; `None` where the
+/// kernel shows none.
+pub fn private_cache_bytes() -> Option<u64> {
+    cache::second_level_bytes()
+}
+
+/// Size of the largest cache; `None` where the kernel shows none.
+pub fn last_level_cache_bytes() -> Option<u64> {
+    cache::largest_bytes()
+}
+
 /// All facts, in the order in which a person would ask for them.
 pub fn facts() -> Vec<Fact> {
-    let mut facts = scheduler::facts();
-    facts.extend(processor::facts());
-    facts.extend(pressure::facts());
-    facts
+    let config = config::KernelConfig::read();
+    let cgroups = probe::cgroups().ok();
+    [
+        scheduler::facts(config.as_ref()),
+        config::facts(config.as_ref()),
+        own::facts(),
+        processor::facts(),
+        clock::facts(),
+        cache::facts(),
+        paging::facts(),
+        idle::facts(),
+        memory::facts(),
+        pressure::facts(cgroups.as_ref()),
+        cgroup::facts(cgroups.as_ref()),
+        interference::facts(),
+        program::facts(),
+    ]
+    .concat()
+}
+
+/// All facts as a price list keeps them: what is not known has no value, and its source says why.
+pub fn price_facts() -> Vec<cost::Fact> {
+    facts().into_iter().map(Fact::for_prices).collect()
+}
+
+impl Fact {
+    fn for_prices(self) -> cost::Fact {
+        let (value, source) = match self.value {
+            Value::Known(value) => (Some(value), self.source),
+            Value::Unknown(why) => (None, format!("{}: {why}", self.source)),
+        };
+        cost::Fact {
+            name: self.name.to_owned(),
+            value,
+            source,
+        }
+    }
+}
+
+/// Which machine, kernel and boot prices that are measured now hold for.
+pub fn origin() -> cost::Origin {
+    let host = Host::read();
+    let unknown = || "unknown".to_owned();
+    cost::Origin {
+        hostname: host.hostname,
+        kernel_release: host.kernel_release,
+        kernel_version: host.kernel_version,
+        machine: host.machine,
+        cpu_model: processor::model_name().unwrap_or_else(unknown),
+        cpus: host.cpus,
+        boot_id: read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| unknown()),
+        measured_at: jiff::Timestamp::now()
+            .strftime("%Y-%m-%dT%H:%M:%SZ")
+            .to_string(),
+        swtch_version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -196,6 +282,31 @@ mod tests {
         let finding = Finding::text_of("/proc/no/such/file");
         let why = "this kernel has no such file".to_owned();
         assert_eq!(finding.value, Value::Unknown(why));
+    }
+
+    #[test]
+    fn an_unknown_fact_has_no_value_in_a_price_list_but_a_cause() {
+        let fact = Finding::unknown("permission denied", "/f").named("slice", "why");
+        let expected = cost::Fact {
+            name: "slice".to_owned(),
+            value: None,
+            source: "/f: permission denied".to_owned(),
+        };
+        assert_eq!(fact.for_prices(), expected);
+        let known = Finding::known("8", "/f").named("slice", "why").for_prices();
+        assert_eq!(
+            (known.value.as_deref(), known.source.as_str()),
+            (Some("8"), "/f")
+        );
+    }
+
+    #[test]
+    fn an_origin_names_this_boot_and_the_moment_in_utc() {
+        let origin = origin();
+        assert_eq!(origin.boot_id.len(), 36);
+        let measured_at: jiff::Timestamp = origin.measured_at.parse().unwrap();
+        let age = jiff::Timestamp::now().duration_since(measured_at);
+        assert!(age.as_secs() < 60, "{origin:?}");
     }
 
     #[test]

@@ -2,11 +2,14 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod cost;
 mod counters;
 mod doctor;
 mod explain;
 mod format;
 mod host;
+mod plot;
+mod prices;
 mod record;
 mod report;
 mod text;
@@ -20,7 +23,8 @@ use clap::Parser as _;
 use swtch_capture::LaunchError;
 use swtch_store::Trace;
 
-use cli::{Cli, Verb};
+use cli::{Cli, Question, Verb};
+use explain::Bill;
 
 /// An error, or an answer that could not be given.
 const FAILED: u8 = 2;
@@ -33,25 +37,46 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<u8> {
     match cli.verb {
         Verb::Record(words) => record::run_and_tell(&words.to_request()?),
-        Verb::Explain(words) => explain::run(&words.record.to_request()?, words.format),
+        Verb::Explain(words) => {
+            let bill = if words.no_bill {
+                Bill::Without
+            } else {
+                Bill::With
+            };
+            explain::run(&words.record.to_request()?, words.format, bill)
+        }
         Verb::Report(words) => report(&words),
+        Verb::Cost(words) => match words.compare.as_deref() {
+            Some([before, after]) => cost::run_compare(before, after, words.format),
+            _ if words.tails => cost::run_tails(&words.to_request()),
+            _ => cost::run(&words.to_request()),
+        },
         Verb::Doctor(words) => doctor::run(words.format, &mut stdout()).map(|can| u8::from(!can)),
         Verb::Workload(words) => workload::run(words.name.as_deref(), words.count, words.quiet),
     }
 }
 
 fn report(words: &cli::Report) -> Result<u8> {
+    let question = words.question()?;
     let trace =
         Trace::open(&words.trace).with_context(|| format!("reading {}", words.trace.display()))?;
     let request = report::Request {
-        by: words.by.unwrap_or(report::By::Reason),
+        by: match question {
+            Question::By(by) => by,
+            Question::Page | Question::Bill(_) => report::By::Reason,
+        },
         format: words.format,
         filter: words.filter(),
         top: words.top,
     };
-    match words.by {
-        Some(_) => report::report(&trace, &request, &mut stdout())?,
-        None => report::explain(&trace, &request, &mut stdout())?,
+    match question {
+        Question::Page => report::explain(&trace, &request, None, &mut stdout())?,
+        Question::By(_) => report::report(&trace, &request, &mut stdout())?,
+        Question::Bill(by) => {
+            let list = prices::chosen(words.prices.as_deref())?;
+            prices::warn(&trace, &list);
+            report::bill(&trace, by, &request, &list, &mut stdout())?;
+        }
     }
     Ok(0)
 }

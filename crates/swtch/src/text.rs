@@ -97,6 +97,22 @@ pub fn counted(count: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", grouped(count))
 }
 
+/// A length with three digits and its unit; `ns` below 10 µs, because tables are read down.
+pub fn nanos(ns: f64) -> String {
+    let size = ns.abs();
+    if size < 9.995 {
+        format!("{ns:.2} ns")
+    } else if size < 99.95 {
+        format!("{ns:.1} ns")
+    } else if size < 9_999.5 {
+        format!("{ns:.0} ns")
+    } else if size < 999_950.0 {
+        format!("{:.1} µs", ns / 1e3)
+    } else {
+        format!("{:.2} ms", ns / 1e6)
+    }
+}
+
 /// To which side a column is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -153,6 +169,18 @@ fn push(text: &mut String, arguments: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn estimated_lengths_have_three_digits() {
+        let shown = [1.234, 12.34, 123.4, 1_234.0, 12_345.0, 1_234_567.0].map(nanos);
+        assert_eq!(
+            shown,
+            [
+                "1.23 ns", "12.3 ns", "123 ns", "1234 ns", "12.3 µs", "1.23 ms"
+            ]
+        );
+        assert_eq!(nanos(-15.04), "-15.0 ns");
+    }
 
     #[test]
     fn a_name_cannot_reach_the_terminal() {

@@ -5,17 +5,17 @@
 //! `Documentation/admin-guide/cgroup-v2.rst`, `Documentation/scheduler/sched-bwc.rst` (v6.18).
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use swtch_capture::probe::{self, Cgroups, CpuController};
+use swtch_capture::probe::{Cgroups, CpuController};
 
+use super::cgroup::{ancestry, group_in};
 use super::{Fact, Finding, read};
 
 const OWN_CGROUP: &str = "/proc/self/cgroup";
 const OWN_STATUS: &str = "/proc/self/status";
 
-pub(super) fn facts() -> Vec<Fact> {
-    let cgroups = probe::cgroups();
+pub(super) fn facts(cgroups: Option<&Cgroups>) -> Vec<Fact> {
     vec![
         Finding::in_file(OWN_STATUS, own_cpus).named(
             "own_cpus",
@@ -43,10 +43,10 @@ pub(super) fn facts() -> Vec<Fact> {
             "pressure_memory",
             "share of time in which some task waited for memory",
         ),
-        hierarchy(cgroups.as_ref().ok()).named("cgroup_version", "where quotas are set and read"),
+        hierarchy(cgroups).named("cgroup_version", "where quotas are set and read"),
         Finding::in_file(OWN_CGROUP, |text| Some(own_groups(text)))
             .named("own_cgroup", "the group whose quota and weight apply to us"),
-        own_quota(cgroups.as_ref().ok()).named(
+        own_quota(cgroups).named(
             "cpu_quota",
             "what is used up leads to switches by reason throttle",
         ),
@@ -141,19 +141,6 @@ fn own_groups(text: &str) -> String {
     groups.join(" ")
 }
 
-/// Our path in one hierarchy: that of `controller`, or with `None` that of cgroup v2.
-fn group_in<'a>(text: &'a str, controller: Option<&str>) -> Option<&'a str> {
-    text.lines().find_map(|line| {
-        let mut fields = line.splitn(3, ':');
-        let (number, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        let found = match controller {
-            None => number == "0" && controllers.is_empty(),
-            Some(name) => controllers.split(',').any(|listed| listed == name),
-        };
-        found.then_some(path)
-    })
-}
-
 /// A quota: so much CPU time in each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Quota {
@@ -221,16 +208,6 @@ fn own_quota(cgroups: Option<&Cgroups>) -> Finding {
     }
 }
 
-/// The directories of a group and of all above it, the hierarchy's root last.
-fn ancestry(mount: &Path, group: &str) -> Vec<PathBuf> {
-    let deepest = mount.join(group.trim_start_matches('/'));
-    deepest
-        .ancestors()
-        .take_while(|at| at.starts_with(mount))
-        .map(Path::to_owned)
-        .collect()
-}
-
 fn quota_of(at: &Path) -> Option<Quota> {
     if let Ok(text) = fs::read_to_string(at.join("cpu.max")) {
         return Quota::in_cpu_max(text.trim());
@@ -282,10 +259,7 @@ mod tests {
         "9:name=systemd:/user.slice\n3:cpu,cpuacct:/docker/4af1\n0::/user.slice/a\n";
 
     #[test]
-    fn our_group_is_looked_up_in_the_hierarchy_of_the_controller() {
-        assert_eq!(group_in(HYBRID, Some("cpu")), Some("/docker/4af1"));
-        assert_eq!(group_in(HYBRID, None), Some("/user.slice/a"));
-        assert_eq!(group_in(HYBRID, Some("cpuset")), None);
+    fn our_groups_are_listed_each_once() {
         assert_eq!(own_groups(HYBRID), "/docker/4af1 /user.slice /user.slice/a");
     }
 
@@ -300,17 +274,6 @@ mod tests {
         assert_eq!(Quota::of(("-1\n", "100000\n")), None);
         assert_eq!(Quota::of(("50000\n", "100000\n")), Some(half));
         assert!((half.cpus() - 0.5).abs() < 1e-9);
-    }
-
-    /// The group that limits us may be far above ours.
-    #[test]
-    fn quotas_are_sought_up_to_the_root_of_the_hierarchy() {
-        let seen = ancestry(Path::new("/sys/fs/cgroup"), "/a/b");
-        assert_eq!(
-            seen,
-            ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"].map(PathBuf::from)
-        );
-        assert_eq!(ancestry(Path::new("/c"), "/"), [PathBuf::from("/c")]);
     }
 
     #[test]

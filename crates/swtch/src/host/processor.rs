@@ -1,5 +1,4 @@
-//! The processors and what stands between them and us: SMT, frequency, mitigations, hypervisor,
-//! clock.
+//! The processors and what stands between them and us: SMT, frequency, mitigations, hypervisor.
 //!
 //! Sources: `Documentation/ABI/testing/sysfs-devices-system-cpu`,
 //! `Documentation/admin-guide/hw-vuln/` (v6.18), `proc(5)`.
@@ -78,15 +77,12 @@ pub(super) fn facts() -> Vec<Fact> {
             "steal",
             "time in which the hypervisor ran others while we believed to run",
         ),
-        Finding::in_file(
-            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-            |clock| Some(or_none(clock)),
-        )
-        .named(
-            "clocksource",
-            "hpet and acpi_pm are slow to read: recording costs more",
-        ),
     ]
+}
+
+/// The processor's name; `None` when it has none that we know of.
+pub(super) fn model_name() -> Option<String> {
+    model(&read(CPUINFO).ok()?)
 }
 
 /// The first processor's name; ARM kernels give numbers instead.
@@ -99,7 +95,8 @@ fn model(cpuinfo: &str) -> Option<String> {
     Some(format!("implementer {implementer} part {part}"))
 }
 
-fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+/// What the first processor has under `name`.
+pub(super) fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     cpuinfo.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         (key.trim() == name).then(|| value.trim())

@@ -3,27 +3,22 @@
 //!
 //! Sources: `kernel/sched/core.c` and `debug.c`, `init/Makefile` (v6.18); `sched_ext.rst`.
 
-use std::fs::File;
-use std::io::Read;
-
-use flate2::read::GzDecoder;
-
-use super::{Fact, Finding, read};
+use super::config::{KernelConfig, NO_CONFIG};
+use super::{Fact, Finding, config, read};
 
 const DEBUG_PREEMPT: &str = "/sys/kernel/debug/sched/preempt";
 const DEBUG_BASE_SLICE: &str = "/sys/kernel/debug/sched/base_slice_ns";
 const DEBUG_FEATURES: &str = "/sys/kernel/debug/sched/features";
 const OWN_SCHED: &str = "/proc/self/sched";
 
-pub(super) fn facts() -> Vec<Fact> {
-    let config = KernelConfig::read();
+pub(super) fn facts(config: Option<&KernelConfig>) -> Vec<Fact> {
     vec![
-        preemption().found(config.as_ref()).named(
+        preemption().found(config).named(
             "preemption_model",
             "when a task in the kernel must give way: at once (full), at chosen points, or on its \
              way to user mode (none)",
         ),
-        tick(config.as_ref()).named(
+        tick(config).named(
             "tick_hz",
             "slices end on a tick: one that is shorter than 1/HZ lasts until the next tick",
         ),
@@ -47,73 +42,12 @@ pub(super) fn facts() -> Vec<Fact> {
             "realtime_limit",
             "what real-time tasks may take of each period before others get a share",
         ),
-        interrupt_accounting(config.as_ref()).named(
+        config::on_or_off(config, "IRQ_TIME_ACCOUNTING").named(
             "irq_time_accounting",
             "without it the kernel charges interrupts to the task that they interrupt",
         ),
     ]
 }
-
-/// The configuration the kernel was built with.
-#[derive(Debug)]
-struct KernelConfig {
-    text: String,
-    path: String,
-}
-
-impl KernelConfig {
-    /// From the kernel itself, else from where distributions keep it.
-    fn read() -> Option<Self> {
-        let release = read("/proc/sys/kernel/osrelease").ok()?;
-        Self::in_kernel().or_else(|| {
-            [
-                format!("/boot/config-{release}"),
-                format!("/usr/lib/modules/{release}/config"),
-                format!("/lib/modules/{release}/config"),
-                format!("/usr/lib/ostree-boot/config-{release}"),
-            ]
-            .into_iter()
-            .find_map(|path| {
-                Some(Self {
-                    text: read(&path).ok()?,
-                    path,
-                })
-            })
-        })
-    }
-
-    fn in_kernel() -> Option<Self> {
-        const PATH: &str = "/proc/config.gz";
-        let mut text = String::new();
-        GzDecoder::new(File::open(PATH).ok()?)
-            .read_to_string(&mut text)
-            .ok()?;
-        Some(Self {
-            text,
-            path: PATH.to_owned(),
-        })
-    }
-
-    /// The value of an option named without `CONFIG_`.
-    fn value(&self, option: &str) -> Option<&str> {
-        self.text.lines().find_map(|line| {
-            line.strip_prefix("CONFIG_")?
-                .strip_prefix(option)?
-                .strip_prefix('=')
-        })
-    }
-
-    fn is_set(&self, option: &str) -> bool {
-        self.value(option) == Some("y")
-    }
-
-    fn source(&self, option: &str) -> String {
-        format!("CONFIG_{option} in {}", self.path)
-    }
-}
-
-const NO_CONFIG: &str =
-    "the kernel's configuration is neither in /proc/config.gz nor in /boot or /lib/modules";
 
 /// The three places that tell the preemption model, best first, as texts.
 #[derive(Debug, Default)]
@@ -254,17 +188,6 @@ fn realtime_share(runtime_us: &str, period_us: &str) -> Option<String> {
     Some(format!("{runtime} of {period} us"))
 }
 
-fn interrupt_accounting(config: Option<&KernelConfig>) -> Finding {
-    const OPTION: &str = "IRQ_TIME_ACCOUNTING";
-    config.map_or_else(
-        || Finding::unknown(NO_CONFIG, format!("CONFIG_{OPTION}")),
-        |config| {
-            let accounted = if config.is_set(OPTION) { "on" } else { "off" };
-            Finding::known(accounted, config.source(OPTION))
-        },
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -344,11 +267,12 @@ mod tests {
     }
 
     #[test]
-    fn an_option_is_not_taken_for_one_it_begins_with() {
-        let config = config("CONFIG_HZ_250=y\nCONFIG_HZ=250\nCONFIG_PREEMPT_COUNT=y\n");
-        assert_eq!(config.value("HZ"), Some("250"));
-        assert!(!config.is_set("PREEMPT"));
-        assert_eq!(tick(Some(&config)).source, "CONFIG_HZ in /boot/config");
+    fn the_tick_is_a_number_and_not_the_choice_of_it() {
+        let config = config("CONFIG_HZ_250=y\nCONFIG_HZ=250\n");
+        assert_eq!(
+            tick(Some(&config)),
+            Finding::known("250", "CONFIG_HZ in /boot/config")
+        );
     }
 
     #[test]

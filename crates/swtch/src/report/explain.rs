@@ -8,6 +8,7 @@
 //! threads                 who
 //! who had the CPU         to whom the run-queue time went
 //! waits, wakers           for what, ended by whom
+//! the bill                what the switches cost, when there are prices
 //! verdict                 what stands out, with its numbers, and what could be changed
 //! ```
 
@@ -16,14 +17,17 @@ use std::io::Write;
 use anyhow::{Context as _, Result, bail};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
+use swtch_core::cost::PriceList;
 use swtch_core::{Arch, CgroupId, Reason, Switch};
 use swtch_store::{Columns, Trace};
 
+use super::bill::{Bill, is_complete};
 use super::filter::{Counted, Selection};
 use super::group::{Groups, Words, reason_of_open};
 use super::head::{Head, Rows};
 use super::names::Names;
 use super::preemptor::Preemptors;
+use super::pricing::Prices;
 use super::reason::ByReason;
 use super::session::Session;
 use super::sheet::Sheet;
@@ -31,7 +35,8 @@ use super::stack::{self, Places, Symbols};
 use super::verdict::{self, Details, Finding, Picture, Summary};
 use super::wait::Objects;
 use super::waker::Wakers;
-use super::{By, CONTENTION, Request, contention_of, write_json};
+use super::worth::{Billed, Saving, Worth};
+use super::{By, CONTENTION, Request, WAIT_OBJECT, contention_of, write_json};
 use crate::format::{Format, write_answer};
 use crate::text;
 
@@ -43,7 +48,7 @@ const STACKS: usize = 3;
 
 /// Everything the page counts.
 #[derive(Debug)]
-struct Page {
+struct Page<'p> {
     reasons: ByReason,
     threads: Groups,
     calls: Groups,
@@ -52,6 +57,7 @@ struct Page {
     wakers: Wakers,
     places: Places,
     details: Details,
+    worth: Option<Worth<'p>>,
 }
 
 /// The page's tables and findings, made from the counts.
@@ -67,21 +73,29 @@ struct Explained {
     summary_lines: Vec<String>,
     switches: u64,
     findings: Vec<Finding>,
+    billed: Option<Billed>,
 }
 
-/// Writes the page that explains a trace. `request.by` plays no part.
+/// Writes the page that explains a trace; with `prices`, what its switches cost too. `request.by`
+/// plays no part.
 ///
 /// # Errors
 ///
 /// When the trace cannot be read or `out` cannot be written, and for CSV, which cannot hold a
 /// page.
-pub fn explain(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<()> {
+pub fn explain(
+    trace: &Trace,
+    request: &Request,
+    prices: Option<&PriceList>,
+    out: &mut dyn Write,
+) -> Result<()> {
     if request.format == Format::Csv {
         bail!("a page of several tables has no CSV form; use `swtch report --by X --format csv`");
     }
     let mut session = Session::open(trace, &request.filter)?;
-    let (page, rows) = Page::read(&mut session)?;
-    let explained = page.explained(&session)?;
+    let prices = prices.map(|list| Prices::new(list, trace.meta()));
+    let (page, rows) = Page::read(&mut session, prices.as_ref())?;
+    let explained = page.explained(&session, prices.as_ref())?;
     let mut written = Vec::new();
     if request.format == Format::Json {
         let object = explained.to_json(session.head(), rows, request.top);
@@ -93,8 +107,8 @@ pub fn explain(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<
     write_answer(out, &written).context("writing the page")
 }
 
-impl Page {
-    fn read(session: &mut Session<'_>) -> Result<(Self, Rows)> {
+impl<'p> Page<'p> {
+    fn read(session: &mut Session<'_>, prices: Option<&'p Prices<'p>>) -> Result<(Self, Rows)> {
         let (names, selection) = (session.names(), session.selection());
         let has_stacks = session.head().meta.stacks.is_some();
         let mut page = Self {
@@ -106,11 +120,13 @@ impl Page {
             wakers: Wakers::default(),
             places: Places::default(),
             details: Details::default(),
+            worth: prices.map(|prices| Worth::new(prices, &names, is_complete(session))),
         };
         let rows = session.scan_from_start(columns(has_stacks), &mut |row, task, counted| {
             page.add(row, task, counted, &names, &selection);
         })?;
         page.preemptors.finish(&names, &selection);
+        page.worth.iter_mut().for_each(Worth::finish);
         for open in session.opens()? {
             if let Some(reason) = reason_of_open(&open) {
                 page.reasons.add_open(reason, &open);
@@ -133,6 +149,9 @@ impl Page {
         self.calls.add(row, task, counted, names);
         self.preemptors.add(row, task, counted, names, selection);
         self.objects.add(row, task, counted, names);
+        if let Some(worth) = &mut self.worth {
+            worth.add(row, task, counted, names);
+        }
         if counted.switch {
             self.details.add_switch(row);
         }
@@ -143,7 +162,7 @@ impl Page {
         }
     }
 
-    fn explained(&self, session: &Session<'_>) -> Result<Explained> {
+    fn explained(&self, session: &Session<'_>, prices: Option<&Prices<'_>>) -> Result<Explained> {
         let head = session.head();
         let needs_paths = self.reasons.of(Reason::Throttle).tally.waits > 0;
         let cgroups = match needs_paths {
@@ -156,7 +175,17 @@ impl Page {
         };
         let names = &session.names();
         let cpus = head.meta.host.cpus;
-        Ok(self.conclude(names, session.arch(), &cgroups, cpus, symbols.as_ref()))
+        let selection = session.selection();
+        let bill = prices.map(|prices| Bill::new(prices, head, &selection));
+        let bill = bill.as_ref();
+        Ok(self.conclude(
+            names,
+            session.arch(),
+            &cgroups,
+            cpus,
+            symbols.as_ref(),
+            bill,
+        ))
     }
 
     fn conclude(
@@ -166,6 +195,7 @@ impl Page {
         cgroups: &FxHashMap<CgroupId, String>,
         cpus: u32,
         symbols: Option<&Symbols>,
+        bill: Option<&Bill<'_>>,
     ) -> Explained {
         let picture = Picture {
             reasons: &self.reasons,
@@ -189,6 +219,9 @@ impl Page {
         let summary = Summary::new(&self.reasons);
         let mut reasons = self.reasons.sheet();
         reasons.views.truncate(1);
+        let findings = verdict::findings(&picture);
+        let worth = self.worth.as_ref().zip(bill);
+        let billed = worth.map(|(worth, bill)| worth.conclude(bill, &findings, names, symbols));
         Explained {
             reasons,
             threads: self.threads.sheet(&words),
@@ -199,7 +232,8 @@ impl Page {
             summary_lines: summary.lines(&total),
             summary,
             switches: total.switches,
-            findings: verdict::findings(&picture),
+            findings,
+            billed,
         }
     }
 }
@@ -214,8 +248,7 @@ fn columns(has_stacks: bool) -> Columns {
     Columns::RULE
         | Columns::BITS
         | Columns::SYSCALL
-        | Columns::WAIT_OBJECT
-        | Columns::WAIT_KEY
+        | WAIT_OBJECT
         | Columns::WAKER
         | Columns::NOMINATOR
         | Columns::CGROUP
@@ -249,6 +282,10 @@ impl Explained {
             writeln!(out, "\nplaces that waited longest")?;
             stack::write_table(stacks, STACKS.min(most), out)?;
         }
+        if let Some(billed) = &self.billed {
+            writeln!(out, "\nwhat the switches cost")?;
+            billed.sheet.write_table(most, out)?;
+        }
         self.write_verdict(out)
     }
 
@@ -265,6 +302,9 @@ impl Explained {
             for line in &finding.places {
                 writeln!(out, "   {}", text::escaped(line))?;
             }
+            if let Some(saving) = self.saving(place) {
+                writeln!(out, "   worth: {}", text::escaped(&saving.to_words()))?;
+            }
             if let Some(advice) = &finding.advice {
                 writeln!(out, "   to change it: {}", text::escaped(advice))?;
             }
@@ -272,10 +312,18 @@ impl Explained {
         Ok(())
     }
 
+    /// What the finding at this place is worth.
+    fn saving(&self, place: usize) -> Option<&Saving> {
+        self.billed.as_ref()?.savings.get(place)?.as_ref()
+    }
+
     fn to_json(&self, head: &Head, rows: Rows, top: Option<usize>) -> Value {
         let rows_of = |sheet: &Sheet| sheet.clone().with_most(top).to_json_rows();
-        let findings = self.findings.iter();
-        let findings: Vec<_> = findings.map(|one| one.to_json(self.switches)).collect();
+        let findings = self.findings.iter().enumerate();
+        let findings: Vec<_> = findings
+            .map(|(place, one)| one.to_json(self.switches, self.saving(place)))
+            .collect();
+        let billed = self.billed.as_ref();
         json!({
             "schema": "swtch.explain/1",
             "host": head.to_json_host(),
@@ -289,6 +337,10 @@ impl Explained {
             "waits": rows_of(&self.waits),
             "wakers": rows_of(&self.wakers),
             "stacks": self.stacks.as_ref().map(rows_of),
+            "bill": billed.map(|billed| rows_of(&billed.sheet)),
+            "bill_total": billed.map(|billed| billed.sheet.to_json_total()),
+            "bill_notes": billed.map(|billed| &billed.sheet.notes),
+            "prices": billed.map(|billed| &billed.prices),
             "summary": self.summary.to_json(),
             "findings": findings,
         })
@@ -304,7 +356,7 @@ fn without_notes_of(sheet: &Sheet, first: &Sheet) -> Sheet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::drawn::{after, head, names, row, seen, woken_by};
+    use crate::report::drawn::{after, head, names, prices, row, seen, woken_by};
     use crate::report::filter::Filter;
     use swtch_core::rules::rule_named;
     use swtch_core::{Contention, Coverage, CpuId, Nanos, TaskEvent, TaskKey, Timestamp};
@@ -341,7 +393,7 @@ mod tests {
             self
         }
 
-        fn explained(&self) -> Explained {
+        fn page<'p>(&self, worth: Option<Worth<'p>>) -> Page<'p> {
             let names = &self.names;
             let selection = Selection::new(&Filter::default(), names, Timestamp::default());
             let contention = Contention::new(Coverage::EveryTask, 1, &[]);
@@ -354,16 +406,38 @@ mod tests {
                 wakers: Wakers::default(),
                 places: Places::default(),
                 details: Details::default(),
+                worth,
             };
             for row in &self.rows {
                 let task = names.index(row.task);
                 page.add(row, task, selection.counts(row, task), names, &selection);
             }
             page.preemptors.finish(names, &selection);
+            page
+        }
+
+        fn explained(&self) -> Explained {
+            let (page, names) = (self.page(None), &self.names);
             let cgroups = [(CgroupId::new(1), "/limited".to_owned())]
                 .into_iter()
                 .collect();
-            page.conclude(names, Some(Arch::X86_64), &cgroups, 2, None)
+            page.conclude(names, Some(Arch::X86_64), &cgroups, 2, None, None)
+        }
+
+        /// The page with a bill of a recording of so many ms.
+        fn billed(&self, wall_ms: u64) -> Explained {
+            let (meta, list) = (head().meta, prices());
+            let prices = Prices::new(&list, &meta);
+            let names = &self.names;
+            let mut page = self.page(Some(Worth::new(&prices, names, true)));
+            page.worth.iter_mut().for_each(Worth::finish);
+            let bill = Bill {
+                prices: &prices,
+                wall: Nanos::from_ns(wall_ms * MS),
+                lost: 0,
+            };
+            let arch = Some(Arch::X86_64);
+            page.conclude(names, arch, &FxHashMap::default(), 2, None, Some(&bill))
         }
 
         fn findings(&self) -> Vec<Finding> {
@@ -684,6 +758,42 @@ sched_setattr, Linux 6.12 and later)
             "{}",
             page()
         );
+    }
+
+    /// 200 switches of 1 µs ± 10 % in 20 ms.
+    #[test]
+    fn a_finding_says_what_its_change_would_save() {
+        let mut drawing = Drawing::new();
+        for turn in 0..200 {
+            let (task, other) = if turn % 2 == 0 { (1, 2) } else { (2, 1) };
+            let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
+            drawing.run(on(woken_by(wait, other), 0xf00), 1_000, other);
+        }
+        let explained = drawing.billed(20);
+        let mut out = Vec::new();
+        let rows = Rows::default();
+        explained.write(&head(), rows, ROWS, &mut out).unwrap();
+        let page = String::from_utf8(out).unwrap();
+        let worth = "\n   worth: the futex at 0xf00 of server/10: 10,000 switches/s, direct 1.0 % ± \
+                     0.1 % of one CPU\n";
+        assert!(page.contains(worth), "{page}");
+        assert!(page.contains("\nwhat the switches cost\nreason"), "{page}");
+        let json = explained.to_json(&head(), rows, None);
+        assert_eq!(json["bill"][0]["direct_ns"], 200_000);
+        assert_eq!(json["bill_total"]["switches"], 200);
+        assert_eq!(
+            json["findings"][0]["worth"]["direct_share_of_wall_pct"],
+            1.0
+        );
+        assert_eq!(json["prices"]["origin"]["hostname"], "db1");
+    }
+
+    #[test]
+    fn without_prices_the_page_has_no_bill() {
+        let mut drawing = Drawing::new();
+        drawing.run(row(1, Reason::Slice), 3 * MS, 2);
+        let json = drawing.explained().to_json(&head(), Rows::default(), None);
+        assert!(json["bill"].is_null() && json["prices"].is_null());
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl Groups {
         for (_, tally) in &self.tallies {
             total.add(tally);
         }
-        let labels = self.label_columns();
+        let labels = Self::label_columns(self.by);
         let columns: Vec<_> = labels.iter().copied().chain(MEASURES).collect();
         let mut sheet = Sheet::new(self.by.as_str(), &columns);
         sheet.rows = self
@@ -159,8 +159,9 @@ impl Groups {
         sheet
     }
 
-    fn label_columns(&self) -> &'static [&'static str] {
-        match self.by {
+    /// Columns of [`Words::label`].
+    pub const fn label_columns(by: By) -> &'static [&'static str] {
+        match by {
             By::Process => &["process", "pid", "earlier_names"],
             By::Syscall => &["syscall", "number"],
             By::Cpu => &["cpu"],
@@ -213,7 +214,8 @@ pub struct Words<'a> {
 }
 
 impl Words<'_> {
-    fn label(&self, key: Key) -> Vec<Cell> {
+    /// What names a group, cell by cell.
+    pub fn label(&self, key: Key) -> Vec<Cell> {
         let id = |number: Option<u32>| number.map_or(Cell::Missing, |n| Cell::Id(u64::from(n)));
         match key {
             Key::Thread(index) => {

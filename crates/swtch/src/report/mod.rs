@@ -11,17 +11,21 @@
 //! - Each aggregator takes rows one by one and keeps counts, never rows: a trace may be larger
 //!   than memory.
 //! - [`sheet`] knows the three formats; nothing else does, but for stacks, which are no table.
+//! - [`bill()`] joins rows with prices, which are of no trace: what switches cost.
 //! - [`explain()`] puts the main reports together and ends with findings (`verdict`).
 //!
 //! To add a report: a variant of [`By`], a file with an aggregator that ends in a [`sheet::Sheet`],
 //! and its arm in `sheet_of`.
 
+mod bill;
+mod departure;
 mod explain;
 mod filter;
 mod group;
 mod head;
 mod names;
 mod preemptor;
+mod pricing;
 mod reason;
 mod session;
 mod sheet;
@@ -30,29 +34,32 @@ mod tally;
 mod verdict;
 mod wait;
 mod waker;
+mod worth;
 
 #[cfg(test)]
-mod drawn;
+pub mod drawn;
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 use rustc_hash::FxHashMap;
-use serde_json::json;
+use serde_json::{Value, json};
 use swtch_core::Contention;
+use swtch_core::cost::PriceList;
 use swtch_store::{Columns, Trace};
 
+pub use bill::{BillBy, bill};
 pub use explain::explain;
 pub use filter::{Filter, Moment};
+pub use sheet::{Cell, Sheet};
 
 use crate::format::{Format, write_answer};
 use crate::text;
 use group::{Groups, Words, reason_of_open};
-use head::Rows;
+use head::{Head, Rows};
 use preemptor::Preemptors;
 use reason::ByReason;
 use session::Session;
-use sheet::Sheet;
 use stack::{Places, Symbols};
 use wait::Objects;
 use waker::Wakers;
@@ -144,22 +151,42 @@ impl By {
 pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<()> {
     let mut session = Session::open(trace, &request.filter)?;
     let (sheet, rows) = sheet_of(&mut session, request.by)?;
-    let head = session.head();
+    let table = match request.by {
+        By::Stack => stack::write_table,
+        _ => Sheet::write_table,
+    };
+    write_sheet(sheet, session.head(), rows, request, table, json!({}), out)
+}
+
+/// What differs between the machine of a price list and that of a trace, one sentence each.
+pub fn warnings(trace: &Trace, list: &PriceList) -> Vec<String> {
+    pricing::warnings(&list.origin, trace.meta())
+}
+
+/// How the first rows of a sheet are written for people.
+type WriteTable = fn(&Sheet, usize, &mut dyn Write) -> io::Result<()>;
+
+/// Writes a sheet in the format that was asked for. `more` are further members of the JSON object.
+fn write_sheet(
+    sheet: Sheet,
+    head: &Head,
+    rows: Rows,
+    request: &Request,
+    table: WriteTable,
+    more: Value,
+    out: &mut dyn Write,
+) -> Result<()> {
     let mut written = Vec::new();
     match request.format {
         Format::Table => {
             let most = request.top.unwrap_or(ROWS_OF_TABLE);
             head.write(rows, &mut written)?;
-            if request.by == By::Stack {
-                stack::write_table(&sheet, most, &mut written)?;
-            } else {
-                sheet.write_table(most, &mut written)?;
-            }
+            table(&sheet, most, &mut written)?;
         }
         Format::Csv => sheet.with_most(request.top).write_csv(&mut written)?,
         Format::Json => {
             let sheet = sheet.with_most(request.top);
-            let object = json!({
+            let mut object = json!({
                 "schema": format!("swtch.report.{}/1", sheet.name),
                 "host": head.to_json_host(),
                 "trace": head.to_json_trace(rows),
@@ -167,6 +194,9 @@ pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<(
                 "total": sheet.to_json_total(),
                 "notes": sheet.notes,
             });
+            if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+                object.extend(more);
+            }
             write_json(&object, &mut written)?;
         }
     }
@@ -194,6 +224,13 @@ fn sheet_of(session: &mut Session<'_>, by: By) -> Result<(Sheet, Rows)> {
 
 /// Columns of the wait before a run.
 const WAIT: Columns = Columns::OFF_REASON.and(Columns::OFF).and(Columns::RUNQ);
+
+/// Columns of what a task began to wait for.
+const WAIT_OBJECT: Columns = Columns::WAIT_OBJECT
+    .and(Columns::WAIT_KEY)
+    .and(Columns::SYSCALL)
+    .and(Columns::BITS)
+    .and(Columns::ARGS);
 
 /// Columns that split a run-queue wait among those who had the CPU.
 const CONTENTION: Columns = Columns::TS
@@ -279,8 +316,7 @@ fn by_waker(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
 }
 
 fn by_wait(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
-    let object = Columns::WAIT_OBJECT | Columns::WAIT_KEY;
-    let columns = Columns::REASON | object | Columns::WAKER | WAIT;
+    let columns = Columns::REASON | WAIT_OBJECT | Columns::WAKER | WAIT;
     let names = session.names();
     let mut objects = Objects::new(&names);
     let rows = session.scan_from_start(columns, &mut |row, task, counted| {
@@ -433,14 +469,14 @@ mod tests {
         };
         let (trace, _dir) = trace(&head().meta);
         let mut out = Vec::new();
-        explain(&trace, &request, &mut out).unwrap();
+        explain(&trace, &request, None, &mut out).unwrap();
         let page = String::from_utf8(out).unwrap();
         assert!(
             page.contains("\nwhy tasks left the CPU\n") && page.contains("\nverdict\n"),
             "{page}"
         );
         request.format = Format::Csv;
-        let refusal = explain(&trace, &request, &mut io::sink()).unwrap_err();
+        let refusal = explain(&trace, &request, None, &mut io::sink()).unwrap_err();
         assert!(refusal.to_string().contains("report --by"), "{refusal}");
     }
 

@@ -35,6 +35,10 @@ pub enum Cell {
     Time(Nanos),
     /// A share in percent.
     Percent(f64),
+    /// An estimated length in ns, perhaps negative or a fraction.
+    Estimated(f64),
+    /// One number over another.
+    Ratio(f64),
 }
 
 impl Cell {
@@ -73,6 +77,8 @@ impl Cell {
             Self::Hex(number) => format!("{number:#x}"),
             Self::Time(length) => length.to_string(),
             Self::Percent(share) => format!("{share:.1}"),
+            Self::Estimated(ns) => text::nanos(*ns),
+            Self::Ratio(ratio) => format!("{ratio:.3}"),
         }
     }
 
@@ -85,6 +91,8 @@ impl Cell {
             Self::Hex(number) => format!("{number:#x}"),
             Self::Time(length) => length.as_ns().to_string(),
             Self::Percent(share) => format!("{share:.4}"),
+            Self::Estimated(ns) => format!("{ns:.3}"),
+            Self::Ratio(ratio) => format!("{ratio:.5}"),
         }
     }
 
@@ -98,6 +106,8 @@ impl Cell {
             Self::Hex(number) => Value::from(format!("{number:#x}")),
             Self::Time(length) => Value::from(length.as_ns()),
             Self::Percent(share) => Value::from((share * 1e4).round() / 1e4),
+            Self::Estimated(ns) => Value::from((ns * 1e3).round() / 1e3),
+            Self::Ratio(ratio) => Value::from((ratio * 1e5).round() / 1e5),
         }
     }
 

@@ -25,6 +25,10 @@ const COLUMNS: [&str; 10] = [
     "folded",
 ];
 
+/// What is said where nothing can be shown.
+pub const NO_STACKS: &str = "this trace has no stacks: record again with --stacks (or \
+    --stacks=1ms, to take them only of waits that were blocked that long)";
+
 /// Processes named beside a stack.
 const PROCESSES_NAMED: usize = 3;
 
@@ -97,11 +101,7 @@ impl Places {
             sheet.rows.push(self.cells(stacks, place, symbols, names));
         }
         if !asked {
-            sheet.notes.push(
-                "this trace has no stacks: record again with --stacks (or --stacks=1ms, to take \
-                 them only of waits that were blocked that long)"
-                    .to_owned(),
-            );
+            sheet.notes.push(NO_STACKS.to_owned());
         } else if self.without > 0 {
             sheet.notes.push(format!(
                 "{} had no stack: shorter than asked for, or the task stayed runnable",
@@ -201,7 +201,7 @@ fn words_of(frame: &FrameRow) -> String {
 }
 
 /// One line from the outermost to the innermost frame, as flame graph programs read it.
-fn folded(processes: &[String], user: &[String], kernel: &[String]) -> String {
+pub fn folded(processes: &[String], user: &[String], kernel: &[String]) -> String {
     let clean = |frame: &String| frame.replace(';', ":");
     let mut line: Vec<String> = processes.first().map(clean).into_iter().collect();
     line.extend(user.iter().rev().map(clean));
@@ -250,7 +250,8 @@ pub fn write_table(sheet: &Sheet, most: usize, out: &mut dyn Write) -> io::Resul
     sheet.write_rest(most, out)
 }
 
-fn write_frames(part: &str, frames: &Cell, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the frames of a stack, one a line, the innermost first.
+pub fn write_frames(part: &str, frames: &Cell, out: &mut dyn Write) -> io::Result<()> {
     let Cell::List(frames) = frames else {
         return Ok(());
     };

@@ -18,8 +18,9 @@ use super::preemptor::Preemptors;
 use super::reason::ByReason;
 use super::sheet::percent;
 use super::tally::Tally;
-use super::wait::{ObjectKind, Objects};
+use super::wait::{Object, ObjectKind, Objects};
 use super::waker::{Waker, Wakers};
+use super::worth::Saving;
 use crate::text::{counted, grouped};
 
 /// A reason stands out by number from this share of the switches on.
@@ -116,11 +117,24 @@ impl Details {
     }
 }
 
+/// Which switches a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// All for this reason.
+    Reason(Reason),
+    /// Those into waits for this object.
+    Object(Object),
+    /// None: time that passed without a switch.
+    Time,
+}
+
 /// One thing that stands out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// A name that stays: `wakeup_preemption`.
     pub name: &'static str,
+    /// The switches that it is about.
+    pub subject: Subject,
     /// Switches that it made.
     pub switches: u64,
     /// Time in which tasks did not run because of it.
@@ -134,8 +148,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// The finding as a JSON object.
-    pub fn to_json(&self, all: u64) -> Value {
+    /// The finding as a JSON object, with what removing it would save.
+    pub fn to_json(&self, all: u64, saving: Option<&Saving>) -> Value {
         json!({
             "name": self.name,
             "switches": self.switches,
@@ -144,6 +158,7 @@ impl Finding {
             "seen": self.seen,
             "places": self.places,
             "advice": self.advice,
+            "worth": saving.map(Saving::to_json),
         })
     }
 }
@@ -318,6 +333,7 @@ impl Picture<'_> {
         places.push(format!("throttled: {}", named.join(", ")));
         Some(Finding {
             name: "throttle",
+            subject: Subject::Reason(Reason::Throttle),
             switches: tally.switches,
             time: tally.runq,
             seen: format!(
@@ -337,6 +353,7 @@ impl Picture<'_> {
         }
         Some(Finding {
             name: "slice_preemption",
+            subject: Subject::Reason(Reason::Slice),
             switches: tally.switches,
             time: tally.runq,
             seen: format!(
@@ -379,6 +396,7 @@ impl Picture<'_> {
         }
         Some(Finding {
             name: "wakeup_preemption",
+            subject: Subject::Reason(Reason::Wakeup),
             switches: tally.switches,
             time: tally.runq,
             seen: format!(
@@ -426,6 +444,7 @@ impl Picture<'_> {
         });
         Some(Finding {
             name: "class_preemption",
+            subject: Subject::Reason(Reason::Class),
             switches: tally.switches,
             time: tally.runq,
             seen: format!(
@@ -452,6 +471,7 @@ impl Picture<'_> {
         });
         Some(Finding {
             name: "migration",
+            subject: Subject::Reason(Reason::Migrate),
             switches: tally.switches,
             time: tally.runq,
             seen: format!(
@@ -473,6 +493,7 @@ impl Picture<'_> {
         let run = typical(&one.run);
         Some(Finding {
             name: "yield",
+            subject: Subject::Reason(Reason::Yield),
             switches: tally.switches,
             time: tally.runq,
             seen: format!(
@@ -530,6 +551,7 @@ impl Picture<'_> {
             } else {
                 "futex_hand_over"
             },
+            subject: Subject::Object(*word),
             switches: waited.switches,
             time,
             seen: format!(
@@ -589,6 +611,7 @@ impl Picture<'_> {
         places.extend(self.wake_pairs());
         Some(Finding {
             name,
+            subject: Subject::Reason(reason),
             switches: one.tally.switches,
             time: Nanos::ZERO,
             seen: format!(
@@ -617,6 +640,7 @@ impl Picture<'_> {
         }
         Some(Finding {
             name: "short_sleeps",
+            subject: Subject::Reason(Reason::Sleep),
             switches: one.tally.switches,
             time: Nanos::ZERO,
             seen: format!(
@@ -666,6 +690,7 @@ impl Picture<'_> {
         }
         Some(Finding {
             name,
+            subject: Subject::Reason(reason),
             switches: one.tally.switches,
             time: one.tally.blocked,
             seen: format!(
@@ -714,6 +739,7 @@ impl Picture<'_> {
         }
         Some(Finding {
             name,
+            subject: Subject::Time,
             switches: 0,
             time: held.time,
             seen: format!(
@@ -743,6 +769,7 @@ impl Picture<'_> {
             advice.map(|_| "record with --stacks: the stacks show where they wait".to_owned());
         Some(Finding {
             name: "unknown",
+            subject: Subject::Reason(Reason::Unknown),
             switches: tally.switches,
             time: Nanos::ZERO,
             seen: format!("The reason is not known: {}.", self.switches(tally, total)),

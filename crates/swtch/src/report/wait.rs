@@ -5,7 +5,7 @@
 //! two ends of a pipe in two processes are two rows with one inode number.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use swtch_core::{Nanos, Reason, Switch, WaitObject};
+use swtch_core::{Evidence, EvidenceBits, Nanos, Reason, Switch, WaitObject};
 
 use super::filter::Counted;
 use super::names::Names;
@@ -216,16 +216,33 @@ impl Objects {
 }
 
 /// What the row's task begins to wait for, if the trace says it.
-fn object_of(row: &Switch, process: usize) -> Option<Object> {
-    let key = row.evidence.wait_key?;
+pub fn object_of(row: &Switch, process: usize) -> Option<Object> {
     if !is_blocking(row.rule.reason) {
         return None;
     }
-    let kind = match row.rule.reason {
-        Reason::Futex => ObjectKind::Futex,
-        _ => ObjectKind::File(row.evidence.wait_object),
+    let (kind, key) = match row.rule.reason {
+        Reason::Futex => (ObjectKind::Futex, futex_word(&row.evidence)?),
+        _ => (
+            ObjectKind::File(row.evidence.wait_object),
+            row.evidence.wait_key?,
+        ),
     };
     Some(Object { process, kind, key })
+}
+
+/// Calls that wait for several futexes: their first argument is no word but a list of them
+/// (`include/uapi/asm-generic/unistd.h`, v6.12; one number on all architectures).
+const LISTS_OF_WORDS: [u32; 2] = [449, 456];
+
+/// The address of the futex word: the first argument of the call.
+fn futex_word(evidence: &Evidence) -> Option<u64> {
+    let first = || {
+        let call = evidence.syscall?;
+        // The registers of 32-bit programs hold other arguments.
+        let is_word = !LISTS_OF_WORDS.contains(&call) && !evidence.bits.has(EvidenceBits::COMPAT);
+        Some(evidence.args[0]).filter(|word| is_word && *word != 0)
+    };
+    evidence.wait_key.or_else(first)
 }
 
 #[cfg(test)]
@@ -269,6 +286,23 @@ wait key  kind   process  pid  switches  share %  waits     off  blocked   runq 
    0xf00  futex  server    10         2     66.7      1  100 ns    80 ns  20 ns        2  worker/11
 ";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    /// The recorder keeps the arguments of a call that blocks; futex, 202 on x86-64, has the word
+    /// first.
+    #[test]
+    fn a_futex_word_is_the_first_argument_of_its_call() {
+        let called = |number, bits| {
+            let mut row = row(1, Reason::Futex);
+            row.evidence.syscall = Some(number);
+            row.evidence.bits = bits;
+            row.evidence.args = [0xf00, 0x80, 2];
+            object_of(&row, 0).map(|object| (object.kind, object.key))
+        };
+        let word = Some((ObjectKind::Futex, 0xf00));
+        assert_eq!(called(202, EvidenceBits::VOLUNTARY), word);
+        assert_eq!(called(449, EvidenceBits::VOLUNTARY), None);
+        assert_eq!(called(240, EvidenceBits::COMPAT), None);
     }
 
     #[test]

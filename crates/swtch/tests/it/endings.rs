@@ -38,7 +38,7 @@ fn root_the_exit_code_of_the_command_is_passed_on() {
 fn root_explain_passes_the_exit_code_on_too() {
     let _machine = beside_others();
     let place = Place::new();
-    let mut explain = swtch(["explain", "-o"]);
+    let mut explain = swtch(["explain", "--no-bill", "-o"]);
     explain
         .arg(place.trace())
         .args(["--", "sh", "-c", "exit 7"]);

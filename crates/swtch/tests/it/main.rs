@@ -11,6 +11,7 @@
 //! - `refusals`: what cannot be done is said, with the remedy.
 //! - `damage`: full disks, torn files, flipped bytes.
 //! - `output`: what is printed: formats, names from outside, closed pipes.
+//! - `cost`: prices and bills: what is measured, kept, refused, and left behind.
 //!
 //! Tests named `root_…` record, so they need root and are ignored by default:
 //!
@@ -20,6 +21,7 @@
 //! ```
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod cost;
 mod counts;
 mod damage;
 mod endings;

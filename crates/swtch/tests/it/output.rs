@@ -3,7 +3,7 @@
 use std::process::{Output, Stdio};
 use std::sync::OnceLock;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::machine::{alone, beside_others};
 use crate::recording::{Recording, SWTCH, stderr, stdout, swtch};
@@ -99,6 +99,61 @@ fn root_filters_only_leave_out() {
     assert_eq!(before + after, all);
     assert_eq!(some(&["--comm", "no such thread"]), 0);
     assert!(some(&["--comm", "hog"]) > 0);
+}
+
+/// A price list that no machine has: each switch between two threads costs 1 µs, and no more is known.
+fn made_up_prices() -> tempfile::NamedTempFile {
+    let estimate = json!({ "point": 1000.0, "low": 900.0, "high": 1100.0, "confidence": 0.95,
+                           "trees": 1, "rounds": 1 });
+    let price = |kind: &str| {
+        json!({ "kind": kind, "section": "switch", "members": "threads", "count": 2,
+                "place": "same-cpu", "policy": "batch", "hand_off_ns": estimate,
+                "baseline_ns": null, "net_ns": estimate, "voluntary_per_op": 1.0,
+                "involuntary_per_op": 0.0, "per": { "per": "switch" }, "system_calls": null,
+                "relative": null, "dropped_rounds": 0 })
+    };
+    let list = json!({
+        "schema": "swtch.prices/1", "version": 1,
+        "origin": { "hostname": "made-up", "kernel_release": "0", "kernel_version": "0",
+                    "machine": "x86_64", "cpu_model": "none", "cpus": 1, "boot_id": "none",
+                    "measured_at": "2020-01-01T00:00:00Z", "swtch_version": "0" },
+        "session": { "effort": "made-up", "id": "0", "took_s": 0.0, "reference": "none",
+                     "twins": [], "cpu": null, "was_interrupted": false,
+                     "noise": { "trees": 1, "blocks": 1, "was_steady": true,
+                                "dropped": { "foreign_switch": 0, "too_long": 0 } },
+                     "verdict": { "verdict": "quiet" }, "is_resolved": true },
+        "prices": [price("futex-shared"), price("yield")],
+        "facts": [], "contrasts": [], "curves": [], "missing": [],
+    });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), list.to_string()).unwrap();
+    file
+}
+
+/// However the switches are grouped, the bill is the same: all of them, at 1 µs each.
+#[test]
+#[ignore = "needs root"]
+fn root_every_bill_has_all_switches_and_names_foreign_prices() {
+    let _machine = alone();
+    let prices = made_up_prices();
+    let prices = prices.path().to_str().unwrap();
+    let all = json(sample(), &["--by", "reason"])["trace"]["switches"].as_u64();
+    for by in ["reason", "process", "thread", "stack", "pair"] {
+        let words = ["--bill", "--prices", prices, "--by", by];
+        for format in FORMATS {
+            let output = sample().report(&[&words[..], &["--format", format]].concat());
+            assert!(output.status.success(), "{by}: {}", stderr(&output));
+            assert!(stderr(&output).contains("the host was made-up"), "{by}");
+            assert_is_harmless(&output);
+        }
+        let bill = json(sample(), &words);
+        assert_eq!(Some(sum(&bill, "switches")), all, "{by}");
+        assert_eq!(
+            Some(sum(&bill, "direct_ns")),
+            all.map(|all| all * 1000),
+            "{by}"
+        );
+    }
 }
 
 #[test]
@@ -232,7 +287,7 @@ fn closed(words: &[&str]) -> Output {
 fn help_names_every_verb_and_exits_with_0() {
     let output = swtch(["--help"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
-    for verb in ["explain", "record", "report", "doctor"] {
+    for verb in ["explain", "record", "report", "cost", "doctor"] {
         assert!(stdout(&output).contains(verb), "{}", stdout(&output));
     }
 }

@@ -1,0 +1,287 @@
+//! `swtch cost`: what each kind of switch costs on this machine.
+//!
+//! ```text
+//! menu: what, how much ─▶ measure: trees of blocks ─▶ list: estimates ─▶ table | json | csv | file
+//! ```
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{Write as _, stdout};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use swtch_core::cost::PriceList;
+
+use crate::format::{Format, write_answer};
+use crate::plot;
+
+mod compare;
+pub mod export;
+mod list;
+mod machine;
+mod measure;
+mod menu;
+mod noise;
+pub mod saved;
+mod series;
+mod share;
+mod table;
+mod tails;
+
+pub use menu::Effort;
+pub use tails::run_tails;
+
+/// What to measure, and where it goes.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// How much time is spent.
+    pub effort: Effort,
+    /// Kinds and sections; empty for all.
+    pub kinds: Vec<String>,
+    /// The CPU; `None` for the last that may be used.
+    pub cpu: Option<u32>,
+    /// How the answer is written.
+    pub format: Format,
+    /// Keep it as this machine's list.
+    pub save: bool,
+    /// A file for the list; its ending says the form.
+    pub output: Option<PathBuf>,
+    /// A file for the figures; its ending says the form.
+    pub plot: Option<PathBuf>,
+}
+
+/// The answer was asked for and could not be given: an interval is too wide.
+const UNRESOLVED: u8 = 1;
+
+/// A check that was asked for has failed: something became dearer.
+const WORSE: u8 = 1;
+
+/// Measures and writes the list; the exit code.
+///
+/// # Errors
+/// Nothing can be measured, or the list cannot be written.
+pub fn run(request: &Request) -> Result<u8> {
+    // Minutes are spent below: what cannot be written is refused before.
+    if let Some(path) = &request.plot {
+        plot::check_path(path)?;
+    }
+    if let Some(path) = &request.output {
+        Form::of(path)?;
+        check_directory(path)?;
+    }
+    let place = request.save.then(saved::place).transpose()?;
+    let list = measured(request.effort, &request.kinds, request.cpu)?;
+    // The answer comes first, and each place has its try: what took minutes is not lost because one
+    // disk is full.
+    let answer = match request.format {
+        Format::Json => format!("{:#}\n", saved::to_json(&list)),
+        Format::Csv => export::to_csv(&export::prices_table(&list)),
+        Format::Table => table::table(&list),
+    };
+    let told = write_answer(&mut stdout(), answer.as_bytes()).context("writing the answer");
+    let file = request.output.as_deref();
+    let written = file.map_or(Ok(()), |path| write_file(&list, path));
+    let file = request.plot.as_deref();
+    let drawn = file.map_or(Ok(()), |path| write_plots(&list, path));
+    let kept = place.map_or(Ok(()), |place| keep(&list, &place, &request.kinds));
+    told.and(written).and(drawn).and(kept)?;
+    if list.session.is_resolved {
+        return Ok(0);
+    }
+    eprintln!(
+        "swtch: unresolved (exit code {UNRESOLVED}): measure again on a quieter machine, or with --thorough"
+    );
+    Ok(UNRESOLVED)
+}
+
+/// Keeps the list as this machine's. One that was ended early replaces none that was not: every bill
+/// would be the worse for it.
+fn keep(list: &PriceList, place: &Path, kinds: &[String]) -> Result<()> {
+    let was_whole = || saved::load(place).is_ok_and(|old| !old.session.was_interrupted);
+    if !list.has_values() || list.session.was_interrupted && was_whole() {
+        eprintln!(
+            "swtch: the price list is not kept, since measuring was ended early or brought nothing: {} stays as it was",
+            place.display()
+        );
+        return Ok(());
+    }
+    saved::save(list, place)?;
+    eprintln!("swtch: the price list is kept in {}", place.display());
+    if !kinds.is_empty() {
+        eprintln!(
+            "swtch: it holds only what was named; bills need all kinds: `swtch cost --save` measures them"
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a file whose directory is not there.
+fn check_directory(path: &Path) -> Result<()> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
+            bail!(
+                "cannot write {}: there is no such directory",
+                path.display()
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The form of a file, by its ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Csv,
+    Parquet,
+}
+
+impl Form {
+    fn of(path: &Path) -> Result<Self> {
+        match path.extension().and_then(OsStr::to_str) {
+            Some("json") => Ok(Self::Json),
+            Some("csv") => Ok(Self::Csv),
+            Some("parquet") => Ok(Self::Parquet),
+            _ => bail!(
+                "{}: the ending says the form: .json (all of it), .csv or .parquet (the prices)",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// Writes the list to a file; a table of prices has those of curves and contrasts beside it.
+fn write_file(list: &PriceList, path: &Path) -> Result<()> {
+    let form = Form::of(path)?;
+    if form == Form::Json {
+        return saved::write(list, path);
+    }
+    let tables = [
+        (path.to_owned(), export::prices_table(list)),
+        (beside(path, "curves"), export::curves_table(list)),
+        (beside(path, "contrasts"), export::contrasts_table(list)),
+    ];
+    for (path, table) in tables {
+        let in_file = || format!("writing {}", path.display());
+        match form {
+            Form::Csv => fs::write(&path, export::to_csv(&table)).with_context(in_file)?,
+            Form::Json | Form::Parquet => table.write_parquet(&path).with_context(in_file)?,
+        }
+    }
+    Ok(())
+}
+
+/// Writes the figures: one to the file itself, several each to a file of its own beside it.
+fn write_plots(list: &PriceList, path: &Path) -> Result<()> {
+    let figures = plot::figures(list);
+    match figures.as_slice() {
+        [] => eprintln!(
+            "swtch: no curve was measured, so there is no figure: name working-set, tlb or branches"
+        ),
+        [figure] => figure.write(path)?,
+        figures => {
+            for figure in figures {
+                figure.write(&beside(path, figure.name()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `a/b.csv` with `curves`: `a/b-curves.csv`.
+fn beside(path: &Path, what: &str) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let ending = path.extension().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}-{what}.{ending}"))
+}
+
+/// Compares two saved lists; the exit code.
+///
+/// # Errors
+/// A list cannot be read, or the two cannot be compared.
+pub fn run_compare(before: &Path, after: &Path, format: Format) -> Result<u8> {
+    let comparison = compare::compare(&saved::load(before)?, &saved::load(after)?)?;
+    let sheet = &comparison.sheet;
+    let mut answer = Vec::new();
+    match format {
+        Format::Table => sheet.write_table(usize::MAX, &mut answer)?,
+        Format::Csv => sheet.write_csv(&mut answer)?,
+        Format::Json => {
+            let object = json!({
+                "schema": "swtch.report.cost-compare/1",
+                "rows": sheet.to_json_rows(),
+                "notes": sheet.notes,
+            });
+            writeln!(answer, "{object:#}")?;
+        }
+    }
+    write_answer(&mut stdout(), &answer).context("writing the answer")?;
+    Ok(if comparison.is_worse { WORSE } else { 0 })
+}
+
+/// The prices for the page of `explain`: those that are saved, or measured now in ten seconds and
+/// saved. `None`, with the reason on stderr, when they cannot be had: the page does without.
+///
+/// # Errors
+/// A saved list cannot be read.
+pub fn prices_for_explain() -> Result<Option<PriceList>> {
+    let place = match saved::place() {
+        Ok(place) if place.exists() => {
+            let list = saved::load(&place).context(
+                "the saved prices cannot be used (`swtch cost --save` measures them anew)",
+            )?;
+            return Ok(Some(list));
+        }
+        place => place,
+    };
+    let kept = place.as_ref().map_or_else(
+        |why| format!("not kept: {why:#}"),
+        |place| format!("kept in {}", place.display()),
+    );
+    eprintln!(
+        "swtch: measuring what switches cost here, once, for about ten seconds ({kept}; --no-bill does without)"
+    );
+    let list = match measured(Effort::Quick, &[], None) {
+        Ok(list) if list.session.was_interrupted => {
+            eprintln!("swtch: no bill, since measuring was ended early");
+            return Ok(None);
+        }
+        Ok(list) => list,
+        Err(error) => {
+            eprintln!("swtch: no bill: {error:#}");
+            return Ok(None);
+        }
+    };
+    if let Ok(place) = place
+        && let Err(error) = saved::save(&list, &place)
+    {
+        eprintln!("swtch: the prices are not kept: {error:#}");
+    }
+    Ok(Some(list))
+}
+
+/// Measures what is asked for.
+fn measured(effort: Effort, kinds: &[String], cpu: Option<u32>) -> Result<PriceList> {
+    let stop = stop_on_signals()?;
+    let menu = menu::Menu::new(effort, kinds, cpu)?;
+    let mut harvest = measure::measure(&menu, effort.budget(), &stop, list::is_resolved)?;
+    let share = share::measure(&menu, &mut harvest, &stop)?;
+    let was_interrupted = stop.load(Ordering::Relaxed);
+    let mut list = list::list(&menu, effort, &harvest, was_interrupted);
+    share.enter(&mut list);
+    list.session.is_resolved &= list.has_values();
+    Ok(list)
+}
+
+/// Set by Ctrl-C and its like: what is done is kept.
+fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("catching signals")?;
+    }
+    Ok(stop)
+}

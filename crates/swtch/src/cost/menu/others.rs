@@ -1,0 +1,147 @@
+//! Switches in user mode, launches, and yardsticks.
+
+use swtch_bench::cost::{ArmSpec, Coroutine, Launcher, Runtime, Until, Yardstick};
+
+use super::{Arm, Effort, Group, Menu, Role, Section};
+
+/// Memory of a parent that forks, in MiB.
+const BALLASTS: [u32; 2] = [16, 256];
+
+/// The same when there is time.
+const MORE_BALLASTS: [u32; 4] = [1, 16, 256, 1024];
+
+impl Menu {
+    /// All of them. Runtimes of other languages are slow to start (a compiler runs): they are
+    /// measured with `--thorough`, or when one is named.
+    pub(super) fn add_others(&mut self, effort: Effort, words: &[String]) {
+        if effort == Effort::Quick {
+            return;
+        }
+        let trees = if effort == Effort::Thorough { 12 } else { 6 };
+        let asks_for_runtimes = words.iter().any(|word| {
+            word == "runtime" || Runtime::ALL.iter().any(|runtime| word == name_of(*runtime))
+        });
+        let mut groups = vec![coroutines(), launches(effort), yardsticks()];
+        if effort == Effort::Thorough || asks_for_runtimes {
+            groups.push(runtimes());
+        }
+        for group in &mut groups {
+            group.trees = trees;
+        }
+        self.groups.append(&mut groups);
+    }
+}
+
+fn coroutines() -> Group {
+    let mut group = Group::new("coroutine", Section::User);
+    for which in Coroutine::ALL {
+        group.add(Arm {
+            spec: ArmSpec::Coroutine { which: *which },
+            kind: match which {
+                Coroutine::Registers => "own switch",
+                Coroutine::RegistersAndFloatControl => "own switch with FPU control",
+                Coroutine::Corosensei => "corosensei",
+                Coroutine::Ucontext => "ucontext",
+                _ => "async task",
+            }
+            .to_owned(),
+            role: Role::Price,
+        });
+    }
+    group.add(Arm::reference());
+    group.rounds = 8;
+    group
+}
+
+const fn name_of(runtime: Runtime) -> &'static str {
+    match runtime {
+        Runtime::Goroutine => "goroutine",
+        Runtime::Asyncio => "asyncio",
+        Runtime::Greenlet => "greenlet",
+        _ => "java-virtual-thread",
+    }
+}
+
+fn runtimes() -> Group {
+    let mut group = Group::new("runtime", Section::User);
+    for which in Runtime::ALL {
+        group.add(Arm {
+            spec: ArmSpec::Runtime { which: *which },
+            kind: name_of(*which).to_owned(),
+            role: Role::Price,
+        });
+    }
+    group.add(Arm::reference());
+    group
+}
+
+fn launches(effort: Effort) -> Group {
+    let mut group = Group::new("launch", Section::Launch);
+    let mut add = |how, until, ballast_mib| {
+        group.add(Arm {
+            spec: ArmSpec::Launch {
+                how,
+                until,
+                ballast_mib,
+            },
+            kind: launch_name(how, until, ballast_mib),
+            role: Role::Price,
+        });
+    };
+    for how in Launcher::ALL {
+        if *how != Launcher::PosixSpawn {
+            add(*how, Until::FirstInstruction, 0);
+        }
+        add(*how, Until::Joined, 0);
+    }
+    let ballasts: &[u32] = match effort {
+        Effort::Thorough => &MORE_BALLASTS,
+        _ => &BALLASTS,
+    };
+    for ballast in ballasts {
+        add(Launcher::Fork, Until::Joined, *ballast);
+    }
+    group.add(Arm::reference());
+    group.rounds = 6;
+    group
+}
+
+fn launch_name(how: Launcher, until: Until, ballast_mib: u32) -> String {
+    let how = match how {
+        Launcher::Thread => "thread",
+        Launcher::BareThread => "bare thread",
+        Launcher::Fork => "fork",
+        Launcher::Clone3 => "clone3",
+        Launcher::Vfork => "vfork",
+        _ => "posix_spawn",
+    };
+    let of = match ballast_mib {
+        0 => String::new(),
+        mib => format!(" of {mib} MiB"),
+    };
+    match until {
+        Until::FirstInstruction => format!("{how}{of}, to its first instruction"),
+        _ => format!("{how}{of}, to its end"),
+    }
+}
+
+fn yardsticks() -> Group {
+    let mut group = Group::new("yardstick", Section::Yardstick);
+    for yardstick in Yardstick::ALL {
+        let kind = match yardstick {
+            Yardstick::SystemCall => continue,
+            Yardstick::EmptyCall => "empty call",
+            Yardstick::ClockRead => "clock read",
+            _ => "copy of 64 KiB",
+        };
+        group.add(Arm {
+            spec: ArmSpec::Yardstick {
+                yardstick: *yardstick,
+            },
+            kind: kind.to_owned(),
+            role: Role::Price,
+        });
+    }
+    group.add(Arm::reference());
+    group
+}

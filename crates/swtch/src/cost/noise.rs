@@ -1,0 +1,53 @@
+//! What is known about the machine while it was measured, as the verdict wants it.
+
+use swtch_core::cost::{Contrast, Dropped, Noise, Regimes, differs, iqr_pct, lag1};
+
+use super::measure::Harvest;
+use super::series::Blocks;
+
+/// Gathers it. `twins` are all pairs of arms that do the same, judged as one family. One that is said to
+/// differ stands for all; if there is none, the one in the middle.
+pub fn noise(harvest: &Harvest, blocks: &[Blocks<'_>], twins: &[Contrast]) -> Noise {
+    let trees = || harvest.measured.iter().flat_map(|measured| &measured.trees);
+    let by_tree: Vec<Vec<f64>> = blocks.iter().flat_map(Blocks::sentinels).collect();
+    let sentinels: Vec<f64> = by_tree.concat();
+    let counters = &harvest.counters;
+    let took_s = harvest.took.as_secs_f64();
+    let unsteady = trees().filter(|tree| !tree.was_steady).count();
+    Noise {
+        trees: harvest
+            .measured
+            .iter()
+            .map(|one| one.trees.len())
+            .min()
+            .unwrap_or_default(),
+        blocks: trees().map(|tree| tree.samples.len()).sum(),
+        dropped: blocks
+            .iter()
+            .map(Blocks::dropped)
+            .fold(Dropped::default(), Dropped::plus),
+        sentinel_iqr_pct: iqr_pct(&sentinels),
+        regimes: Regimes::of(&sentinels),
+        lag1: by_tree
+            .iter()
+            .filter_map(|tree| lag1(tree))
+            .reduce(f64::max),
+        // The unit of every interval is the tree: how much the rounds of one are worth plays no part.
+        effective_n: None,
+        steal_pct: counters.steal_s.map(|steal| steal * 100.0 / took_s),
+        throttled: counters.throttled,
+        interrupts_per_s: counters.interrupts.map(|count| count as f64 / took_s),
+        foreign_switches: None,
+        // One tree in four may start while the speed still changes; more is the machine's way.
+        was_steady: unsteady * 4 <= trees().count(),
+        a_a: representative(twins),
+    }
+}
+
+fn representative(twins: &[Contrast]) -> Option<Contrast> {
+    let mut sorted = twins.to_vec();
+    let width = |contrast: &Contrast| contrast.ratio.high - contrast.ratio.low;
+    sorted.sort_by(|one, other| width(one).total_cmp(&width(other)));
+    let differing = sorted.iter().find(|twin| differs(twin, None).is_claim());
+    differing.or(sorted.get(sorted.len() / 2)).copied()
+}

@@ -1,0 +1,160 @@
+//! Figures as files.
+
+use std::fs;
+use std::io::BufWriter;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use plotters::backend::{BitMapBackend, SVGBackend};
+use plotters::drawing::IntoDrawingArea;
+
+use super::Figure;
+use super::draw::{HEIGHT, WIDTH, draw};
+use super::pen::Pen;
+
+/// Pixels a point in a PNG: for screens of high density and for print.
+const PNG_SCALE: u32 = 2;
+/// The bitmap backend smooths neither wide lines nor shapes, so pictures are drawn this much larger
+/// and made smaller.
+const OVERSAMPLING: u32 = 2;
+/// Units a point inside an SVG, whose backend takes whole numbers.
+const SVG_SCALE: u32 = 4;
+/// The bitmap backend puts the middle of a text's box, not of its letters, where it was told (plotters
+/// 0.3.7 with `ab_glyph`): measured on pictures.
+const BITMAP_TEXT_DROP: f64 = 0.15;
+const CHANNELS: u32 = 3;
+
+/// A format of pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Svg,
+    Png,
+}
+
+impl Kind {
+    fn of(path: &Path) -> Result<Self> {
+        let extension = path.extension().map(|end| end.to_ascii_lowercase());
+        match extension.as_ref().and_then(|end| end.to_str()) {
+            Some("svg") => Ok(Self::Svg),
+            Some("png") => Ok(Self::Png),
+            Some(other) => bail!(
+                "cannot draw {}: .{other} is not known, end it in .svg or .png",
+                path.display()
+            ),
+            None => bail!(
+                "cannot draw {}: its name must end in .svg or .png",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// Whether [`Figure::write`] knows the format that the name of `path` ends in: to be asked before
+/// minutes are spent on measuring.
+///
+/// # Errors
+/// When it does not, with what it knows.
+pub fn check_path(path: &Path) -> Result<()> {
+    Kind::of(path).map(|_| ())
+}
+
+/// Writes a figure in the format that the file's name ends in.
+pub(super) fn write(figure: &Figure, path: &Path) -> Result<()> {
+    let bytes = match Kind::of(path)? {
+        Kind::Svg => to_svg(figure)?.into_bytes(),
+        Kind::Png => to_png(figure)?,
+    };
+    fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
+}
+
+/// The figure as an SVG document.
+pub(super) fn to_svg(figure: &Figure) -> Result<String> {
+    let (width, height) = (WIDTH * SVG_SCALE, HEIGHT * SVG_SCALE);
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (width, height)).into_drawing_area();
+        draw(figure, &Pen::new(&area, f64::from(SVG_SCALE)))?;
+        area.present()?;
+    }
+    // The size at which it is shown is that of the page, not that of the finer units within.
+    let (inner, shown) = (
+        format!(r#"<svg width="{width}" height="{height}""#),
+        format!(r#"<svg width="{WIDTH}" height="{HEIGHT}""#),
+    );
+    Ok(svg.replacen(&inner, &shown, 1))
+}
+
+/// The figure as a PNG file.
+pub(super) fn to_png(figure: &Figure) -> Result<Vec<u8>> {
+    let scale = PNG_SCALE * OVERSAMPLING;
+    let (width, height) = (WIDTH * scale, HEIGHT * scale);
+    let mut pixels = vec![0; (width * height * CHANNELS) as usize];
+    {
+        let area = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
+        let pen = Pen::new(&area, f64::from(scale)).with_text_drop(BITMAP_TEXT_DROP);
+        draw(figure, &pen)?;
+        area.present()?;
+    }
+    let pixels = halved(&pixels, width as usize);
+    encode(&pixels, (WIDTH * PNG_SCALE, HEIGHT * PNG_SCALE), figure)
+}
+
+/// A picture of half the width and height: each pixel the mean of four.
+fn halved(pixels: &[u8], width: usize) -> Vec<u8> {
+    let row = width * CHANNELS as usize;
+    let mut smaller = Vec::with_capacity(pixels.len() / 4);
+    for rows in pixels.chunks_exact(2 * row) {
+        let (upper, lower) = rows.split_at(row);
+        let columns = 2 * CHANNELS as usize;
+        for (upper, lower) in upper.chunks_exact(columns).zip(lower.chunks_exact(columns)) {
+            for channel in 0..CHANNELS as usize {
+                let next = channel + CHANNELS as usize;
+                let four = [upper[channel], upper[next], lower[channel], lower[next]];
+                let sum: u16 = four.into_iter().map(u16::from).sum();
+                smaller.push(u8::try_from((sum + 2) / 4).unwrap_or(u8::MAX));
+            }
+        }
+    }
+    smaller
+}
+
+fn encode(pixels: &[u8], (width, height): (u32, u32), figure: &Figure) -> Result<Vec<u8>> {
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(BufWriter::new(&mut file), width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.add_itxt_chunk("Title".to_owned(), figure.title())?;
+    encoder.add_itxt_chunk("Description".to_owned(), figure.subtitle().to_owned())?;
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(pixels)?;
+    writer.finish()?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_is_told_by_the_end_of_the_name() {
+        let kind = |path: &str| Kind::of(Path::new(path));
+        assert_eq!(kind("a/b.svg").unwrap(), Kind::Svg);
+        assert_eq!(kind("b.PNG").unwrap(), Kind::Png);
+        let refusal = kind("b.pdf").unwrap_err().to_string();
+        assert_eq!(
+            refusal,
+            "cannot draw b.pdf: .pdf is not known, end it in .svg or .png"
+        );
+        assert!(check_path(Path::new("figure")).is_err());
+    }
+
+    #[test]
+    fn four_pixels_become_their_mean() {
+        let black_and_white = [
+            [0, 0, 0, 255, 255, 255].as_slice(),
+            &[255, 255, 255, 0, 0, 0],
+        ]
+        .concat();
+        assert_eq!(halved(&black_and_white, 2), [128, 128, 128]);
+    }
+}

@@ -1,0 +1,887 @@
+//! `report --bill`: what the switches of a trace cost, by reason, thread, process, stack, or pair
+//! of tasks.
+//!
+//! ```text
+//! rows ─▶ Departures ─▶ Accounts: how many of each case, for each group ─┐
+//! price list ─▶ Prices ───────────────────────────────────────────────────┴─▶ Sheet
+//! ```
+//!
+//! A row costs nothing while it is read: switches are counted by what decides their price, and
+//! priced when all are counted.
+//!
+//! Two shares, of the direct cost only:
+//!
+//! - of **wall time**: of one CPU, for as long as was recorded (or `--since` and `--until` leave).
+//! - of **CPU time**: of the runs that these switches ended. The runs of a CPU touch each other, so
+//!   the time of a switch is inside them and not beside.
+
+use std::hash::Hash;
+use std::io::{self, Write};
+
+use anyhow::Result;
+use rustc_hash::FxHashMap;
+use serde_json::json;
+use swtch_core::cost::{Account, Amount, PriceList};
+use swtch_core::{Coverage, Nanos, Reason, Timestamp};
+use swtch_store::{Columns, StackKind, Trace};
+
+use super::departure::{Departure, Departures};
+use super::filter::Selection;
+use super::group::{self, Groups, Words};
+use super::head::{Head, Rows};
+use super::names::Names;
+use super::pricing::Prices;
+use super::session::Session;
+use super::sheet::{Cell, Sheet};
+use super::stack::{self, Stacks, Symbols};
+use super::{By, Request, write_sheet};
+use crate::text;
+
+/// What a row of a bill stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BillBy {
+    /// Why the task left its CPU.
+    Reason,
+    /// The process that left.
+    Process,
+    /// The thread that left.
+    Thread,
+    /// The place in the program that waited.
+    Stack,
+    /// The thread that left and the one that came.
+    Pair,
+}
+
+impl BillBy {
+    /// All of them, in the order in which help names them.
+    pub const ALL: [Self; 5] = [
+        Self::Reason,
+        Self::Process,
+        Self::Thread,
+        Self::Stack,
+        Self::Pair,
+    ];
+
+    /// The word on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reason => "reason",
+            Self::Process => "process",
+            Self::Thread => "thread",
+            Self::Stack => "stack",
+            Self::Pair => "pair",
+        }
+    }
+
+    /// The one with this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|by| by.as_str() == word)
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Reason => "bill.reason",
+            Self::Process => "bill.process",
+            Self::Thread => "bill.thread",
+            Self::Stack => "bill.stack",
+            Self::Pair => "bill.pair",
+        }
+    }
+
+    const fn labels(self) -> &'static [&'static str] {
+        match self {
+            Self::Reason => &REASON_LABELS,
+            Self::Process => Groups::label_columns(By::Process),
+            Self::Thread => Groups::label_columns(By::Thread),
+            Self::Stack => &["user_frames", "kernel_frames", "folded"],
+            Self::Pair => &["thread", "tid", "pid", "next", "next_tid", "next_pid"],
+        }
+    }
+
+    fn key(self, departure: &Departure, names: &Names) -> Key {
+        match self {
+            Self::Reason => Key::Reason(departure.case.reason),
+            Self::Process => Key::Process(names.thread(departure.task).process),
+            Self::Thread => Key::Thread(departure.task),
+            Self::Stack => Key::Stacks(departure.stacks),
+            Self::Pair => Key::Pair(departure.task, departure.next),
+        }
+    }
+}
+
+/// Labels of a bill by reason.
+pub const REASON_LABELS: [&str; 2] = ["reason", "category"];
+
+/// What is billed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Key {
+    Reason(Reason),
+    Process(usize),
+    Thread(usize),
+    Stacks(Stacks),
+    Pair(usize, Option<usize>),
+}
+
+/// Columns of what is billed.
+const MEASURES: [&str; 10] = [
+    "switches",
+    "direct_ns",
+    "direct_low_ns",
+    "direct_high_ns",
+    "indirect_high_ns",
+    "share_of_wall_pct",
+    "share_of_cpu_pct",
+    "measured_pct",
+    "ran_ns",
+    "unpriced",
+];
+
+/// Switches of one group, and the runs that they ended.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    /// The switches.
+    pub account: Account,
+    ran: Nanos,
+    unknown_runs: u64,
+}
+
+impl Line {
+    fn add(&mut self, departure: &Departure) {
+        self.account.add(departure.case, departure.indirect_high);
+        match departure.ran {
+            Some(ran) => self.ran += ran,
+            None => self.unknown_runs += 1,
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.account.merge(&other.account);
+        self.ran += other.ran;
+        self.unknown_runs += other.unknown_runs;
+    }
+
+    /// Values of [`MEASURES`].
+    fn cells(&self, amount: &Amount, wall: Nanos) -> Vec<Cell> {
+        let is_known = amount.switches == 0 || amount.is_priced();
+        let direct = |ns| match is_known {
+            true => Cell::Time(Nanos::from_rounded(ns)),
+            false => Cell::Missing,
+        };
+        let share = |of| match is_known {
+            true => percent(amount.direct.point_ns, of).map_or(Cell::Missing, Cell::Percent),
+            false => Cell::Missing,
+        };
+        vec![
+            Cell::Count(amount.switches),
+            direct(amount.direct.point_ns),
+            direct(amount.direct.low_ns),
+            direct(amount.direct.high_ns),
+            Cell::time(amount.indirect_high),
+            share(wall),
+            share(self.ran),
+            amount.measured_pct().map_or(Cell::Missing, Cell::Percent),
+            Cell::Time(self.ran),
+            Cell::Count(amount.unpriced),
+        ]
+    }
+}
+
+/// A part of a length in percent; `None` when there is no length.
+#[expect(clippy::cast_precision_loss, reason = "four digits are shown")]
+pub fn percent(part_ns: f64, whole: Nanos) -> Option<f64> {
+    (whole > Nanos::ZERO).then(|| part_ns * 100.0 / whole.as_ns() as f64)
+}
+
+/// Lines by group.
+#[derive(Debug)]
+pub struct Accounts<K> {
+    places: FxHashMap<K, usize>,
+    lines: Vec<(K, Line)>,
+    /// The group found last: rows come in bursts.
+    recent: Option<(K, usize)>,
+}
+
+impl<K> Default for Accounts<K> {
+    fn default() -> Self {
+        Self {
+            places: FxHashMap::default(),
+            lines: Vec::new(),
+            recent: None,
+        }
+    }
+}
+
+impl<K: Copy + Ord + Hash> Accounts<K> {
+    /// Adds a switch to a group.
+    pub fn add(&mut self, key: K, departure: &Departure) {
+        let place = self.place(key);
+        self.lines[place].1.add(departure);
+    }
+
+    /// The line of a group.
+    pub fn line(&self, key: K) -> Option<&Line> {
+        let place = self.places.get(&key)?;
+        Some(&self.lines[*place].1)
+    }
+
+    /// All groups together.
+    pub fn total(&self) -> Line {
+        let mut total = Line::default();
+        for (_, line) in &self.lines {
+            total.merge(line);
+        }
+        total
+    }
+
+    /// The bill: the dearest group first. `label` gives the cells of `labels`, which stand before
+    /// the measures.
+    pub fn sheet(
+        &self,
+        name: &'static str,
+        labels: &[&'static str],
+        bill: &Bill<'_>,
+        label: impl Fn(K) -> Vec<Cell>,
+    ) -> Sheet {
+        let columns: Vec<_> = labels.iter().copied().chain(MEASURES).collect();
+        let mut sheet = Sheet::new(name, &columns);
+        let billing = bill.prices.billing();
+        let lines = self.lines.iter();
+        let mut ranked: Vec<_> = lines
+            .map(|(key, line)| (*key, line, billing.amount(&line.account)))
+            .collect();
+        ranked.sort_by(|a, b| {
+            let by_cost = b.2.direct.point_ns.total_cmp(&a.2.direct.point_ns);
+            let by_number = || b.2.switches.cmp(&a.2.switches);
+            by_cost.then_with(by_number).then(a.0.cmp(&b.0))
+        });
+        for (key, line, amount) in ranked {
+            let mut cells = label(key);
+            cells.extend(line.cells(&amount, bill.wall));
+            sheet.rows.push(cells);
+        }
+        let total = self.total();
+        let amount = billing.amount(&total.account);
+        let mut sums = vec![Cell::text("total")];
+        sums.resize(labels.len(), Cell::Missing);
+        sums.extend(total.cells(&amount, bill.wall));
+        sheet.total = Some(sums);
+        sheet.not_in_tables = if amount.unpriced > 0 {
+            &["ran_ns", "earlier_names"]
+        } else {
+            &["ran_ns", "earlier_names", "unpriced"]
+        };
+        sheet.notes = bill.notes(&total);
+        sheet
+    }
+
+    fn place(&mut self, key: K) -> usize {
+        if let Some((_, place)) = self.recent.filter(|recent| recent.0 == key) {
+            return place;
+        }
+        let next = self.lines.len();
+        let place = *self.places.entry(key).or_insert(next);
+        if place == next {
+            self.lines.push((key, Line::default()));
+        }
+        self.recent = Some((key, place));
+        place
+    }
+}
+
+/// What a bill needs beside the switches.
+#[derive(Debug)]
+pub struct Bill<'a> {
+    /// The prices.
+    pub prices: &'a Prices<'a>,
+    /// The length of what is billed.
+    pub wall: Nanos,
+    /// Records that were lost.
+    pub lost: u64,
+}
+
+impl<'a> Bill<'a> {
+    /// For a trace whose rows have been read.
+    pub fn new(prices: &'a Prices<'a>, head: &Head, selection: &Selection) -> Self {
+        Self {
+            prices,
+            wall: wall(head, selection),
+            lost: head.lost(),
+        }
+    }
+
+    fn notes(&self, total: &Line) -> Vec<String> {
+        let mut notes = self.prices.notes(&total.account);
+        if self.lost > 0 {
+            notes.push(format!(
+                "{} lost: the bill is a lower bound",
+                text::counted(self.lost, "record")
+            ));
+        }
+        let amount = self.prices.billing().amount(&total.account);
+        let is_known = total.unknown_runs == 0 && total.ran > Nanos::ZERO;
+        if is_known && Nanos::from_rounded(amount.direct.low_ns) > total.ran {
+            notes.push(
+                "even the low end is more than the runs took in which these switches happened: the \
+                 prices do not hold for this trace"
+                    .to_owned(),
+            );
+        }
+        if self.wall == Nanos::ZERO {
+            notes
+                .push("the length of the recording is not known: no share of wall time".to_owned());
+        }
+        if total.unknown_runs > 0 {
+            notes.push(format!(
+                "{} began before the recording or in a gap: their time is in no share of CPU time",
+                text::counted(total.unknown_runs, "run")
+            ));
+        }
+        notes
+    }
+}
+
+/// The length of the part of the recording that is billed.
+fn wall(head: &Head, selection: &Selection) -> Nanos {
+    let start = Timestamp::from_ns(head.meta.start_ns);
+    let end = start.as_ns().saturating_add(head.duration().as_ns());
+    let from = selection.from().max(start);
+    let to = selection.to().min(Timestamp::from_ns(end));
+    to.since(from).unwrap_or(Nanos::ZERO)
+}
+
+/// Whether every run on every CPU is a row, so that it is known who had a CPU meanwhile.
+pub fn is_complete(session: &Session<'_>) -> bool {
+    session.coverage() == Coverage::EveryTask && session.head().lost() == 0
+}
+
+/// Columns of the rows.
+const COLUMNS: Columns = Columns::REASON
+    .and(Columns::CPU)
+    .and(Columns::RAN)
+    .and(Columns::NEXT_TASK)
+    .and(Columns::OFF_REASON)
+    .and(Columns::OFF);
+
+/// Writes the bill of a trace. `request.by` plays no part.
+///
+/// # Errors
+///
+/// When the trace cannot be read or `out` cannot be written.
+pub fn bill(
+    trace: &Trace,
+    by: BillBy,
+    request: &Request,
+    list: &PriceList,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let mut session = Session::open(trace, &request.filter)?;
+    let prices = Prices::new(list, trace.meta());
+    let (accounts, rows) = accounts(&mut session, by, &prices)?;
+    let bill = Bill::new(&prices, session.head(), &session.selection());
+    let sheet = sheet(&accounts, by, &bill, &session)?;
+    let table = match by {
+        BillBy::Stack => write_stacks,
+        _ => Sheet::write_table,
+    };
+    let prices = json!({ "prices": prices.to_json(&accounts.total().account) });
+    write_sheet(sheet, session.head(), rows, request, table, prices, out)
+}
+
+fn accounts(
+    session: &mut Session<'_>,
+    by: BillBy,
+    prices: &Prices<'_>,
+) -> Result<(Accounts<Key>, Rows)> {
+    let names = session.names();
+    let columns = match by {
+        BillBy::Stack => COLUMNS | Columns::STACKS,
+        _ => COLUMNS,
+    };
+    let mut accounts = Accounts::default();
+    let mut departures = Departures::new(&names, is_complete(session), prices.billing());
+    let mut add = |one: &Departure| accounts.add(by.key(one, &names), one);
+    let rows = session.scan(columns, &mut |row, task, counted| {
+        departures.add(row, task, counted, &names, &mut add);
+    })?;
+    departures.finish(&mut add);
+    Ok((accounts, rows))
+}
+
+fn sheet(
+    accounts: &Accounts<Key>,
+    by: BillBy,
+    bill: &Bill<'_>,
+    session: &Session<'_>,
+) -> Result<Sheet> {
+    let has_stacks = session.head().meta.stacks.is_some();
+    let symbols = match by {
+        BillBy::Stack if has_stacks => session.symbols()?,
+        _ => Symbols::default(),
+    };
+    let names = session.names();
+    let mut sheet = accounts.sheet(by.name(), by.labels(), bill, |key| {
+        label(key, &names, &symbols)
+    });
+    if by == BillBy::Stack && !has_stacks {
+        sheet.notes.push(stack::NO_STACKS.to_owned());
+    }
+    Ok(sheet)
+}
+
+/// Cells of [`BillBy::labels`].
+fn label(key: Key, names: &Names, symbols: &Symbols) -> Vec<Cell> {
+    let words = Words {
+        names,
+        arch: None,
+        cgroups: &FxHashMap::default(),
+    };
+    match key {
+        Key::Reason(reason) => reason_label(reason),
+        Key::Process(place) => words.label(group::Key::Process(place)),
+        Key::Thread(index) => words.label(group::Key::Thread(index)),
+        Key::Stacks(stacks) => stack_label(stacks, symbols),
+        Key::Pair(task, next) => {
+            let mut cells = task_label(Some(task), names).to_vec();
+            cells.extend(task_label(next, names));
+            cells
+        }
+    }
+}
+
+/// Cells of [`REASON_LABELS`].
+pub fn reason_label(reason: Reason) -> Vec<Cell> {
+    vec![
+        Cell::text(reason.as_str()),
+        Cell::text(reason.category().as_str()),
+    ]
+}
+
+/// Name, thread and process id.
+fn task_label(task: Option<usize>, names: &Names) -> [Cell; 3] {
+    let Some(task) = task else {
+        return [Cell::text("(unnamed)"), Cell::Missing, Cell::Missing];
+    };
+    let id = |number: Option<u32>| number.map_or(Cell::Missing, |n| Cell::Id(u64::from(n)));
+    let (thread, process) = (names.thread(task), names.process_of(task));
+    [
+        Cell::text(&thread.comm),
+        id(thread.tid.map(swtch_core::Tid::get)),
+        id(process.pid.map(swtch_core::Pid::get)),
+    ]
+}
+
+fn stack_label(stacks: Stacks, symbols: &Symbols) -> Vec<Cell> {
+    let user = symbols.frames(StackKind::User, stacks.0);
+    let kernel = symbols.frames(StackKind::Kernel, stacks.1);
+    let folded = match stacks {
+        (None, None) => "(no stack)".to_owned(),
+        _ => stack::folded(&[], &user, &kernel),
+    };
+    vec![Cell::List(user), Cell::List(kernel), Cell::Text(folded)]
+}
+
+/// Writes the first `most` stacks, each under a line of what its switches cost.
+fn write_stacks(sheet: &Sheet, most: usize, out: &mut dyn Write) -> io::Result<()> {
+    for row in sheet.rows.iter().take(most) {
+        write_costs(row, out)?;
+        let [user, kernel, folded, ..] = &row[..] else {
+            unreachable!("a row has a cell for each column");
+        };
+        match (user, kernel) {
+            (Cell::List(user), Cell::List(kernel)) if user.is_empty() && kernel.is_empty() => {
+                writeln!(out, "  {}", folded.to_table())?;
+            }
+            _ => {
+                stack::write_frames("kernel", kernel, out)?;
+                stack::write_frames("user", user, out)?;
+            }
+        }
+        writeln!(out)?;
+    }
+    match &sheet.total {
+        Some(total) if !sheet.rows.is_empty() => {
+            write!(out, "total: ")?;
+            write_costs(total, out)?;
+        }
+        _ => writeln!(out, "no rows")?,
+    }
+    sheet.write_rest(most, out)
+}
+
+fn write_costs(row: &[Cell], out: &mut dyn Write) -> io::Result<()> {
+    let measures = &row[BillBy::Stack.labels().len()..];
+    let [
+        switches,
+        direct,
+        low,
+        high,
+        indirect,
+        wall,
+        cpu,
+        measured,
+        ..,
+    ] = measures
+    else {
+        unreachable!("a row has a cell for each column");
+    };
+    writeln!(
+        out,
+        "{} switches  direct {} ({} to {})  indirect up to {}  {} % of one CPU, {} % of its runs  \
+         measured {} %",
+        switches.to_table(),
+        direct.to_table(),
+        low.to_table(),
+        high.to_table(),
+        indirect.to_table(),
+        wall.to_table(),
+        cpu.to_table(),
+        measured.to_table(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Format;
+    use crate::report::drawn::{after, head, prices, prices_with_curve, row, seen};
+    use crate::report::filter::{Filter, Moment};
+    use serde_json::Value;
+    use swtch_core::{CpuId, Gap, Switch, TaskKey};
+    use swtch_store::{Meta, Stacks as StacksMeta, Writer};
+
+    /// A recording of 1 ms, in which the runs of all tasks are rows.
+    fn meta() -> Meta {
+        let mut meta = head().meta;
+        meta.end_ns = meta.start_ns + 1_000_000;
+        meta.counts.filtered = 0;
+        meta.stacks = Some(StacksMeta { min_blocked_ns: 0 });
+        meta
+    }
+
+    /// The row of a task that leaves the CPU to another, so many µs after the start.
+    fn to(next: u32, us: u64, row: Switch) -> Switch {
+        Switch {
+            ts: Timestamp::from_ns(1_000_000_000 + us * 1000),
+            next_task: Some(TaskKey::new(next)),
+            ..row
+        }
+    }
+
+    /// ```text
+    /// CPU 0: server ─pipe─▶ hog ─slice─▶ server ─futex─▶ worker ─sleep─▶ idle
+    ///          ▲                          ▲
+    ///          └─── away for 40 µs ───────┘
+    /// ```
+    fn rows() -> Vec<Switch> {
+        let mut back = after(row(1, Reason::Futex), Reason::Pipe, 30_000, 10_000);
+        back.wait.user_stack = Some(7);
+        vec![
+            to(3, 100, row(1, Reason::Pipe)),
+            to(1, 200, row(3, Reason::Slice)),
+            to(2, 300, back),
+            to(0, 400, row(2, Reason::Sleep)),
+        ]
+    }
+
+    fn trace(meta: &Meta, rows: &[Switch], gaps: &[Gap]) -> (Trace, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.swtch");
+        let mut writer = Writer::create(&path, meta).unwrap();
+        let tasks = [
+            seen(1, 10, 10, "server\u{1b}[31m"),
+            seen(2, 10, 11, "worker"),
+            seen(3, 30, 30, "hog"),
+        ];
+        tasks
+            .iter()
+            .for_each(|task| writer.push_task(task).unwrap());
+        rows.iter().for_each(|row| writer.push_switch(row).unwrap());
+        gaps.iter().for_each(|gap| writer.push_gap(gap).unwrap());
+        writer.finish(meta, &mut |_, _| ()).unwrap();
+        (Trace::open(&path).unwrap(), dir)
+    }
+
+    fn of(trace: &Trace, list: &PriceList, by: BillBy, format: Format, filter: Filter) -> String {
+        let request = Request {
+            by: By::Reason,
+            format,
+            filter,
+            top: None,
+        };
+        let mut out = Vec::new();
+        bill(trace, by, &request, list, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn written(by: BillBy, format: Format) -> String {
+        let (trace, _dir) = trace(&meta(), &rows(), &[]);
+        of(&trace, &prices_with_curve(), by, format, Filter::default())
+    }
+
+    fn json_of(meta: &Meta, rows: &[Switch], gaps: &[Gap], list: &PriceList) -> Value {
+        let (trace, _dir) = trace(meta, rows, gaps);
+        let json = of(
+            &trace,
+            list,
+            BillBy::Reason,
+            Format::Json,
+            Filter::default(),
+        );
+        serde_json::from_str(&json).unwrap()
+    }
+
+    fn json(by: BillBy) -> Value {
+        serde_json::from_str(&written(by, Format::Json)).unwrap()
+    }
+
+    fn notes(json: &Value) -> String {
+        let notes = json["notes"].as_array().unwrap().iter();
+        notes
+            .map(|note| note.as_str().unwrap())
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    /// Pipe between processes 2 µs, futex between threads 1 µs, the sleep as a futex, the slice as
+    /// a yield between processes, 0.7 µs; all ± 10 %. Each run took 100 µs. The server was away
+    /// for 40 µs: its 10 µs of cache may be gone.
+    #[test]
+    fn each_reason_is_billed_at_its_tariff() {
+        let table = written(BillBy::Reason, Format::Table);
+        let lines: Vec<Vec<&str>> = table
+            .lines()
+            .skip_while(|line| !line.starts_with("reason"))
+            .filter(|line| !line.starts_with('─') && !line.starts_with("note"))
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        let expected = [
+            "reason category switches direct direct low direct high indirect high share of wall % \
+             share of cpu % measured %",
+            "pipe io 1 2.00 µs 1.80 µs 2.20 µs 10.0 µs 0.2 2.0 100.0",
+            "futex synchronization 1 1.00 µs 900 ns 1.10 µs 0 ns 0.1 1.0 100.0",
+            "sleep sleep 1 1.00 µs 900 ns 1.10 µs 0 ns 0.1 1.0 0.0",
+            "slice preemption 1 700 ns 630 ns 770 ns 0 ns 0.1 0.7 0.0",
+            "total 4 4.70 µs 4.23 µs 5.17 µs 10.0 µs 0.5 1.2 63.8",
+        ];
+        let lines: Vec<_> = lines.iter().map(|line| line.join(" ")).collect();
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn every_bill_has_every_format_and_shows_nothing_hostile() {
+        for by in BillBy::ALL {
+            for format in Format::ALL {
+                let text = written(by, format);
+                let is_plain = |c: char| c == '\n' || c == '\r' || !text::is_hostile(c);
+                assert!(text.chars().all(is_plain), "{by:?} {format:?}: {text}");
+            }
+            let json = json(by);
+            assert_eq!(
+                json["schema"],
+                format!("swtch.report.bill.{}/1", by.as_str())
+            );
+            assert_eq!(json["total"]["switches"], 4);
+            assert_eq!(json["total"]["direct_ns"], 4700);
+        }
+    }
+
+    #[test]
+    fn what_is_billed_is_named_with_its_tariff_and_basis() {
+        let json = json(BillBy::Reason);
+        let tariffs = json["prices"]["tariffs"].as_array().unwrap();
+        let of = |reason: &str| tariffs.iter().find(|one| one["reason"] == reason).unwrap();
+        assert_eq!(
+            of("pipe")["source"],
+            "pipe between processes, same CPU, batch"
+        );
+        assert_eq!(of("pipe")["estimated_because"], Value::Null);
+        assert_eq!(of("slice")["successor"], "other-process");
+        assert_eq!(
+            of("sleep")["estimated_because"].as_array().unwrap().len(),
+            2
+        );
+        let notes = notes(&json);
+        let named = "estimated: 1 switch-out (slice): a preemption is taken as";
+        assert!(notes.contains(named), "{notes}");
+        assert!(
+            notes.contains("prices of db1 (drawn, Linux 6.18.0)"),
+            "{notes}"
+        );
+        assert!(notes.contains("measured 2026-01-01"), "{notes}");
+    }
+
+    /// The stack is in the row after the switch.
+    #[test]
+    fn a_switch_is_billed_to_the_stack_of_the_wait_that_followed() {
+        let json = json(BillBy::Stack);
+        let rows = json["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 2);
+        let with = rows
+            .iter()
+            .find(|row| row["folded"] != "(no stack)")
+            .unwrap();
+        assert_eq!(
+            (&with["switches"], &with["direct_ns"]),
+            (&1.into(), &2000.into())
+        );
+        let table = written(BillBy::Stack, Format::Table);
+        assert!(
+            table.contains("1 switches  direct 2.00 µs (1.80 µs to 2.20 µs)"),
+            "{table}"
+        );
+        assert!(table.contains("\n  (no stack)\n"), "{table}");
+        assert!(table.contains("\ntotal: 4 switches"), "{table}");
+    }
+
+    #[test]
+    fn a_trace_without_stacks_says_how_to_get_them() {
+        let meta = Meta {
+            stacks: None,
+            ..meta()
+        };
+        let (trace, _dir) = trace(&meta, &rows(), &[]);
+        let table = of(
+            &trace,
+            &prices(),
+            BillBy::Stack,
+            Format::Table,
+            Filter::default(),
+        );
+        assert!(table.contains("record again with --stacks"), "{table}");
+    }
+
+    #[test]
+    fn a_pair_is_who_left_and_who_came() {
+        let json = json(BillBy::Pair);
+        let rows = json["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 4);
+        assert_eq!(
+            (&rows[0]["tid"], &rows[0]["next_tid"]),
+            (&10.into(), &30.into())
+        );
+        assert_eq!(rows[0]["next"], "hog");
+        let to_idle = rows.iter().find(|row| row["next"] == "(idle)").unwrap();
+        assert_eq!(
+            (&to_idle["tid"], &to_idle["next_tid"]),
+            (&11.into(), &Value::Null)
+        );
+    }
+
+    #[test]
+    fn a_filter_bills_only_what_it_takes_and_a_span_is_the_whole() {
+        let (trace, _dir) = trace(&meta(), &rows(), &[]);
+        let at = |words: &str| Some(words.parse::<Moment>().unwrap());
+        let filter = Filter {
+            since: at("150us"),
+            until: at("350us"),
+            ..Filter::default()
+        };
+        let json = of(&trace, &prices(), BillBy::Reason, Format::Json, filter);
+        let json: Value = serde_json::from_str(&json).unwrap();
+        // The slice and the futex: 1.7 µs of 200 µs.
+        assert_eq!(json["total"]["direct_ns"], 1700);
+        assert_eq!(json["total"]["share_of_wall_pct"], 0.85);
+        let filter = Filter {
+            reasons: vec![Reason::Pipe],
+            ..Filter::default()
+        };
+        let csv = of(
+            &trace,
+            &prices_with_curve(),
+            BillBy::Reason,
+            Format::Csv,
+            filter,
+        );
+        let line = "pipe,io,1,2000,1800,2200,10000,0.2000,2.0000,100.0000,100000,0";
+        assert_eq!(csv.lines().nth(1), Some(line));
+    }
+
+    #[test]
+    fn a_list_without_a_curve_bills_no_indirect_cost_and_says_so() {
+        let json = json_of(&meta(), &rows(), &[], &prices());
+        assert_eq!(json["total"]["indirect_high_ns"], Value::Null);
+        assert!(notes(&json).contains("(indirect) is not known: the list has no curve"));
+    }
+
+    #[test]
+    fn what_has_no_price_makes_a_lower_bound() {
+        let mut list = prices();
+        list.prices.retain(|price| price.kind != "yield");
+        let json = json_of(&meta(), &rows(), &[], &list);
+        let rows = json["rows"].as_array().unwrap();
+        let slice = rows.iter().find(|row| row["reason"] == "slice").unwrap();
+        assert_eq!(
+            (&slice["direct_ns"], &slice["unpriced"]),
+            (&Value::Null, &1.into())
+        );
+        assert_eq!(json["total"]["direct_ns"], 4000);
+        let notes = notes(&json);
+        let said = "not in the bill, which is a lower bound: 1 switch-out (slice): the list holds";
+        assert!(notes.contains(said), "{notes}");
+    }
+
+    #[test]
+    fn lost_records_make_a_lower_bound() {
+        let gap = Gap {
+            cpu: CpuId::new(0),
+            start: Timestamp::from_ns(1),
+            end: Timestamp::from_ns(2),
+            lost: 5,
+        };
+        let json = json_of(&meta(), &rows(), &[gap], &prices());
+        assert!(notes(&json).contains("5 records lost: the bill is a lower bound"));
+    }
+
+    /// A run of 1 µs, ended by a switch of 2 µs ± 10 %.
+    #[test]
+    fn a_bill_that_cannot_be_is_said() {
+        let mut short = to(3, 100, row(1, Reason::Pipe));
+        short.ran = Some(Nanos::from_ns(1000));
+        let said = "the prices do not hold for this trace";
+        assert!(notes(&json_of(&meta(), &[short], &[], &prices())).contains(said));
+        assert!(!notes(&json(BillBy::Reason)).contains(said));
+    }
+
+    #[test]
+    fn a_trace_of_another_kernel_is_billed_with_a_warning() {
+        let mut list = prices();
+        list.origin.kernel_release = "6.1.0".into();
+        let json = json_of(&meta(), &rows(), &[], &list);
+        let warning = "the prices may not hold for this trace: the kernel was 6.1.0, and is 6.18.0";
+        assert_eq!(json["prices"]["warnings"][0], warning);
+        assert!(notes(&json).contains(warning));
+    }
+
+    #[test]
+    fn a_trace_without_switches_costs_nothing() {
+        let json = json_of(&meta(), &[], &[], &prices());
+        assert_eq!(json["rows"], Value::Array(Vec::new()));
+        assert_eq!(json["total"]["direct_ns"], 0);
+        let (trace, _dir) = trace(&meta(), &[], &[]);
+        for by in BillBy::ALL {
+            let table = of(&trace, &prices(), by, Format::Table, Filter::default());
+            assert!(table.contains("\nno rows\n"), "{by:?}: {table}");
+        }
+    }
+
+    /// A recording that was cut right at its start, and a run that began before it.
+    #[test]
+    fn lengths_that_are_not_known_give_no_shares() {
+        let cut = Meta {
+            end_ns: 0,
+            ..meta()
+        };
+        let mut first = to(3, 0, row(1, Reason::Pipe));
+        first.ran = None;
+        let json = json_of(&cut, &[first], &[], &prices());
+        assert_eq!(json["total"]["direct_ns"], 2000);
+        assert_eq!(json["total"]["share_of_wall_pct"], Value::Null);
+        assert_eq!(json["total"]["share_of_cpu_pct"], Value::Null);
+        let notes = notes(&json);
+        assert!(notes.contains("no share of wall time"), "{notes}");
+        assert!(
+            notes.contains("1 run began before the recording"),
+            "{notes}"
+        );
+    }
+}

@@ -1,0 +1,780 @@
+//! `swtch cost` and the bills that rest on it: what is answered, refused, kept, and left behind.
+//!
+//! No test here asserts a time, nor that the machine was quiet: exit code 1 says that it was not.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::machine::{alone, beside_others, children_of, wait_until};
+use crate::recording::{Recording, SWTCH, report, stderr, stdout, swtch};
+
+/// The exit code of a refusal.
+const REFUSED: Option<i32> = Some(2);
+
+/// A home for the saved list, so that nobody's own is touched.
+struct Home(TempDir);
+
+impl Home {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// With a saved list.
+    fn with(list: &str) -> Self {
+        let home = Self::new();
+        fs::create_dir(home.path().join("swtch")).unwrap();
+        fs::write(home.list(), list).unwrap();
+        home
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Where `--save` writes.
+    fn list(&self) -> PathBuf {
+        self.path().join("swtch/prices.json")
+    }
+
+    fn swtch(&self, words: &[&str]) -> Command {
+        let mut command = swtch(words);
+        command
+            .env("XDG_DATA_HOME", self.path())
+            .current_dir(self.path());
+        command
+    }
+
+    /// Runs `swtch cost` to its end.
+    fn cost(&self, words: &[&str]) -> Output {
+        self.swtch(&[&["cost"], words].concat()).output().unwrap()
+    }
+}
+
+/// A measured list of one kind, shared by the tests here.
+fn sample() -> &'static str {
+    static SAMPLE: OnceLock<String> = OnceLock::new();
+    SAMPLE.get_or_init(|| {
+        let output = Home::new().cost(&["futex-shared", "--quick", "--format", "json"]);
+        assert_measured(&output);
+        stdout(&output)
+    })
+}
+
+/// The sample, changed.
+fn changed(change: impl FnOnce(&mut Value)) -> String {
+    let mut list: Value = serde_json::from_str(sample()).unwrap();
+    change(&mut list);
+    list.to_string()
+}
+
+/// It answered, whether the machine was quiet or not.
+fn assert_measured(output: &Output) {
+    assert!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{:?}: {}",
+        output.status,
+        stderr(output)
+    );
+    assert!(!output.stdout.is_empty(), "{}", stderr(output));
+}
+
+fn assert_refused(output: &Output, why: &str) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), REFUSED, "{said}");
+    assert!(said.contains(why), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+/// One object, which says what it is; and a hop that is called a switch is one, as the kernel counts.
+#[test]
+fn json_is_one_object_whose_switches_are_counted() {
+    let _machine = alone();
+    let list: Value = serde_json::from_str(sample()).unwrap();
+    assert_eq!(list["schema"], "swtch.prices/1");
+    let prices = list["prices"].as_array().unwrap();
+    let switches = prices.iter().filter(|price| price["section"] == "switch");
+    let mut members = BTreeSet::new();
+    for price in switches.filter(|price| price["policy"] == "batch") {
+        assert_eq!(price["per"]["per"], "switch", "{price}");
+        let counted = ["voluntary_per_op", "involuntary_per_op"].map(|key| price[key].as_f64());
+        let counted: f64 = counted.into_iter().flatten().sum();
+        assert!((0.995..=1.005).contains(&counted), "{price}");
+        let net = price["net_ns"]["point"].as_f64().unwrap();
+        assert!(
+            net < price["hand_off_ns"]["point"].as_f64().unwrap(),
+            "{price}"
+        );
+        members.insert(price["members"].as_str().unwrap());
+    }
+    assert_eq!(members, BTreeSet::from(["processes", "threads"]));
+}
+
+/// The page names host, kind and units; nothing in it moves a cursor.
+#[test]
+fn the_table_says_what_was_measured_and_where() {
+    let _machine = alone();
+    let output = Home::new().cost(&["yield", "--quick"]);
+    assert_measured(&output);
+    let page = stdout(&output);
+    for words in [
+        "host   ",
+        "prices quick effort",
+        "yield",
+        "net",
+        "switches/hop",
+        "± ",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    assert!(!page.chars().any(|c| c.is_control() && c != '\n'), "{page}");
+    assert!(
+        !stderr(&output).contains("measuring"),
+        "a progress line is for terminals"
+    );
+}
+
+/// csv: the header names each column once, and every record has as many fields.
+#[test]
+fn csv_is_as_wide_as_its_header() {
+    let _machine = alone();
+    let output = Home::new().cost(&["yield", "--quick", "--format", "csv"]);
+    assert_measured(&output);
+    let text = stdout(&output);
+    let names: Vec<&str> = text.lines().next().unwrap().split(',').collect();
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+    for column in ["kind", "net_ns", "net_ns_low", "voluntary_per_op"] {
+        assert!(names.contains(&column), "{column}");
+    }
+    let records: Vec<&str> = text
+        .lines()
+        .skip(1)
+        .filter(|line| !line.contains('"'))
+        .collect();
+    assert!(
+        records
+            .iter()
+            .any(|record| record.starts_with("switch,yield,threads,2"))
+    );
+    assert!(
+        records
+            .iter()
+            .all(|record| record.split(',').count() == names.len())
+    );
+}
+
+/// What a limit forbids is named with the limit, and the rest is measured.
+#[test]
+fn a_kind_that_a_limit_forbids_is_missing_and_the_limit_is_named() {
+    let _machine = alone();
+    let limited = format!("ulimit -n 9; exec {SWTCH} cost pipe --quick");
+    let output = Command::new("sh").args(["-c", &limited]).output().unwrap();
+    assert_measured(&output);
+    let page = stdout(&output);
+    assert!(page.contains("not here: pipe (threads"), "{page}");
+    assert!(page.contains("RLIMIT_NOFILE"), "{page}");
+    assert!(page.contains("system-call"), "{page}");
+}
+
+/// The number of a CPU that this process may use.
+fn a_cpu() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let mut lines = status.lines();
+    let allowed = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let first = allowed.unwrap().trim().split(['-', ',']).next();
+    first.unwrap().to_owned()
+}
+
+/// A command that may use this CPU only.
+fn on_cpu(cpu: &str) -> Command {
+    // Part of util-linux, as setpriv is.
+    let mut command = Command::new("taskset");
+    command.args(["-c", cpu]);
+    command
+}
+
+/// A process that may use one CPU measures there.
+#[test]
+fn a_single_cpu_is_enough() {
+    let _machine = alone();
+    let (cpu, words) = (
+        a_cpu(),
+        ["cost", "futex-shared", "--quick", "--format", "json"],
+    );
+    let output = on_cpu(&cpu).arg(SWTCH).args(words).output().unwrap();
+    assert_measured(&output);
+    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(list["session"]["cpu"].to_string(), cpu);
+}
+
+#[test]
+fn words_that_name_no_kind_are_refused_with_those_that_do() {
+    let home = Home::new();
+    assert_refused(
+        &home.cost(&["moon"]),
+        "there is no kind `moon` here; kinds are: switch, pipe",
+    );
+    assert_refused(
+        &home.cost(&["ibpb", "--quick"]),
+        "no kind `ibpb` with --quick",
+    );
+    assert_refused(&home.cost(&["\u{1b}[2J\n"]), "\\x1b[2J\\x0a");
+    assert_refused(
+        &home.cost(&["--tails", "yield"]),
+        "there are no tails of `yield`",
+    );
+    for words in [
+        ["--quick", "--thorough"],
+        ["--compare", "one"],
+        ["--tails", "--save"],
+    ] {
+        assert_eq!(home.cost(&words).status.code(), REFUSED, "{words:?}");
+    }
+}
+
+/// Also those far above what a set of CPUs can hold.
+#[test]
+fn a_cpu_that_is_not_there_is_refused_with_those_that_are() {
+    let home = Home::new();
+    for cpu in ["1023", "1024", "5000", "4294967295"] {
+        assert_refused(
+            &home.cost(&["pipe", "--cpu", cpu]),
+            "cannot be used; usable: ",
+        );
+        assert_refused(
+            &home.cost(&["--tails", "--cpu", cpu]),
+            "cannot be used; usable: ",
+        );
+    }
+}
+
+/// Minutes of measuring must not end in "cannot write".
+#[test]
+fn what_cannot_be_written_is_refused_before_it_is_measured() {
+    let home = Home::new();
+    assert_refused(&home.cost(&["-o", "list.txt"]), "the ending says the form");
+    assert_refused(
+        &home.cost(&["-o", "no/such/list.json"]),
+        "no such directory",
+    );
+    assert_refused(&home.cost(&["--plot", "figure.gif"]), ".svg or .png");
+    let mut homeless = swtch(["cost", "--save"]);
+    let output = homeless
+        .env_remove("XDG_DATA_HOME")
+        .env_remove("HOME")
+        .output()
+        .unwrap();
+    assert_refused(&output, "neither XDG_DATA_HOME nor HOME is set");
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+/// The place is there and takes nothing: the answer is told all the same.
+#[test]
+fn an_answer_that_cannot_be_kept_is_told() {
+    let _machine = alone();
+    let mut cost = swtch(["cost", "yield", "--quick", "--save"]);
+    let output = cost.env("XDG_DATA_HOME", "/proc").output().unwrap();
+    assert_refused(&output, "writing /proc/swtch/prices.json");
+    assert!(stdout(&output).contains("yield"), "{}", stdout(&output));
+}
+
+/// Each form of file is written whole, curves and contrasts beside the prices.
+#[test]
+fn every_form_of_file_is_written() {
+    let _machine = alone();
+    for (name, beside) in [
+        ("list.json", [].as_slice()),
+        ("list.csv", &["list-contrasts.csv", "list-curves.csv"]),
+        (
+            "list.parquet",
+            &["list-contrasts.parquet", "list-curves.parquet"],
+        ),
+    ] {
+        let home = Home::new();
+        assert_measured(&home.cost(&["yield", "--quick", "-o", name]));
+        let mut expected = [beside, &[name]].concat();
+        expected.sort_unstable();
+        let files = fs::read_dir(home.path()).unwrap();
+        let mut files: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+        files.sort_unstable();
+        assert_eq!(files, expected);
+        assert!(fs::metadata(home.path().join(name)).unwrap().len() > 100);
+    }
+}
+
+#[test]
+fn without_a_curve_there_is_no_figure_and_that_is_said() {
+    let _machine = alone();
+    let home = Home::new();
+    let output = home.cost(&["yield", "--quick", "--plot", "figure.svg"]);
+    assert_measured(&output);
+    assert!(
+        stderr(&output).contains("no curve was measured"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!home.path().join("figure.svg").exists());
+}
+
+/// A list of one kind makes poor bills, so whoever keeps one hears of it.
+#[test]
+fn a_list_of_named_kinds_is_kept_with_a_word_about_it() {
+    let _machine = alone();
+    let home = Home::new();
+    let output = home.cost(&["yield", "--quick", "--save"]);
+    assert_measured(&output);
+    let said = stderr(&output);
+    assert!(
+        said.contains("is kept in") && said.contains("only what was named"),
+        "{said}"
+    );
+    let list: Value = serde_json::from_slice(&fs::read(home.list()).unwrap()).unwrap();
+    assert_eq!(list["schema"], "swtch.prices/1");
+}
+
+/// No variable of the environment is needed.
+#[test]
+fn an_empty_environment_is_enough() {
+    let _machine = alone();
+    assert_measured(
+        &swtch(["cost", "yield", "--quick"])
+            .env_clear()
+            .output()
+            .unwrap(),
+    );
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let _machine = alone();
+    let mut child = swtch(["cost", "yield", "--quick"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{:?}",
+        output.status
+    );
+    assert_eq!(stderr(&output), "");
+}
+
+/// Single hops, each with its length.
+#[test]
+fn tails_are_percentiles_in_order() {
+    let _machine = alone();
+    let (cpu, words) = (
+        a_cpu(),
+        ["cost", "--tails", "pipe", "--quick", "--format", "json"],
+    );
+    let output = on_cpu(&cpu).arg(SWTCH).args(words).output().unwrap();
+    assert_measured(&output);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = answer["rows"].as_array().unwrap();
+    assert!(!rows.is_empty(), "{answer}");
+    for row in rows {
+        let columns = ["p50_ns", "p90_ns", "p99_ns", "p99_9_ns", "longest_ns"];
+        let lengths = columns.map(|column| row[column].as_f64().unwrap());
+        assert!(lengths.is_sorted() && lengths[0] > 0.0, "{row}");
+    }
+}
+
+/// Files of lists to compare.
+fn compared(before: &str, after: &str, words: &[&str]) -> Output {
+    let home = Home::new();
+    fs::write(home.path().join("before.json"), before).unwrap();
+    fs::write(home.path().join("after.json"), after).unwrap();
+    home.cost(&[&["--compare", "before.json", "after.json"], words].concat())
+}
+
+#[test]
+fn a_list_does_not_differ_from_itself() {
+    let _machine = alone();
+    for format in ["table", "json", "csv"] {
+        let output = compared(sample(), sample(), &["--format", format]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stdout(&output).contains("no change"), "{}", stdout(&output));
+    }
+}
+
+/// Prices are compared in multiples of the reference: both are three times what they were.
+#[test]
+fn a_price_that_rose_is_found_and_fails_the_check() {
+    let _machine = alone();
+    let dearer = changed(|list| {
+        for price in list["prices"].as_array_mut().unwrap() {
+            for of in ["hand_off_ns", "relative"] {
+                for end in ["point", "low", "high"] {
+                    price[of][end] = json!(price[of][end].as_f64().unwrap() * 3.0);
+                }
+            }
+        }
+    });
+    let output = compared(sample(), &dearer, &[]);
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stdout(&output).contains("dearer"), "{}", stdout(&output));
+    let output = compared(&dearer, sample(), &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    assert!(stdout(&output).contains("cheaper"), "{}", stdout(&output));
+}
+
+/// Another kernel is what lists are compared for: it is named.
+#[test]
+fn a_comparison_names_another_kernel() {
+    let _machine = alone();
+    let older = changed(|list| list["origin"]["kernel_release"] = json!("5.4.0-old"));
+    let output = compared(&older, sample(), &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("the kernel was 5.4.0-old"),
+        "{}",
+        stdout(&output)
+    );
+}
+
+#[test]
+fn lists_that_cannot_be_compared_are_refused() {
+    let _machine = alone();
+    let refused = |after: &str, why| assert_refused(&compared(sample(), after, &[]), why);
+    refused(
+        &changed(|list| list["origin"]["cpu_model"] = json!("\u{1b}[2JOther")),
+        "different processors",
+    );
+    refused(
+        &changed(|list| list["session"]["reference"] = json!("another-loop")),
+        "no reference arm in common",
+    );
+    refused(
+        &changed(|list| list["prices"] = json!([])),
+        "no price in common",
+    );
+    refused(&changed(|list| list["version"] = json!(99)), "update swtch");
+    refused(
+        &changed(|list| list["prices"][0]["hand_off_ns"]["low"] = json!(0.0)),
+        "must be above 0",
+    );
+    refused(
+        &changed(|list| list["prices"][0]["per"] = json!(7)),
+        "no whole price list",
+    );
+    refused(&sample()[..sample().len() / 2], "this is no JSON");
+    refused("", "this is no JSON");
+    refused("[1]", "this is no price list");
+    let output = Home::new().cost(&["--compare", "none.json", "none.json"]);
+    assert_refused(&output, "reading none.json: No such file");
+}
+
+/// Sets of `SysV` semaphores on this machine, by their numbers.
+fn semaphores() -> BTreeSet<String> {
+    let text = fs::read_to_string("/proc/sysvipc/sem").unwrap_or_default();
+    let number = |line: &str| line.split_whitespace().nth(1).map(str::to_owned);
+    text.lines().skip(1).filter_map(number).collect()
+}
+
+/// A `swtch cost` that is the head of its own process group, as a shell starts it.
+struct Group(Child);
+
+impl Group {
+    fn start(home: &Home, words: &[&str]) -> Self {
+        let mut command = home.swtch(&[&["cost"], words].concat());
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(command.process_group(0).spawn().unwrap())
+    }
+
+    /// Sends a signal to all of its processes, as the terminal does.
+    fn signal(&self, signal: nix::sys::signal::Signal) {
+        let group = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
+        nix::sys::signal::killpg(group, signal).unwrap();
+    }
+
+    /// Waits until it has had `count` children: the first two only try what is allowed, each other is a
+    /// tree that is measured. On a busy machine one may take seconds.
+    fn await_children(&self, count: usize) {
+        let (mut seen, start) = (BTreeSet::new(), Instant::now());
+        while seen.len() < count {
+            seen.extend(children_of(self.0.id()));
+            assert!(start.elapsed() < Duration::from_secs(60), "{seen:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Processes of the group that have not ended.
+    fn members(&self) -> Vec<String> {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let stats =
+            processes.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+        let group = self.0.id().to_string();
+        let is_member = |stat: &String| {
+            let mut fields = stat.rsplit(')').next().unwrap().split_whitespace();
+            let state = fields.next();
+            !matches!(state, Some("Z" | "X")) && fields.nth(1) == Some(&group)
+        };
+        stats.filter(is_member).collect()
+    }
+
+    /// Waits for its end, and for that of all that it started.
+    fn finish(mut self, before: &BTreeSet<String>) -> Output {
+        let (stdout, stderr) = (self.0.stdout.take(), self.0.stderr.take());
+        let read = |pipe: Option<Box<dyn std::io::Read>>| {
+            let mut bytes = Vec::new();
+            pipe.unwrap().read_to_end(&mut bytes).unwrap();
+            bytes
+        };
+        let output = Output {
+            stdout: read(stdout.map(|pipe| Box::new(pipe) as _)),
+            stderr: read(stderr.map(|pipe| Box::new(pipe) as _)),
+            status: self.0.wait().unwrap(),
+        };
+        wait_until("no process is left", || self.members().is_empty());
+        wait_until("no semaphore is left", || semaphores().is_subset(before));
+        output
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let group = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
+        // When the test has gone well there is none.
+        let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// Two trees of each kind are enough for an answer that says what it is worth.
+#[test]
+fn signals_keep_what_was_measured_and_leave_nothing() {
+    use nix::sys::signal::Signal::{SIGHUP, SIGINT, SIGTERM};
+    let _machine = alone();
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let (home, before) = (Home::new(), semaphores());
+        let words = ["sysv-semaphore", "--thorough", "--format", "json"];
+        let group = Group::start(&home, &words);
+        group.await_children(5);
+        group.signal(signal);
+        let output = group.finish(&before);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(list["session"]["was_interrupted"], true);
+        let prices = list["prices"].as_array().unwrap();
+        let is_kept = |price: &Value| price["kind"] == "sysv-semaphore";
+        assert!(prices.iter().any(is_kept), "{signal}: {list}");
+    }
+}
+
+/// Before there is anything to keep, that is the answer.
+#[test]
+fn ctrl_c_at_once_is_an_answer_too() {
+    let _machine = alone();
+    let (home, before) = (Home::new(), semaphores());
+    let group = Group::start(&home, &["sysv-semaphore", "--thorough"]);
+    group.await_children(1);
+    group.signal(nix::sys::signal::Signal::SIGINT);
+    let output = group.finish(&before);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let page = stdout(&output);
+    assert!(page.contains("ended early"), "{page}");
+    assert!(page.contains("not here: sysv-semaphore"), "{page}");
+}
+
+/// A list that is less than the one that is there does not replace it.
+#[test]
+fn ctrl_c_keeps_the_list_that_was_saved_before() {
+    let _machine = alone();
+    let (home, before) = (Home::with(sample()), semaphores());
+    let group = Group::start(&home, &["yield", "--thorough", "--save"]);
+    group.await_children(5);
+    group.signal(nix::sys::signal::Signal::SIGINT);
+    let output = group.finish(&before);
+    assert!(
+        stderr(&output).contains("is not kept"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(fs::read_to_string(home.list()).unwrap(), sample());
+}
+
+/// The stage finds out that nobody listens, and cleans up.
+#[test]
+fn a_killed_measurement_leaves_no_process_and_no_semaphore() {
+    let _machine = alone();
+    let (home, before) = (Home::new(), semaphores());
+    let group = Group::start(&home, &["sysv-semaphore", "--thorough"]);
+    group.await_children(4);
+    crate::machine::send(group.0.id(), libc::SIGKILL);
+    let output = group.finish(&before);
+    assert_eq!(output.status.code(), None);
+}
+
+/// A shell may stop it for a while: it goes on, and what stood still is no price.
+#[test]
+fn a_stopped_measurement_goes_on() {
+    use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
+    let _machine = alone();
+    let (home, before) = (Home::new(), semaphores());
+    let group = Group::start(&home, &["futex-shared", "--quick", "--format", "json"]);
+    group.await_children(4);
+    group.signal(SIGSTOP);
+    thread::sleep(Duration::from_millis(500));
+    group.signal(SIGCONT);
+    let output = group.finish(&before);
+    assert_measured(&output);
+    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let longest = list["prices"].as_array().unwrap().iter();
+    let longest = longest.filter_map(|price| price["hand_off_ns"]["point"].as_f64());
+    assert!(longest.fold(0.0, f64::max) < 1e6, "{list}");
+}
+
+/// Cgroups of ours below the roots where they are made.
+fn cgroups() -> BTreeSet<PathBuf> {
+    let roots = [
+        "/sys/fs/cgroup/cpu",
+        "/sys/fs/cgroup/cpu,cpuacct",
+        "/sys/fs/cgroup",
+    ];
+    let entries = roots.iter().flat_map(fs::read_dir).flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let is_ours = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.strip_prefix("swtch-")
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    paths.filter(is_ours).collect()
+}
+
+/// Neither Ctrl-C nor a kill leaves a cgroup.
+#[test]
+#[ignore = "needs root"]
+fn root_no_cgroup_is_left_behind() {
+    use nix::sys::signal::Signal::{SIGINT, SIGKILL};
+    let _machine = alone();
+    for signal in [SIGINT, SIGKILL] {
+        let (home, before, sets) = (Home::new(), cgroups(), semaphores());
+        let group = Group::start(&home, &["cgroup", "--thorough"]);
+        wait_until("groups are made", || !cgroups().is_subset(&before));
+        match signal {
+            SIGKILL => crate::machine::send(group.0.id(), libc::SIGKILL),
+            _ => group.signal(signal),
+        }
+        group.finish(&sets);
+        wait_until("no cgroup is left", || cgroups().is_subset(&before));
+    }
+}
+
+/// Prices of another machine are used, and the difference is said.
+#[test]
+#[ignore = "needs root"]
+fn root_a_saved_list_of_another_machine_or_boot_warns() {
+    let _machine = alone();
+    let recording = Recording::of(&["--", SWTCH, "workload", "pipe", "--count", "100", "--quiet"]);
+    let warned = |change: fn(&mut Value), what: &str| {
+        let home = Home::with(&changed(change));
+        let trace = recording.place.trace();
+        let words = ["report", trace.to_str().unwrap(), "--bill"];
+        let output = home.swtch(&words).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        for text in [stderr(&output), stdout(&output)] {
+            assert!(text.contains("may not hold for this trace"), "{text}");
+            assert!(text.contains(what), "{what}: {text}");
+        }
+    };
+    warned(
+        |list| list["origin"]["hostname"] = json!("else\u{1b}where"),
+        "else\\x1bwhere",
+    );
+    warned(
+        |list| list["origin"]["kernel_release"] = json!("5.4.0-old"),
+        "5.4.0-old",
+    );
+    warned(
+        |list| list["origin"]["measured_at"] = json!("2001-01-01T00:00:00Z"),
+        "has booted since 2001-01-01",
+    );
+}
+
+/// Every way not to have prices names a way to have them.
+#[test]
+#[ignore = "needs root"]
+fn root_a_bill_without_prices_names_the_remedy() {
+    let _machine = alone();
+    let recording = Recording::of(&["--", "true"]);
+    let trace = recording.place.trace();
+    let trace = trace.to_str().unwrap();
+    let bill = |home: &Home| home.swtch(&["report", trace, "--bill"]).output().unwrap();
+    assert_refused(&bill(&Home::new()), "`swtch cost --save` measures");
+    assert_refused(&bill(&Home::with("garbage")), "measures them anew");
+    assert_refused(
+        &report(Path::new(trace), &["--bill", "--prices", "/no.json"]),
+        "/no.json",
+    );
+    assert_refused(
+        &report(Path::new(trace), &["--prices", "/no.json"]),
+        "--bill",
+    );
+    assert_refused(&report(Path::new(trace), &["--by", "pair"]), "add --bill");
+    assert_refused(
+        &report(Path::new(trace), &["--by", "cpu", "--bill"]),
+        "cannot be by cpu",
+    );
+}
+
+/// The page takes the saved list, and does without when that is damaged: the trace is what counts.
+#[test]
+#[ignore = "needs root"]
+fn root_explain_takes_the_saved_list_or_does_without() {
+    let _machine = alone();
+    let explained = |list: &str| {
+        let home = Home::with(list);
+        let output = home.swtch(&["explain", "--", "true"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(!stderr(&output).contains("measuring what switches cost"));
+        assert_eq!(fs::read_to_string(home.list()).unwrap(), list);
+        output
+    };
+    let output = explained(sample());
+    assert!(
+        stdout(&output).contains("what the switches cost"),
+        "{}",
+        stdout(&output)
+    );
+    let output = explained("garbage");
+    assert!(
+        !stdout(&output).contains("what the switches cost"),
+        "{}",
+        stdout(&output)
+    );
+    let said = stderr(&output);
+    assert!(
+        said.contains("no bill") && said.contains("swtch cost --save"),
+        "{said}"
+    );
+}
+
+/// Who does not want a bill gets none, and nothing is measured or kept for it.
+#[test]
+#[ignore = "needs root"]
+fn root_explain_without_a_bill_measures_nothing() {
+    let _machine = beside_others();
+    let home = Home::new();
+    let output = home
+        .swtch(&["explain", "--no-bill", "--", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        !stdout(&output).contains("what the switches cost"),
+        "{}",
+        stdout(&output)
+    );
+    assert!(!home.list().exists());
+}
