@@ -1,7 +1,7 @@
 # The ways into the tree. `make help` lists them; each is a script in scripts/ or one cargo line.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test vm-test lint fmt schema check bench-record setup
+.PHONY: help demo test vm-test lint fmt schema check bench-record bench-cost bench-bill setup
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -31,6 +31,12 @@ check: ## rooms, names in the docs, licences (part of lint)
 
 bench-record: ## what recording costs, beside perf and libbpf-tools (ARGS="--rounds 5 --json FILE")
 	@scripts/bench-record.sh $(ARGS)
+
+bench-cost: ## are the prices of switches right? beside peers, false alarms, coverage (ARGS="--part peers --runs 9")
+	@scripts/bench-cost.sh $(ARGS)
+
+bench-bill: ## is a bill right? three programs with many and with few switches, against the clock (as root)
+	@scripts/bench-bill.sh $(ARGS)
 
 setup: ## install what building needs and this machine lacks
 	@scripts/setup.sh

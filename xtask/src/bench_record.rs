@@ -15,11 +15,11 @@
 //! of its own. What this does *not* do: judge. It prints the numbers to beat beside the measured.
 
 mod benchmark;
-mod host;
+pub(crate) mod host;
 mod measure;
-mod summary;
-mod table;
-mod tool;
+pub(crate) mod summary;
+pub(crate) mod table;
+pub(crate) mod tool;
 
 use std::fs;
 use std::path::PathBuf;
@@ -115,7 +115,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         "recording needs root: sudo, or `make bench-record`"
     );
     let programs = Programs::find(options.swtch.as_deref(), options.peers_only)?;
-    let host = Host::read(&programs)?;
+    let host = Host::read(programs.with_versions())?;
     for missing in programs.missing() {
         eprintln!("not installed, left out: {missing}");
     }

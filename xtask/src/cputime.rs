@@ -70,6 +70,11 @@ pub fn cpu_ns_of_children() -> Result<u64> {
     Ok(cpu_ns(&children()?))
 }
 
+/// Switch-outs of all descendants waited for so far, as the kernel counted them.
+pub fn switches_of_children() -> Result<u64> {
+    Ok(switches(&children()?))
+}
+
 fn children() -> Result<Usage> {
     getrusage(UsageWho::RUSAGE_CHILDREN).context("getrusage")
 }

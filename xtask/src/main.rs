@@ -3,12 +3,15 @@
 //! - `check`: the rooms depend on each other as `ARCHITECTURE.md` says, the docs name only what
 //!   exists, every dependency has a licence that `deny.toml` allows.
 //! - `bench-record`: what recording costs, beside its peers.
+//! - `bench-cost`: whether the prices of switches are right, and how they stand beside its peers'.
 //! - `cputime`: runs a command and writes what it used to a file; `bench-record` puts it between a
 //!   tool and the benchmark, so that the two can be told apart.
+//! - `hog`: uses a CPU; `bench-cost` puts one on each.
 //!
 //! Nothing here is part of the program, and the program never calls it.
 #![forbid(unsafe_code)]
 
+mod bench_cost;
 mod bench_record;
 mod check;
 mod cputime;
@@ -28,7 +31,15 @@ xtask VERB …
       --swtch PATH            the swtch to measure (default: beside this program)
       --json FILE             every run and the summary
       --markdown FILE         the table for docs/METHODS.md
-  cputime FILE -- CMD…        run CMD, write its CPU time and switches to FILE as JSON";
+  bench-cost [OPTIONS]        are the prices of switches right? Markdown on stdout
+      --part PART             peers, alarms, resolution, injected or coverage; again for more
+                              (default: all)
+      --runs N                rounds of peers (default 7), runs of the self-check (default 20)
+      --cpu N                 the CPU to measure on (default: the last that may be used)
+      --swtch PATH            the swtch to measure with (default: beside this program)
+      --json FILE             every run
+  cputime FILE -- CMD…        run CMD, write its CPU time and switches to FILE as JSON
+  hog SECONDS                 use a CPU";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -49,7 +60,9 @@ fn run(words: &[String]) -> Result<ExitCode> {
     match verb {
         "check" => check::run(),
         "bench-record" => bench_record::run(&bench_record::Options::parse(rest)?),
+        "bench-cost" => bench_cost::run(&bench_cost::Options::parse(rest)?),
         "cputime" => cputime::run(rest),
+        "hog" => bench_cost::run_hog(rest),
         "help" | "--help" | "-h" => {
             println!("{HELP}");
             Ok(ExitCode::SUCCESS)

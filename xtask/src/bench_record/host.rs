@@ -8,8 +8,6 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::tool::Programs;
-
 /// Facts without which the numbers mean nothing.
 #[derive(Debug)]
 pub struct Host {
@@ -24,20 +22,20 @@ pub struct Host {
 }
 
 impl Host {
-    /// Reads them from `/proc` and from the programs themselves.
+    /// Reads them from `/proc` and from the programs themselves, which know `--version`.
     ///
     /// # Errors
     /// When one of them cannot be read.
-    pub fn read(programs: &Programs) -> Result<Self> {
+    pub fn read<'a>(programs: impl IntoIterator<Item = &'a Path>) -> Result<Self> {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").context("reading /proc/cpuinfo")?;
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?
             .trim()
             .to_owned();
         let load = fs::read_to_string("/proc/loadavg").context("reading /proc/loadavg")?;
-        let mut versions = vec![first_line(&programs.perf, &["--version"])?];
-        if let Some(swtch) = programs.swtch_path() {
-            versions.push(first_line(swtch, &["--version"])?);
-        }
+        let versions = programs
+            .into_iter()
+            .map(|program| first_line(program, &["--version"]))
+            .collect::<Result<_>>()?;
         Ok(Self {
             cpu: cpu_model(&cpuinfo),
             cpus: cpuinfo

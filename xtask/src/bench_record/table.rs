@@ -3,7 +3,7 @@
 use super::summary::{Bound, Spread, Summary, Target};
 
 /// Shown where a column does not apply or was not measured.
-const NOTHING: &str = "–";
+pub const NOTHING: &str = "–";
 
 /// A header and rows of as many cells.
 #[derive(Debug)]
@@ -12,10 +12,16 @@ pub struct Table {
 }
 
 impl Table {
-    fn new(header: &[&str]) -> Self {
+    /// Without rows.
+    pub fn new(header: &[&str]) -> Self {
         Self {
             rows: vec![header.iter().map(|&cell| cell.to_owned()).collect()],
         }
+    }
+
+    /// Adds a row of as many cells as the header has.
+    pub fn push(&mut self, row: Vec<String>) {
+        self.rows.push(row);
     }
 
     /// Columns aligned by spaces.
@@ -118,7 +124,8 @@ pub fn targets(targets: &[Target]) -> Table {
     table
 }
 
-fn spread(spread: Option<Spread>, digits: usize) -> String {
+/// The median with the extremes behind it.
+pub fn spread(spread: Option<Spread>, digits: usize) -> String {
     match spread {
         Some(Spread { min, median, max }) => {
             format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")

@@ -276,6 +276,13 @@ impl Programs {
             .collect()
     }
 
+    /// Those whose version belongs to the numbers.
+    pub fn with_versions(&self) -> impl Iterator<Item = &Path> {
+        [Some(self.perf.as_path()), self.swtch_path()]
+            .into_iter()
+            .flatten()
+    }
+
     /// The swtch to measure, if it is measured.
     pub fn swtch_path(&self) -> Option<&Path> {
         self.swtch.as_deref()
@@ -297,21 +304,25 @@ impl Programs {
     }
 }
 
-fn find_swtch(said: Option<&Path>) -> Result<PathBuf> {
+/// The swtch that is said, or the one beside this program.
+///
+/// # Errors
+/// When there is none.
+pub fn find_swtch(said: Option<&Path>) -> Result<PathBuf> {
     let path = match said {
         Some(path) => path.to_owned(),
         None => env::current_exe()?.with_file_name("swtch"),
     };
     ensure!(
         path.is_file(),
-        "no swtch at {}: cargo build --release -p swtch, or --swtch PATH, or --peers-only",
+        "no swtch at {}: cargo build --release -p swtch, or --swtch PATH",
         path.display()
     );
     Ok(path)
 }
 
 /// Searches PATH and the directories of the system's own programs, which sudo may leave out.
-fn installed(program: &str) -> Option<PathBuf> {
+pub fn installed(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let directories = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     directories

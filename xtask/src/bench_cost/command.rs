@@ -1,0 +1,216 @@
+//! A program that is run for its answer: bounded in time, and ended with its handle.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use crate::cputime::switches_of_children;
+
+/// How often a running program is looked after.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A program that is in the way has this long to end by itself.
+const TIME_TO_END: Duration = Duration::from_secs(2);
+
+/// What a program answered.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// What it wrote to stdout.
+    pub stdout: String,
+    /// What it wrote to stderr.
+    pub stderr: String,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Switches of it and its children, as the kernel counted them.
+    pub switches: u64,
+}
+
+impl Answer {
+    /// The answer, if its exit code is one of `good`.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn expecting(self, good: &[i32]) -> Result<Self> {
+        if self.status.code().is_some_and(|code| good.contains(&code)) {
+            return Ok(self);
+        }
+        let lines: Vec<&str> = self.stderr.lines().collect();
+        let end = lines[lines.len().saturating_sub(10)..].join("\n");
+        bail!("{}\n{end}", self.status)
+    }
+}
+
+/// Runs programs one after the other: the kernel's count of switches is of all children that have
+/// ended meanwhile.
+#[derive(Debug)]
+pub struct Runner<'a> {
+    interrupted: &'a AtomicBool,
+    limit: Duration,
+}
+
+impl<'a> Runner<'a> {
+    /// No program may run longer than `limit`, or on when `interrupted` is set.
+    pub const fn new(interrupted: &'a AtomicBool, limit: Duration) -> Self {
+        Self { interrupted, limit }
+    }
+
+    /// How long a program may run.
+    pub const fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// Runs `words` to its end. An exit code is no error here.
+    ///
+    /// # Errors
+    /// When it cannot be started, does not end in time, or on Ctrl-C.
+    pub fn run(&self, words: &[String]) -> Result<Answer> {
+        let room = tempfile::Builder::new().prefix("swtch-bench-").tempdir();
+        let room = room.context("making a temporary directory")?;
+        let before = switches_of_children()?;
+        let mut running = Running::start(words, &room)?;
+        let status = self.finish(&mut running).with_context(|| words.join(" "))?;
+        let read = |name: &str| {
+            let bytes = fs::read(room.path().join(name)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        Ok(Answer {
+            stdout: read("stdout"),
+            stderr: read("stderr"),
+            status,
+            switches: switches_of_children()?.saturating_sub(before),
+        })
+    }
+
+    fn finish(&self, running: &mut Running) -> Result<ExitStatus> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = running.0.try_wait()? {
+                return Ok(status);
+            }
+            ensure!(!self.interrupted.load(Ordering::Relaxed), "interrupted");
+            let limit = self.limit;
+            ensure!(start.elapsed() < limit, "not done after {limit:?}");
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+/// A program of ours in a process group of its own. Neither outlives this.
+#[derive(Debug)]
+pub struct Running(Child);
+
+impl Running {
+    fn start(words: &[String], room: &TempDir) -> Result<Self> {
+        let file = |name: &str| File::create(room.path().join(name));
+        Self::spawn(words, file("stdout")?.into(), file("stderr")?.into())
+    }
+
+    /// Starts `words`, whose output nobody reads.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_silent(words: &[String]) -> Result<Self> {
+        Self::spawn(words, Stdio::null(), Stdio::null())
+    }
+
+    fn spawn(words: &[String], stdout: Stdio, stderr: Stdio) -> Result<Self> {
+        let (program, arguments) = words.split_first().context("no words to run")?;
+        let child = Command::new(program)
+            .args(arguments)
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .stderr(stderr)
+            .spawn();
+        child
+            .map(Self)
+            .with_context(|| format!("starting {program}"))
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.0.id()).expect("the kernel's process ids are positive ints");
+        // It fails when the group has ended meanwhile, which is what is wanted.
+        let _ = killpg(Pid::from_raw(pid), signal);
+    }
+}
+
+impl Drop for Running {
+    /// On error or Ctrl-C: by SIGINT first, on which `swtch` ends what it has started.
+    fn drop(&mut self) {
+        if !matches!(self.0.try_wait(), Ok(None)) {
+            return;
+        }
+        self.signal(Signal::SIGINT);
+        let start = Instant::now();
+        while matches!(self.0.try_wait(), Ok(None)) && start.elapsed() < TIME_TO_END {
+            thread::sleep(LOOK_EVERY);
+        }
+        self.signal(Signal::SIGKILL);
+        drop(self.0.wait());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::signal::kill;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    fn words(line: &[&str]) -> Vec<String> {
+        line.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    #[test]
+    fn an_answer_holds_both_streams_and_the_exit_code() {
+        let interrupted = AtomicBool::new(false);
+        let runner = Runner::new(&interrupted, LIMIT);
+        let shell = words(&["sh", "-c", "echo out; echo err >&2; exit 1"]);
+        let answer = runner.run(&shell).unwrap();
+        assert_eq!((&*answer.stdout, &*answer.stderr), ("out\n", "err\n"));
+        assert!(answer.clone().expecting(&[0, 1]).is_ok());
+        let error = answer.expecting(&[0]).unwrap_err();
+        assert!(error.to_string().contains("err"), "{error}");
+    }
+
+    /// Its children end as well: they are of its group.
+    #[test]
+    fn a_program_that_takes_too_long_is_ended_with_its_children() {
+        let interrupted = AtomicBool::new(false);
+        let runner = Runner::new(&interrupted, Duration::from_millis(300));
+        let room = tempfile::tempdir().unwrap();
+        let file = room.path().join("pid");
+        let script = format!("trap '' INT; sleep 60 & echo $! > {}; wait", file.display());
+        let error = runner.run(&words(&["sh", "-c", &script])).unwrap_err();
+        assert!(format!("{error:#}").contains("not done"), "{error:#}");
+        let pid: i32 = fs::read_to_string(file).unwrap().trim().parse().unwrap();
+        // Killed, but perhaps not yet reaped by its new parent.
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    }
+
+    #[test]
+    fn a_program_does_not_outlive_its_handle() {
+        let running = Running::start_silent(&words(&["sleep", "60"])).unwrap();
+        let pid = Pid::from_raw(i32::try_from(running.0.id()).unwrap());
+        assert!(kill(pid, None).is_ok());
+        drop(running);
+        assert!(kill(pid, None).is_err());
+    }
+
+    #[test]
+    fn an_interrupt_ends_the_program_at_once() {
+        let interrupted = AtomicBool::new(true);
+        let runner = Runner::new(&interrupted, LIMIT);
+        let error = runner.run(&words(&["sleep", "60"])).unwrap_err();
+        assert!(format!("{error:#}").contains("interrupted"), "{error:#}");
+    }
+}
