@@ -22,6 +22,8 @@ use std::thread;
 
 use swtch_core::Pid;
 
+use crate::privilege::drop_all_privileges;
+
 /// How often a waiting caller looks again.
 const WAIT_STEP: std::time::Duration = std::time::Duration::from_millis(5);
 
@@ -83,6 +85,8 @@ impl HeldCommand {
         // `spawn` returns after exec, so it needs a thread of its own while the child is held.
         thread::spawn(move || {
             let result = spawn.spawn();
+            // Capabilities belong to a thread. The command has its own by now, and waiting needs none.
+            drop_all_privileges();
             drop((pid_writer, gate_reader));
             // The receiver is gone only when the recorder is ending anyway.
             let _ = sender.send(result.and_then(|mut child: Child| child.wait()));

@@ -49,6 +49,12 @@ pub fn raise_priority() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
+/// Drops every capability of the calling thread, for good.
+pub(crate) fn drop_all_privileges() {
+    drop_privileges(Kept::Nothing, MAPS_READ_FREELY)
+        .expect("invariant: a thread may always give up its own rights (capset(2))");
+}
+
 /// Drops every capability of the calling thread but those named, for good.
 ///
 /// # Errors

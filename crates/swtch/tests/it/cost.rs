@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::machine::{alone, beside_others, children_of, wait_until};
+use crate::machine::{alone, children_of, wait_until};
 use crate::recording::{Recording, SWTCH, report, stderr, stdout, swtch};
 
 /// The exit code of a refusal.
@@ -764,7 +764,7 @@ fn root_explain_takes_the_saved_list_or_does_without() {
 #[test]
 #[ignore = "needs root"]
 fn root_explain_without_a_bill_measures_nothing() {
-    let _machine = beside_others();
+    let _machine = alone();
     let home = Home::new();
     let output = home
         .swtch(&["explain", "--no-bill", "--", "true"])

@@ -7,7 +7,7 @@ use std::time::Duration;
 use swtch_core::TaskEventKind;
 use swtch_store::Trace;
 
-use crate::machine::{Running, TestCgroup, alone, beside_others, wait_until};
+use crate::machine::{Running, TestCgroup, alone, wait_until};
 use crate::recording::{Ids, Place, Recorded, Recording, SWTCH, stderr, swtch};
 
 /// A thread's rows may differ from what the kernel counted by this share.
@@ -105,7 +105,7 @@ fn root_a_running_process_is_recorded_with_its_threads() {
 #[test]
 #[ignore = "needs root"]
 fn root_threads_that_start_later_are_recorded() {
-    let _machine = beside_others();
+    let _machine = alone();
     let running = Running::start(&mut swtch([
         "workload",
         "thread-exits",
@@ -124,7 +124,7 @@ fn root_threads_that_start_later_are_recorded() {
 #[test]
 #[ignore = "needs root"]
 fn root_children_of_a_running_process_are_recorded() {
-    let _machine = beside_others();
+    let _machine = alone();
     let script = "while :; do sh -c 'sleep 0.01'; done";
     let running = Running::start(std::process::Command::new("sh").args(["-c", script]));
     let recorded = record_for_a_moment(&running);

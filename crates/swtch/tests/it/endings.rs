@@ -147,6 +147,32 @@ fn root_a_time_limit_ends_the_recording_and_not_the_command() {
     wait_until("the command went on to its end", || mark.exists());
 }
 
+/// Capabilities belong to a thread: one that keeps them is a way back in.
+#[test]
+#[ignore = "needs root"]
+fn root_no_thread_of_a_recorder_keeps_a_privilege() {
+    let _machine = beside_others();
+    let place = Place::new();
+    let mut recorder = Running::start(&mut place.record(&["-d", "2", "--", "sleep", "10"]));
+    let tasks = format!("/proc/{}/task", recorder.pid());
+    let is_bare = |task: fs::DirEntry| {
+        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        ["CapPrm:", "CapEff:"].iter().all(|set| {
+            let held = status.lines().find_map(|line| line.strip_prefix(set));
+            held.is_some_and(|held| held.trim().chars().all(|digit| digit == '0'))
+        })
+    };
+    wait_until("every thread has given up its privileges", || {
+        let threads: Vec<bool> = fs::read_dir(&tasks)
+            .unwrap()
+            .flatten()
+            .map(is_bare)
+            .collect();
+        threads.len() >= 2 && threads.iter().all(|is_bare| *is_bare)
+    });
+    recorder.ends_within(SOON);
+}
+
 #[test]
 #[ignore = "needs root"]
 fn root_a_recording_of_processes_ends_when_they_have_ended() {
