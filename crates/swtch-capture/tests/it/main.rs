@@ -5,3 +5,12 @@ mod mixed_load;
 mod oracle;
 mod share;
 mod stack_verdict;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test at a time that loads the CPUs or counts what happens on one: the load of another would count
+/// too.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}

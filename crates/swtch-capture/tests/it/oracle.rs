@@ -249,6 +249,7 @@ fn compare(capture: &Capture, cases: &HashMap<Case, u64>) -> Comparison {
 #[test]
 #[ignore = "needs root"]
 fn root_markers_agree_with_kernel_stacks() {
+    let _turn = crate::alone();
     let arch = Arch::from_machine(std::env::consts::ARCH).expect("a known architecture");
     let cpus = thread::available_parallelism()
         .expect("the number of CPUs")

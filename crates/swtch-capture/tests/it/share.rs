@@ -1,11 +1,12 @@
 //! The scheduler's own time, on a pair of threads that hand a byte back and forth.
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use swtch_capture::{Error, KernelShare, Whose};
 use swtch_core::CpuId;
+
+use crate::alone;
 
 const ROUND_TRIPS: u64 = 50_000;
 
@@ -81,12 +82,6 @@ fn run_pair(cpu: usize) -> Pair {
 fn some_cpu() -> u16 {
     // SAFETY: sched_getcpu has no arguments.
     u16::try_from(unsafe { libc::sched_getcpu() }).expect("CPUs have small numbers")
-}
-
-/// One pair at a time: that of another test would count too.
-fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `None` on kernels without the hooks, which is said.
