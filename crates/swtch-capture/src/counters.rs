@@ -9,7 +9,7 @@ use swtch_core::{CpuId, Gap, Timestamp};
 use crate::error::Error;
 use crate::load::Capture;
 use crate::mapped::Mapped;
-use crate::skeleton::types::cpu_state;
+use crate::skeleton::recorder::types::cpu_state;
 
 /// Sums over all CPUs. `seen = idle + filtered + stored + lost`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

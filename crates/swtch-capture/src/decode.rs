@@ -6,7 +6,7 @@ use swtch_core::{
     TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, WaitObject, WakerKind,
 };
 
-use crate::skeleton::types::{switch_record, task_record};
+use crate::skeleton::recorder::types::{switch_record, task_record};
 
 const RECORD_SWITCH: u32 = 1;
 const RECORD_TASK: u32 = 2;

@@ -27,7 +27,7 @@ use crate::decode::{decode_switch, decode_task};
 use crate::error::Error;
 use crate::load::Capture;
 use crate::mapped::Mapped;
-use crate::skeleton::types::{cpu_state, switch_record};
+use crate::skeleton::recorder::types::{cpu_state, switch_record};
 
 /// What one round brought.
 #[derive(Clone, Copy, Debug)]

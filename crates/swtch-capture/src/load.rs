@@ -16,7 +16,7 @@ use crate::counters::CpuStates;
 use crate::drain::{SwitchRings, TaskRings};
 use crate::error::Error;
 use crate::scope::{CgroupTarget, Scope, Target, cgroup_target, is_unified, require_host_pids};
-use crate::skeleton::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder};
+use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder};
 
 /// How to record.
 #[derive(Clone, Debug)]

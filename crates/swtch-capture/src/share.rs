@@ -36,8 +36,8 @@ use crate::error::Error;
 use crate::load::refused;
 use crate::mapped::Mapped;
 use crate::probe::VMLINUX_BTF;
-use crate::share_skeleton::types::{share_counts, share_state};
-use crate::share_skeleton::{ShareSkel, ShareSkelBuilder};
+use crate::skeleton::share::types::{share_counts, share_state};
+use crate::skeleton::share::{ShareSkel, ShareSkelBuilder};
 
 /// Both needed; the first argument of each has been the same since they came with 6.15.
 const HOOKS: [&str; 2] = ["sched_entry_tp", "sched_exit_tp"];

@@ -33,9 +33,10 @@ pub fn list(menu: &Menu, effort: Effort, harvest: &Harvest, was_interrupted: boo
     let noise = noise::noise(harvest, &blocks, &all);
     let verdict = Verdict::of(&noise);
     let curves = curves(&groups);
+    let cliff = cliff(&curves);
     PriceList {
         version: PRICES_VERSION,
-        facts: facts(&curves),
+        facts: facts(cliff.as_ref()),
         session: Session {
             effort: effort.as_str().to_owned(),
             id: format!("{}-{}", origin.measured_at, std::process::id()),
@@ -55,7 +56,7 @@ pub fn list(menu: &Menu, effort: Effort, harvest: &Harvest, was_interrupted: boo
         origin,
         prices: with_one_reference(prices),
         contrasts: contrasts(&groups),
-        cliff: cliff(&curves),
+        cliff,
         curves,
         kernel_share: Vec::new(),
         missing: missing(menu, harvest),
@@ -72,7 +73,7 @@ pub const CHAINED: &str = "instructions_chained_per_ns";
 pub const INDEPENDENT: &str = "instructions_independent_per_ns";
 
 /// Facts of the machine, with those that only the CPU itself tells.
-fn facts(curves: &[Curve]) -> Vec<Fact> {
+fn facts(cliff: Option<&Cliff>) -> Vec<Fact> {
     let mut facts = host::price_facts();
     let mut add = |name: &str, value: Option<String>, source: &str| {
         facts.push(Fact {
@@ -105,7 +106,7 @@ fn facts(curves: &[Curve]) -> Vec<Fact> {
         }
         Err(why) => add(CHAINED, None, &why.to_string()),
     }
-    if let Some(cliff) = cliff(curves) {
+    if let Some(cliff) = cliff {
         let last = cliff.last_before.to_string();
         add("tlb_cliff_at", Some(last), "rings of processes, measured");
     }
