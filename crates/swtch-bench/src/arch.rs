@@ -15,6 +15,12 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+#[cfg(target_arch = "aarch64")]
+#[path = "arch/chain_aarch64.rs"]
+mod chain;
+#[cfg(target_arch = "x86_64")]
+#[path = "arch/chain_x86_64.rs"]
+mod chain;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -33,6 +39,8 @@ pub use x86_64::{
 };
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{leave_cleared, leave_live, permit};
+
+pub(crate) use chain::chain;
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("swtch-bench knows the registers of x86_64 and aarch64 only");

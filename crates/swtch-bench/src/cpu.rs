@@ -43,11 +43,11 @@ pub(crate) fn move_to(tid: u32, cpu: usize) -> Result<(), Error> {
 
 /// Real-time members block at every hop; one that does not for this long is ended by the kernel
 /// (`RLIMIT_RTTIME`, `getrlimit(2)`), so that the machine stays usable.
-const LONGEST_REAL_TIME_RUN: Duration = Duration::from_millis(500);
+pub(crate) const LONGEST_REAL_TIME_RUN: Duration = Duration::from_millis(500);
 
 /// Bounds how long the calling process may run under a real-time policy without blocking.
-pub(crate) fn bound_real_time() -> Result<(), Error> {
-    let microseconds = u64::try_from(LONGEST_REAL_TIME_RUN.as_micros()).unwrap_or(u64::MAX);
+pub(crate) fn bound_real_time(longest: Duration) -> Result<(), Error> {
+    let microseconds = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
     let limit = libc::rlimit {
         rlim_cur: microseconds,
         rlim_max: microseconds,
@@ -146,30 +146,67 @@ impl Drop for Stage {
 /// wakes with a shorter slice than the running one may cut that one's slice short
 /// (`PREEMPT_SHORT`, `kernel/sched/fair.c`, v6.12).
 pub(crate) fn ask_for_slice(slice: Duration) -> Result<(), Error> {
-    let attributes = SchedAttr {
-        size: u32::try_from(mem::size_of::<SchedAttr>()).expect("invariant: 48 fits"),
+    SchedAttr {
         runtime_ns: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),
         ..SchedAttr::default()
-    };
-    // SAFETY: `attributes` has the layout of struct sched_attr, says its size and lives across the
-    // call, which only reads it; 0 is the calling thread.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
-    checked("sched_setattr", result).map(drop)
+    }
+    .adopt()
 }
 
 /// `struct sched_attr`, first version (`include/uapi/linux/sched/types.h`). All zero: `SCHED_OTHER`,
 /// nice 0.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
-struct SchedAttr {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime_ns: u64,
-    deadline_ns: u64,
-    period_ns: u64,
+pub(crate) struct SchedAttr {
+    /// Of this struct, in bytes.
+    pub(crate) size: u32,
+    /// `SCHED_OTHER` and its like.
+    pub(crate) policy: u32,
+    /// None are used here.
+    pub(crate) flags: u64,
+    /// For `SCHED_OTHER` and `SCHED_BATCH`.
+    pub(crate) nice: i32,
+    /// For `SCHED_FIFO` and `SCHED_RR`.
+    pub(crate) priority: u32,
+    /// The slice (Linux 6.12 and later); 0 leaves it to the kernel.
+    pub(crate) runtime_ns: u64,
+    /// For `SCHED_DEADLINE`, as the next.
+    pub(crate) deadline_ns: u64,
+    pub(crate) period_ns: u64,
+}
+
+impl Default for SchedAttr {
+    fn default() -> Self {
+        Self {
+            size: u32::try_from(mem::size_of::<Self>()).expect("invariant: 48 fits"),
+            policy: libc::SCHED_OTHER.unsigned_abs(),
+            flags: 0,
+            nice: 0,
+            priority: 0,
+            runtime_ns: 0,
+            deadline_ns: 0,
+            period_ns: 0,
+        }
+    }
+}
+
+impl SchedAttr {
+    /// Makes them the calling thread's.
+    pub(crate) fn adopt(self) -> Result<(), Error> {
+        // SAFETY: `self` has the layout of struct sched_attr, says its size and lives across the
+        // call, which only reads it; 0 is the calling thread.
+        let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const self, 0) };
+        checked("sched_setattr", result).map(drop)
+    }
+
+    /// The calling thread's.
+    pub(crate) fn own() -> Result<Self, Error> {
+        let mut own = Self::default();
+        let size = own.size;
+        // SAFETY: `own` is ours to be written to, and its size is said; 0 is the calling thread.
+        let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut own, size, 0) };
+        checked("sched_getattr", result).map(|_| own)
+    }
 }
 
 /// How long a `SCHED_RR` task may run before its equals get a turn.

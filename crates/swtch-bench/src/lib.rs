@@ -29,6 +29,7 @@ mod cpu;
 mod cpu_group;
 mod error;
 mod limits;
+pub mod load;
 mod needs;
 mod outcome;
 mod process;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::mem;
 
 /// Completes the text of a failed call by the name of the limit, where it was one.
 pub(crate) struct LimitOf<'a>(pub(crate) &'a str, pub(crate) &'a io::Error);
@@ -23,7 +24,8 @@ fn limit(call: &str, errno: Option<i32>) -> Option<&'static str> {
         ("semget", libc::ENOSPC) => "kernel.sem (SEMMNI, SEMMNS)",
         ("tgkill", libc::EAGAIN) => "RLIMIT_SIGPENDING (ulimit -i)",
         ("fork" | "clone" | "clone3" | "posix_spawn", libc::EAGAIN) => {
-            "RLIMIT_NPROC (ulimit -u), pids.max of the cgroup, kernel.threads-max or kernel.pid_max"
+            "RLIMIT_NPROC (ulimit -u), pids.max of the cgroup, kernel.threads-max, kernel.pid_max, or \
+             for threads vm.max_map_count (four each)"
         }
         ("mmap", libc::EAGAIN) | ("mlock", libc::EAGAIN | libc::ENOMEM | libc::EPERM) => {
             "RLIMIT_MEMLOCK (ulimit -l)"
@@ -36,6 +38,19 @@ fn limit(call: &str, errno: Option<i32>) -> Option<&'static str> {
         (_, libc::ENFILE) => "fs.file-max",
         _ => return None,
     })
+}
+
+/// Lets the calling process open as many files as it may ask for. Where it may not, the call that runs
+/// into the limit names it.
+pub(crate) fn raise_open_files() {
+    // SAFETY: an all-zero rlimit is a valid one.
+    let mut limit: libc::rlimit = unsafe { mem::zeroed() };
+    // SAFETY: `limit` is ours to be written to.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0 {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: `limit` lives across the call, which only reads it.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    }
 }
 
 #[cfg(test)]

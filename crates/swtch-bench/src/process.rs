@@ -144,6 +144,11 @@ fn die_with_parent() {
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
+/// Ends a process whose act failed, with all its threads.
+pub(crate) fn fail() -> ! {
+    leave(FAILED)
+}
+
 fn leave(code: i32) -> ! {
     // SAFETY: _exit ends the process; what the parent's exit handlers would do stays undone.
     unsafe { libc::_exit(code) }

@@ -36,23 +36,7 @@ unsafe impl<T: Zeroed> Send for Shared<T> {}
 impl<T: Zeroed> Shared<T> {
     /// A value of zeros.
     pub(crate) fn new() -> Result<Self, Error> {
-        // SAFETY: asks for fresh memory anywhere, which nothing else uses.
-        let address = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                size_of::<T>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if address == libc::MAP_FAILED {
-            return Err(Error::last_call("mmap"));
-        }
-        Ok(Self(
-            ptr::NonNull::new(address.cast()).expect("invariant: mmap never returns 0"),
-        ))
+        map(size_of::<T>()).map(|address| Self(address.cast()))
     }
 }
 
@@ -71,4 +55,60 @@ impl<T: Zeroed> Drop for Shared<T> {
         // SAFETY: unmaps what `new` mapped; `self` is the only owner and all borrows have ended.
         unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<T>()) };
     }
+}
+
+/// Values in pages of their own, as many as are asked for.
+#[derive(Debug)]
+pub(crate) struct SharedSlice<T: Zeroed> {
+    first: ptr::NonNull<T>,
+    count: usize,
+}
+
+// SAFETY: as [`Shared`].
+unsafe impl<T: Zeroed> Sync for SharedSlice<T> {}
+// SAFETY: as [`Shared`].
+unsafe impl<T: Zeroed> Send for SharedSlice<T> {}
+
+impl<T: Zeroed> SharedSlice<T> {
+    /// `count` values of zeros.
+    pub(crate) fn new(count: usize) -> Result<Self, Error> {
+        let first = map((count * size_of::<T>()).max(1))?.cast();
+        Ok(Self { first, count })
+    }
+}
+
+impl<T: Zeroed> Deref for SharedSlice<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: the mapping holds `count` values, is aligned to a page, zeroed, and lives as long as
+        // `self`; zero is a valid `T` ([`Zeroed`]).
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
+    }
+}
+
+impl<T: Zeroed> Drop for SharedSlice<T> {
+    fn drop(&mut self) {
+        let bytes = (self.count * size_of::<T>()).max(1);
+        // SAFETY: unmaps what `new` mapped; `self` is the only owner and all borrows have ended.
+        unsafe { libc::munmap(self.first.as_ptr().cast(), bytes) };
+    }
+}
+
+fn map(bytes: usize) -> Result<ptr::NonNull<libc::c_void>, Error> {
+    // SAFETY: asks for fresh memory anywhere, which nothing else uses.
+    let address = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if address == libc::MAP_FAILED {
+        return Err(Error::last_call("mmap"));
+    }
+    Ok(ptr::NonNull::new(address).expect("invariant: mmap never returns 0"))
 }

@@ -3,7 +3,7 @@
 use crate::error::Error;
 
 mod condition;
-mod futex;
+pub(crate) mod futex;
 mod message_queue;
 mod polled;
 mod process_mutex;
@@ -12,7 +12,7 @@ mod stream;
 mod sysv_semaphore;
 
 pub(crate) use condition::Condition;
-pub(crate) use futex::{Futex, SharedFutex};
+pub(crate) use futex::{Futex, SharedFutex, private_wait_while, private_wake};
 pub(crate) use message_queue::MessageQueue;
 pub(crate) use polled::{EpolledPipe, PolledPipe};
 pub(crate) use process_mutex::ProcessMutex;

@@ -22,9 +22,11 @@ pub(crate) struct Timing {
     pub(crate) operations: u64,
     /// Wall time of all operations together.
     pub(crate) elapsed: Nanos,
-    /// Switches that the kernel counted for all tasks that took part, over exactly these
-    /// operations.
+    /// Switches that the kernel counted for all tasks that took part.
     pub(crate) counted: Counted,
+    /// Over how many operations they were counted: the timed ones, and more where reading the counters
+    /// of many tasks would be part of the time.
+    pub(crate) counted_over: u64,
     /// Registers that were live at the hand-overs of these operations, where the work looks at them.
     pub(crate) live: Option<LiveRegisters>,
 }
@@ -43,6 +45,7 @@ pub(crate) fn timed(
         operations,
         elapsed: end.since(start).unwrap_or_default(),
         counted: crate::cast::own_switches()?.since(before),
+        counted_over: operations,
         live: None,
     })
 }

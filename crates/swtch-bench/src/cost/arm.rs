@@ -9,9 +9,11 @@ use super::act::Act;
 use super::coroutine::Coroutine;
 use super::groups::Groups;
 use super::launch::{Launcher, Until};
+use super::lock_ring::{self, LockRingSpec};
 use super::mitigation::MitigationSpec;
 use super::ring;
 use super::runtime::Runtime;
+use super::uncontended::Uncontended;
 use super::work::WorkSpec;
 use super::yardstick::Yardstick;
 use crate::error::Error;
@@ -24,6 +26,14 @@ pub enum ArmSpec {
     /// Tasks that hand a turn round. Act 0 is the ring, act 1 its hot baseline: the same calls on a
     /// private object, by the leader alone; act 2 is the ring with its other work, if it has one.
     Ring(RingSpec),
+    /// Tasks that stand in a ring of locks. Act 0 is the ring, act 1 its hot baseline: a lock taken and
+    /// given back by the leader alone.
+    LockRing(LockRingSpec),
+    /// What tasks meet by, used by one task alone. A single act.
+    Uncontended {
+        /// What.
+        what: Uncontended,
+    },
     /// An operation without a switch, to compare with.
     Yardstick {
         /// Which one.
@@ -107,6 +117,8 @@ impl ArmSpec {
     pub(crate) fn acts(&self) -> Result<Vec<Box<dyn Act>>, Error> {
         match self {
             Self::Ring(spec) => ring::acts(spec),
+            Self::LockRing(spec) => lock_ring::acts(spec),
+            Self::Uncontended { what } => Ok(vec![what.act()?]),
             Self::Yardstick { yardstick } => Ok(vec![yardstick.act()]),
             Self::Launch {
                 how,
@@ -131,7 +143,11 @@ impl ArmSpec {
     pub fn act_count(&self) -> usize {
         match self {
             Self::Ring(spec) => 1 + spec.works().count(),
-            Self::Yardstick { .. } | Self::Launch { .. } | Self::Runtime { .. } => 1,
+            Self::LockRing(_) => 2,
+            Self::Uncontended { .. }
+            | Self::Yardstick { .. }
+            | Self::Launch { .. }
+            | Self::Runtime { .. } => 1,
             Self::Coroutine { .. } => Coroutine::ACTS,
         }
     }

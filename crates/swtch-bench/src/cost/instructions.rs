@@ -126,10 +126,11 @@ impl Counter {
 
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
     fn rate(&mut self, work: fn()) -> Result<f64, Error> {
-        let (before, start) = (self.count()?, clock::raw());
+        // CPU time: what others run meanwhile is no part of the loop.
+        let (before, start) = (self.count()?, clock::cpu_time());
         work();
-        let (after, end) = (self.count()?, clock::raw());
-        let ns = end.since(start).unwrap_or_default().as_ns().max(1);
+        let (after, end) = (self.count()?, clock::cpu_time());
+        let ns = end.saturating_sub(start).as_nanos().max(1);
         if after == before {
             return Err(Error::NotHere(
                 "the counter of instructions stands still".to_owned(),

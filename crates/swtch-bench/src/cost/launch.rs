@@ -125,6 +125,7 @@ impl Act for Launch {
         Ok(Timing {
             live: None,
             operations,
+            counted_over: operations,
             elapsed: Nanos::from_ns(elapsed),
             counted: switches_of_family()?.since(before),
         })

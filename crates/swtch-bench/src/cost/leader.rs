@@ -70,8 +70,8 @@ struct Desk {
     /// Act and operations of the next block; `LEAVE` as the act ends it.
     ordered: Shared<[AtomicU64; 2]>,
     done: SharedFutex,
-    /// Operations, ns, voluntary, involuntary, live registers.
-    result: Shared<[AtomicU64; 6]>,
+    /// Operations, ns, voluntary, involuntary, operations that these are of, live registers.
+    result: Shared<[AtomicU64; 7]>,
 }
 
 const LEAVE: u64 = u64::MAX;
@@ -95,11 +95,15 @@ impl Leader {
     pub(super) fn block(&mut self, act: usize, operations: u64) -> Result<Timing, Error> {
         self.order(act as u64, operations)?;
         self.await_done(LIMIT, LOOK)?;
-        let [operations, ns, voluntary, involuntary, live @ ..] = self
-            .desk
-            .result
-            .each_ref()
-            .map(|slot| slot.load(Ordering::Acquire));
+        let result = self.desk.result.each_ref();
+        let [
+            operations,
+            ns,
+            voluntary,
+            involuntary,
+            counted_over,
+            live @ ..,
+        ] = result.map(|slot| slot.load(Ordering::Acquire));
         Ok(Timing {
             operations,
             elapsed: Nanos::from_ns(ns),
@@ -107,6 +111,7 @@ impl Leader {
                 voluntary,
                 involuntary,
             },
+            counted_over,
             live: LiveRegisters::from_pair(live),
         })
     }
@@ -164,6 +169,7 @@ fn serve(spec: &ArmSpec, desk: &Desk) -> Result<(), Error> {
             timing.elapsed.as_ns(),
             timing.counted.voluntary,
             timing.counted.involuntary,
+            timing.counted_over,
             always,
             ever,
         ];

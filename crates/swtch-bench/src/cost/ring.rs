@@ -107,11 +107,16 @@ pub(super) fn take_cpu(spec: &RingSpec, member: usize) -> Result<(), Error> {
         Some((_, others)) => cpu::move_to(0, others as usize)?,
         None => cpu::move_to_all()?,
     }
-    match spec.policy {
+    adopt(spec.policy)
+}
+
+/// Makes it the calling member's policy.
+pub(super) fn adopt(policy: Policy) -> Result<(), Error> {
+    match policy {
         Policy::Default => cpu::Policy::Other,
         Policy::Batch => cpu::Policy::Batch,
         Policy::Fifo => {
-            cpu::bound_real_time()?;
+            cpu::bound_real_time(cpu::LONGEST_REAL_TIME_RUN)?;
             cpu::Policy::Fifo
         }
     }
@@ -275,8 +280,10 @@ impl Ring {
         let done = &self.setting.desk.done;
         done.iter().skip(1).try_for_each(Token::take)?;
         let (counted, live) = self.with_peers(own);
+        let operations = laps * self.members();
         Ok(Timing {
-            operations: laps * self.members(),
+            operations,
+            counted_over: operations,
             elapsed: end.since(start).unwrap_or_default(),
             counted,
             live,

@@ -196,6 +196,7 @@ impl Act for Conversation {
         Ok(Timing {
             live: None,
             operations,
+            counted_over: operations,
             elapsed: Nanos::from_ns(ns),
             counted: Counted {
                 voluntary,

@@ -46,8 +46,12 @@ pub struct Sample {
     pub operations: u64,
     /// Wall time of all of them.
     pub elapsed: Nanos,
-    /// Switches of all members over exactly these operations, as the kernel counted them.
+    /// Switches of all members over exactly [`Self::counted_over`] operations, as the kernel counted
+    /// them. Of a ring of locks that makes no involuntary ones, these are those of the whole block.
     pub counted: Counted,
+    /// The timed operations, and for a ring of locks those around them: reading the counters of many
+    /// threads would be part of the time.
+    pub counted_over: u64,
     /// Registers of all members that were live at the hand-overs, for work that touches registers.
     pub live: Option<LiveRegisters>,
 }
@@ -205,6 +209,7 @@ fn sample(rest: &str) -> Sample {
         ns,
         voluntary,
         involuntary,
+        counted_over,
         always,
         ever,
     ] = numbers(rest);
@@ -218,6 +223,7 @@ fn sample(rest: &str) -> Sample {
             voluntary,
             involuntary,
         },
+        counted_over,
         live: LiveRegisters::from_pair([always, ever]),
     }
 }

@@ -224,13 +224,14 @@ impl Script {
     fn sample(&mut self, round: usize, ready: &Ready, timing: &Timing) -> Result<(), Error> {
         let [always, ever] = LiveRegisters::to_pair(timing.live);
         self.line(&format!(
-            "sample {round} {} {} {} {} {} {} {always} {ever}",
+            "sample {round} {} {} {} {} {} {} {} {always} {ever}",
             ready.arm,
             ready.act,
             timing.operations,
             timing.elapsed.as_ns(),
             timing.counted.voluntary,
             timing.counted.involuntary,
+            timing.counted_over,
         ))
     }
 

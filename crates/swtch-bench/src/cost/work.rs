@@ -16,6 +16,7 @@ mod mapping;
 mod pages;
 mod random;
 mod registers;
+mod strided;
 mod walk;
 mod working_set;
 
@@ -60,6 +61,13 @@ pub enum WorkSpec {
         order: Order,
         /// Whose memory.
         sharing: Sharing,
+    },
+    /// Reads one line every so many bytes, in an order that the CPU cannot guess.
+    Strided {
+        /// How far the lines reach, all of it the member's own.
+        bytes: u64,
+        /// From one line to the next, in bytes: whole lines of 64.
+        stride: u64,
     },
     /// Reads one line of each page.
     Pages {
@@ -114,6 +122,7 @@ impl WorkSpec {
                 Some(memory) => Box::new(working_set::walk_shared(memory, bytes)),
                 None => Box::new(working_set::private(bytes, order, member)?),
             },
+            Self::Strided { bytes, stride } => Box::new(strided::walk(bytes, stride, member)?),
             Self::Pages { pages, size } => Box::new(pages::walk(pages, size, member)?),
             Self::Branches { count, patterns } => {
                 Box::new(branches::Branches::new(count, patterns, member))

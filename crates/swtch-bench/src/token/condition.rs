@@ -1,4 +1,4 @@
-//! A token behind a mutex and a condition variable of the C library. Both are futexes inside.
+//! Tokens behind a mutex and a condition variable of the C library. Both are futexes inside.
 //!
 //! With no peer, none of the calls of a hand-over enters the kernel: signalling finds no waiter, and
 //! the token is there when it is looked for. So what the system calls of a hand-over cost is in the
@@ -13,10 +13,7 @@ use super::{ProcessMutex, Token};
 use crate::error::{Error, returned};
 use crate::shared::{Shared, Zeroed};
 
-const ABSENT: u32 = 0;
-const PRESENT: u32 = 1;
-
-/// Whether the token is there, and who waits for it, threads or processes.
+/// How many tokens are there, and who waits for one, threads or processes.
 #[derive(Debug)]
 pub(crate) struct Condition(Shared<Parts>);
 
@@ -24,12 +21,12 @@ struct Parts {
     mutex: ProcessMutex,
     came: UnsafeCell<libc::pthread_cond_t>,
     /// Only read and written with the mutex.
-    presence: AtomicU32,
+    tokens: AtomicU32,
 }
 
 // SAFETY: a mutex and a condition variable are there to be used by several at once.
 unsafe impl Sync for Parts {}
-// SAFETY: zeros are what both of them are initialised from, and `ABSENT`. A process-shared condition
+// SAFETY: zeros are what both of them are initialised from, and no token. A process-shared condition
 // variable holds no pointer.
 unsafe impl Zeroed for Parts {}
 
@@ -40,7 +37,7 @@ impl fmt::Debug for Parts {
 }
 
 impl Condition {
-    /// A condition without the token.
+    /// A condition without a token.
     pub(crate) fn new() -> Result<Self, Error> {
         let parts: Shared<Parts> = Shared::new()?;
         parts.mutex.init()?;
@@ -64,7 +61,8 @@ impl Condition {
 impl Token for Condition {
     fn pass(&self) -> Result<(), Error> {
         self.0.mutex.lock()?;
-        self.0.presence.store(PRESENT, Ordering::Relaxed);
+        let tokens = self.0.tokens.load(Ordering::Relaxed);
+        self.0.tokens.store(tokens + 1, Ordering::Relaxed);
         self.0.mutex.unlock()?;
         // The mutex is free again, so that who is woken does not wait a second time.
         // SAFETY: initialised by `new`, alive while `self` is.
@@ -75,14 +73,15 @@ impl Token for Condition {
 
     fn take(&self) -> Result<(), Error> {
         self.0.mutex.lock()?;
-        while self.0.presence.load(Ordering::Relaxed) == ABSENT {
+        while self.0.tokens.load(Ordering::Relaxed) == 0 {
             let mutex = self.0.mutex.as_ptr();
             // SAFETY: initialised by `new`, alive while `self` is, and the mutex is ours.
             returned("pthread_cond_wait", unsafe {
                 libc::pthread_cond_wait(self.0.came.get(), mutex)
             })?;
         }
-        self.0.presence.store(ABSENT, Ordering::Relaxed);
+        let tokens = self.0.tokens.load(Ordering::Relaxed);
+        self.0.tokens.store(tokens - 1, Ordering::Relaxed);
         self.0.mutex.unlock()
     }
 }

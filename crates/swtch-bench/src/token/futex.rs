@@ -74,6 +74,34 @@ impl Token for SharedFutex {
     }
 }
 
+/// Sleeps while the word, which processes share, has this value, for `limit` at most. It may return
+/// before: the caller looks again.
+pub(crate) fn sleep_while(
+    word: &AtomicU32,
+    value: u32,
+    limit: Option<Duration>,
+) -> Result<(), Error> {
+    let timeout = limit.map(|limit| libc::timespec {
+        tv_sec: limit.as_secs().cast_signed(),
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    match call(word, libc::FUTEX_WAIT, value, timeout) {
+        Ok(_) => Ok(()),
+        Err(Error::Call { source, .. })
+            if is_passing(&source) || source.kind() == io::ErrorKind::TimedOut =>
+        {
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Wakes so many of those that sleep on the word.
+pub(crate) fn wake(word: &AtomicU32, most: u32) -> Result<(), Error> {
+    call(word, libc::FUTEX_WAKE, most, ptr::null()).map(drop)
+}
+
 fn pass(word: &AtomicU32, scope: i32) -> Result<(), Error> {
     word.store(PRESENT, Ordering::Release);
     call(word, libc::FUTEX_WAKE | scope, 1, ptr::null()).map(drop)
@@ -102,6 +130,21 @@ fn alone(word: &AtomicU32, scope: i32) -> Result<(), Error> {
     }
     word.swap(ABSENT, Ordering::Acquire);
     Ok(())
+}
+
+/// Waits for as long as `word` holds `value`, or less: who calls it looks again. For threads of one process.
+pub(crate) fn private_wait_while(word: &AtomicU32, value: u32) -> Result<(), Error> {
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    match call(word, operation, value, ptr::null()) {
+        Err(Error::Call { source, .. }) if is_passing(&source) => Ok(()),
+        result => result.map(drop),
+    }
+}
+
+/// Wakes up to `most` of those that [`private_wait_while`] holds.
+pub(crate) fn private_wake(word: &AtomicU32, most: u32) -> Result<(), Error> {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    call(word, operation, most, ptr::null()).map(drop)
 }
 
 /// EAGAIN: the token came between the look and the wait. EINTR: a stop and its continuation.

@@ -55,10 +55,19 @@ impl Token for Pipe {
 pub(crate) struct EventFd(File);
 
 impl EventFd {
-    /// A counter that is 0.
+    /// A counter that is 0. One who takes takes all.
     pub(crate) fn new() -> Result<Self, Error> {
+        Self::of(libc::EFD_CLOEXEC)
+    }
+
+    /// A counter that is 0. One who takes takes 1.
+    pub(crate) fn counting() -> Result<Self, Error> {
+        Self::of(libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE)
+    }
+
+    fn of(flags: libc::c_int) -> Result<Self, Error> {
         // SAFETY: no memory is involved.
-        let fd = checked("eventfd2", unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
+        let fd = checked("eventfd2", unsafe { libc::eventfd(0, flags) })?;
         // SAFETY: the descriptor was just opened and nothing else owns it.
         Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
     }

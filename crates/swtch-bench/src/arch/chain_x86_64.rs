@@ -1,0 +1,106 @@
+//! Loops of one instruction that waits for itself, x86-64.
+//!
+//! The counter is taken down beside the chain and is never what is waited for: `dec` and `jnz` take one
+//! cycle, as the shortest chain does.
+
+use std::arch::asm;
+
+use crate::load::Kernel;
+
+/// Goes round `iterations` times, once at least. The CPU has the instructions of `kernel`.
+pub(crate) fn chain(kernel: Kernel, iterations: u64) {
+    match kernel {
+        Kernel::Add => add(iterations),
+        Kernel::Multiply => multiply(iterations),
+        Kernel::Divide => divide(iterations),
+        Kernel::FloatAdd => float_add(iterations),
+        Kernel::FloatMultiply => float_multiply(iterations),
+        Kernel::Branches => branches(iterations),
+        Kernel::Avx2 => avx2(iterations),
+        Kernel::Avx512 => avx512(iterations),
+    }
+}
+
+fn add(iterations: u64) {
+    // SAFETY: registers only.
+    unsafe {
+        asm!("2:", "add {sum}, {addend}", "dec {left}", "jnz 2b",
+             sum = inout(reg) 1_u64 => _, addend = in(reg) 3_u64,
+             left = inout(reg) iterations => _, options(nomem, nostack));
+    }
+}
+
+fn multiply(iterations: u64) {
+    // SAFETY: registers only.
+    unsafe {
+        asm!("2:", "imul {product}, {factor}", "dec {left}", "jnz 2b",
+             product = inout(reg) 1_u64 => _, factor = in(reg) 3_u64,
+             left = inout(reg) iterations => _, options(nomem, nostack));
+    }
+}
+
+/// The quotient becomes the next dividend, with its highest bits set again: a division of small numbers
+/// is shorter on many CPUs.
+fn divide(iterations: u64) {
+    // SAFETY: registers only; the divisor is 3 and the upper half of the dividend 0, so that no
+    // quotient overflows.
+    unsafe {
+        asm!("2:", "xor edx, edx", "div {divisor}", "or rax, {high}", "dec {left}", "jnz 2b",
+             divisor = in(reg) 3_u64, high = in(reg) 3_u64 << 61,
+             left = inout(reg) iterations => _,
+             inout("rax") u64::MAX => _, out("rdx") _, options(nomem, nostack));
+    }
+}
+
+fn float_add(iterations: u64) {
+    // SAFETY: registers only.
+    unsafe {
+        asm!("2:", "addsd {sum}, {addend}", "dec {left}", "jnz 2b",
+             sum = inout(xmm_reg) 1.0_f64 => _, addend = in(xmm_reg) 1.5_f64,
+             left = inout(reg) iterations => _, options(nomem, nostack));
+    }
+}
+
+/// By 1, so that the product neither grows to infinity nor shrinks to a number that takes longer.
+fn float_multiply(iterations: u64) {
+    // SAFETY: registers only.
+    unsafe {
+        asm!("2:", "mulsd {product}, {factor}", "dec {left}", "jnz 2b",
+             product = inout(xmm_reg) 1.5_f64 => _, factor = in(xmm_reg) 1.0_f64,
+             left = inout(reg) iterations => _, options(nomem, nostack));
+    }
+}
+
+/// The branch goes by the highest bit of a linear congruential generator (Knuth's MMIX).
+fn branches(iterations: u64) {
+    // SAFETY: registers only.
+    unsafe {
+        asm!("2:", "imul {random}, {factor}", "add {random}, {addend}", "test {random}, {random}",
+             "js 3f", "inc {taken}", "3:", "dec {left}", "jnz 2b",
+             random = inout(reg) 1_u64 => _, factor = in(reg) 6_364_136_223_846_793_005_u64,
+             addend = in(reg) 1_442_695_040_888_963_407_u64,
+             taken = inout(reg) 0_u64 => _, left = inout(reg) iterations => _,
+             options(nomem, nostack));
+    }
+}
+
+/// The upper halves are set back at the end: with them in use, SSE code is slower on some CPUs.
+fn avx2(iterations: u64) {
+    // SAFETY: registers only, all of them declared as clobbered; the caller knows that the CPU has
+    // AVX2.
+    unsafe {
+        asm!("vpcmpeqd ymm14, ymm14, ymm14", "vpcmpeqd ymm15, ymm15, ymm15",
+             "2:", "vpaddd ymm15, ymm15, ymm14", "dec rdi", "jnz 2b", "vzeroupper",
+             inout("rdi") iterations => _, clobber_abi("sysv64"), options(nomem, nostack));
+    }
+}
+
+fn avx512(iterations: u64) {
+    // SAFETY: registers only, all of them declared as clobbered; the caller knows that the CPU has
+    // AVX-512.
+    unsafe {
+        asm!("vpternlogd zmm14, zmm14, zmm14, 0xff", "vpternlogd zmm15, zmm15, zmm15, 0xff",
+             "2:", "vpaddd zmm15, zmm15, zmm14", "dec rdi", "jnz 2b", "vzeroupper",
+             inout("rdi") iterations => _, clobber_abi("sysv64"), options(nomem, nostack));
+    }
+}

@@ -1,0 +1,169 @@
+//! A ring of locks that is watched: every move is written down, by the thread that makes it, while it has
+//! both locks. So the entries of one lock stand in the order in which it was held, and with one spare lock
+//! so do all of them.
+//!
+//! Nothing of this is timed against other arms: writing down costs time, and brings the threads together at
+//! one counter.
+
+use std::io::{BufRead, BufReader, BufWriter, PipeReader, PipeWriter, Write, pipe};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use swtch_core::units::Nanos;
+
+use super::super::leader;
+use super::{
+    BareWord, ConditionLock, FIRST_TURNS, HandOver, LibraryMutex, Lock, LockKind, LockRing,
+    LockRingSpec, warm_turns,
+};
+use crate::clock;
+use crate::error::Error;
+use crate::outcome::Counted;
+use crate::process::Child;
+
+/// What was seen of a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// All moves from the first on.
+    pub hand_overs: Vec<HandOver>,
+    /// Moves over which switches were counted: the last ones of each thread.
+    pub counted_hand_overs: u64,
+    /// Switches of all threads over these.
+    pub counted: Counted,
+    /// Wall time of all moves.
+    pub elapsed: Nanos,
+    /// CPU time of all threads meanwhile: over `elapsed`, how many CPUs were busy.
+    pub cpu_time: Nanos,
+}
+
+/// Lets a fresh ring make so many turns of each thread, besides those that it needs to be warm, in a
+/// process of its own.
+///
+/// # Errors
+///
+/// The ring makes no sense, or its threads cannot be started.
+pub fn observe(spec: &LockRingSpec, turns: u64) -> Result<Observed, Error> {
+    spec.check()?;
+    let (reader, writer) = pipe().map_err(Error::calling("pipe2"))?;
+    let mut writer = Some(writer);
+    let mut child = Child::fork(|| {
+        let writer = writer.take().expect("invariant: a process has one act");
+        leader::complain_to(writer.as_raw_fd());
+        let observed = match spec.lock {
+            LockKind::Mutex => watch::<LibraryMutex>(spec, turns),
+            LockKind::Futex => watch::<BareWord>(spec, turns),
+            LockKind::Condvar => watch::<ConditionLock>(spec, turns),
+        };
+        match observed {
+            Ok(observed) => tell(&observed, writer).map_err(Error::calling("write")),
+            Err(error) => leader::fail(&error),
+        }
+    })?;
+    drop(writer);
+    let observed = read(reader);
+    child.wait()?;
+    observed
+}
+
+/// Where moves are written down.
+struct Log {
+    next: AtomicUsize,
+    /// Thread and lock, in one word.
+    entries: Vec<AtomicU64>,
+}
+
+fn watch<L: Lock>(spec: &LockRingSpec, turns: u64) -> Result<Observed, Error> {
+    spec.take_place()?;
+    let moves = (FIRST_TURNS + warm_turns(turns) + turns) * spec.lap();
+    let log = Arc::new(Log {
+        next: AtomicUsize::new(0),
+        entries: (0..moves).map(|_| AtomicU64::new(0)).collect(),
+    });
+    let writer = Arc::clone(&log);
+    let write_down = move |thread: usize, lock: usize| {
+        let index = writer.next.fetch_add(1, Ordering::Relaxed);
+        writer.entries[index].store((thread as u64) << 32 | lock as u64, Ordering::Relaxed);
+    };
+    let mut ring = LockRing::<L, _>::start(spec, write_down)?;
+    let (cpu_time, start) = (clock::process_cpu_time(), clock::raw());
+    let timing = ring.turns(turns)?;
+    Ok(Observed {
+        elapsed: clock::raw().since(start).unwrap_or_default(),
+        cpu_time: clock::process_cpu_time().saturating_sub(cpu_time),
+        counted_hand_overs: timing.counted_over,
+        counted: timing.counted,
+        hand_overs: log.entries.iter().map(hand_over).collect(),
+    })
+}
+
+fn hand_over(entry: &AtomicU64) -> HandOver {
+    let entry = entry.load(Ordering::Relaxed);
+    let half = |bits: u64| u32::try_from(bits & 0xffff_ffff).expect("invariant: 32 bits are left");
+    HandOver {
+        thread: half(entry >> 32),
+        lock: half(entry),
+    }
+}
+
+/// A line of numbers, and one for each move.
+fn tell(observed: &Observed, writer: PipeWriter) -> std::io::Result<()> {
+    let mut out = BufWriter::new(writer);
+    writeln!(
+        out,
+        "{} {} {} {} {}",
+        observed.counted_hand_overs,
+        observed.counted.voluntary,
+        observed.counted.involuntary,
+        observed.elapsed.as_ns(),
+        observed.cpu_time.as_ns()
+    )?;
+    for HandOver { thread, lock } in &observed.hand_overs {
+        writeln!(out, "{thread} {lock}")?;
+    }
+    out.flush()
+}
+
+fn read(reader: PipeReader) -> Result<Observed, Error> {
+    let mut lines = BufReader::new(reader).lines();
+    let mut line = || lines.next().transpose().map_err(Error::calling("read"));
+    let gone = || Error::Member("the process that is watched is gone".to_owned());
+    let head = line()?.ok_or_else(gone)?;
+    if let Some(why) = head.strip_prefix("failed ") {
+        return Err(Error::Member(why.to_owned()));
+    }
+    let [
+        counted_hand_overs,
+        voluntary,
+        involuntary,
+        elapsed,
+        cpu_time,
+    ] = numbers(&head);
+    let mut hand_overs = Vec::new();
+    while let Some(line) = line()? {
+        let [thread, lock] = numbers(&line);
+        let number = |number| u32::try_from(number).expect("invariant: it was one before");
+        hand_overs.push(HandOver {
+            thread: number(thread),
+            lock: number(lock),
+        });
+    }
+    Ok(Observed {
+        hand_overs,
+        counted_hand_overs,
+        counted: Counted {
+            voluntary,
+            involuntary,
+        },
+        elapsed: Nanos::from_ns(elapsed),
+        cpu_time: Nanos::from_ns(cpu_time),
+    })
+}
+
+fn numbers<const N: usize>(line: &str) -> [u64; N] {
+    let mut words = line.split(' ').map(|word| {
+        word.parse()
+            .expect("invariant: the child writes whole lines of numbers")
+    });
+    [(); N].map(|()| words.next().expect("invariant: as many as it reads"))
+}

@@ -1,0 +1,146 @@
+//! The loops that use the CPU and nothing else, and how long they take.
+//!
+//! Each iteration needs the result of the one before, so that N iterations are N times the latency of
+//! one, whatever else the CPU could do beside it. The loops are in assembly: they are the same in a
+//! debug build, and no compiler finds the sum of an arithmetic series in them.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::arch::{self, Registers};
+use crate::clock;
+
+macro_rules! kernels {
+    ($($(#[doc = $doc:literal])+ $name:ident = $word:literal,)+) => {
+        /// What a loop does once round.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Kernel {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Kernel {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// Its word in a file.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $word,)+
+                }
+            }
+        }
+    };
+}
+
+kernels! {
+    /// One integer addition that waits for the one before.
+    Add = "add",
+    /// One integer multiplication that waits for the one before.
+    Multiply = "multiply",
+    /// One integer division that waits for the one before.
+    Divide = "divide",
+    /// One addition of doubles that waits for the one before.
+    FloatAdd = "float-add",
+    /// One multiplication of doubles that waits for the one before.
+    FloatMultiply = "float-multiply",
+    /// One branch that no predictor can learn, on a number that waits for the one before.
+    Branches = "branches",
+    /// One addition of vectors of 256 bits, which leaves their registers in use (x86-64 with AVX2).
+    Avx2 = "avx2",
+    /// One addition of vectors of 512 bits, which leaves their registers in use (x86-64 with AVX-512).
+    Avx512 = "avx512",
+}
+
+impl Kernel {
+    /// The one of this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|one| one.as_str() == word)
+    }
+
+    /// Whether CPU and kernel can run it.
+    pub fn is_supported(self) -> bool {
+        match self {
+            Self::Avx2 => arch::is_supported(Registers::Avx2),
+            Self::Avx512 => arch::is_supported(Registers::Avx512),
+            _ => true,
+        }
+    }
+
+    /// Goes round so many times. The CPU can run it ([`Self::is_supported`]).
+    pub(super) fn run(self, iterations: u64) {
+        if iterations > 0 {
+            arch::chain(self, iterations);
+        }
+    }
+}
+
+/// Long enough that reading the clock does not count, short enough that most blocks see no interrupt.
+const BLOCK: Duration = Duration::from_micros(400);
+
+/// Blocks, of which the quickest counts: everything that disturbs makes one longer.
+const BLOCKS: u32 = 25;
+
+/// How long one iteration takes alone on an idle CPU, in ns of CPU time: that of the quickest of several
+/// short blocks. The kernel can be run here.
+pub fn calibrate(kernel: Kernel) -> f64 {
+    let iterations = iterations_of_a_block(kernel);
+    let quickest = (0..BLOCKS).fold(Duration::MAX, |best, _| best.min(block(kernel, iterations)));
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a block has less than 2⁵³ iterations"
+    )]
+    let per_iteration = quickest.as_nanos() as f64 / iterations as f64;
+    per_iteration
+}
+
+fn iterations_of_a_block(kernel: Kernel) -> u64 {
+    let mut iterations = 1000;
+    while block(kernel, iterations) < BLOCK {
+        iterations *= 2;
+    }
+    iterations
+}
+
+fn block(kernel: Kernel, iterations: u64) -> Duration {
+    let before = clock::cpu_time();
+    kernel.run(iterations);
+    clock::cpu_time() - before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An iteration that was left out, or two that ran at once, would show here: a multiplication takes
+    /// three times an addition on every CPU since 2008, and nothing takes less than a third of a ns
+    /// when it has to wait for another.
+    #[test]
+    fn iterations_wait_for_each_other() {
+        let [add, multiply, divide] =
+            [Kernel::Add, Kernel::Multiply, Kernel::Divide].map(calibrate);
+        assert!(add > 0.1 && add < 5.0, "{add}");
+        assert!(multiply > 1.5 * add, "{multiply} {add}");
+        assert!(divide > multiply, "{divide} {multiply}");
+    }
+
+    #[test]
+    fn twice_as_many_iterations_take_twice_as_long() {
+        for kernel in Kernel::ALL.iter().copied().filter(|one| one.is_supported()) {
+            let iterations = iterations_of_a_block(kernel);
+            let quickest = |iterations| (0..40).map(|_| block(kernel, iterations)).min().unwrap();
+            let ratio = quickest(2 * iterations).as_secs_f64() / quickest(iterations).as_secs_f64();
+            assert!((1.7..2.3).contains(&ratio), "{kernel:?}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn words_are_those_of_serde() {
+        for kernel in Kernel::ALL {
+            let json = serde_json::to_string(kernel).unwrap();
+            assert_eq!(json, format!("\"{}\"", kernel.as_str()));
+            assert_eq!(Kernel::from_word(kernel.as_str()), Some(*kernel));
+        }
+    }
+}

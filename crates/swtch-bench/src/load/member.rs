@@ -1,0 +1,62 @@
+//! What a member does, from its start to its end.
+//!
+//! ```text
+//! name, CPU, class ─▶ files, memory, locks of rings ─▶ barrier ─▶ clock │ body │ clock ─▶ slot ─▶ barrier
+//! ```
+
+use super::desk::Slot;
+use super::place;
+use super::program::Program;
+use super::stage::Stage;
+use super::{Group, Load};
+use crate::cast::own_switches;
+use crate::error::Error;
+use crate::{clock, process};
+
+/// Which member.
+#[derive(Clone, Copy)]
+pub(super) struct Member<'a> {
+    pub(super) load: &'a Load,
+    pub(super) stage: &'a Stage,
+    /// Index of its group.
+    pub(super) group: usize,
+    /// Its number in the group.
+    pub(super) index: u32,
+}
+
+impl Member<'_> {
+    fn group(&self) -> &Group {
+        &self.load.groups[self.group]
+    }
+
+    fn slot(&self) -> &Slot {
+        self.stage.slot(self.group, self.index)
+    }
+
+    /// Acts. One that fails has said why.
+    pub(super) fn act(self) -> Result<(), Error> {
+        let name = self.group().name_of(self.index);
+        self.perform()
+            .inspect_err(|error| self.stage.desk.complain(&format_args!("{name}: {error}")))
+    }
+
+    fn perform(self) -> Result<(), Error> {
+        let Self { load, stage, .. } = self;
+        let (group, slot) = (self.group(), self.slot());
+        process::set_own_name(group.name_of(self.index).as_bytes());
+        slot.claim();
+        let places = |ring: &str| stage.props.place(ring, self.group, self.index);
+        let mut program = Program::new(&group.body, &stage.props, &places)?;
+        place::take(group, self.index, load.limit(), slot)?;
+        stage.desk.meet()?;
+        let began = clock::now();
+        let (cpu_before, before) = (clock::cpu_time(), own_switches()?);
+        program.run(&slot.at)?;
+        let (after, cpu_after) = (own_switches()?, clock::cpu_time());
+        let ended = clock::now();
+        let cpu = cpu_after - cpu_before;
+        slot.gaps.leave(program.gaps());
+        slot.leave(began.as_ns(), ended.as_ns(), cpu, after.since(before));
+        stage.desk.part()
+    }
+}

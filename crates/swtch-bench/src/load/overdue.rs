@@ -1,0 +1,63 @@
+//! A load that takes too long: who is at what. A deadlock names itself so.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use swtch_core::Nanos;
+
+use super::program::{Flat, flat};
+use super::stage::Stage;
+use super::{Load, Step};
+use crate::error::Error;
+
+/// How many members an error names.
+const NAMED: usize = 8;
+
+/// The error of a load that is not done after `limit`.
+pub(super) fn not_done(load: &Load, stage: &Stage, what: &str, limit: Duration) -> Error {
+    let mut said = Vec::new();
+    let mut left = 0_usize;
+    for (number, group) in load.groups.iter().enumerate() {
+        let list = flat(&group.body);
+        for index in 0..group.count {
+            let slot = stage.slot(number, index);
+            if slot.is_done() {
+                continue;
+            }
+            left += 1;
+            if said.len() < NAMED {
+                let at = slot.at.load(Ordering::Relaxed) as usize;
+                let doing = list.get(at).map_or_else(String::new, words);
+                said.push(format!("{} {doing}", group.name_of(index)));
+            }
+        }
+    }
+    if left > said.len() {
+        said.push(format!("and {} more", left - said.len()));
+    }
+    let limit = Nanos::from_ns(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+    Error::Member(format!(
+        "the load {what} after {limit}: {}",
+        said.join(", ")
+    ))
+}
+
+fn words(instruction: &Flat<'_>) -> String {
+    match instruction {
+        Flat::Do(Step::Lock(name)) => format!("waits for lock {name}"),
+        Flat::Do(Step::Wait(name)) => format!("waits for event {name}"),
+        Flat::Do(Step::Take(name)) => format!("waits for a token of ring {name}"),
+        Flat::Do(Step::Pass(name)) => format!("hands a token of ring {name} on"),
+        Flat::Do(Step::Signal(name)) => format!("signals event {name}"),
+        Flat::Do(Step::Unlock(name)) => format!("gives lock {name} back"),
+        Flat::Do(Step::Spin { kernel, .. }) => format!("spins ({})", kernel.as_str()),
+        Flat::Do(Step::Sleep(length)) => format!("sleeps for {length}"),
+        Flat::Do(Step::Watch(_)) => "watches the clock".to_owned(),
+        Flat::Do(Step::Yield) => "yields".to_owned(),
+        Flat::Do(Step::Read { path, .. }) => format!("reads {}", path.display()),
+        Flat::Do(Step::Touch { .. }) => "touches memory".to_owned(),
+        Flat::Do(Step::Repeat { .. }) | Flat::Begin { .. } | Flat::Again { .. } => {
+            "repeats".to_owned()
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The player: starts the members, lets them go, waits until all are done, and sees to it that nothing
+//! stays behind.
+//!
+//! ```text
+//! player ──fork──▶ a process for each group of threads ──clone──▶ its threads
+//!        ──fork──▶ each member that is a process
+//! ```
+//!
+//! While members do their bodies the player sleeps: it is woken by the end of a child only, and no child
+//! ends before all members are done, unless it fails.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use swtch_core::cost::Members;
+
+use super::child_ends::ChildEnds;
+use super::member::Member;
+use super::overdue::not_done;
+use super::stage::Stage;
+use super::{Group, Load, Played};
+use crate::clock;
+use crate::cpu::SchedAttr;
+use crate::error::Error;
+use crate::limits::raise_open_files;
+use crate::process::{self, Child};
+
+/// How long all members together may take to start: a hundred thousand are made in seconds.
+const LONGEST_START: Duration = Duration::from_secs(60);
+
+/// How often members that start are looked after.
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Load {
+    /// Plays it. The calling process has a single thread, and no children.
+    ///
+    /// # Errors
+    /// It cannot be played ([`Load::check`]), a member cannot be started or fails, or it is not done
+    /// within its limit. All that was started has ended then.
+    pub fn play(&self) -> Result<Played, Error> {
+        self.check()
+            .map_err(|fault| Error::Member(fault.to_string()))?;
+        raise_open_files();
+        let stage = Stage::build(self)?;
+        let ends = ChildEnds::hold()?;
+        let mut company = Company::start(self, &stage)?;
+        company.wait_until_ready(self, &stage)?;
+        // Not before: whoever is started inherits it.
+        if self.groups.iter().any(|group| group.class.is_real_time()) {
+            come_before_all();
+        }
+        let started_ns = clock::now().as_ns();
+        stage.desk.go()?;
+        company.wait_until_over(self, &stage, &ends)?;
+        Ok(stage.played(self, started_ns))
+    }
+}
+
+/// The player must get through whatever its members do. Without the right to it, they have none either.
+fn come_before_all() {
+    let first = SchedAttr {
+        policy: libc::SCHED_FIFO.unsigned_abs(),
+        priority: 99,
+        ..SchedAttr::default()
+    };
+    drop(first.adopt());
+}
+
+/// The processes that were started, with what they are called. Dropping it ends them.
+struct Company(Vec<(String, Child)>);
+
+impl Company {
+    fn start(load: &Load, stage: &Stage) -> Result<Self, Error> {
+        let mut company = Self(Vec::new());
+        for (number, group) in load.groups.iter().enumerate() {
+            let member = |index| Member {
+                load,
+                stage,
+                group: number,
+                index,
+            };
+            match group.members {
+                Members::Threads => {
+                    let child = Child::fork(|| start_threads(group, stage, member))?;
+                    company.0.push((group.name.clone(), child));
+                }
+                Members::Processes => {
+                    for index in 0..group.count {
+                        let child = Child::fork(|| member(index).act())?;
+                        company.0.push((group.name_of(index), child));
+                    }
+                }
+            }
+        }
+        Ok(company)
+    }
+
+    fn wait_until_ready(&mut self, load: &Load, stage: &Stage) -> Result<(), Error> {
+        let deadline = Instant::now() + LONGEST_START;
+        while !stage.desk.all_are_ready(LOOK)? {
+            self.check(stage)?;
+            if Instant::now() > deadline {
+                return Err(not_done(load, stage, "did not start", LONGEST_START));
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_until_over(
+        &mut self,
+        load: &Load,
+        stage: &Stage,
+        ends: &ChildEnds,
+    ) -> Result<(), Error> {
+        let deadline = Instant::now() + load.limit();
+        while !stage.desk.is_over() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(not_done(load, stage, "is not done", load.limit()));
+            }
+            ends.wait_for_one(left)?;
+            if !stage.desk.is_over() {
+                self.check(stage)?;
+            }
+        }
+        self.0
+            .iter_mut()
+            .try_for_each(|(_, child)| child.wait().map(drop))
+    }
+
+    /// Fails when one has ended.
+    fn check(&mut self, stage: &Stage) -> Result<(), Error> {
+        for (name, child) in &mut self.0 {
+            if let Some(status) = child.ended()? {
+                return Err(match stage.desk.complaint() {
+                    Some(why) => Error::Member(why),
+                    None => Error::ProcessFailed {
+                        name: name.clone(),
+                        status,
+                    },
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The process of a group of threads.
+fn start_threads<'a>(
+    group: &Group,
+    stage: &Stage,
+    member: impl Fn(u32) -> Member<'a>,
+) -> Result<(), Error> {
+    process::set_own_name(group.name.as_bytes());
+    thread::scope(|scope| {
+        for index in 0..group.count {
+            let member = member(index);
+            // The others would wait for it forever.
+            let act = move || member.act().unwrap_or_else(|_| process::fail());
+            let builder = thread::Builder::new().stack_size(STACK);
+            if let Err(error) = builder.spawn_scoped(scope, act) {
+                let error = Error::calling("clone")(error);
+                stage.desk.complain(&format_args!(
+                    "{}: {error} (after {index} threads)",
+                    group.name_of(index)
+                ));
+                process::fail();
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Of a thread: address space, not memory.
+const STACK: usize = 128 * 1024;

@@ -1,0 +1,362 @@
+//! The body of a member as a flat list of instructions, so that a step costs a few ns and takes no memory.
+//!
+//! ```text
+//! spin                      0 spin
+//! repeat 1000 {             1 begin  counter 0, 1000 times
+//!     lock m          ─▶    2 lock   ───▶ the mutex itself
+//!     spin                  3 spin
+//!     unlock m              4 unlock
+//! }                         5 again  counter 0, from 2
+//! ```
+//!
+//! [`flat`] makes the list, the same one for every member of a group, so that its numbers mean the same
+//! to the player; [`Program::new`] puts in what one member uses: locks, files, memory.
+
+use std::fs::File;
+use std::hint::black_box;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::Step;
+use super::gap::Longest;
+use super::kernel::Kernel;
+use super::lock::Lock;
+use super::props::Props;
+use super::ring::Hand;
+use crate::error::Error;
+use crate::token::Token;
+
+/// An instruction, before it is known whose.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Flat<'a> {
+    /// Sets a counter.
+    Begin { counter: usize, times: u64 },
+    /// Takes one from a counter, and goes on at `from` unless it is 0 then.
+    Again { counter: usize, from: usize },
+    /// A step that holds no others.
+    Do(&'a Step),
+}
+
+/// The instructions of a body. What is repeated 0 times has none.
+pub(super) fn flat(body: &[Step]) -> Vec<Flat<'_>> {
+    let mut list = Vec::new();
+    flatten(body, &mut 0, &mut list);
+    list
+}
+
+fn flatten<'a>(body: &'a [Step], counters: &mut usize, list: &mut Vec<Flat<'a>>) {
+    for step in body {
+        match step {
+            Step::Repeat { times: 0, .. } => {}
+            Step::Repeat { times, body } => {
+                let counter = *counters;
+                *counters += 1;
+                list.push(Flat::Begin {
+                    counter,
+                    times: *times,
+                });
+                let from = list.len();
+                flatten(body, counters, list);
+                list.push(Flat::Again { counter, from });
+            }
+            step => list.push(Flat::Do(step)),
+        }
+    }
+}
+
+/// What a member does, ready to be done.
+pub(super) struct Program<'a> {
+    instructions: Vec<Instruction<'a>>,
+    counters: Vec<u64>,
+    hands: Vec<Hand<'a>>,
+    files: Vec<Reading>,
+    memories: Vec<Memory>,
+    gaps: Longest,
+}
+
+enum Instruction<'a> {
+    Begin { counter: usize, times: u64 },
+    Again { counter: usize, from: usize },
+    Spin { kernel: Kernel, iterations: u64 },
+    Lock(&'a dyn Lock),
+    Unlock(&'a dyn Lock),
+    Wait(&'a dyn Token),
+    Signal(&'a dyn Token),
+    Take(usize),
+    Pass(usize),
+    Sleep(Duration),
+    Watch(u64),
+    Yield,
+    Read(usize),
+    Touch(usize),
+}
+
+impl<'a> Program<'a> {
+    /// The body of a member that takes the next free place of every ring it uses. Opens files and fills
+    /// memory, in the member itself.
+    pub(super) fn new(body: &[Step], props: &'a Props, place: Places<'_>) -> Result<Self, Error> {
+        let mut program = Self {
+            instructions: Vec::new(),
+            counters: Vec::new(),
+            hands: Vec::new(),
+            files: Vec::new(),
+            memories: Vec::new(),
+            gaps: Longest::default(),
+        };
+        let mut rings: Vec<&str> = Vec::new();
+        for instruction in flat(body) {
+            let instruction = match instruction {
+                Flat::Begin { counter, times } => {
+                    program.counters.push(0);
+                    Instruction::Begin { counter, times }
+                }
+                Flat::Again { counter, from } => Instruction::Again { counter, from },
+                Flat::Do(Step::Take(ring)) => {
+                    Instruction::Take(program.hand(ring, &mut rings, props, place)?)
+                }
+                Flat::Do(Step::Pass(ring)) => {
+                    Instruction::Pass(program.hand(ring, &mut rings, props, place)?)
+                }
+                Flat::Do(step) => program.plain(step, props)?,
+            };
+            program.instructions.push(instruction);
+        }
+        Ok(program)
+    }
+
+    fn hand<'s>(
+        &mut self,
+        ring: &'s str,
+        rings: &mut Vec<&'s str>,
+        props: &'a Props,
+        place: Places<'_>,
+    ) -> Result<usize, Error>
+    where
+        's: 's,
+    {
+        if let Some(known) = rings.iter().position(|known| *known == ring) {
+            return Ok(known);
+        }
+        rings.push(ring);
+        self.hands.push(props.ring(ring).enter(place(ring))?);
+        Ok(rings.len() - 1)
+    }
+
+    fn plain(&mut self, step: &Step, props: &'a Props) -> Result<Instruction<'a>, Error> {
+        Ok(match step {
+            Step::Spin { kernel, iterations } => Instruction::Spin {
+                kernel: *kernel,
+                iterations: *iterations,
+            },
+            Step::Lock(name) => Instruction::Lock(props.lock(name)),
+            Step::Unlock(name) => Instruction::Unlock(props.lock(name)),
+            Step::Wait(name) => Instruction::Wait(props.event(name)),
+            Step::Signal(name) => Instruction::Signal(props.event(name)),
+            Step::Sleep(length) => Instruction::Sleep(Duration::from_nanos(length.as_ns())),
+            Step::Watch(length) => Instruction::Watch(length.as_ns()),
+            Step::Yield => Instruction::Yield,
+            Step::Read { path, bytes } => {
+                self.files.push(Reading::open(path, *bytes)?);
+                Instruction::Read(self.files.len() - 1)
+            }
+            Step::Touch { bytes, stride } => {
+                self.memories.push(Memory::new(*bytes, *stride)?);
+                Instruction::Touch(self.memories.len() - 1)
+            }
+            Step::Repeat { .. } | Step::Take(_) | Step::Pass(_) => {
+                unreachable!("these are no plain steps")
+            }
+        })
+    }
+
+    /// What it saw of its own switches.
+    pub(super) const fn gaps(&self) -> &Longest {
+        &self.gaps
+    }
+
+    /// Does it, and says in `at` which instruction it is at.
+    pub(super) fn run(&mut self, at: &AtomicU32) -> Result<(), Error> {
+        let mut next = 0;
+        while let Some(instruction) = self.instructions.get(next) {
+            at.store(u32::try_from(next).unwrap_or(u32::MAX), Ordering::Relaxed);
+            next += 1;
+            match instruction {
+                Instruction::Begin { counter, times } => self.counters[*counter] = *times,
+                Instruction::Again { counter, from } => {
+                    let left = &mut self.counters[*counter];
+                    *left -= 1;
+                    if *left > 0 {
+                        next = *from;
+                    }
+                }
+                Instruction::Spin { kernel, iterations } => kernel.run(*iterations),
+                Instruction::Lock(lock) => lock.lock()?,
+                Instruction::Unlock(lock) => lock.unlock()?,
+                Instruction::Wait(event) => event.take()?,
+                Instruction::Signal(event) => event.pass()?,
+                Instruction::Take(hand) => self.hands[*hand].take()?,
+                Instruction::Pass(hand) => self.hands[*hand].pass()?,
+                Instruction::Sleep(length) => thread::sleep(*length),
+                Instruction::Watch(length_ns) => self.gaps.watch(*length_ns),
+                Instruction::Yield => thread::yield_now(),
+                Instruction::Read(file) => self.files[*file].read()?,
+                Instruction::Touch(memory) => self.memories[*memory].touch(),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the member stands in the ring of a name.
+pub(super) type Places<'a> = &'a dyn Fn(&str) -> usize;
+
+/// A file that is read on and on.
+struct Reading {
+    file: File,
+    path: PathBuf,
+    at: u64,
+    bytes: u64,
+    into: Vec<u8>,
+}
+
+/// Most that one call reads.
+const READ_AT_ONCE: u64 = 1 << 20;
+
+impl Reading {
+    fn open(path: &Path, bytes: u64) -> Result<Self, Error> {
+        let file = File::open(path).map_err(|source| Error::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        let most = usize::try_from(bytes.min(READ_AT_ONCE)).unwrap_or(usize::MAX);
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            at: 0,
+            bytes,
+            into: vec![1; most],
+        })
+    }
+
+    fn read(&mut self) -> Result<(), Error> {
+        let mut left = self.bytes;
+        let mut is_at_start = self.at == 0;
+        while left > 0 {
+            let most = usize::try_from(left)
+                .unwrap_or(usize::MAX)
+                .min(self.into.len());
+            let read = self.file.read_at(&mut self.into[..most], self.at);
+            let read = read.map_err(|source| Error::File {
+                path: self.path.clone(),
+                source,
+            })?;
+            if read == 0 && is_at_start {
+                return Err(Error::NotHere(format!("{} is empty", self.path.display())));
+            }
+            is_at_start = read == 0;
+            self.at = if read == 0 { 0 } else { self.at + read as u64 };
+            left -= read as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Memory that one member goes through.
+struct Memory {
+    bytes: Vec<u8>,
+    stride: usize,
+}
+
+impl Memory {
+    /// Every byte is written: a page that is only read is the page of zeros that all share.
+    fn new(bytes: u64, stride: u64) -> Result<Self, Error> {
+        let count = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(count).map_err(|_| {
+            Error::NotHere(format!("{bytes} bytes of memory for one member to touch"))
+        })?;
+        memory.resize(count, 1);
+        Ok(Self {
+            bytes: memory,
+            stride: usize::try_from(stride).unwrap_or(usize::MAX),
+        })
+    }
+
+    fn touch(&mut self) {
+        for byte in self.bytes.iter_mut().step_by(self.stride) {
+            *byte = byte.wrapping_add(2);
+        }
+        // Without this the compiler sees that nobody reads them.
+        black_box(&mut self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spin(iterations: u64) -> Step {
+        Step::Spin {
+            kernel: Kernel::Add,
+            iterations,
+        }
+    }
+
+    fn repeat(times: u64, body: Vec<Step>) -> Step {
+        Step::Repeat { times, body }
+    }
+
+    /// Goes through the list as [`Program::run`] does, and counts iterations.
+    fn iterations(list: &[Flat<'_>]) -> u64 {
+        let (mut next, mut sum) = (0, 0);
+        let mut counters = vec![0; list.len()];
+        while let Some(instruction) = list.get(next) {
+            next += 1;
+            match *instruction {
+                Flat::Begin { counter, times } => counters[counter] = times,
+                Flat::Again { counter, from } => {
+                    counters[counter] -= 1;
+                    if counters[counter] > 0 {
+                        next = from;
+                    }
+                }
+                Flat::Do(Step::Spin { iterations, .. }) => sum += iterations,
+                Flat::Do(step) => panic!("{step:?}"),
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn nested_repeats_multiply() {
+        let body = [
+            spin(1),
+            repeat(3, vec![spin(10), repeat(4, vec![spin(100)])]),
+        ];
+        assert_eq!(iterations(&flat(&body)), 1 + 3 * (10 + 4 * 100));
+    }
+
+    #[test]
+    fn what_is_repeated_no_times_is_left_out() {
+        assert!(flat(&[repeat(0, vec![spin(5)])]).is_empty());
+    }
+
+    #[test]
+    fn touch_changes_a_byte_at_every_stride() {
+        let mut memory = Memory::new(10, 4).unwrap();
+        memory.touch();
+        assert_eq!(memory.bytes, [3, 1, 1, 1, 3, 1, 1, 1, 3, 1]);
+    }
+
+    #[test]
+    fn a_file_that_ends_is_read_again_from_its_start() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, b"abc").unwrap();
+        let mut reading = Reading::open(file.path(), 5).unwrap();
+        reading.read().unwrap();
+        assert_eq!(reading.at, 2);
+    }
+}

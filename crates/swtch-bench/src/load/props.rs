@@ -1,0 +1,84 @@
+//! What members take from each other: locks, events and rings, made before any member starts and found by
+//! their names.
+
+use std::collections::BTreeMap;
+
+use super::lock::Lock;
+use super::program::{Flat, flat};
+use super::ring::{Ring, RingSpec};
+use super::{Load, Step};
+use crate::error::Error;
+use crate::token::Token;
+
+/// What members take from each other.
+pub(super) struct Props {
+    locks: BTreeMap<String, Box<dyn Lock>>,
+    events: BTreeMap<String, Box<dyn Token + Send>>,
+    rings: BTreeMap<String, Ring>,
+    /// Per ring and group: the place of the group's first member.
+    places: BTreeMap<(String, usize), usize>,
+}
+
+impl Props {
+    pub(super) fn make(load: &Load) -> Result<Self, Error> {
+        let mut props = Self {
+            locks: BTreeMap::new(),
+            events: BTreeMap::new(),
+            rings: BTreeMap::new(),
+            places: BTreeMap::new(),
+        };
+        let mut members_of_rings: BTreeMap<&str, usize> = BTreeMap::new();
+        for (number, group) in load.groups.iter().enumerate() {
+            for step in flat(&group.body) {
+                match step {
+                    Flat::Do(Step::Lock(name)) if !props.locks.contains_key(name) => {
+                        let kind = load.locks.get(name).copied().unwrap_or_default();
+                        props.locks.insert(name.clone(), kind.make()?);
+                    }
+                    Flat::Do(Step::Wait(name) | Step::Signal(name))
+                        if !props.events.contains_key(name) =>
+                    {
+                        let kind = load.events.get(name).copied().unwrap_or_default();
+                        props.events.insert(name.clone(), kind.make()?);
+                    }
+                    Flat::Do(Step::Take(name) | Step::Pass(name)) => {
+                        let members = members_of_rings.entry(name).or_default();
+                        props
+                            .places
+                            .entry((name.clone(), number))
+                            .or_insert_with(|| {
+                                let first = *members;
+                                *members += group.count as usize;
+                                first
+                            });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (name, members) in members_of_rings {
+            let spec: RingSpec = load.rings.get(name).copied().unwrap_or_default();
+            props
+                .rings
+                .insert(name.to_owned(), Ring::new(spec, members)?);
+        }
+        Ok(props)
+    }
+
+    pub(super) fn lock(&self, name: &str) -> &dyn Lock {
+        &*self.locks[name]
+    }
+
+    pub(super) fn event(&self, name: &str) -> &dyn Token {
+        &*self.events[name]
+    }
+
+    pub(super) fn ring(&self, name: &str) -> &Ring {
+        &self.rings[name]
+    }
+
+    /// Where a member stands in a ring.
+    pub(super) fn place(&self, ring: &str, group: usize, index: u32) -> usize {
+        self.places[&(ring.to_owned(), group)] + index as usize
+    }
+}

@@ -1,0 +1,148 @@
+//! Rings in which members hand tokens on, of two makes.
+//!
+//! ```text
+//! of tokens    place 0 ─▶ place 1 ─▶ place 2 ─▶     take: wait for a token at my place
+//!              token      –          –               pass: put it at the next one's place
+//!
+//! of locks     lock 0    1    2    spare             take: lock the one after mine
+//!              member 0  1    2                      pass: give mine back; the other is mine
+//! ```
+//!
+//! In a ring of locks there are more locks than members; each spare one is a token, and moves from
+//! the last member to the first.
+
+use serde::{Deserialize, Serialize};
+
+use super::event::EventKind;
+use super::lock::{Lock, LockKind};
+use crate::error::Error;
+use crate::token::Token;
+
+/// What a ring is made of, and how many tokens go round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingSpec {
+    /// What hands a token on.
+    pub kind: RingKind,
+    /// How many; they start at the first members.
+    pub tokens: u32,
+}
+
+/// What hands a token on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RingKind {
+    /// An event for each member.
+    Tokens(EventKind),
+    /// A lock for each member, and one for each token.
+    Locks(LockKind),
+}
+
+impl Default for RingSpec {
+    /// One byte that goes from pipe to pipe.
+    fn default() -> Self {
+        Self {
+            kind: RingKind::Tokens(EventKind::Pipe),
+            tokens: 1,
+        }
+    }
+}
+
+/// A ring.
+pub(super) enum Ring {
+    Tokens(Vec<Box<dyn Token + Send>>),
+    Locks(Vec<Box<dyn Lock>>),
+}
+
+impl Ring {
+    /// A ring of so many members.
+    pub(super) fn new(spec: RingSpec, members: usize) -> Result<Self, Error> {
+        let tokens = spec.tokens as usize;
+        Ok(match spec.kind {
+            RingKind::Tokens(kind) => {
+                let places = (0..members).map(|_| kind.make());
+                let places: Vec<_> = places.collect::<Result<_, _>>()?;
+                places
+                    .iter()
+                    .take(tokens)
+                    .try_for_each(|place| place.pass())?;
+                Self::Tokens(places)
+            }
+            RingKind::Locks(kind) => {
+                let locks = (0..members + tokens).map(|_| kind.make());
+                Self::Locks(locks.collect::<Result<_, _>>()?)
+            }
+        })
+    }
+
+    /// The hand of the calling member, who stands at `place`. Called once, before anyone takes.
+    pub(super) fn enter(&self, place: usize) -> Result<Hand<'_>, Error> {
+        Ok(match self {
+            Self::Tokens(places) => Hand::Tokens {
+                mine: &*places[place],
+                next: &*places[(place + 1) % places.len()],
+            },
+            Self::Locks(locks) => {
+                locks[place].lock()?;
+                Hand::Locks {
+                    locks,
+                    held: place,
+                    has_next: false,
+                }
+            }
+        })
+    }
+}
+
+/// What one member has of a ring.
+pub(super) enum Hand<'a> {
+    Tokens {
+        mine: &'a dyn Token,
+        next: &'a dyn Token,
+    },
+    Locks {
+        locks: &'a [Box<dyn Lock>],
+        held: usize,
+        has_next: bool,
+    },
+}
+
+impl Hand<'_> {
+    pub(super) fn take(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Tokens { mine, .. } => mine.take(),
+            Self::Locks { has_next: true, .. } => Err(Error::Senseless(
+                "in a ring of locks, pass comes after each take",
+            )),
+            Self::Locks {
+                locks,
+                held,
+                has_next,
+            } => {
+                locks[(*held + 1) % locks.len()].lock()?;
+                *has_next = true;
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn pass(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Tokens { next, .. } => next.pass(),
+            Self::Locks {
+                has_next: false, ..
+            } => Err(Error::Senseless(
+                "in a ring of locks, take comes before each pass",
+            )),
+            Self::Locks {
+                locks,
+                held,
+                has_next,
+            } => {
+                locks[*held].unlock()?;
+                *held = (*held + 1) % locks.len();
+                *has_next = false;
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Are described loads played as they are described? The kernel's own counters decide.
+//!
+//! ```text
+//! cargo test -p swtch-bench --test loads            all
+//! cargo test -p swtch-bench --test loads -- ring    those whose names hold "ring"
+//! ```
+//!
+//! A load is played by a process that has no other thread, so this program is its own harness.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed, in a harness of its own"
+)]
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use swtch_bench::load::{
+    Class, Cpus, EventKind, Group, Kernel, Load, LockKind, Places, Played, RingKind, RingSpec,
+    Step, calibrate,
+};
+use swtch_core::Nanos;
+use swtch_core::cost::Members;
+
+type Test = (&'static str, fn());
+
+const TESTS: &[Test] = &[
+    ("every_step_is_played", every_step_is_played),
+    (
+        "members_are_where_they_were_put",
+        members_are_where_they_were_put,
+    ),
+    ("work_takes_its_cpu_time", work_takes_its_cpu_time),
+    ("two_on_one_cpu_take_turns", two_on_one_cpu_take_turns),
+    ("a_hop_of_a_ring_is_a_block", a_hop_of_a_ring_is_a_block),
+    ("every_ring_goes_round", every_ring_goes_round),
+    ("rings_reach_across_groups", rings_reach_across_groups),
+    ("a_deadlock_ends_and_is_named", a_deadlock_ends_and_is_named),
+    ("a_member_that_fails_ends_all", a_member_that_fails_ends_all),
+    (
+        "what_cannot_be_played_is_refused",
+        what_cannot_be_played_is_refused,
+    ),
+    ("a_crowd_is_made_or_refused", a_crowd_is_made_or_refused),
+    ("real_time_members_end", real_time_members_end),
+];
+
+fn main() -> ExitCode {
+    let filters: Vec<_> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let is_chosen = |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f));
+    let mut failed = false;
+    for (name, test) in TESTS.iter().filter(|(name, _)| is_chosen(name)) {
+        let is_ok = catch_unwind(test).is_ok();
+        println!("test {name} ... {}", if is_ok { "ok" } else { "FAILED" });
+        failed |= !is_ok;
+    }
+    ExitCode::from(u8::from(failed))
+}
+
+/// A group on the last CPU.
+fn group(name: &str, count: u32, body: Vec<Step>) -> Group {
+    Group {
+        name: name.to_owned(),
+        members: Members::Threads,
+        count,
+        cpus: Cpus::Dealt(vec![last_cpu()]),
+        class: Class::Other { nice: 0 },
+        slice: None,
+        body,
+    }
+}
+
+fn last_cpu() -> u32 {
+    *Places::here().unwrap().allowed.last().unwrap()
+}
+
+fn play(load: &Load) -> Played {
+    load.play().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn refusal(load: &Load) -> String {
+    load.play().unwrap_err().to_string()
+}
+
+const fn spin(iterations: u64) -> Step {
+    Step::Spin {
+        kernel: Kernel::Add,
+        iterations,
+    }
+}
+
+fn name(word: &str) -> String {
+    word.to_owned()
+}
+
+fn work(cpu_time: Duration) -> Step {
+    let ns = u32::try_from(cpu_time.as_nanos()).unwrap();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it fits"
+    )]
+    let iterations = (f64::from(ns) / calibrate(Kernel::Add)) as u64;
+    spin(iterations)
+}
+
+fn took(played: &Played, member: usize) -> Duration {
+    let member = &played.members[member];
+    Duration::from_nanos(member.ended_ns - member.began_ns)
+}
+
+/// All steps and all kernels that this CPU has, by threads and by processes.
+fn every_step_is_played() {
+    let kernels = Kernel::ALL.iter().filter(|one| one.is_supported());
+    let mut body: Vec<Step> = kernels
+        .map(|kernel| Step::Spin {
+            kernel: *kernel,
+            iterations: 1000,
+        })
+        .collect();
+    let touch = Step::Touch {
+        bytes: 1 << 16,
+        stride: 64,
+    };
+    let read = Step::Read {
+        path: "/proc/self/status".into(),
+        bytes: 100_000,
+    };
+    body.extend([
+        Step::Lock(name("m")),
+        Step::Unlock(name("m")),
+        Step::Repeat {
+            times: 3,
+            body: vec![Step::Signal(name("e")), Step::Wait(name("e"))],
+        },
+        Step::Repeat {
+            times: 5,
+            body: vec![Step::Take(name("r")), Step::Pass(name("r"))],
+        },
+        Step::Sleep(Nanos::from_ns(1_000_000)),
+        Step::Yield,
+        touch,
+        read,
+    ]);
+    for members in [Members::Threads, Members::Processes] {
+        let played = play(&Load::of(vec![Group {
+            members,
+            ..group("all", 3, body.clone())
+        }]));
+        assert_eq!(played.members.len(), 3);
+        for (number, member) in played.members.iter().enumerate() {
+            assert!(member.voluntary >= 1, "a sleep is a block: {member:?}");
+            assert!(
+                took(&played, number) >= Duration::from_millis(1),
+                "{member:?}"
+            );
+            assert!(member.began_ns >= played.started_ns, "{member:?}");
+            let is_thread = member.tid.get() != member.pid.get();
+            assert_eq!(is_thread, members == Members::Threads, "{member:?}");
+        }
+        assert_eq!(played.notes, Vec::<String>::new());
+    }
+}
+
+/// Dealt round robin over the CPUs that are allowed.
+fn members_are_where_they_were_put() {
+    let allowed = Places::here().unwrap().allowed;
+    let played = play(&Load::of(vec![Group {
+        cpus: Cpus::Dealt(allowed.clone()),
+        ..group("put", 5, vec![spin(1000)])
+    }]));
+    let cpus: Vec<_> = played.members.iter().map(|member| member.cpu).collect();
+    let dealt: Vec<_> = allowed.iter().copied().cycle().take(5).map(Some).collect();
+    assert_eq!(cpus, dealt);
+}
+
+fn work_takes_its_cpu_time() {
+    let asked = Duration::from_millis(50);
+    let played = play(&Load::of(vec![group("one", 1, vec![work(asked)])]));
+    let cpu_time = Duration::from_nanos(played.members[0].cpu_time.as_ns());
+    // Upwards a machine that is slow at times allows much.
+    assert!(
+        cpu_time > asked.mul_f64(0.9) && cpu_time < asked * 3,
+        "{cpu_time:?}"
+    );
+    assert!(took(&played, 0) >= cpu_time);
+}
+
+/// Each takes as long as both together need, and loses the CPU against its will.
+fn two_on_one_cpu_take_turns() {
+    let played = play(&Load::of(vec![group(
+        "two",
+        2,
+        vec![work(Duration::from_millis(60))],
+    )]));
+    let cpu: u64 = played
+        .members
+        .iter()
+        .map(|member| member.cpu_time.as_ns())
+        .sum();
+    for (number, member) in played.members.iter().enumerate() {
+        assert!(member.involuntary >= 3, "{member:?}");
+        assert!(
+            took(&played, number).as_nanos() > u128::from(cpu) * 8 / 10,
+            "{played:?}"
+        );
+    }
+}
+
+fn ring(name: &str, members: u32, laps: u64) -> Group {
+    let body = vec![Step::Take(name.to_owned()), Step::Pass(name.to_owned())];
+    let class = Class::Batch { nice: 0 };
+    Group {
+        class,
+        ..group(name, members, vec![Step::Repeat { times: laps, body }])
+    }
+}
+
+fn with_ring(load: Load, name: &str, kind: RingKind, tokens: u32) -> Load {
+    let mut load = load;
+    load.rings
+        .insert(name.to_owned(), RingSpec { kind, tokens });
+    load
+}
+
+/// Under `SCHED_BATCH` on one CPU, who hands on keeps the CPU until it blocks itself.
+fn a_hop_of_a_ring_is_a_block() {
+    const LAPS: u64 = 500;
+    for members in [2, 8] {
+        let load = Load::of(vec![ring("r", members, LAPS)]);
+        let load = with_ring(load, "r", RingKind::Tokens(EventKind::Futex), 1);
+        let played = play(&load);
+        let hops = LAPS * u64::from(members);
+        let blocks: u64 = played.members.iter().map(|member| member.voluntary).sum();
+        // Each member takes one token that is there already, and a bystander may spare some.
+        assert!(
+            blocks * 100 >= hops * 95 && blocks <= hops + 8,
+            "{blocks} of {hops}"
+        );
+    }
+}
+
+fn every_ring_goes_round() {
+    let kinds = EventKind::ALL
+        .map(|(_, kind)| RingKind::Tokens(kind))
+        .into_iter();
+    // Who spins for a lock on the CPU of its holder waits for a whole slice: that is slow.
+    let locks = LockKind::ALL.into_iter().map(|(_, kind)| kind);
+    let locks = locks.filter(|kind| *kind != LockKind::Spin);
+    for kind in kinds.chain(locks.map(RingKind::Locks)) {
+        for (members, tokens) in [(2, 1), (7, 3), (7, 7)] {
+            for processes in [Members::Threads, Members::Processes] {
+                let load = Load::of(vec![Group {
+                    members: processes,
+                    ..ring("r", members, 20)
+                }]);
+                let mut load = with_ring(load, "r", kind, tokens);
+                load.limit = Nanos::from_ns(5_000_000_000);
+                assert_eq!(play(&load).members.len(), members as usize);
+            }
+        }
+    }
+}
+
+fn rings_reach_across_groups() {
+    let mut other = ring("r", 2, 50);
+    other.members = Members::Processes;
+    let played = play(&Load::of(vec![ring("r", 1, 50), other]));
+    let groups: Vec<_> = played.members.iter().map(|member| member.group).collect();
+    assert_eq!(groups, [0, 1, 1]);
+}
+
+fn a_deadlock_ends_and_is_named() {
+    let (m, n, e) = (name("m"), name("n"), name("e"));
+    let one = vec![
+        Step::Lock(m.clone()),
+        Step::Wait(e.clone()),
+        Step::Lock(n.clone()),
+        Step::Unlock(n.clone()),
+        Step::Unlock(m.clone()),
+    ];
+    let other = vec![
+        Step::Lock(n.clone()),
+        Step::Signal(e),
+        Step::Sleep(Nanos::from_ns(20_000_000)),
+        Step::Lock(m.clone()),
+        Step::Unlock(m),
+        Step::Unlock(n),
+    ];
+    let mut load = Load::of(vec![group("one", 1, one), group("other", 1, other)]);
+    load.limit = Nanos::from_ns(300_000_000);
+    let start = Instant::now();
+    assert_eq!(
+        refusal(&load),
+        "the load is not done after 300 ms: one-0 waits for lock n, other-0 waits for lock m"
+    );
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+/// What it waits for will never come: the others must not wait either.
+fn a_member_that_fails_ends_all() {
+    // The kernel maps no page at 0.
+    let read = Step::Read {
+        path: "/proc/self/mem".into(),
+        bytes: 1,
+    };
+    for members in [Members::Threads, Members::Processes] {
+        let start = Instant::now();
+        let load = Load::of(vec![
+            group("waits", 2, vec![Step::Wait(name("e"))]),
+            Group {
+                members,
+                ..group("fails", 1, vec![read.clone(), Step::Signal(name("e"))])
+            },
+        ]);
+        let error = refusal(&load);
+        assert!(error.starts_with("fails-0: /proc/self/mem: "), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+}
+
+fn what_cannot_be_played_is_refused() {
+    let lock = || Step::Lock(name("m"));
+    let bodies = [
+        (vec![lock()], "lock m is never given back in this body"),
+        (vec![lock(), lock()], "lock m is held already"),
+        (vec![Step::Unlock(name("m"))], "lock m is not held here"),
+        (vec![Step::Wait(name("e"))], "nobody signals the event e"),
+        (
+            vec![Step::Take(name("r")), Step::Pass(name("r"))],
+            "ring r has one member; it takes two or more",
+        ),
+    ];
+    for (body, why) in bodies {
+        let load = Load::of(vec![group("a", 1, body)]);
+        assert_eq!(refusal(&load), format!("group a: {why}"));
+    }
+    let none = Load::of(vec![group("a", 0, vec![Step::Yield])]);
+    assert_eq!(refusal(&none), "group a: count must be at least 1");
+    let elsewhere = Load::of(vec![Group {
+        cpus: Cpus::Dealt(vec![9999]),
+        ..group("a", 1, vec![Step::Yield])
+    }]);
+    let error = refusal(&elsewhere);
+    assert!(
+        error.starts_with("group a: there is no CPU 9999: this machine has 0"),
+        "{error}"
+    );
+}
+
+/// Where it cannot be, the error names the limit, and nothing stays behind.
+fn a_crowd_is_made_or_refused() {
+    let start = Instant::now();
+    for (members, count) in [
+        (Members::Threads, 100_000),
+        (Members::Processes, 5_000_000),
+        (Members::Threads, 10_000),
+    ] {
+        let load = Load::of(vec![Group {
+            members,
+            ..group("crowd", count, vec![Step::Yield])
+        }]);
+        let limits = ["vm.max_map_count", "kernel.pid_max", "pids.max"];
+        match load.play() {
+            Ok(played) => assert_eq!(played.members.len(), count as usize),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(limits.iter().any(|limit| error.contains(limit)), "{error}");
+            }
+        }
+    }
+    assert!(start.elapsed() < Duration::from_secs(60));
+    let after = play(&Load::of(vec![group("after", 1, vec![Step::Yield])]));
+    assert_eq!(after.members.len(), 1);
+}
+
+/// On all CPUs, with or without the right to it: without, a note says so.
+fn real_time_members_end() {
+    let cpus = Places::here().unwrap().allowed;
+    let count = u32::try_from(cpus.len()).unwrap();
+    let played = play(&Load::of(vec![Group {
+        class: Class::Fifo { priority: 1 },
+        cpus: Cpus::Dealt(cpus),
+        ..group("rt", count, vec![work(Duration::from_millis(20))])
+    }]));
+    assert_eq!(played.members.len(), count as usize);
+    let is_noted = played.notes.iter().any(|note| note.contains("SCHED_FIFO"));
+    let is_preempted = played.members.iter().all(|member| member.involuntary > 50);
+    assert!(is_noted || !is_preempted, "{played:?}");
+}
