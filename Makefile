@@ -1,7 +1,7 @@
 # The ways into the tree. `make help` lists them; each is a script in scripts/ or one cargo line.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test vm-test lint fmt schema check bench-record bench-cost bench-bill setup
+.PHONY: help demo test vm-test lint fmt schema check bench-record bench-cost bench-bill lab-page setup
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -37,6 +37,9 @@ bench-cost: ## are the prices of switches right? beside peers, false alarms, cov
 
 bench-bill: ## is a bill right? three programs with many and with few switches, against the clock (as root)
 	@scripts/bench-bill.sh $(ARGS)
+
+lab-page: ## make all experiments here, and put answers and figures into docs/LAB.md (ARGS="quantum claims")
+	@scripts/lab-page.sh $(ARGS)
 
 setup: ## install what building needs and this machine lacks
 	@scripts/setup.sh

@@ -11,7 +11,8 @@ use swtch_core::{Nanos, Pid, Reason};
 
 use crate::cost;
 use crate::format::Format;
-use crate::record::{Request, Target};
+use crate::lab::LabVerb;
+use crate::record::{Lifetime, Request, Target};
 use crate::report::{BillBy, By, Filter, Moment};
 
 /// Context switches on Linux: how many, why, who took the CPU and for how long.
@@ -34,8 +35,13 @@ pub enum Verb {
     Report(Report),
     /// Measure what each kind of switch costs on this machine.
     Cost(Cost),
+    /// Make the classic experiments on this machine, and say which claims of the textbooks hold here.
+    Lab(Lab),
     /// Say what this machine allows, why not more, and what changes the answers.
     Doctor(Doctor),
+    /// Play the load of an experiment: what `swtch lab` starts.
+    #[command(hide = true)]
+    LabPlay(LabPlay),
     /// Make switches on purpose: the workloads with known reasons that the tests use.
     #[command(hide = true)]
     Workload(Workload),
@@ -68,6 +74,9 @@ pub struct Record {
     /// Treat a hook as missing (for tests of what older kernels give).
     #[arg(long, value_name = "HOOK", hide = true)]
     pub without_hook: Vec<String>,
+    /// Stop when the process that started the recorder has ended.
+    #[arg(long, hide = true)]
+    pub with_parent: bool,
     /// The command to run and record.
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
@@ -228,6 +237,23 @@ impl Cost {
     }
 }
 
+/// The experiments.
+#[derive(Debug, Args)]
+pub struct Lab {
+    /// What to do; without it, the list of experiments.
+    #[command(subcommand)]
+    pub verb: Option<LabVerb>,
+}
+
+/// A load to play.
+#[derive(Debug, Args)]
+pub struct LabPlay {
+    /// The load, as JSON.
+    pub load: PathBuf,
+    /// Where to leave what came of it, as JSON.
+    pub result: PathBuf,
+}
+
 /// Doctor.
 #[derive(Debug, Args)]
 pub struct Doctor {
@@ -274,11 +300,17 @@ impl Record {
             duration: self.duration,
             stacks: self.stacks,
             without_hooks: self.without_hook.clone(),
+            lifetime: if self.with_parent {
+                Lifetime::WithParent
+            } else {
+                Lifetime::AsAsked
+            },
         })
     }
 }
 
-fn format() -> impl clap::builder::TypedValueParser<Value = Format> {
+/// The words of `--format`.
+pub fn format() -> impl clap::builder::TypedValueParser<Value = Format> {
     PossibleValuesParser::new(Format::ALL.map(Format::as_str))
         .map(|word| Format::from_word(&word).expect("it is one of the possible values"))
 }

@@ -16,6 +16,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use swtch_core::cost::PriceList;
 
+use crate::destination::{self, beside, check_directory};
 use crate::format::{Format, write_answer};
 use crate::plot;
 
@@ -23,11 +24,11 @@ mod compare;
 pub mod export;
 mod list;
 mod machine;
-mod measure;
-mod menu;
-mod noise;
+pub mod measure;
+pub mod menu;
+pub mod noise;
 pub mod saved;
-mod series;
+pub mod series;
 mod share;
 mod table;
 mod tails;
@@ -119,19 +120,6 @@ fn keep(list: &PriceList, place: &Path, kinds: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a file whose directory is not there.
-fn check_directory(path: &Path) -> Result<()> {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
-            bail!(
-                "cannot write {}: there is no such directory",
-                path.display()
-            )
-        }
-        _ => Ok(()),
-    }
-}
-
 /// The form of a file, by its ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
@@ -175,28 +163,15 @@ fn write_file(list: &PriceList, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the figures: one to the file itself, several each to a file of its own beside it.
+/// Writes the figures.
 fn write_plots(list: &PriceList, path: &Path) -> Result<()> {
     let figures = plot::figures(list);
-    match figures.as_slice() {
-        [] => eprintln!(
+    if figures.is_empty() {
+        eprintln!(
             "swtch: no curve was measured, so there is no figure: name working-set, tlb or branches"
-        ),
-        [figure] => figure.write(path)?,
-        figures => {
-            for figure in figures {
-                figure.write(&beside(path, figure.name()))?;
-            }
-        }
+        );
     }
-    Ok(())
-}
-
-/// `a/b.csv` with `curves`: `a/b-curves.csv`.
-fn beside(path: &Path, what: &str) -> PathBuf {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let ending = path.extension().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!("{stem}-{what}.{ending}"))
+    destination::write_pictures(&figures, path)
 }
 
 /// Compares two saved lists; the exit code.
@@ -278,7 +253,10 @@ fn measured(effort: Effort, kinds: &[String], cpu: Option<u32>) -> Result<PriceL
 }
 
 /// Set by Ctrl-C and its like: what is done is kept.
-fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+///
+/// # Errors
+/// Signals cannot be caught.
+pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("catching signals")?;

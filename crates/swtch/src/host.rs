@@ -188,6 +188,12 @@ pub fn throttled_periods() -> Option<u64> {
     cgroup::throttled_periods(probe::cgroups().ok().as_ref())
 }
 
+/// The quotas on CPU time of our cgroup and of those above it: `/a: 50000 of 100000 us`; `None` when
+/// there is none.
+pub fn cpu_limits() -> Option<String> {
+    cgroup::limits(probe::cgroups().ok().as_ref())
+}
+
 /// Size of the second-level cache, which a CPU has to itself or with its sibling; `None` where the
 /// kernel shows none.
 pub fn private_cache_bytes() -> Option<u64> {

@@ -4,10 +4,12 @@
 mod cli;
 mod cost;
 mod counters;
+mod destination;
 mod doctor;
 mod explain;
 mod format;
 mod host;
+mod lab;
 mod plot;
 mod prices;
 mod record;
@@ -51,6 +53,8 @@ fn run(cli: Cli) -> Result<u8> {
             _ if words.tails => cost::run_tails(&words.to_request()),
             _ => cost::run(&words.to_request()),
         },
+        Verb::Lab(words) => lab::run(words.verb.as_ref()),
+        Verb::LabPlay(words) => lab::lab_play(&words.load, &words.result),
         Verb::Doctor(words) => doctor::run(words.format, &mut stdout()).map(|can| u8::from(!can)),
         Verb::Workload(words) => workload::run(words.name.as_deref(), words.count, words.quiet),
     }
@@ -83,7 +87,11 @@ fn report(words: &cli::Report) -> Result<u8> {
 
 /// Says what went wrong and what can be done about it; the exit code.
 fn tell(error: &anyhow::Error) -> u8 {
-    eprintln!("error: {}", text::escaped(&format!("{error:#}")));
+    match error.downcast_ref::<lab::Mistake>() {
+        // It shows a line of the file below itself.
+        Some(mistake) => eprintln!("error: {}", text::escaped_lines(&mistake.to_string())),
+        None => eprintln!("error: {}", text::escaped(&format!("{error:#}"))),
+    }
     let of_capture = error
         .downcast_ref::<swtch_capture::Error>()
         .and_then(|e| e.advice());

@@ -20,6 +20,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use swtch_capture::{
     Capture, HeldCommand, Kept, LaunchError, Scope, Settings, drop_privileges, kernel_version,
@@ -46,6 +48,17 @@ pub struct Request {
     pub stacks: Option<Nanos>,
     /// Hooks to treat as missing.
     pub without_hooks: Vec<String>,
+    /// How long.
+    pub lifetime: Lifetime,
+}
+
+/// How long a recording goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// As the rest of the request says.
+    AsAsked,
+    /// No longer than the process that started it.
+    WithParent,
 }
 
 /// Whose switches are recorded.
@@ -157,6 +170,10 @@ pub fn run(request: &Request) -> Result<Recorded> {
     };
     raise_priority();
     drop_privileges(kept, kernel_version())?;
+    if request.lifetime == Lifetime::WithParent {
+        // The kernel forgets it when privileges are dropped (prctl(2)), so it comes after that.
+        set_pdeathsig(Signal::SIGTERM).context("asking to end with the parent")?;
+    }
     let mut session = Session {
         request,
         signals,

@@ -23,6 +23,12 @@ pub fn is_hostile(c: char) -> bool {
             | '\u{2028}' | '\u{2029}')
 }
 
+/// As [`escaped`], for a text of our own that has several lines.
+pub fn escaped_lines(text: &str) -> String {
+    let lines: Vec<_> = text.split('\n').map(escaped).collect();
+    lines.join("\n")
+}
+
 /// The text with every hostile character shown by its number.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hostile) {
@@ -161,6 +167,51 @@ pub fn columns(
     lines
 }
 
+/// How wide running text may be: what the terminal tells of itself (`COLUMNS`), within reason.
+pub fn page_width() -> usize {
+    const WIDEST: usize = 100;
+    const NARROWEST: usize = 50;
+    let told = std::env::var("COLUMNS").ok();
+    let told = told.and_then(|words| words.parse::<usize>().ok());
+    told.map_or(WIDEST, |width| width.clamp(NARROWEST, WIDEST))
+}
+
+/// A text in lines of at most `width` characters, broken between words. A word that is longer has a line
+/// of its own. What is hostile is shown by its number.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut used = 0;
+    // Lines of the source, as in the files of the lab, are no lines of the answer.
+    for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
+        let word = escaped(word);
+        let length = word.chars().count();
+        match lines.last_mut() {
+            Some(line) if used + 1 + length <= width => {
+                line.push(' ');
+                line.push_str(&word);
+                used += 1 + length;
+            }
+            _ => {
+                lines.push(word.into_owned());
+                used = length;
+            }
+        }
+    }
+    lines
+}
+
+/// A text after a label, in lines of at most `width` characters; those after the first are set in as far
+/// as the label is wide.
+pub fn hung(label: &str, text: &str, width: usize) -> Vec<String> {
+    let indent = label.chars().count();
+    let lines = wrapped(text, width.saturating_sub(indent).max(1));
+    let line = |(number, line): (usize, String)| match number {
+        0 => format!("{label}{line}"),
+        _ => format!("{:indent$}{line}", ""),
+    };
+    lines.into_iter().enumerate().map(line).collect()
+}
+
 fn push(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     text.write_fmt(arguments)
         .expect("writing to a string cannot fail");
@@ -237,6 +288,24 @@ mod tests {
         assert_eq!(grouped(12_345_678), "12,345,678");
         assert_eq!(counted(1, "wait"), "1 wait");
         assert_eq!(counted(2000, "wait"), "2,000 waits");
+    }
+
+    #[test]
+    fn running_text_is_broken_between_words() {
+        let lines = wrapped("each takes  the\nreference time", 14);
+        assert_eq!(lines, ["each takes the", "reference time"]);
+        assert_eq!(
+            wrapped("a incomprehensible b", 5),
+            ["a", "incomprehensible", "b"]
+        );
+        assert_eq!(wrapped("a\u{1b}[2J", 40), ["a\\x1b[2J"]);
+        assert_eq!(wrapped("", 40), [""; 0]);
+    }
+
+    #[test]
+    fn lines_after_the_first_hang_below_the_text() {
+        let lines = hung("A1  ", "every thread takes it", 16);
+        assert_eq!(lines, ["A1  every thread", "    takes it"]);
     }
 
     #[test]

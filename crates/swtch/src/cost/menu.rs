@@ -372,7 +372,8 @@ impl Group {
         let arms = self.arms.iter().enumerate();
         let bare = arms.filter(|(index, arm)| {
             let is_net = arm.role == Role::Price || is_in_curve(*index);
-            arm.as_ring().is_some() && !is_net && !self.has_all_baselines
+            let has_baseline = matches!(arm.spec, ArmSpec::Ring(_) | ArmSpec::LockRing(_));
+            has_baseline && !is_net && !self.has_all_baselines
         });
         bare.map(|(index, _)| (index, Act::baseline(index).act))
             .collect()
@@ -386,6 +387,18 @@ impl Group {
         BLOCK * u32::try_from((acts + 1) * (self.rounds + 6)).unwrap_or(u32::MAX)
             + Duration::from_millis(2) * u32::try_from(self.arms.len()).unwrap_or(u32::MAX)
     }
+}
+
+/// The policy of contrasts and curves: [`Menu::steady`].
+///
+/// # Errors
+///
+/// No process can be started.
+pub fn steady_policy() -> Result<Policy> {
+    Ok(match may_use_fifo()? {
+        true => Policy::Fifo,
+        false => Policy::Batch,
+    })
 }
 
 /// Another number for every session.
@@ -441,11 +454,7 @@ impl Menu {
             share: share::group(effort, cpu),
             missing: Vec::new(),
             seed: seed_of_now(),
-            steady: if may_use_fifo()? {
-                Policy::Fifo
-            } else {
-                Policy::Batch
-            },
+            steady: steady_policy()?,
         };
         menu.add_switches(effort, words);
         menu.add_places(effort)?;
@@ -455,6 +464,23 @@ impl Menu {
         menu.add_self_check(words);
         menu.select(effort, words)?;
         Ok(menu)
+    }
+
+    /// Groups that an experiment is made of, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// The CPU cannot be used, or no process can be started.
+    pub fn of_groups(groups: Vec<Group>, cpu: u32) -> Result<Self> {
+        check_cpu(cpu)?;
+        Ok(Self {
+            cpu,
+            groups,
+            share: None,
+            missing: Vec::new(),
+            seed: seed_of_now(),
+            steady: steady_policy()?,
+        })
     }
 
     /// Keeps the groups that the words mean.

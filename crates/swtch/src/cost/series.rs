@@ -60,6 +60,11 @@ impl<'m> Blocks<'m> {
         }
     }
 
+    /// The group that they are of.
+    pub const fn group(&self) -> &'m Group {
+        &self.measured.group
+    }
+
     /// Blocks that were left out.
     pub fn dropped(&self) -> Dropped {
         let trees = self.trees.iter().map(Kept::dropped);
@@ -111,6 +116,26 @@ impl<'m> Blocks<'m> {
         Estimate::of_differences(&without, &with)
     }
 
+    /// What `ring` costs net of its hot baseline beyond what `plain` does, round by round: what its work
+    /// adds to a switch, the work itself taken off.
+    pub fn net_beyond(&self, plain: usize, ring: usize) -> Option<Estimate> {
+        let acts = [
+            Act::of(ring),
+            Act::baseline(ring),
+            Act::of(plain),
+            Act::baseline(plain),
+        ];
+        let trees = self.trees.iter().map(|tree| {
+            let [ring, alone, plain, plain_alone] = tree.together(acts.map(Act::series));
+            let rounds = ring.iter().zip(&alone).zip(plain.iter().zip(&plain_alone));
+            let beyond = |((ring, alone), (plain, plain_alone)): ((&f64, &f64), (&f64, &f64))| {
+                (ring - alone) - (plain - plain_alone)
+            };
+            rounds.map(beyond).collect()
+        });
+        Estimate::of_trees(&trees.collect::<Vec<Vec<f64>>>())
+    }
+
     /// The act in multiples of the sentinel's loop.
     pub fn over_sentinel(&self, act: Act) -> Option<Estimate> {
         let (sentinel, act) = self.series_pairs(SENTINEL, act.series());
@@ -150,7 +175,7 @@ impl<'m> Blocks<'m> {
         let mut sums = [0; 3];
         for sample in samples.filter(|sample| is_of(sample, act)) {
             if unexpected(group, sample) == 0 {
-                sums[0] += sample.operations;
+                sums[0] += sample.counted_over;
                 sums[1] += sample.counted.voluntary;
                 sums[2] += sample.counted.involuntary;
             }
@@ -196,7 +221,12 @@ fn unexpected(group: &Group, sample: &Sample) -> u64 {
         ArmSpec::Ring(ring) if sample.act != 1 => {
             ring.policy != Policy::Default && ring.primitive != Primitive::Yield
         }
-        ArmSpec::Ring(_) | ArmSpec::Yardstick { .. } | ArmSpec::Coroutine { .. } => true,
+        ArmSpec::LockRing(ring) if sample.act == 0 => ring.is_exact(),
+        ArmSpec::Ring(_)
+        | ArmSpec::LockRing(_)
+        | ArmSpec::Uncontended { .. }
+        | ArmSpec::Yardstick { .. }
+        | ArmSpec::Coroutine { .. } => true,
         _ => false,
     };
     if is_told {

@@ -41,6 +41,17 @@ pub(super) fn facts(cgroups: Option<&Cgroups>) -> Vec<Fact> {
     ]
 }
 
+/// The quotas of our group and of each above it; `None` when there is none.
+pub(super) fn limits(cgroups: Option<&Cgroups>) -> Option<String> {
+    let own = read(OWN_CGROUP).ok()?;
+    let Groups { mount, group } = cpu_groups(cgroups, &own)?;
+    let limits = ancestry(&mount, &group).into_iter().filter_map(|at| {
+        let name = at.strip_prefix(&mount).unwrap_or(&at).display().to_string();
+        Some(format!("/{name}: {}", limit(&at)?))
+    });
+    limits.reduce(|all, limit| format!("{all}; {limit}"))
+}
+
 /// Our group in one hierarchy.
 #[derive(Debug, PartialEq, Eq)]
 struct Groups {

@@ -24,6 +24,9 @@ pub const GRID: RGBColor = RGBColor(0xe6, 0xe6, 0xe6);
 /// Vertical lines at sizes that mean something.
 pub const MARK: RGBColor = RGBColor(0xae, 0xae, 0xae);
 
+/// What lies under lanes.
+pub const GROUND: RGBColor = RGBColor(0xf3, 0xf3, 0xf3);
+
 /// The shape of a line's points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
@@ -54,6 +57,24 @@ pub struct Look {
     pub colour: RGBColor,
     /// The shape of its points.
     pub shape: Shape,
+}
+
+/// Colours of areas, which are wide: the loud ones come late. From the same source, and a grey.
+const AREAS: [RGBColor; 9] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0xf0, 0xe4, 0x42),
+    RGBColor(0x8c, 0x8c, 0x8c),
+    RGBColor(0x00, 0x00, 0x00),
+];
+
+/// The colour of areas of one kind: nine differ.
+pub fn area_colour(kind: usize) -> RGBColor {
+    AREAS[kind % AREAS.len()]
 }
 
 /// The look of the line at `index`: 35 differ.

@@ -8,7 +8,7 @@ use std::sync::Once;
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::drawing::DrawingArea;
-use plotters::element::{Circle, PathElement, Polygon};
+use plotters::element::{Circle, PathElement, Polygon, Rectangle};
 use plotters::prelude::DrawingBackend;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{
@@ -16,6 +16,7 @@ use plotters::style::{
 };
 
 use super::palette::{Look, Shape};
+use crate::text::escaped;
 
 /// The font, as an SVG names it: ours, else what has much the same widths.
 const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
@@ -76,6 +77,20 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         told(self.area.draw(&PathElement::new(places, style)))
     }
 
+    /// Draws straight lines from place to place in dashes: one pattern runs along all of them.
+    pub fn dashed_line(&self, places: &[Place], colour: RGBColor, width: f64) -> Result<()> {
+        for dash in dashes(places) {
+            self.line(&dash, colour, width)?;
+        }
+        Ok(())
+    }
+
+    /// Fills a rectangle, given by two opposite corners.
+    pub fn fill(&self, from: Place, to: Place, colour: RGBColor) -> Result<()> {
+        let corners = [self.pixel(from), self.pixel(to)];
+        told(self.area.draw(&Rectangle::new(corners, colour.filled())))
+    }
+
     /// Draws the point of a line: filled, or an outline on white.
     pub fn point(&self, at: Place, look: Look, is_filled: bool) -> Result<()> {
         const RADIUS: f64 = 3.8;
@@ -85,6 +100,11 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         }
         self.shape(at, look.shape, RADIUS + OUTLINE / 2.0, look.colour)?;
         self.shape(at, look.shape, RADIUS - OUTLINE, WHITE)
+    }
+
+    /// Draws one of very many observations.
+    pub fn small_point(&self, at: Place, look: Look) -> Result<()> {
+        self.shape(at, look.shape, 2.2, look.colour)
     }
 
     fn shape(&self, at: Place, shape: Shape, radius: f64, colour: RGBColor) -> Result<()> {
@@ -101,7 +121,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         told(self.area.draw(&Polygon::new(corners, colour.filled())))
     }
 
-    /// Writes one line of text; `at` is half way up its letters.
+    /// Writes one line of text, what is hostile in it by number; `at` is half way up its letters.
     pub fn text(
         &self,
         text: &str,
@@ -120,28 +140,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
             .color(&colour)
             .pos(Pos::new(side, VPos::Center));
         let at = self.pixel((at.0, at.1 + self.text_drop * size));
-        told(self.area.draw_text(text, &style, at))
-    }
-
-    /// How wide a text is.
-    pub fn width_of(&self, text: &str, size: f64) -> Result<f64> {
-        let (width, _) = told(self.area.estimate_text_size(text, &self.font(size)))?;
-        Ok(f64::from(width) / self.scale)
-    }
-
-    /// The beginning of a text that is at most `width` wide, with dots for what was cut off.
-    pub fn cut_to(&self, text: &str, size: f64, width: f64) -> Result<String> {
-        if self.width_of(text, size)? <= width {
-            return Ok(text.to_owned());
-        }
-        let mut kept: Vec<char> = text.chars().collect();
-        while kept.pop().is_some() {
-            let cut = format!("{}…", kept.iter().collect::<String>().trim_end());
-            if self.width_of(&cut, size)? <= width {
-                return Ok(cut);
-            }
-        }
-        Ok(String::new())
+        told(self.area.draw_text(&escaped(text), &style, at))
     }
 
     fn font(&self, size: f64) -> TextStyle<'static> {
@@ -166,6 +165,82 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     }
 }
 
+/// How wide a text is, in points.
+pub fn width_of(text: &str, size: f64) -> Result<f64> {
+    /// The widths of a font come in whole pixels: measured large, they are exact.
+    const MAGNIFIED: f64 = 4.0;
+    make_font_known();
+    let font = (FAMILY, size * MAGNIFIED).into_font();
+    let (width, _) = told(font.box_size(&escaped(text)))?;
+    Ok(f64::from(width) / MAGNIFIED)
+}
+
+/// The beginning of a text that is at most `width` wide, with dots for what was cut off.
+pub fn cut_to(text: &str, size: f64, width: f64) -> Result<String> {
+    if width_of(text, size)? <= width {
+        return Ok(text.to_owned());
+    }
+    let mut kept: Vec<char> = text.chars().collect();
+    while kept.pop().is_some() {
+        let cut = format!("{}…", kept.iter().collect::<String>().trim_end());
+        if width_of(&cut, size)? <= width {
+            return Ok(cut);
+        }
+    }
+    Ok(String::new())
+}
+
+/// The text in lines that are at most `width` wide, broken between words; a word that is wider than
+/// that is cut.
+pub fn wrapped_to(text: &str, size: f64, width: f64) -> Result<Vec<String>> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        if let Some(line) = lines.last_mut() {
+            let longer = format!("{line} {word}");
+            if width_of(&longer, size)? <= width {
+                *line = longer;
+                continue;
+            }
+        }
+        lines.push(cut_to(word, size, width)?);
+    }
+    Ok(lines)
+}
+
+/// The strokes of a dashed line, with its corners where they fall within one.
+fn dashes(places: &[Place]) -> Vec<Vec<Place>> {
+    /// Lengths of a stroke and of the blank after it, in points.
+    const PATTERN: [f64; 2] = [7.0, 4.5];
+    let mut strokes = Vec::new();
+    let mut stroke: Vec<Place> = places.first().copied().into_iter().collect();
+    let (mut phase, mut left) = (0, PATTERN[0]);
+    for pair in places.windows(2) {
+        let (mut from, to) = (pair[0], pair[1]);
+        let mut length = (to.0 - from.0).hypot(to.1 - from.1);
+        while length > left {
+            let share = left / length;
+            from = (
+                from.0 + (to.0 - from.0) * share,
+                from.1 + (to.1 - from.1) * share,
+            );
+            length -= left;
+            stroke.push(from);
+            if phase == 0 {
+                strokes.push(std::mem::take(&mut stroke));
+            }
+            phase = 1 - phase;
+            left = PATTERN[phase];
+            stroke = vec![from];
+        }
+        left -= length;
+        stroke.push(to);
+    }
+    if phase == 0 && stroke.len() > 1 {
+        strokes.push(stroke);
+    }
+    strokes
+}
+
 /// plotters keeps a table of fonts by name; one time is enough.
 fn make_font_known() {
     static KNOWN: Once = Once::new();
@@ -178,4 +253,31 @@ fn make_font_known() {
 /// The backends' errors cannot be sent between threads, which `anyhow` wants; their words can.
 fn told<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T> {
     result.map_err(|error| anyhow!("{error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_broken_between_words_and_never_too_wide() {
+        let text = "bars are 95 % intervals of the mean time of a hop";
+        let lines = wrapped_to(text, 13.0, 120.0).unwrap();
+        assert!(lines.len() > 1);
+        assert_eq!(lines.join(" "), text);
+        for line in &lines {
+            assert!(width_of(line, 13.0).unwrap() <= 120.0);
+        }
+        let cut = wrapped_to(&"x".repeat(500), 13.0, 120.0).unwrap();
+        assert!(cut.len() == 1 && cut[0].ends_with('…'));
+    }
+
+    /// Two pieces of 10 points: strokes of 7, blanks of 4.5.
+    #[test]
+    fn dashes_run_around_corners() {
+        let strokes = dashes(&[(0.0, 0.0), (10.0, 0.0), (10.0, 10.0)]);
+        assert_eq!(strokes[0], [(0.0, 0.0), (7.0, 0.0)]);
+        assert_eq!(strokes[1], [(10.0, 1.5), (10.0, 8.5)]);
+        assert_eq!(strokes.len(), 2);
+    }
 }

@@ -1,4 +1,4 @@
-//! Figures as files.
+//! Pictures as files.
 
 use std::fs;
 use std::io::BufWriter;
@@ -8,9 +8,18 @@ use anyhow::{Context, Result, bail};
 use plotters::backend::{BitMapBackend, SVGBackend};
 use plotters::drawing::IntoDrawingArea;
 
-use super::Figure;
-use super::draw::{HEIGHT, WIDTH, draw};
+use super::content::Picture;
+use super::layout::{Layout, WIDTH};
 use super::pen::Pen;
+use crate::text::escaped;
+
+/// Width of a picture in points, which are the pixels of a page.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a whole number"
+)]
+const WIDTH_PX: u32 = WIDTH as u32;
 
 /// Pixels a point in a PNG: for screens of high density and for print.
 const PNG_SCALE: u32 = 2;
@@ -49,7 +58,7 @@ impl Kind {
     }
 }
 
-/// Whether [`Figure::write`] knows the format that the name of `path` ends in: to be asked before
+/// Whether [`Picture::write`] knows the format that the name of `path` ends in: to be asked before
 /// minutes are spent on measuring.
 ///
 /// # Errors
@@ -58,45 +67,65 @@ pub fn check_path(path: &Path) -> Result<()> {
     Kind::of(path).map(|_| ())
 }
 
-/// Writes a figure in the format that the file's name ends in.
-pub(super) fn write(figure: &Figure, path: &Path) -> Result<()> {
-    let bytes = match Kind::of(path)? {
-        Kind::Svg => to_svg(figure)?.into_bytes(),
-        Kind::Png => to_png(figure)?,
-    };
-    fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
+impl Picture {
+    /// Writes it as SVG or PNG, by the end of the file's name.
+    ///
+    /// # Errors
+    /// When the name ends otherwise, or the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let bytes = match Kind::of(path)? {
+            Kind::Svg => self.to_svg()?.into_bytes(),
+            Kind::Png => self.to_png()?,
+        };
+        fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// It as an SVG document, whose title is read aloud to those who do not see it.
+    ///
+    /// # Errors
+    /// It cannot be drawn.
+    pub fn to_svg(&self) -> Result<String> {
+        let layout = Layout::of(self)?;
+        let (width, height) = (WIDTH_PX * SVG_SCALE, layout.height * SVG_SCALE);
+        let mut svg = String::new();
+        {
+            let area = SVGBackend::with_string(&mut svg, (width, height)).into_drawing_area();
+            layout.draw(self, &Pen::new(&area, f64::from(SVG_SCALE)))?;
+            area.present()?;
+        }
+        // The size at which it is shown is that of the page, not that of the finer units within.
+        let inner = format!(r#"<svg width="{width}" height="{height}""#);
+        let shown = format!(
+            r#"<svg width="{WIDTH_PX}" height="{}" role="img""#,
+            layout.height
+        );
+        let title = format!(">\n<title>{}</title>", xml_escaped(&self.title));
+        Ok(svg.replacen(&inner, &shown, 1).replacen('>', &title, 1))
+    }
+
+    /// It as a PNG file.
+    fn to_png(&self) -> Result<Vec<u8>> {
+        let layout = Layout::of(self)?;
+        let scale = PNG_SCALE * OVERSAMPLING;
+        let (width, height) = (WIDTH_PX * scale, layout.height * scale);
+        let mut pixels = vec![0; (width * height * CHANNELS) as usize];
+        {
+            let area = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
+            let pen = Pen::new(&area, f64::from(scale)).with_text_drop(BITMAP_TEXT_DROP);
+            layout.draw(self, &pen)?;
+            area.present()?;
+        }
+        let pixels = halved(&pixels, width as usize);
+        let size = (WIDTH_PX * PNG_SCALE, layout.height * PNG_SCALE);
+        encode(&pixels, size, self)
+    }
 }
 
-/// The figure as an SVG document.
-pub(super) fn to_svg(figure: &Figure) -> Result<String> {
-    let (width, height) = (WIDTH * SVG_SCALE, HEIGHT * SVG_SCALE);
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, (width, height)).into_drawing_area();
-        draw(figure, &Pen::new(&area, f64::from(SVG_SCALE)))?;
-        area.present()?;
-    }
-    // The size at which it is shown is that of the page, not that of the finer units within.
-    let (inner, shown) = (
-        format!(r#"<svg width="{width}" height="{height}""#),
-        format!(r#"<svg width="{WIDTH}" height="{HEIGHT}""#),
-    );
-    Ok(svg.replacen(&inner, &shown, 1))
-}
-
-/// The figure as a PNG file.
-pub(super) fn to_png(figure: &Figure) -> Result<Vec<u8>> {
-    let scale = PNG_SCALE * OVERSAMPLING;
-    let (width, height) = (WIDTH * scale, HEIGHT * scale);
-    let mut pixels = vec![0; (width * height * CHANNELS) as usize];
-    {
-        let area = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
-        let pen = Pen::new(&area, f64::from(scale)).with_text_drop(BITMAP_TEXT_DROP);
-        draw(figure, &pen)?;
-        area.present()?;
-    }
-    let pixels = halved(&pixels, width as usize);
-    encode(&pixels, (WIDTH * PNG_SCALE, HEIGHT * PNG_SCALE), figure)
+fn xml_escaped(text: &str) -> String {
+    let text = escaped(text);
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 /// A picture of half the width and height: each pixel the mean of four.
@@ -118,13 +147,16 @@ fn halved(pixels: &[u8], width: usize) -> Vec<u8> {
     smaller
 }
 
-fn encode(pixels: &[u8], (width, height): (u32, u32), figure: &Figure) -> Result<Vec<u8>> {
+fn encode(pixels: &[u8], (width, height): (u32, u32), picture: &Picture) -> Result<Vec<u8>> {
     let mut file = Vec::new();
     let mut encoder = png::Encoder::new(BufWriter::new(&mut file), width, height);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
-    encoder.add_itxt_chunk("Title".to_owned(), figure.title())?;
-    encoder.add_itxt_chunk("Description".to_owned(), figure.subtitle().to_owned())?;
+    encoder.add_itxt_chunk("Title".to_owned(), escaped(&picture.title).into_owned())?;
+    encoder.add_itxt_chunk(
+        "Description".to_owned(),
+        escaped(&picture.subtitle).into_owned(),
+    )?;
     let mut writer = encoder.write_header()?;
     writer.write_image_data(pixels)?;
     writer.finish()?;

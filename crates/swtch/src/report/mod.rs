@@ -51,7 +51,8 @@ use swtch_store::{Columns, Trace};
 pub use bill::{BillBy, bill};
 pub use explain::explain;
 pub use filter::{Filter, Moment};
-pub use sheet::{Cell, Sheet};
+pub use names::Names;
+pub use sheet::{Cell, Sheet, Shown};
 
 use crate::format::{Format, write_answer};
 use crate::text;

@@ -134,6 +134,19 @@ pub struct View {
     pub columns: &'static [&'static str],
 }
 
+/// A table as people read it: words in cells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// What it shows; empty for the first.
+    pub title: &'static str,
+    /// Names of the columns, and to which side each is set.
+    pub head: Vec<(String, Side)>,
+    /// One cell a column.
+    pub rows: Vec<Vec<String>>,
+    /// What the rows sum to, where a sum makes sense.
+    pub total: Option<Vec<String>>,
+}
+
 /// A report: columns, rows, and how they are shown as a table.
 #[derive(Clone, Debug)]
 pub struct Sheet {
@@ -176,18 +189,30 @@ impl Sheet {
         self
     }
 
+    /// The tables that show it, with the first `most` rows: one a view. Columns without any value are
+    /// left out.
+    pub fn shown(&self, most: usize) -> Vec<Shown> {
+        if self.views.is_empty() {
+            return vec![self.shown_as("", &self.columns, most)];
+        }
+        let views = self.views.iter();
+        views
+            .map(|view| self.shown_as(view.title, view.columns, most))
+            .collect()
+    }
+
     /// Writes the tables with the first `most` rows.
     pub fn write_table(&self, most: usize, out: &mut dyn Write) -> io::Result<()> {
         if self.rows.is_empty() {
             writeln!(out, "no rows")?;
-        } else if self.views.is_empty() {
-            self.write_view(&self.columns, most, out)?;
-        } else {
-            for view in &self.views {
-                if !view.title.is_empty() {
-                    writeln!(out, "\n{}", view.title)?;
-                }
-                self.write_view(view.columns, most, out)?;
+            return self.write_rest(most, out);
+        }
+        for table in self.shown(most) {
+            if !table.title.is_empty() {
+                writeln!(out, "\n{}", table.title)?;
+            }
+            for line in text::columns(&table.head, &table.rows, table.total.as_deref()) {
+                writeln!(out, "{line}")?;
             }
         }
         self.write_rest(most, out)
@@ -206,12 +231,7 @@ impl Sheet {
         Ok(())
     }
 
-    fn write_view(
-        &self,
-        columns: &[&'static str],
-        most: usize,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    fn shown_as(&self, title: &'static str, columns: &[&'static str], most: usize) -> Shown {
         let rows = &self.rows[..most.min(self.rows.len())];
         let places: Vec<usize> = columns
             .iter()
@@ -219,26 +239,20 @@ impl Sheet {
             .filter_map(|key| self.columns.iter().position(|column| column == key))
             .filter(|place| !rows.iter().all(|row| row[*place].is_missing()))
             .collect();
-        let head: Vec<_> = places
-            .iter()
-            .map(|place| (head_of(self.columns[*place]), self.side(rows, *place)))
-            .collect();
-        let to_line = |row: &Vec<Cell>| -> Vec<String> {
-            places.iter().map(|p| row[*p].to_table()).collect()
-        };
-        let lines: Vec<_> = rows.iter().map(to_line).collect();
+        let head = |place: &usize| (head_of(self.columns[*place]), self.side(rows, *place));
+        let line = |row: &Vec<Cell>| places.iter().map(|p| row[*p].to_table()).collect();
         // A dash stands for "not known"; in the line of sums it would be noise.
-        let total = self.total.as_ref().map(|total| {
-            let blank = |cell: &Cell| match cell {
-                Cell::Missing => String::new(),
-                cell => cell.to_table(),
-            };
-            places.iter().map(|p| blank(&total[*p])).collect::<Vec<_>>()
-        });
-        for line in text::columns(&head, &lines, total.as_deref()) {
-            writeln!(out, "{line}")?;
+        let blank = |cell: &Cell| match cell {
+            Cell::Missing => String::new(),
+            cell => cell.to_table(),
+        };
+        let total = |total: &Vec<Cell>| places.iter().map(|p| blank(&total[*p])).collect();
+        Shown {
+            title,
+            head: places.iter().map(head).collect(),
+            rows: rows.iter().map(line).collect(),
+            total: self.total.as_ref().map(total),
         }
-        Ok(())
     }
 
     fn side(&self, rows: &[Vec<Cell>], place: usize) -> Side {
@@ -277,10 +291,14 @@ impl Sheet {
     }
 }
 
-/// Head of a column: its key in words, without the unit that the cells carry.
+/// Head of a column: its key in words, without the unit that the cells carry. Half the length of an
+/// interval stands right behind its value.
 fn head_of(key: &str) -> String {
     let words = key.strip_suffix("_ns").unwrap_or(key).replace('_', " ");
     let words = words.replace("p99 9", "p99.9");
+    if words.ends_with("half width") {
+        return "±".to_owned();
+    }
     match words.strip_suffix(" pct") {
         Some(words) => format!("{words} %"),
         None => words,
@@ -357,5 +375,6 @@ idle\\x0a            500     25.0        -
     fn heads_drop_the_unit_that_cells_carry() {
         assert_eq!(head_of("run_p99_9_ns"), "run p99.9");
         assert_eq!(head_of("share_pct"), "share %");
+        assert_eq!(head_of("net_half_width_ns"), "±");
     }
 }

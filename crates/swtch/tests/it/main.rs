@@ -11,7 +11,10 @@
 //! - `refusals`: what cannot be done is said, with the remedy.
 //! - `damage`: full disks, torn files, flipped bytes.
 //! - `output`: what is printed: formats, names from outside, closed pipes.
+//! - `claims`: what the lab lists, and what it refuses before minutes are spent.
 //! - `cost`: prices and bills: what is measured, kept, refused, and left behind.
+//! - `lab`: loads that are described in a file: played, refused, ended early.
+//! - `plays`: the experiments that play loads: every claim is answered, and what is done is kept.
 //!
 //! Tests named `root_…` record, so they need root and are ignored by default:
 //!
@@ -21,12 +24,15 @@
 //! ```
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod claims;
 mod cost;
 mod counts;
 mod damage;
 mod endings;
+mod lab;
 mod machine;
 mod output;
+mod plays;
 mod recording;
 mod refusals;
 mod truth;

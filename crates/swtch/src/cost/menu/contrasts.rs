@@ -184,7 +184,7 @@ impl Menu {
     }
 
     /// Register state that the kernel must save, beside the same instructions that leave none.
-    fn registers(&self) -> Group {
+    pub fn registers(&self) -> Group {
         let mut group = Group::new("registers", Section::Contrast);
         let state = |registers, ending| WorkSpec::Registers { registers, ending };
         for registers in Registers::ALL {

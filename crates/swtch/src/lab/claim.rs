@@ -1,0 +1,107 @@
+//! What the textbooks say, and what this machine says to it.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// What an experiment says to one claim.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    /// The claim: `A1`.
+    pub claim: &'static str,
+    /// What was found, in one line of words and numbers with their intervals.
+    pub ours: String,
+    /// Whether the claim holds.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+/// Whether a claim holds on this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "verdict", content = "why")]
+pub enum Verdict {
+    /// It does.
+    Holds,
+    /// It does not.
+    DoesNotHold,
+    /// The experiment was made, and its intervals leave both open.
+    Undecided(String),
+    /// This machine cannot tell: the sentence ends "cannot be tested here because …".
+    CannotBeTested(String),
+}
+
+impl Verdict {
+    /// The word of [`Self::Holds`] where it does, else of [`Self::DoesNotHold`].
+    pub const fn of(holds: bool) -> Self {
+        if holds {
+            Self::Holds
+        } else {
+            Self::DoesNotHold
+        }
+    }
+
+    /// The verdict in a word or two, as tables and files have it.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::DoesNotHold => "does not hold here",
+            Self::Undecided(_) => "undecided",
+            Self::CannotBeTested(_) => "cannot be tested here",
+        }
+    }
+
+    /// Why it is neither yes nor no.
+    pub const fn why(&self) -> Option<&str> {
+        match self {
+            Self::Holds | Self::DoesNotHold => None,
+            Self::Undecided(why) | Self::CannotBeTested(why) => Some(why.as_str()),
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Holds | Self::DoesNotHold => self.as_str().fmt(f),
+            Self::Undecided(why) => write!(f, "{}: {why}", self.as_str()),
+            Self::CannotBeTested(why) => write!(f, "{} because {why}", self.as_str()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{json, to_value};
+
+    use super::*;
+
+    #[test]
+    fn a_verdict_reads_as_a_sentence() {
+        let because = Verdict::CannotBeTested("there is one CPU".to_owned());
+        assert_eq!(
+            because.to_string(),
+            "cannot be tested here because there is one CPU"
+        );
+        let open = Verdict::Undecided("the interval holds 1".to_owned());
+        assert_eq!(open.to_string(), "undecided: the interval holds 1");
+        assert_eq!(Verdict::of(false).to_string(), "does not hold here");
+    }
+
+    /// Programs read this.
+    #[test]
+    fn an_answer_is_one_flat_object() {
+        let answer = |verdict| Answer {
+            claim: "A1",
+            ours: "1.00 ×".to_owned(),
+            verdict,
+        };
+        assert_eq!(
+            to_value(answer(Verdict::Holds)).unwrap(),
+            json!({ "claim": "A1", "ours": "1.00 ×", "verdict": "holds" })
+        );
+        assert_eq!(
+            to_value(answer(Verdict::Undecided("wide".to_owned()))).unwrap(),
+            json!({ "claim": "A1", "ours": "1.00 ×", "verdict": "undecided", "why": "wide" })
+        );
+    }
+}

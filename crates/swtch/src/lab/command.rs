@@ -1,0 +1,205 @@
+//! What may be typed after `swtch lab`. Experiments and their parameters come from the files in `lab/`.
+
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
+
+use super::experiment::{EXPERIMENTS, Experiment};
+use super::parameters::Value;
+use super::room::Recording;
+use crate::format::Format;
+
+/// What `swtch lab` is to do.
+#[derive(Debug)]
+pub enum LabVerb {
+    /// Make one experiment.
+    Experiment(Asked),
+    /// Play the load of a file.
+    Run(RunWords),
+    /// All experiments, and a verdict on every claim.
+    Claims(ClaimsWords),
+    /// Write the file of an experiment, to change it.
+    Show(ShowWords),
+}
+
+/// An experiment, with what was typed.
+#[derive(Debug)]
+pub struct Asked {
+    /// Its name.
+    pub name: String,
+    /// Parameters and their words.
+    pub given: Vec<(String, String)>,
+    /// How and where the answer goes.
+    pub words: ExperimentWords,
+}
+
+/// What every experiment takes.
+#[derive(Debug, Args)]
+pub struct ExperimentWords {
+    /// Shorter, with wider intervals.
+    #[arg(long)]
+    pub quick: bool,
+    /// Do not record, even where it may be.
+    #[arg(long)]
+    pub no_record: bool,
+    /// Draw the figures: FILE.svg or FILE.png; several go to files of their own beside it.
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Write all results to a file: .json holds all of it, .csv the tables (further ones beside it).
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// How the answer is written (csv: the first table).
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = crate::cli::format())]
+    pub format: Format,
+}
+
+impl ExperimentWords {
+    /// Whether plays are to be recorded.
+    pub const fn recording(&self) -> Recording {
+        recording(self.no_record)
+    }
+}
+
+const fn recording(no_record: bool) -> Recording {
+    if no_record {
+        Recording::Unwanted
+    } else {
+        Recording::Wanted
+    }
+}
+
+/// Play the load that a file describes.
+#[derive(Debug, Args)]
+pub struct RunWords {
+    /// The file that describes it (docs/LOADS.md says how).
+    #[arg(value_name = "FILE.toml")]
+    pub file: PathBuf,
+    /// Another value for a parameter of the file.
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// Only this variant of the file.
+    #[arg(long, value_name = "NAME")]
+    pub variant: Option<String>,
+    /// What every experiment takes.
+    #[command(flatten)]
+    pub words: ExperimentWords,
+}
+
+/// Make all experiments, and say of every claim of the textbooks whether it holds here.
+#[derive(Debug, Args)]
+pub struct ClaimsWords {
+    /// In three minutes on two CPUs.
+    #[arg(long)]
+    pub quick: bool,
+    /// Do not record, even where it may be.
+    #[arg(long)]
+    pub no_record: bool,
+    /// Write the table and the figures as one page.
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
+    /// Only these experiments.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Write all results to a file: FILE.json or FILE.csv.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// How the answer is written.
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = crate::cli::format())]
+    pub format: Format,
+}
+
+impl ClaimsWords {
+    /// Whether plays are to be recorded.
+    pub const fn recording(&self) -> Recording {
+        recording(self.no_record)
+    }
+}
+
+/// Write the file of an experiment, to change it and run that.
+#[derive(Debug, Args)]
+pub struct ShowWords {
+    /// The experiment.
+    pub name: String,
+}
+
+impl Subcommand for LabVerb {
+    fn augment_subcommands(command: Command) -> Command {
+        let command = EXPERIMENTS.iter().fold(command, |command, experiment| {
+            command.subcommand(experiment_command(experiment))
+        });
+        let claims = ClaimsWords::augment_args(Command::new("claims"));
+        let run = RunWords::augment_args(Command::new("run"));
+        let show = ShowWords::augment_args(Command::new("show"));
+        command.subcommands([claims, run, show])
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        matches!(name, "claims" | "run" | "show") || Experiment::named(name).is_some()
+    }
+}
+
+impl FromArgMatches for LabVerb {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let Some((name, matches)) = matches.subcommand() else {
+            return Err(clap::Error::new(ErrorKind::MissingSubcommand));
+        };
+        Ok(match name {
+            "claims" => Self::Claims(ClaimsWords::from_arg_matches(matches)?),
+            "run" => Self::Run(RunWords::from_arg_matches(matches)?),
+            "show" => Self::Show(ShowWords::from_arg_matches(matches)?),
+            name => Self::Experiment(asked(name, matches)?),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+fn experiment_command(experiment: &Experiment) -> Command {
+    let head = experiment.head();
+    let command = ExperimentWords::augment_args(Command::new(experiment.name))
+        .about(head.title)
+        .long_about(head.about);
+    head.parameters
+        .into_iter()
+        .fold(command, |command, parameter| {
+            let about = match &parameter.quick {
+                Some(quick) => format!(
+                    "{} [default: {}; quick: {quick}]",
+                    parameter.about, parameter.default
+                ),
+                None => format!("{} [default: {}]", parameter.about, parameter.default),
+            };
+            let argument = Arg::new(parameter.name.clone())
+                .long(parameter.name)
+                .help(about)
+                .action(ArgAction::Set)
+                .help_heading("Parameters");
+            command.arg(match parameter.default {
+                Value::Flag(_) => argument.num_args(0..=1).default_missing_value("true"),
+                Value::List(_) => argument.value_name("A,B,…"),
+                _ => argument.value_name("VALUE"),
+            })
+        })
+}
+
+fn asked(name: &str, matches: &ArgMatches) -> Result<Asked, clap::Error> {
+    let experiment = Experiment::named(name).expect("invariant: clap knows only these");
+    let parameters = experiment.head().parameters;
+    let given = parameters.into_iter().filter_map(|parameter| {
+        let words = matches.get_one::<String>(&parameter.name)?;
+        Some((parameter.name, words.clone()))
+    });
+    Ok(Asked {
+        name: name.to_owned(),
+        given: given.collect(),
+        words: ExperimentWords::from_arg_matches(matches)?,
+    })
+}

@@ -1,0 +1,165 @@
+//! What an experiment is, and the list of them.
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+use super::findings::Findings;
+use super::parameters::{Parameter, Parameters, Value};
+use super::room::Room;
+use super::{
+    footprint, launch, lock_ring, mutex, oversubscribe, pipe_token, primitives, quantum, turnaround,
+};
+
+/// An experiment: a file that says what it asks, and the analysis.
+#[derive(Clone, Copy)]
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The text of its file in `lab/`.
+    pub file: &'static str,
+    /// Does it.
+    pub run: fn(&Parameters, &mut Room) -> Result<Findings>,
+}
+
+/// What the head of a file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// What it shows, in a line.
+    pub title: String,
+    /// What it asks, and how it finds out.
+    pub about: String,
+    /// What may be changed.
+    pub parameters: Vec<Parameter>,
+}
+
+/// All experiments, in the order in which they are best taught.
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "oversubscribe",
+        file: oversubscribe::FILE,
+        run: oversubscribe::run,
+    },
+    Experiment {
+        name: "turnaround",
+        file: turnaround::FILE,
+        run: turnaround::run,
+    },
+    Experiment {
+        name: "mutex",
+        file: mutex::FILE,
+        run: mutex::run,
+    },
+    Experiment {
+        name: "quantum",
+        file: quantum::FILE,
+        run: quantum::run,
+    },
+    Experiment {
+        name: "pipe-token",
+        file: include_str!("../../../../lab/pipe-token.toml"),
+        run: pipe_token::run,
+    },
+    Experiment {
+        name: "lock-ring",
+        file: include_str!("../../../../lab/lock-ring.toml"),
+        run: lock_ring::run,
+    },
+    Experiment {
+        name: "primitives",
+        file: include_str!("../../../../lab/primitives.toml"),
+        run: primitives::run,
+    },
+    Experiment {
+        name: "launch",
+        file: include_str!("../../../../lab/launch.toml"),
+        run: launch::run,
+    },
+    Experiment {
+        name: "footprint",
+        file: include_str!("../../../../lab/footprint.toml"),
+        run: footprint::run,
+    },
+];
+
+impl Experiment {
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        EXPERIMENTS.iter().find(|one| one.name == name)
+    }
+
+    /// What its file says of it.
+    ///
+    /// # Panics
+    /// The file is not as it should be, which the tests would have found.
+    pub fn head(&self) -> Head {
+        Head::read(self.file).expect("invariant: the tests read the head of every file of lab/")
+    }
+}
+
+impl Head {
+    /// Reads the head of a file; the rest is left alone.
+    ///
+    /// # Errors
+    /// It is no TOML, or the head is not as it should be.
+    pub fn read(text: &str) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Read {
+            title: String,
+            #[serde(default)]
+            about: String,
+            #[serde(default)]
+            parameters: toml::Table,
+        }
+        let read: Read = toml::from_str(text)?;
+        let parameters = read.parameters.iter();
+        let parameters = parameters
+            .map(|(name, value)| {
+                parameter(name, value).with_context(|| format!("[parameters.{name}]"))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            title: read.title,
+            about: read.about.trim().to_owned(),
+            parameters,
+        })
+    }
+}
+
+fn parameter(name: &str, value: &toml::Value) -> Result<Parameter> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Read {
+        about: String,
+        default: toml::Value,
+        quick: Option<toml::Value>,
+    }
+    let read: Read = value.clone().try_into()?;
+    let understood = |value: &toml::Value| {
+        Value::of_toml(value)
+            .context("a parameter is a number from 0 on, a length of time, a size, a word, true, false or a list")
+    };
+    Ok(Parameter {
+        name: name.to_owned(),
+        about: read.about,
+        default: understood(&read.default)?,
+        quick: read.quick.as_ref().map(understood).transpose()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_has_a_head_and_a_name_of_its_own() {
+        for (index, experiment) in EXPERIMENTS.iter().enumerate() {
+            let head = Head::read(experiment.file).unwrap();
+            assert!(!head.title.is_empty() && !head.about.is_empty());
+            assert!(
+                EXPERIMENTS[..index]
+                    .iter()
+                    .all(|earlier| earlier.name != experiment.name)
+            );
+        }
+    }
+}

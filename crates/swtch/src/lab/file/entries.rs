@@ -1,0 +1,288 @@
+//! A table of a file while it is being read: every entry is asked for by its word, and what nobody asked
+//! for is a mistake.
+
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::source::{Mistake, Source, Span};
+use crate::lab::parameters::{Parameters, Value};
+
+/// What entries are read with.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// Where the text is.
+    pub source: &'a Source,
+    /// What `$NAME` stands for.
+    pub parameters: &'a Parameters,
+}
+
+/// An entry or an element: what it says, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'a> {
+    context: Context<'a>,
+    value: &'a Spanned<DeValue<'a>>,
+}
+
+/// A table being read.
+#[derive(Debug)]
+pub struct Entries<'a> {
+    context: Context<'a>,
+    table: &'a DeTable<'a>,
+    span: Span,
+    asked: Vec<&'static str>,
+}
+
+/// A plain value: what the text says, or the parameter it names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Plain {
+    /// A value that a parameter can be.
+    Value(Value),
+    /// A number below 0.
+    Negative(i64),
+}
+
+impl<'a> Entries<'a> {
+    /// Of a table at `span`.
+    pub const fn new(context: Context<'a>, table: &'a DeTable<'a>, span: Span) -> Self {
+        Self {
+            context,
+            table,
+            span,
+            asked: Vec::new(),
+        }
+    }
+
+    /// Where the table is.
+    pub fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// The entry of this word, when it is there.
+    pub fn find(&mut self, word: &'static str) -> Option<Item<'a>> {
+        self.asked.push(word);
+        let context = self.context;
+        self.table.get(word).map(|value| Item { context, value })
+    }
+
+    /// Takes these words for known; who they are for reads them elsewhere.
+    pub fn pass_over(&mut self, words: &[&'static str]) {
+        self.asked.extend(words);
+    }
+
+    /// The entry of this word.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn need(&mut self, word: &'static str) -> Result<Item<'a>, Mistake> {
+        self.find(word).ok_or_else(|| {
+            self.context
+                .source
+                .mistake(&self.span, format!("`{word}` is missing"))
+        })
+    }
+
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// There is an entry that was not asked for.
+    pub fn finish(self) -> Result<(), Mistake> {
+        let unknown = self
+            .table
+            .keys()
+            .find(|key| !self.asked.contains(&key.get_ref().as_ref()));
+        unknown.map_or(Ok(()), |key| {
+            let why = format!(
+                "`{}` is not known here; known are: {}",
+                key.get_ref(),
+                self.asked.join(", ")
+            );
+            Err(self.context.source.mistake(&key.span(), why))
+        })
+    }
+
+    /// All entries with their words, for tables whose words the file chooses.
+    pub fn all(&self) -> impl Iterator<Item = (&'a str, Item<'a>)> + use<'a> {
+        let context = self.context;
+        let entry = move |(key, value): (&'a Spanned<_>, &'a Spanned<DeValue<'a>>)| {
+            let key: &'a std::borrow::Cow<'a, str> = key.get_ref();
+            (&**key, Item { context, value })
+        };
+        self.table.iter().map(entry)
+    }
+}
+
+impl<'a> Item<'a> {
+    /// Where it is.
+    pub fn span(&self) -> Span {
+        self.value.span()
+    }
+
+    /// The mistake that it is.
+    pub fn mistake(&self, why: impl Into<String>) -> Mistake {
+        self.context.source.mistake(&self.span(), why)
+    }
+
+    /// What it says, in words of TOML.
+    pub fn raw(&self) -> &'a DeValue<'a> {
+        self.value.get_ref()
+    }
+
+    /// A table.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn entries(&self) -> Result<Entries<'a>, Mistake> {
+        match self.raw() {
+            DeValue::Table(table) => Ok(Entries::new(self.context, table, self.span())),
+            _ => Err(self.mistake("a table is wanted here")),
+        }
+    }
+
+    /// The elements of a list.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn elements(&self) -> Result<Vec<Self>, Mistake> {
+        let DeValue::Array(array) = self.raw() else {
+            return Err(self.mistake("a list is wanted here: […]"));
+        };
+        let context = self.context;
+        Ok(array.iter().map(|value| Self { context, value }).collect())
+    }
+
+    /// A word.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn word(&self) -> Result<String, Mistake> {
+        match self.plain()? {
+            Plain::Value(Value::Word(word)) => Ok(word),
+            _ => Err(self.mistake("a word is wanted here, in quotes")),
+        }
+    }
+
+    /// One of several words.
+    ///
+    /// # Errors
+    /// It is none of them.
+    pub fn one_of<T: Copy>(&self, known: &[(&str, T)]) -> Result<T, Mistake> {
+        let found = match self.plain()? {
+            Plain::Value(Value::Word(word)) => {
+                known.iter().find(|(name, _)| *name == word).copied()
+            }
+            _ => None,
+        };
+        found.map(|(_, value)| value).ok_or_else(|| {
+            let words: Vec<_> = known.iter().map(|(word, _)| *word).collect();
+            self.mistake(format!("this is none of: {}", words.join(", ")))
+        })
+    }
+
+    /// A number from 0 on.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn count(&self) -> Result<u64, Mistake> {
+        match self.plain()? {
+            Plain::Value(Value::Count(count)) => Ok(count),
+            _ => Err(self.mistake("a number from 0 on is wanted here")),
+        }
+    }
+
+    /// A number that fits a `u32`.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn small_count(&self) -> Result<u32, Mistake> {
+        let count = self.count()?;
+        u32::try_from(count).map_err(|_| self.mistake(format!("{count} is too large")))
+    }
+
+    /// A number that may be below 0.
+    ///
+    /// # Errors
+    /// It is none, or too large.
+    pub fn signed(&self) -> Result<i32, Mistake> {
+        let number = match self.plain()? {
+            Plain::Value(Value::Count(count)) => i32::try_from(count).ok(),
+            Plain::Negative(number) => i32::try_from(number).ok(),
+            // A parameter's default that begins with a minus is a word.
+            Plain::Value(Value::Word(word)) => word.parse().ok(),
+            Plain::Value(_) => None,
+        };
+        number.ok_or_else(|| self.mistake("a number is wanted here"))
+    }
+
+    /// A length of time.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn time(&self) -> Result<Duration, Mistake> {
+        match self.plain()? {
+            Plain::Value(Value::Time(time)) => Ok(time),
+            _ => Err(self.mistake("a length of time is wanted here, such as \"500us\" or \"2s\"")),
+        }
+    }
+
+    /// A number of bytes.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn size(&self) -> Result<u64, Mistake> {
+        match self.plain()? {
+            Plain::Value(Value::Size(bytes) | Value::Count(bytes)) => Ok(bytes),
+            _ => Err(self.mistake("a size is wanted here, such as \"64KiB\"")),
+        }
+    }
+
+    /// A word, a number or a list of numbers.
+    ///
+    /// # Errors
+    /// It is none of them.
+    pub fn value(&self) -> Result<Value, Mistake> {
+        match self.plain()? {
+            Plain::Value(value) => Ok(value),
+            Plain::Negative(_) => Err(self.mistake("a number from 0 on is wanted here")),
+        }
+    }
+
+    fn plain(&self) -> Result<Plain, Mistake> {
+        let value = match self.raw() {
+            DeValue::String(words) => match words.strip_prefix('$') {
+                Some(name) => self.parameter(name)?,
+                None => Value::of_words(words),
+            },
+            DeValue::Integer(number) => {
+                let digits = i64::from_str_radix(number.as_str(), number.radix());
+                let number = digits.map_err(|_| self.mistake("this number is too large"))?;
+                match u64::try_from(number) {
+                    Ok(count) => Value::Count(count),
+                    Err(_) => return Ok(Plain::Negative(number)),
+                }
+            }
+            DeValue::Boolean(flag) => Value::Flag(*flag),
+            DeValue::Array(_) => {
+                let elements = self.elements()?;
+                let values = elements.iter().map(Self::value);
+                Value::List(values.collect::<Result<_, _>>()?)
+            }
+            _ => return Err(self.mistake("a number, a word or a list is wanted here")),
+        };
+        Ok(Plain::Value(value))
+    }
+
+    fn parameter(&self, name: &str) -> Result<Value, Mistake> {
+        let parameters = self.context.parameters;
+        parameters.find(name).cloned().ok_or_else(|| {
+            let names = parameters.all().iter().map(|(name, _)| name.as_str());
+            let names: Vec<_> = names.collect();
+            let known = match names.as_slice() {
+                [] => "there are none".to_owned(),
+                names => format!("there are: {}", names.join(", ")),
+            };
+            self.mistake(format!("there is no parameter `{name}`; {known}"))
+        })
+    }
+}

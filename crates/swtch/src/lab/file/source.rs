@@ -1,0 +1,116 @@
+//! The text of a file, and errors that point into it.
+
+use std::error::Error;
+use std::fmt;
+use std::ops::Range;
+
+/// The text of a file, and its name.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its name, as it was typed.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// Bytes of the text.
+pub type Span = Range<usize>;
+
+/// What is wrong with a file, and where:
+///
+/// ```text
+/// hogs.toml:12:9: count must be at least 1
+///    12 | count = 0
+///       |         ^
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    file: String,
+    /// Both from 1 on; columns are characters.
+    line: usize,
+    column: usize,
+    width: usize,
+    text: String,
+    why: String,
+}
+
+impl Source {
+    /// The mistake at `span`.
+    pub fn mistake(&self, span: &Span, why: impl Into<String>) -> Mistake {
+        let start = self.boundary(span.start);
+        let end = self.boundary(span.end).max(start);
+        let before = &self.text[..start];
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = self.text[line_start..].lines().next().unwrap_or_default();
+        let marked = self.text[start..end].lines().next().unwrap_or_default();
+        Mistake {
+            file: self.name.clone(),
+            line: before.matches('\n').count() + 1,
+            column: self.text[line_start..start].chars().count() + 1,
+            width: marked.trim_end().chars().count().max(1),
+            text: line.to_owned(),
+            why: why.into(),
+        }
+    }
+
+    /// The last place at or before `byte` where a character begins.
+    fn boundary(&self, byte: usize) -> usize {
+        let at_most = byte.min(self.text.len());
+        let found = (0..=at_most)
+            .rev()
+            .find(|at| self.text.is_char_boundary(*at));
+        found.unwrap_or_default()
+    }
+}
+
+impl Error for Mistake {}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            file,
+            line,
+            column,
+            width,
+            text,
+            why,
+        } = self;
+        // A tab would put the mark elsewhere.
+        let text = text.replace('\t', " ");
+        let (indent, marks) = (" ".repeat(column - 1), "^".repeat(*width));
+        writeln!(f, "{file}:{line}:{column}: {why}")?;
+        writeln!(f, "{line:>5} | {text}")?;
+        write!(f, "      | {indent}{marks}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_shows_its_line_and_points_into_it() {
+        let source = Source {
+            name: "a.toml".to_owned(),
+            text: "one = 1\nµ = [\"two\", 3]\n".to_owned(),
+        };
+        let at = source.text.find("\"two\"").unwrap();
+        let mistake = source.mistake(&(at..at + 5), "no");
+        assert_eq!(
+            mistake.to_string(),
+            "a.toml:2:6: no\n    2 | µ = [\"two\", 3]\n      |      ^^^^^"
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_text_can_be_pointed_at() {
+        let source = Source {
+            name: "a".to_owned(),
+            text: "x =".to_owned(),
+        };
+        assert_eq!(
+            source.mistake(&(3..3), "no").to_string(),
+            "a:1:4: no\n    1 | x =\n      |    ^"
+        );
+    }
+}

@@ -1,0 +1,325 @@
+//! `lock-ring`: what a switch costs between threads that hand locks round, by threads and by spare locks.
+//!
+//! ```text
+//! rings of (lock, policy and CPUs, spare locks, threads) ─timed─▶ Row: hand-over, net, switches ─▶ answers
+//!        └ some of them once more, watched ─▶ Proof: the order is the ring's
+//! ```
+//!
+//! All rings of one lock, policy and placement stand side by side; the price of the lock itself, taken and
+//! given back by one thread, is taken off. Who divides by hand-overs says what a program pays; who divides
+//! by the switches that were counted says what a switch costs.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use swtch_bench::cost::{ArmSpec, LockKind, LockRingSpec, home, may_use_fifo};
+use swtch_core::cost::{Estimate, Policy};
+
+use super::findings::Findings;
+use super::parameters::Parameters;
+use super::room::Room;
+use super::timed::{self, Timed, times};
+use crate::cost::menu::{Arm, Group, Role, Section};
+use crate::cost::series::{Act, Blocks};
+
+mod answers;
+mod proof;
+mod shown;
+
+/// The largest ring of the article.
+const ARTICLE_MOST: u32 = 128;
+
+/// What the threads of a ring are put to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// All on one CPU.
+    OneCpu,
+    /// Wherever the kernel puts them.
+    AllCpus,
+}
+
+impl Place {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::OneCpu => "one CPU",
+            Self::AllCpus => "all CPUs",
+        }
+    }
+}
+
+/// What was asked for.
+struct Asked {
+    threads: Vec<u32>,
+    spare: Vec<u32>,
+    locks: Vec<LockKind>,
+    settings: Vec<(Policy, Place)>,
+    most: u32,
+    cpu: u32,
+}
+
+/// Fresh process trees of each group, and rounds in each.
+const TREES: usize = 6;
+const ROUNDS: usize = 5;
+
+/// No ring has more: each thread takes some 20 kB of the kernel's memory.
+const MOST_THREADS: u64 = 100_000;
+
+/// Makes the experiment.
+///
+/// # Errors
+///
+/// A parameter makes no sense, or no process can be started.
+pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
+    let asked = Asked::read(parameters)?;
+    if parameters.flag("show") {
+        return Ok(proof::show(&asked, room));
+    }
+    let (groups, budget) = (asked.groups(), budget(room));
+    let timed = Timed::side_by_side(groups, budget, room)?;
+    let rows = asked.rows(&timed);
+    let mut findings = Findings {
+        tables: vec![shown::table(&rows)],
+        pictures: shown::pictures(&rows),
+        notes: timed.notes(),
+        ..Findings::default()
+    };
+    findings.notes.extend(shown::left_out(&rows));
+    let rings = proof::rings_to_prove(&asked);
+    let proofs = proof::prove_all(&rings, room, &mut findings.notes);
+    findings.sentences.extend(shown::sentences(&rows));
+    findings.sentences.extend(proof::sentence(&proofs));
+    let size = answers::size_matters_little(&asked, &timed);
+    let at_once = match answers::several_run_at_once(&asked, &timed, &rows, room) {
+        Ok(answer) => answer,
+        Err(why) => {
+            findings.notes.push(format!("{why:#}"));
+            None
+        }
+    };
+    let many = answers::many_work(&rows, &proofs);
+    findings.answers = [size, at_once, many].into_iter().flatten().collect();
+    findings.was_interrupted = timed.was_interrupted || room.must_stop();
+    Ok(findings)
+}
+
+fn budget(room: &Room) -> Duration {
+    Duration::from_secs(if room.is_quick { 20 } else { 70 })
+}
+
+impl Asked {
+    fn read(parameters: &Parameters) -> Result<Self> {
+        let numbers = |name: &str, least: u64| -> Result<Vec<u32>> {
+            let mut numbers = parameters.counts(name);
+            if let Some(wrong) = numbers.iter().find(|n| !(least..=MOST_THREADS).contains(n)) {
+                bail!("{name}: {wrong} is not between {least} and {MOST_THREADS}");
+            }
+            numbers.sort_unstable();
+            numbers.dedup();
+            let number = |number| u32::try_from(number).context("a number of 32 bits");
+            numbers.into_iter().map(number).collect()
+        };
+        let locks = parameters.words("locks").into_iter().map(|word| {
+            LockKind::from_word(word).with_context(|| {
+                format!("there is no lock `{word}`; there are: mutex, futex, condvar")
+            })
+        });
+        let mut settings = Vec::new();
+        for word in parameters.words("policies") {
+            let policy = Policy::from_word(word).with_context(|| {
+                format!("there is no policy `{word}`; there are: batch, default, fifo")
+            })?;
+            if policy == Policy::Fifo && !may_use_fifo()? {
+                bail!(
+                    "this user may not use SCHED_FIFO: run it as root, or leave fifo out of --policies"
+                );
+            }
+            settings.push((policy, Place::OneCpu));
+        }
+        settings.push((Policy::Default, Place::AllCpus));
+        Ok(Self {
+            threads: numbers("threads", 2)?,
+            spare: numbers("spare", 1)?,
+            locks: locks.collect::<Result<_>>()?,
+            settings,
+            most: u32::try_from(parameters.count("most").min(MOST_THREADS))?,
+            cpu: home()?,
+        })
+    }
+
+    fn ring(&self, lock: LockKind, (policy, place): (Policy, Place), shape: Shape) -> LockRingSpec {
+        LockRingSpec {
+            lock,
+            count: shape.threads,
+            spare: shape.spare,
+            policy,
+            cpu: (place == Place::OneCpu).then_some(self.cpu),
+        }
+    }
+
+    /// Rings of one group.
+    fn shapes(&self) -> Vec<Shape> {
+        let with = |spare: &u32| {
+            let spare = *spare;
+            let shape = move |threads: &u32| Shape {
+                threads: *threads,
+                spare,
+            };
+            self.threads.iter().map(shape)
+        };
+        self.spare.iter().flat_map(with).collect()
+    }
+
+    fn groups(&self) -> Vec<Group> {
+        let mut groups = Vec::new();
+        for lock in &self.locks {
+            for setting in &self.settings {
+                let name = group_name(*lock, *setting);
+                groups.push(self.group(&name, *lock, *setting, &self.shapes()));
+            }
+        }
+        let is_new = self.most >= 2 && !self.threads.contains(&self.most);
+        if let (true, Some(lock)) = (is_new, self.locks.first()) {
+            groups.push(self.group(MOST, *lock, self.settings[0], &[self.most_shape()]));
+        }
+        groups
+    }
+
+    const fn most_shape(&self) -> Shape {
+        Shape {
+            threads: self.most,
+            spare: 1,
+        }
+    }
+
+    /// The first ring's hot baseline is that of all: they have the same locks.
+    fn group(
+        &self,
+        name: &str,
+        lock: LockKind,
+        setting: (Policy, Place),
+        shapes: &[Shape],
+    ) -> Group {
+        let mut group = Group::new(name, Section::Switch);
+        (group.trees, group.rounds) = (TREES, ROUNDS);
+        for shape in shapes {
+            let role = match group.arms.len() {
+                0 => Role::Price,
+                _ => Role::Part,
+            };
+            group.add(Arm {
+                spec: ArmSpec::LockRing(self.ring(lock, setting, *shape)),
+                kind: format!("{name}: {} threads", shape.threads),
+                role,
+            });
+        }
+        // Left free, two rings that do the same may be placed differently for as long as they live.
+        if setting.1 == Place::OneCpu {
+            timed::add_twin(&mut group);
+        }
+        group
+    }
+
+    fn rows(&self, timed: &Timed) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for lock in &self.locks {
+            for setting in &self.settings {
+                let name = group_name(*lock, *setting);
+                if let Some(measured) = timed.group(&name) {
+                    let blocks = Blocks::of(measured);
+                    let shapes = self.shapes().into_iter().enumerate();
+                    rows.extend(
+                        shapes.map(|(arm, shape)| Row::of(&blocks, arm, *lock, *setting, shape)),
+                    );
+                }
+            }
+        }
+        if let (Some(measured), Some(lock)) = (timed.group(MOST), self.locks.first()) {
+            let blocks = Blocks::of(measured);
+            rows.push(Row::of(
+                &blocks,
+                0,
+                *lock,
+                self.settings[0],
+                self.most_shape(),
+            ));
+        }
+        rows
+    }
+}
+
+/// Name of the group of the largest ring.
+const MOST: &str = "most threads";
+
+fn group_name(lock: LockKind, (policy, place): (Policy, Place)) -> String {
+    format!("{lock}, {policy}, {}", place.as_str())
+}
+
+/// How large a ring is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    threads: u32,
+    spare: u32,
+}
+
+/// What was found of one ring.
+#[derive(Clone, Debug)]
+struct Row {
+    lock: LockKind,
+    policy: Policy,
+    place: Place,
+    shape: Shape,
+    /// ns per hand-over.
+    hand_over: Option<Estimate>,
+    /// The same net of the lock itself.
+    net: Option<Estimate>,
+    /// Switches per hand-over, voluntary and involuntary.
+    switches: (f64, f64),
+    /// Blocks that were left out, since others had the CPU.
+    left_out: usize,
+}
+
+impl Row {
+    fn of(
+        blocks: &Blocks<'_>,
+        arm: usize,
+        lock: LockKind,
+        (policy, place): (Policy, Place),
+        shape: Shape,
+    ) -> Self {
+        Self {
+            lock,
+            policy,
+            place,
+            shape,
+            hand_over: blocks.estimate(Act::of(arm)),
+            net: blocks.difference(Act::baseline(0), Act::of(arm)),
+            switches: blocks.switches(Act::of(arm)),
+            left_out: blocks.dropped_of(Act::of(arm)),
+        }
+    }
+
+    /// Switches per hand-over that follow from how the ring is built; `None` where who is woken may
+    /// preempt, or run elsewhere.
+    fn expected(&self) -> Option<f64> {
+        let is_exact = self.policy != Policy::Default && self.place == Place::OneCpu;
+        is_exact.then(|| 1.0 / f64::from(self.shape.spare))
+    }
+
+    fn counted(&self) -> f64 {
+        self.switches.0 + self.switches.1
+    }
+
+    /// ns per switch that was counted.
+    fn per_switch(&self) -> Option<Estimate> {
+        let net = self.net.as_ref().filter(|_| self.counted() > 0.0)?;
+        Some(times(net, 1.0 / self.counted()))
+    }
+
+    fn is_of(&self, lock: LockKind, setting: (Policy, Place)) -> bool {
+        self.lock == lock && (self.policy, self.place) == setting
+    }
+
+    fn setting(&self) -> (Policy, Place) {
+        (self.policy, self.place)
+    }
+}

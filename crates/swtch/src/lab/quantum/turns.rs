@@ -1,0 +1,314 @@
+//! What one play of two tasks on one CPU came to: the length of each turn while both wanted the CPU.
+
+use swtch_core::Nanos;
+use swtch_core::cost::quantile;
+
+use crate::lab::evidence::Story;
+use crate::lab::measured::{Measured, Rate};
+use crate::lab::stage::Act;
+
+/// The time in which both wanted the CPU is cut into so many parts of equal length, and switches are
+/// counted in each: what they differ by is the interval of the rate.
+const PARTS: u64 = 10;
+
+/// One play.
+#[derive(Clone, Debug, Default)]
+pub struct Turns {
+    /// The tasks.
+    pub hogs: Vec<Hog>,
+    /// Seconds of CPU time that the two had while both wanted the CPU: what others took is not among them.
+    /// Without a recording, all of their CPU time.
+    pub ran_s: f64,
+    /// Switches from one to the other in that time; without a recording, all of both in their lives.
+    pub switches: u64,
+    /// The same, of each part of that time. Empty without a recording.
+    pub by_part: Vec<f64>,
+    /// From the end of the first to the begin of the second; negative when they overlapped, in ns.
+    pub apart_ns: f64,
+}
+
+/// One of the tasks.
+#[derive(Clone, Debug, Default)]
+pub struct Hog {
+    /// What it is called.
+    pub name: String,
+    /// CPU time of each of its turns, in ns. Empty without a recording.
+    pub runs_ns: Vec<f64>,
+    /// The part of the CPU that it had while both wanted it, from 0 to 1.
+    pub share: Option<f64>,
+    /// CPU time over switch-outs, as the kernel counted them, in ns.
+    counted_mean_ns: Option<f64>,
+}
+
+impl Turns {
+    /// Of a play.
+    pub fn of(act: &Act) -> Self {
+        let members = &act.played.members;
+        // Under fifo the second begins when the first is done; it wanted the CPU from the start.
+        let from = act.played.started_ns;
+        let to = members
+            .iter()
+            .map(|member| member.ended_ns)
+            .min()
+            .unwrap_or(from);
+        let mut turns = Self {
+            apart_ns: apart(act),
+            ..Self::default()
+        };
+        for (place, member) in members.iter().enumerate() {
+            let counted = member.voluntary + member.involuntary;
+            turns.switches += counted;
+            turns.hogs.push(Hog {
+                name: act.names[place].clone(),
+                counted_mean_ns: (counted > 0)
+                    .then(|| member.cpu_time.as_ns() as f64 / counted as f64),
+                ..Hog::default()
+            });
+        }
+        match &act.evidence {
+            Some(evidence) => turns.take(&evidence.stories, from, to),
+            // All of their lives: the kernel counts no part of it.
+            None => {
+                let ran = members.iter().map(|member| member.cpu_time.as_ns());
+                turns.ran_s = ran.sum::<u64>() as f64 / 1e9;
+            }
+        }
+        turns
+    }
+
+    /// Takes turns and hand-overs from what was recorded.
+    fn take(&mut self, stories: &[Story], from: u64, to: u64) {
+        let turns = turns(stories, from, to);
+        for (place, (hog, story)) in self.hogs.iter_mut().zip(stories).enumerate() {
+            let own = turns.iter().filter(|turn| turn.whose == place);
+            hog.runs_ns = own.map(|turn| turn.ran_ns as f64).collect();
+            let ran = story.ran_between(from, to).as_ns();
+            hog.share = (to > from).then(|| ran as f64 / (to - from) as f64);
+        }
+        let ends: Vec<u64> = turns.iter().map(|turn| turn.end_ns).collect();
+        self.switches = ends.len() as u64;
+        self.ran_s = ran_s(stories, from, to);
+        self.by_part = by_part(&ends, from, to, |from, to| ran_s(stories, from, to));
+    }
+
+    /// Switches from one to the other over the CPU time that they had.
+    pub const fn switches(&self) -> Rate {
+        Rate {
+            count: self.switches,
+            seconds: self.ran_s,
+            dispersion: 0.0,
+        }
+    }
+
+    /// The same with an interval; without a recording, none.
+    pub fn switch_rate(&self) -> Option<Measured> {
+        Measured::of(&self.by_part).or_else(|| {
+            Some(Measured {
+                point: self.switches().per_second()?,
+                interval: None,
+                rounds: 1,
+            })
+        })
+    }
+
+    /// The middle turn of both tasks.
+    pub fn median(&self) -> Option<Measured> {
+        let all: Vec<f64> = self
+            .hogs
+            .iter()
+            .flat_map(|hog| hog.runs_ns.clone())
+            .collect();
+        Measured::of(&all)
+    }
+
+    /// The tasks whose turns differ by what they are; equal ones are one, with the turns of both.
+    pub fn distinct(&self) -> Vec<Hog> {
+        let mut distinct: Vec<Hog> = Vec::new();
+        for hog in &self.hogs {
+            match distinct.iter_mut().find(|one| one.name == hog.name) {
+                Some(one) => one.runs_ns.extend(&hog.runs_ns),
+                None => distinct.push(hog.clone()),
+            }
+        }
+        distinct
+    }
+
+    /// What fifo does: nobody gives way.
+    pub fn one_after_the_other(&self) -> String {
+        match self.apart_ns {
+            apart if apart >= 0.0 => format!(
+                "Under fifo the second began {} after the first had ended: equal ones do not share.",
+                Nanos::from_rounded(apart)
+            ),
+            overlap => format!(
+                "Under fifo the second began {} before the first had ended: another class was let in \
+                 between.",
+                Nanos::from_rounded(-overlap)
+            ),
+        }
+    }
+}
+
+impl Hog {
+    /// The mean turn: of those that were seen, else as the kernel's counts have it.
+    pub fn mean_ns(&self) -> Option<f64> {
+        match self.runs_ns.is_empty() {
+            true => self.counted_mean_ns,
+            false => Some(self.runs_ns.iter().sum::<f64>() / self.runs_ns.len() as f64),
+        }
+    }
+
+    /// The turn that this share of all (0 to 1) does not exceed.
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        quantile(&self.runs_ns, share)
+    }
+}
+
+/// From the first end of all to the last begin, in ns.
+fn apart(act: &Act) -> f64 {
+    let members = &act.played.members;
+    let ended = members
+        .iter()
+        .map(|member| member.ended_ns)
+        .min()
+        .unwrap_or(0);
+    let began = members
+        .iter()
+        .map(|member| member.began_ns)
+        .max()
+        .unwrap_or(0);
+    began as f64 - ended as f64
+}
+
+/// A turn of one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Turn {
+    whose: usize,
+    /// CPU time that it had, in ns.
+    ran_ns: u64,
+    /// When it had the CPU last.
+    end_ns: u64,
+}
+
+/// The turns that end between two moments, but for the first: it may have begun before. Runs between which
+/// only strangers had the CPU are one turn.
+fn turns(stories: &[Story], from: u64, to: u64) -> Vec<Turn> {
+    let runs = stories.iter().enumerate();
+    let runs = runs.flat_map(|(whose, story)| story.runs.iter().map(move |run| (whose, run)));
+    let mut runs: Vec<_> = runs
+        .filter(|(_, run)| from <= run.from_ns && run.to_ns <= to)
+        .collect();
+    runs.sort_by_key(|(_, run)| run.from_ns);
+    let mut turns: Vec<Turn> = Vec::new();
+    for (whose, run) in runs {
+        let ran_ns = run.to_ns - run.from_ns;
+        match turns.last_mut().filter(|turn| turn.whose == whose) {
+            Some(turn) => {
+                turn.ran_ns += ran_ns;
+                turn.end_ns = run.to_ns;
+            }
+            None => turns.push(Turn {
+                whose,
+                ran_ns,
+                end_ns: run.to_ns,
+            }),
+        }
+    }
+    // The last one goes on beyond the time that is looked at.
+    turns.pop();
+    if !turns.is_empty() {
+        turns.remove(0);
+    }
+    turns
+}
+
+/// Seconds of CPU time that they had between two moments, together.
+fn ran_s(stories: &[Story], from: u64, to: u64) -> f64 {
+    let ran = stories
+        .iter()
+        .map(|story| story.ran_between(from, to).as_ns());
+    ran.sum::<u64>() as f64 / 1e9
+}
+
+/// Switches per second of CPU time in each part of the time in which they had some.
+fn by_part(outs: &[u64], from: u64, to: u64, ran_s: impl Fn(u64, u64) -> f64) -> Vec<f64> {
+    let part_ns = (to - from) / PARTS;
+    if part_ns == 0 {
+        return Vec::new();
+    }
+    let rate = |part: u64| {
+        let (begin, end) = (from + part * part_ns, from + (part + 1) * part_ns);
+        let count = outs.iter().filter(|out| (begin..end).contains(out)).count();
+        let seconds = ran_s(begin, end);
+        (seconds > 0.0).then(|| count as f64 / seconds)
+    };
+    (0..PARTS).filter_map(rate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::evidence::{Run, Taker};
+    use swtch_core::Reason;
+
+    #[test]
+    fn switches_are_counted_in_parts_of_the_time() {
+        let outs: Vec<u64> = (0..100).map(|tick| 1_000 + tick * 10).collect();
+        let ran_s = |from: u64, to: u64| (to - from) as f64 / 1e9;
+        let rates = by_part(&outs, 1_000, 2_000, ran_s);
+        assert_eq!(rates.len(), 10);
+        assert!(
+            rates.iter().all(|rate| (*rate - 1e8).abs() < 1.0),
+            "{rates:?}"
+        );
+        assert!(by_part(&outs, 5, 5, ran_s).is_empty());
+    }
+
+    /// ```text
+    /// hog 0   ▓▓▓▓      ▓▓  ▓▓      ▓▓▓▓
+    /// hog 1       ▓▓▓▓          ▓▓▓▓
+    /// other               ▒▒
+    ///        0   10  20    30      40
+    /// ```
+    #[test]
+    fn a_stranger_in_between_does_not_end_a_turn() {
+        let run = |(from_ns, to_ns)| Run {
+            from_ns,
+            to_ns,
+            reason: Reason::Slice,
+            taker: Taker::Idle,
+            in_call: false,
+            runnable: None,
+        };
+        let story = |runs: &[(u64, u64)]| Story {
+            runs: runs.iter().copied().map(run).collect(),
+            ..Story::default()
+        };
+        let stories = [
+            story(&[(0, 10), (20, 24), (26, 30), (40, 50)]),
+            story(&[(10, 20), (30, 40)]),
+        ];
+        let lengths: Vec<(usize, u64)> = turns(&stories, 0, 50)
+            .iter()
+            .map(|turn| (turn.whose, turn.ran_ns))
+            .collect();
+        assert_eq!(lengths, [(1, 10), (0, 8), (1, 10)]);
+    }
+
+    #[test]
+    fn equal_tasks_are_one_distribution() {
+        let hog = |name: &str, run| Hog {
+            name: name.to_owned(),
+            runs_ns: vec![run],
+            ..Hog::default()
+        };
+        let turns = Turns {
+            hogs: vec![hog("hog", 1.0), hog("hog", 3.0), hog("nice-5", 9.0)],
+            ..Turns::default()
+        };
+        let distinct = turns.distinct();
+        assert_eq!(distinct.len(), 2);
+        assert_eq!(distinct[0].runs_ns, [1.0, 3.0]);
+        assert_eq!(turns.median().unwrap().point, 3.0);
+    }
+}

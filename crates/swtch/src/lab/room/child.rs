@@ -1,0 +1,185 @@
+//! The process that plays a load, from both sides.
+//!
+//! ```text
+//! room ─ load.json ─▶ swtch record ─▶ swtch lab-play ─ played.json ─▶ room
+//!        (or without the recorder)     └─▶ the members
+//! ```
+//!
+//! A process for each play: the player must have a single thread, and a recorder gives its rights
+//! up for good. The room sleeps until its child ends or a signal comes: one that looked now and
+//! then would be among those that take the CPU from the members.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use signal_hook::SigId;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::{pipe, unregister};
+use swtch_bench::load::{Load, Played};
+
+/// How a play ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It was played.
+    Played(Played),
+    /// It was told to stop.
+    Stopped,
+}
+
+/// What the player leaves: what came of the load, or why it could not be played.
+type Left = Result<Played, String>;
+
+/// How long a recorder may take to put its trace in order after it was told to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The player: `swtch lab-play LOAD RESULT`. Exit code 0 even when the load could not be played: the
+/// result says so.
+///
+/// # Errors
+/// The load cannot be read, or the result not be written.
+pub fn lab_play(load: &Path, result: &Path) -> Result<u8> {
+    // A room that is gone wants nothing any more.
+    set_pdeathsig(Signal::SIGKILL).context("asking to end with the room")?;
+    let text = fs::read(load).with_context(|| format!("reading {}", load.display()))?;
+    let load: Load = serde_json::from_slice(&text).context("understanding the load")?;
+    let left: Left = load.play().map_err(|error| error.to_string());
+    let json = serde_json::to_vec(&left).context("writing what was played")?;
+    fs::write(result, json).with_context(|| format!("writing {}", result.display()))?;
+    Ok(0)
+}
+
+/// Plays a load in a child, and records it to `trace` when there is one. Its files are made in `place`.
+///
+/// # Errors
+/// It cannot be played or recorded.
+pub fn play(load: &Load, place: &Path, trace: Option<&Path>, stop: &AtomicBool) -> Result<Outcome> {
+    let (load_file, result) = (place.join("load.json"), place.join("played.json"));
+    let json = serde_json::to_vec(load).context("writing a load")?;
+    fs::write(&load_file, json).with_context(|| format!("writing {}", load_file.display()))?;
+    let said = place.join("said");
+    let mut command = command(trace)?;
+    command.arg("lab-play").arg(&load_file).arg(&result);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(File::create(&said).context("making a file for what the player says")?);
+    let signals = SignalPipe::open()?;
+    let mut child = command.spawn().context("starting the player")?;
+    let ended = signals.wait_until_ended(&mut child, stop)?;
+    if ended == Ended::Stopped {
+        return Ok(Outcome::Stopped);
+    }
+    let Ok(text) = fs::read(&result) else {
+        let said = fs::read_to_string(&said).unwrap_or_default();
+        bail!("the player ended without a result: {}", said.trim());
+    };
+    let left: Left = serde_json::from_slice(&text).context("understanding what was played")?;
+    left.map(Outcome::Played).map_err(anyhow::Error::msg)
+}
+
+/// This program, to be followed by the verb, recorded or not.
+fn command(trace: Option<&Path>) -> Result<Command> {
+    let program = std::env::current_exe().context("finding this program")?;
+    let mut command = Command::new(&program);
+    if let Some(trace) = trace {
+        command
+            .args(["record", "--with-parent", "-o"])
+            .arg(trace)
+            .arg("--");
+        command.arg(&program);
+    }
+    Ok(command)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    ByItself,
+    Stopped,
+}
+
+/// Signals as something that can be waited for together with the end of a child.
+struct SignalPipe {
+    came: UnixStream,
+    handlers: Vec<SigId>,
+}
+
+impl SignalPipe {
+    fn open() -> Result<Self> {
+        let (came, send) = UnixStream::pair().context("making a pair of sockets")?;
+        let handlers = [SIGINT, SIGTERM, SIGHUP].map(|signal| {
+            let send = send.try_clone().context("copying a socket")?;
+            pipe::register(signal, send).context("catching signals")
+        });
+        Ok(Self {
+            came,
+            handlers: handlers.into_iter().collect::<Result<_>>()?,
+        })
+    }
+
+    /// Waits for the child's end, and brings it about when `stop` is set.
+    fn wait_until_ended(&self, child: &mut Child, stop: &AtomicBool) -> Result<Ended> {
+        // All that it starts has its stdout: when the last of them is gone, this ends.
+        let mut stdout = child.stdout.take().expect("invariant: it is piped");
+        let mut until: Option<Instant> = None;
+        loop {
+            if stop.load(Ordering::Relaxed) && until.is_none() {
+                until = Some(Instant::now() + GRACE);
+                signal(child, Signal::SIGTERM);
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                signal(child, Signal::SIGKILL);
+            }
+            let timeout = left.map_or(PollTimeout::NONE, |left| {
+                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+            });
+            // Once stopping, the signal that is still in the pipe would wake us forever.
+            let mut waited = vec![PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];
+            if until.is_none() {
+                waited.push(PollFd::new(self.came.as_fd(), PollFlags::POLLIN));
+            }
+            match poll(&mut waited, timeout) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(error).context("waiting for the player"),
+            }
+            let has_news = waited[0].any().unwrap_or(false);
+            if has_news
+                && stdout
+                    .read(&mut [0; 512])
+                    .context("reading from the player")?
+                    == 0
+            {
+                child.wait().context("waiting for the player")?;
+                return Ok(until.map_or(Ended::ByItself, |_| Ended::Stopped));
+            }
+        }
+    }
+}
+
+impl Drop for SignalPipe {
+    fn drop(&mut self) {
+        self.handlers.drain(..).for_each(|handler| {
+            unregister(handler);
+        });
+    }
+}
+
+/// A child that is not reaped yet can be signalled, even when it has ended.
+fn signal(child: &Child, signal: Signal) {
+    let pid = i32::try_from(child.id()).expect("invariant: pids are below 2²²");
+    let sent = kill(Pid::from_raw(pid), signal);
+    debug_assert!(
+        sent.is_ok(),
+        "invariant: an unreaped child can be signalled"
+    );
+}

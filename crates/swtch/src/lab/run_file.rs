@@ -1,0 +1,117 @@
+//! `swtch lab run FILE`: plays the load of a file, each variant of it, and says of each member when it
+//! began, how long it took and how often it switched.
+
+use std::fs;
+
+use anyhow::{Context as _, Result, bail};
+
+use super::command::RunWords;
+use super::evidence::Evidence;
+use super::file::{LoadFile, Variant};
+use super::findings::{Findings, Table};
+use super::outcome::check_files;
+use super::outcome_with;
+use super::parameters::Parameters;
+use super::room::{Recording, Room};
+
+mod members;
+mod timeline;
+mod variants;
+
+use members::Members;
+use timeline::timeline;
+use variants::Variants;
+
+/// Plays and prints; the exit code.
+///
+/// # Errors
+/// The file is not as it should be, or cannot be played.
+pub fn run(words: &RunWords) -> Result<u8> {
+    let name = words.file.display().to_string();
+    let text = fs::read_to_string(&words.file).with_context(|| format!("reading {name}"))?;
+    let file = LoadFile::read(&name, &text)?;
+    let given = words.set.iter().map(|pair| assignment(pair));
+    let given: Vec<_> = given.collect::<Result<_>>()?;
+    let parameters = Parameters::chosen(&file.head.parameters, words.words.quick, &given)?;
+    let chosen = chosen(&file, words.variant.as_deref())?;
+    check_files(&words.words)?;
+    let mut room = Room::open(words.words.quick, words.words.recording())?;
+    let play = |room: &mut Room| play(&file, &chosen, &parameters, room);
+    outcome_with("run", file.head.clone(), &parameters, &mut room, play)?.write(&words.words)
+}
+
+/// Plays the variants one after the other. What is done when it is told to stop is kept.
+fn play(
+    file: &LoadFile,
+    variants: &[&Variant],
+    parameters: &Parameters,
+    room: &Room,
+) -> Result<Findings> {
+    // All of them are read before the first is played: a mistake in the last would cost the others.
+    let loads = variants
+        .iter()
+        .map(|variant| file.load(&variant.name, parameters, &room.calibration));
+    let loads: Vec<_> = loads.collect::<Result<_>>()?;
+    let (mut members, mut sums) = (Members::default(), Variants::default());
+    let mut findings = Findings::default();
+    for (variant, load) in variants.iter().zip(&loads) {
+        room.progress(format!("playing {}", variant.name).trim_end());
+        let Some(play) = room.play(load, Recording::Wanted)? else {
+            findings.was_interrupted = true;
+            break;
+        };
+        let evidence = play.trace.as_ref();
+        let evidence = evidence.map(|trace| Evidence::read(trace, &play.played.members));
+        let evidence = evidence.transpose()?;
+        members.add(&variant.name, load, &play.played, evidence.as_ref());
+        findings.pictures.extend(
+            evidence.map(|evidence| timeline(&variant.name, load, &play.played, &evidence)),
+        );
+        sums.add(&variant.name, &play.played);
+        let of_variant = match variant.name.as_str() {
+            "" => String::new(),
+            name => format!("{name}: "),
+        };
+        let notes = play.notes().into_iter();
+        findings
+            .notes
+            .extend(notes.map(|note| format!("{of_variant}{note}")));
+    }
+    findings.tables.push(Table {
+        title: "what each member did".to_owned(),
+        sheet: members.sheet(),
+    });
+    if loads.len() > 1 {
+        findings.tables.push(Table {
+            title: "all members of a variant together".to_owned(),
+            sheet: sums.sheet(),
+        });
+    }
+    Ok(findings)
+}
+
+fn chosen<'a>(file: &'a LoadFile, name: Option<&str>) -> Result<Vec<&'a Variant>> {
+    let Some(name) = name else {
+        return Ok(file.variants.iter().collect());
+    };
+    let found: Vec<_> = file
+        .variants
+        .iter()
+        .filter(|one| one.name == name)
+        .collect();
+    if found.is_empty() {
+        let names: Vec<_> = file.variants.iter().map(|one| one.name.as_str()).collect();
+        bail!(
+            "there is no variant `{name}`; there are: {}",
+            names.join(", ")
+        );
+    }
+    Ok(found)
+}
+
+fn assignment(pair: &str) -> Result<(String, String)> {
+    let (name, value) = pair
+        .split_once('=')
+        .with_context(|| format!("`{pair}` sets nothing: write NAME=VALUE"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}

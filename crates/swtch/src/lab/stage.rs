@@ -1,0 +1,242 @@
+//! An experiment that plays loads: its file, read once, and its settings, each played once a round.
+//!
+//! ```text
+//!            setting 1   setting 2   setting 3     each round in another order (a Latin square):
+//! round 0       ▪           ▪           ▪          what drifts meets all settings alike, and what
+//! round 1       ▪           ▪           ▪          is compared is compared within a round
+//! ```
+//!
+//! Told to stop, it keeps what is done. What plays had to say is gathered, each thing once.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use swtch_bench::load::{Places, Played};
+use swtch_core::cost::LatinSquare;
+
+use super::claim::Verdict;
+use super::evidence::Evidence;
+use super::file::LoadFile;
+use super::findings::Findings;
+use super::parameters::{Parameters, Value};
+use super::room::{Recording, Room};
+use crate::{host, plot, text};
+
+/// An experiment at work.
+pub struct Stage<'a> {
+    room: &'a Room,
+    file: LoadFile,
+    parameters: Parameters,
+    plays: u64,
+    lost: u64,
+    said: BTreeMap<String, u64>,
+    disturbances: Vec<String>,
+    was_interrupted: bool,
+}
+
+/// A machine on which more than this share of the plays was disturbed refutes nothing.
+const DISTURBED: f64 = 0.2;
+
+/// A load that was played, with what its trace says.
+#[derive(Debug)]
+pub struct Act {
+    /// What came of it.
+    pub played: Played,
+    /// What its trace says; `None` when it was not recorded.
+    pub evidence: Option<Evidence>,
+    /// The name of the group of each member.
+    pub names: Vec<String>,
+}
+
+/// What came of each setting in each round.
+#[derive(Debug)]
+pub struct Rounds<T>(Vec<Vec<Option<T>>>);
+
+impl<'a> Stage<'a> {
+    /// Reads the file of an experiment.
+    ///
+    /// # Errors
+    /// It describes no load that could be played here.
+    pub fn open(name: &str, text: &str, parameters: &Parameters, room: &'a Room) -> Result<Self> {
+        Ok(Self {
+            room,
+            file: LoadFile::read(&format!("{name}.toml"), text)?,
+            parameters: parameters.clone(),
+            plays: 0,
+            lost: 0,
+            said: BTreeMap::new(),
+            disturbances: Vec::new(),
+            was_interrupted: false,
+        })
+    }
+
+    /// Plays a variant of the file with some parameters changed; `None` when told to stop.
+    ///
+    /// # Errors
+    /// It cannot be played, or its trace not be read.
+    pub fn play(
+        &mut self,
+        variant: &str,
+        changed: &[(&str, Value)],
+        recording: Recording,
+    ) -> Result<Option<Act>> {
+        let parameters = changed
+            .iter()
+            .fold(self.parameters.clone(), |parameters, (name, value)| {
+                parameters.with(name, value.clone())
+            });
+        let load = self
+            .file
+            .load(variant, &parameters, &self.room.calibration)?;
+        let Some(play) = self.room.play(&load, recording)? else {
+            self.was_interrupted = true;
+            return Ok(None);
+        };
+        self.plays += 1;
+        self.disturbances.extend(play.disturbance.clone());
+        for note in &play.played.notes {
+            *self.said.entry(note.clone()).or_default() += 1;
+        }
+        let evidence = play.trace.as_ref();
+        let evidence = evidence
+            .map(|trace| Evidence::read(trace, &play.played.members))
+            .transpose()?;
+        self.lost += evidence.as_ref().map_or(0, |evidence| evidence.lost);
+        let members = play.played.members.iter();
+        let names = members.map(|member| load.groups[member.group].name.clone());
+        Ok(Some(Act {
+            names: names.collect(),
+            played: play.played,
+            evidence,
+        }))
+    }
+
+    /// Plays each setting so many rounds; ends early when told to stop.
+    ///
+    /// # Errors
+    /// As `play`.
+    pub fn rounds<S: std::fmt::Display, T>(
+        &mut self,
+        settings: &[S],
+        rounds: u64,
+        mut play: impl FnMut(&mut Self, &S) -> Result<Option<T>>,
+    ) -> Result<Rounds<T>> {
+        let mut done: Vec<Vec<Option<T>>> = settings.iter().map(|_| Vec::new()).collect();
+        let square = LatinSquare::new(settings.len(), u64::from(std::process::id()));
+        for round in 0..usize::try_from(rounds)? {
+            done.iter_mut().for_each(|setting| setting.push(None));
+            for index in square.row(round) {
+                let setting = &settings[index];
+                self.room
+                    .progress(&format!("round {} of {rounds}: {setting}", round + 1));
+                match play(self, setting)? {
+                    Some(act) => done[index][round] = Some(act),
+                    None => return Ok(Rounds(done)),
+                }
+            }
+        }
+        self.room.progress_done();
+        Ok(Rounds(done))
+    }
+
+    /// How many CPUs plays may use.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn cpus(&self) -> Result<usize> {
+        Ok(Places::here()?.allowed.len())
+    }
+
+    /// Whether it was told to stop.
+    pub const fn was_interrupted(&self) -> bool {
+        self.was_interrupted
+    }
+
+    /// Where and when it is measured, for a picture.
+    pub fn subtitle(&self) -> String {
+        plot::subtitle(&host::origin())
+    }
+
+    /// Why there is no evidence; `None` where there is.
+    pub fn why_unrecorded(&self) -> Option<&str> {
+        self.room.why_unrecorded()
+    }
+
+    /// Adds to findings what a reader must know of all plays. Where others took the CPU in many of them,
+    /// a claim that does not hold may be theirs to answer for: it is open.
+    pub fn close(self, findings: &mut Findings) {
+        if let Some(last) = self.disturbances.last() {
+            let count = self.disturbances.len();
+            let plays = text::counted(self.plays, "play");
+            let busy =
+                format!("the machine was busy: {count} of {plays} were disturbed, such as: {last}");
+            if count as f64 > DISTURBED * self.plays as f64 {
+                for answer in &mut findings.answers {
+                    if answer.verdict == Verdict::DoesNotHold {
+                        answer.verdict = Verdict::Undecided(busy.clone());
+                    }
+                }
+            }
+            findings.notes.push(busy);
+        }
+        for (note, count) in self.said {
+            let of = match count {
+                count if count == self.plays => String::new(),
+                count => format!(" ({count} of {})", text::counted(self.plays, "play")),
+            };
+            findings.notes.push(format!("{note}{of}"));
+        }
+        if self.lost > 0 {
+            findings
+                .notes
+                .push(format!("{} were lost", text::counted(self.lost, "record")));
+        }
+        findings.was_interrupted |= self.was_interrupted;
+    }
+}
+
+impl<T> Rounds<T> {
+    /// Of plays that were made elsewhere: by setting, by round.
+    #[cfg(test)]
+    pub const fn of_plays(plays: Vec<Vec<Option<T>>>) -> Self {
+        Self(plays)
+    }
+
+    /// What came of a setting, in the order of the rounds; rounds that were not made are left out.
+    pub fn of(&self, setting: usize) -> impl Iterator<Item = &T> {
+        self.0[setting].iter().flatten()
+    }
+
+    /// What came of two settings in the same rounds.
+    pub fn pairs(&self, one: usize, other: usize) -> impl Iterator<Item = (&T, &T)> {
+        let both = self.0[one].iter().zip(&self.0[other]);
+        both.filter_map(|(one, other)| one.as_ref().zip(other.as_ref()))
+    }
+
+    /// A number of each round of a setting.
+    pub fn values(&self, setting: usize, value: impl Fn(&T) -> f64) -> Vec<f64> {
+        self.of(setting).map(value).collect()
+    }
+
+    /// A number of one setting over that of another, of each round that has both.
+    pub fn ratios(&self, one: usize, over: usize, value: impl Fn(&T) -> f64) -> Vec<f64> {
+        let pairs = self.pairs(one, over);
+        pairs.map(|(one, over)| value(one) / value(over)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A round that was cut short must not shift the pairs of those after it.
+    #[test]
+    fn settings_are_compared_within_a_round() {
+        let rounds = Rounds(vec![
+            vec![Some(2.0), Some(4.0), Some(6.0)],
+            vec![Some(1.0), None, Some(3.0)],
+        ]);
+        assert_eq!(rounds.ratios(0, 1, |value| *value), [2.0, 2.0]);
+        assert_eq!(rounds.values(1, |value| *value), [1.0, 3.0]);
+    }
+}

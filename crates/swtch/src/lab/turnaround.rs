@@ -1,0 +1,182 @@
+//! `swtch lab turnaround`: how long busy processes wait for each other (claims D1 to D6).
+//!
+//! ```text
+//!               start                                      end
+//!  job 0   ──────┼▓▓▓▓    ▓▓▓▓    ▓▓▓▓┤                     turnaround of job 0
+//!  job 1   ──────┼    ▓▓▓▓    ▓▓▓▓    ▓▓▓▓┤                turnaround of job 1
+//!                │◀──────── makespan ────▶│                throughput = jobs / makespan
+//! ```
+//!
+//! `shift` is what one play came to, `curve` what they are over the number of processes, `crowd` very many
+//! processes against few, `gaps` what a process sees of its own switches.
+
+use std::fmt;
+
+use anyhow::Result;
+
+use super::findings::Findings;
+use super::parameters::{Parameters, Value};
+use super::room::{Recording, Room};
+use super::smt::SmtOff;
+use super::stage::Stage;
+use curve::Curves;
+use shift::Shift;
+
+mod crowd;
+mod curve;
+mod gaps;
+mod shift;
+
+/// The file of the experiment.
+pub const FILE: &str = include_str!("../../../../lab/turnaround.toml");
+
+/// Processes to go up to on one CPU when nobody says, as in the textbook.
+const MOST_ON_ONE: usize = 4;
+
+/// Most numbers of processes that are played on all CPUs: on large machines not every one.
+const MOST_SETTINGS: usize = 8;
+
+/// Where processes run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    One,
+    All,
+}
+
+/// So many processes, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Setting {
+    place: Place,
+    processes: usize,
+}
+
+/// Makes the experiment.
+///
+/// # Errors
+/// A load cannot be played.
+pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
+    let smt = match parameters.flag("smt") {
+        true => None,
+        false => Some(SmtOff::begin()),
+    };
+    let why_smt_is_on = match &smt {
+        Some(Err(error)) => Some(format!("{error:#}")),
+        _ => None,
+    };
+    let mut stage = Stage::open("turnaround", FILE, parameters, room)?;
+    let cpus = stage.cpus()?;
+    let settings = settings(parameters, cpus);
+    let rounds = stage.rounds(&settings, parameters.count("rounds"), |stage, setting| {
+        let act = stage.play(setting.variant(), &setting.parameter(), Recording::Unwanted)?;
+        let cpus = setting.cpus(cpus);
+        Ok(act.map(|act| Shift::of(&act.played, cpus)))
+    })?;
+    let curves = Curves::new(cpus, settings, rounds);
+    let mut findings = curves.findings(&stage.subtitle());
+    crowd::add(&mut stage, parameters, &mut findings)?;
+    gaps::add(&mut stage, &mut findings)?;
+    stage.close(&mut findings);
+    findings
+        .notes
+        .extend(why_smt_is_on.map(|why| format!("SMT was to be off and is not: {why}")));
+    if let Some(Ok(off)) = smt {
+        findings.notes.push("SMT was off".to_owned());
+        drop(off);
+    }
+    Ok(findings)
+}
+
+impl Setting {
+    const fn variant(self) -> &'static str {
+        match self.place {
+            Place::One => "one-cpu",
+            Place::All => "all-cpus",
+        }
+    }
+
+    fn parameter(self) -> [(&'static str, Value); 1] {
+        [("processes", Value::Count(self.processes as u64))]
+    }
+
+    /// How many of so many CPUs it may use.
+    const fn cpus(self, cpus: usize) -> usize {
+        match self.place {
+            Place::One => 1,
+            Place::All => cpus,
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = match self.place {
+            Place::One => "one CPU",
+            Place::All => "all CPUs",
+        };
+        write!(f, "{} processes on {place}", self.processes)
+    }
+}
+
+fn settings(parameters: &Parameters, cpus: usize) -> Vec<Setting> {
+    let most = |usual: usize| match usize::try_from(parameters.count("most")) {
+        Ok(0) | Err(_) => usual,
+        Ok(most) => most,
+    };
+    let mut settings = Vec::new();
+    if parameters.flag("one-cpu") {
+        let numbers = 1..=most(MOST_ON_ONE);
+        settings.extend(numbers.map(|processes| Setting {
+            place: Place::One,
+            processes,
+        }));
+    }
+    if parameters.flag("all-cpus") {
+        let numbers = up_to(most(2 * cpus), cpus).into_iter();
+        settings.extend(numbers.map(|processes| Setting {
+            place: Place::All,
+            processes,
+        }));
+    }
+    settings
+}
+
+/// All numbers while they are few, else those that tell most.
+fn up_to(most: usize, cpus: usize) -> Vec<usize> {
+    let mut all: Vec<usize> = (1..=most).collect();
+    if all.len() > MOST_SETTINGS {
+        let landmarks = [
+            1,
+            cpus / 4,
+            cpus / 2,
+            3 * cpus / 4,
+            cpus,
+            3 * cpus / 2,
+            most,
+        ];
+        all.retain(|processes| landmarks.contains(processes));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parameters(one: bool, all: bool) -> Parameters {
+        Parameters::default()
+            .with("most", Value::Count(0))
+            .with("one-cpu", Value::Flag(one))
+            .with("all-cpus", Value::Flag(all))
+    }
+
+    #[test]
+    fn one_cpu_goes_up_to_four_and_all_to_twice_their_number() {
+        let numbers = |one, all, cpus| -> Vec<usize> {
+            let settings = settings(&parameters(one, all), cpus);
+            settings.iter().map(|setting| setting.processes).collect()
+        };
+        assert_eq!(numbers(true, false, 2), [1, 2, 3, 4]);
+        assert_eq!(numbers(false, true, 3), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(numbers(false, true, 64), [1, 16, 32, 48, 64, 96, 128]);
+    }
+}

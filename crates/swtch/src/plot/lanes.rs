@@ -1,0 +1,366 @@
+//! Who did what when: a lane each, all over one axis of time.
+//!
+//! ```text
+//!   ■ on CPU 0  ■ on CPU 1
+//!   worker 1  ████▒▒▒▒████▒▒▒▒
+//!   worker 2  ▒▒▒▒████▒▒▒▒████
+//!             └────┴────┴────┴
+//!             0  10 ms  20 ms
+//! ```
+//!
+//! A recording holds thousands of spans that are narrower than a point. Such neighbours are drawn as one
+//! column in which each kind has its share of the time as its share of the height, so that the picture
+//! stays true and small.
+
+use anyhow::Result;
+use plotters::prelude::DrawingBackend;
+
+use super::chart::level_ticks;
+use super::content::{Axis, Lane, Lanes, Measure, Scale, Span};
+use super::layout::{MARGIN, SMALL, TEXT, WIDTH};
+use super::legend::{Legend, Sample};
+use super::palette::{FADED, GRID, GROUND, INK, area_colour};
+use super::pen::{Anchor, Pen, cut_to, width_of};
+use super::scale;
+
+/// Below the lanes, to the end of the axis' name.
+const BELOW: f64 = 52.0;
+/// Widest name of a lane; a longer one is cut.
+const NAME_WIDTH: f64 = 220.0;
+/// Most lanes that are drawn; the rest is told of.
+const MOST_LANES: usize = 100;
+/// A span that is narrower, in points, is merged with its neighbours.
+const NARROW: f64 = 1.2;
+/// Width of the columns that narrow spans are merged to, in points.
+const COLUMN: f64 = 2.5;
+
+/// How high the drawing is.
+///
+/// # Errors
+/// The font cannot be measured.
+pub fn height(lanes: &Lanes) -> Result<f64> {
+    let legend = legend(lanes)?.height();
+    Ok(legend + pitch(lanes) * as_f64(shown(lanes).len()) + BELOW)
+}
+
+/// Draws lanes between two heights.
+///
+/// # Errors
+/// The backend cannot draw.
+pub fn draw<B: DrawingBackend>(lanes: &Lanes, between: (f64, f64), pen: &Pen<'_, B>) -> Result<()> {
+    let legend = legend(lanes)?;
+    legend.draw(Sample::Area, between.0, pen)?;
+    let frame = Frame::of(lanes, between.0 + legend.height())?;
+    frame.draw_ground(pen)?;
+    for (index, lane) in shown(lanes).iter().enumerate() {
+        frame.draw_lane(index, lane, pen)?;
+    }
+    frame.draw_axis(pen)
+}
+
+fn legend(lanes: &Lanes) -> Result<Legend> {
+    Legend::of(lanes.kinds.iter().map(String::as_str))
+}
+
+fn shown(lanes: &Lanes) -> &[Lane] {
+    &lanes.lanes[..lanes.lanes.len().min(MOST_LANES)]
+}
+
+/// From lane to lane: many are drawn thinner.
+const fn pitch(lanes: &Lanes) -> f64 {
+    match lanes.lanes.len() {
+        0..=12 => 32.0,
+        13..=30 => 22.0,
+        _ => 16.0,
+    }
+}
+
+impl Lanes {
+    /// What must be said about lanes and spans that are not drawn as they are.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.lanes.len() > MOST_LANES {
+            notes.push(format!(
+                "the first {MOST_LANES} of {} lanes are shown",
+                self.lanes.len()
+            ));
+        }
+        if self.has_mixed_bars() {
+            notes.push(
+                "where changes lie too close to be told apart, a colour's share of the height is its share of the time"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+
+    /// Whether columns of several colours are wide enough to be seen.
+    fn has_mixed_bars(&self) -> bool {
+        const SEEN: f64 = 0.005;
+        let length = as_ns(self.length_ns.max(1));
+        let ns_per_point = length / (WIDTH - 2.0 * MARGIN);
+        shown(self).iter().any(|lane| {
+            let bars = bars(&lane.spans, self.kinds.len(), ns_per_point);
+            let mixed = bars.iter().filter(|bar| bar.shares.len() > 1);
+            mixed.map(|bar| bar.to - bar.from).sum::<f64>() > SEEN * length
+        })
+    }
+}
+
+/// Where times and lanes lie.
+#[derive(Debug)]
+struct Frame<'a> {
+    lanes: &'a Lanes,
+    left: f64,
+    right: f64,
+    top: f64,
+    pitch: f64,
+    time: scale::Span,
+}
+
+impl<'a> Frame<'a> {
+    fn of(lanes: &'a Lanes, top: f64) -> Result<Self> {
+        let mut name_width = 0.0_f64;
+        for lane in shown(lanes) {
+            name_width = name_width.max(width_of(&lane.label, SMALL)?);
+        }
+        Ok(Self {
+            lanes,
+            left: MARGIN + name_width.min(NAME_WIDTH) + 12.0,
+            right: WIDTH - MARGIN - 12.0,
+            top,
+            pitch: pitch(lanes),
+            time: scale::Span::up_to(as_ns(lanes.length_ns.max(1))),
+        })
+    }
+
+    fn bottom(&self) -> f64 {
+        self.top + self.pitch * as_f64(shown(self.lanes).len())
+    }
+
+    fn x(&self, ns: f64) -> f64 {
+        self.left + self.time.place(ns) * (self.right - self.left)
+    }
+
+    fn axis() -> Axis {
+        Axis {
+            name: "time since the start".to_owned(),
+            measure: Measure::Time,
+            scale: Scale::Linear,
+        }
+    }
+
+    fn ticks(&self) -> Result<Vec<(f64, String)>> {
+        level_ticks(&Self::axis(), self.time, self.right - self.left, &[])
+    }
+
+    /// What is under a lane is seen where it has no span.
+    fn draw_ground<B: DrawingBackend>(&self, pen: &Pen<'_, B>) -> Result<()> {
+        for (index, lane) in shown(self.lanes).iter().enumerate() {
+            let (upper, lower) = self.edges(index);
+            pen.fill((self.left, upper), (self.right, lower), GROUND)?;
+            let name = cut_to(&lane.label, SMALL, NAME_WIDTH)?;
+            let at = (self.left - 10.0, f64::midpoint(upper, lower));
+            let size = if self.pitch < 20.0 { 12.0 } else { SMALL };
+            pen.text(&name, at, Anchor::Right, size, INK)?;
+        }
+        for (ns, _) in self.ticks()? {
+            let x = self.x(ns);
+            pen.line(&[(x, self.top), (x, self.bottom())], GRID, 1.0)?;
+        }
+        Ok(())
+    }
+
+    /// Upper and lower edge of a lane.
+    fn edges(&self, index: usize) -> (f64, f64) {
+        let upper = self.top + self.pitch * as_f64(index);
+        (upper + self.pitch * 0.1, upper + self.pitch * 0.9)
+    }
+
+    fn draw_lane<B: DrawingBackend>(
+        &self,
+        index: usize,
+        lane: &Lane,
+        pen: &Pen<'_, B>,
+    ) -> Result<()> {
+        let (upper, lower) = self.edges(index);
+        let ns_per_point = self.time.high() / (self.right - self.left);
+        for bar in bars(&lane.spans, self.lanes.kinds.len(), ns_per_point) {
+            let (from, to) = (self.x(bar.from), self.x(bar.to));
+            // What is narrower than half a point would vanish, and may be what matters.
+            let to = to.max(from + 0.5).min(self.right);
+            let mut y = lower;
+            for (kind, share) in bar.shares {
+                let above = y - share * (lower - upper);
+                pen.fill((from, above), (to, y), area_colour(kind))?;
+                y = above;
+            }
+        }
+        Ok(())
+    }
+
+    fn draw_axis<B: DrawingBackend>(&self, pen: &Pen<'_, B>) -> Result<()> {
+        let y = self.bottom() + 2.0;
+        pen.line(&[(self.left, y), (self.right, y)], FADED, 1.0)?;
+        for (ns, text) in self.ticks()? {
+            let x = self.x(ns);
+            pen.line(&[(x, y), (x, y + 5.0)], FADED, 1.0)?;
+            pen.text(&text, (x, y + 15.0), Anchor::Middle, SMALL, FADED)?;
+        }
+        let at = (f64::midpoint(self.left, self.right), y + 36.0);
+        pen.text(&Self::axis().name, at, Anchor::Middle, TEXT, INK)
+    }
+}
+
+/// What is drawn of one or of several spans, in ns.
+#[derive(Clone, Debug, PartialEq)]
+struct Bar {
+    from: f64,
+    to: f64,
+    /// Kinds and their shares of the time, from below.
+    shares: Vec<(usize, f64)>,
+}
+
+/// Bars for the spans of a lane: wide ones as they are, narrow neighbours together.
+fn bars(spans: &[Span], kinds: usize, ns_per_point: f64) -> Vec<Bar> {
+    let mut bars: Vec<Bar> = Vec::new();
+    let mut crowd: Vec<Span> = Vec::new();
+    for span in spans {
+        let length = as_ns(span.to_ns.saturating_sub(span.from_ns));
+        let is_wide = length >= NARROW * ns_per_point;
+        let is_full = crowd.first().is_some_and(|first| {
+            as_ns(span.to_ns.saturating_sub(first.from_ns)) > COLUMN * ns_per_point
+        });
+        if is_wide || is_full {
+            push_crowd(&mut crowd, kinds, &mut bars);
+        }
+        if is_wide {
+            bars.push(Bar {
+                from: as_ns(span.from_ns),
+                to: as_ns(span.to_ns),
+                shares: vec![(span.kind, 1.0)],
+            });
+        } else {
+            crowd.push(*span);
+        }
+    }
+    push_crowd(&mut crowd, kinds, &mut bars);
+    bars
+}
+
+/// Adds a bar for what is in `crowd`, or makes the last one longer where nobody could tell the two apart.
+fn push_crowd(crowd: &mut Vec<Span>, kinds: usize, bars: &mut Vec<Bar>) {
+    /// Shares that differ less look the same.
+    const SAME: f64 = 0.04;
+    let (Some(first), Some(last)) = (crowd.first(), crowd.last()) else {
+        return;
+    };
+    let (from, to) = (as_ns(first.from_ns), as_ns(last.to_ns));
+    let share_of = |kind| {
+        let of_kind = crowd.iter().filter(|span| span.kind == kind);
+        let time: f64 = of_kind.map(|span| as_ns(span.to_ns - span.from_ns)).sum();
+        if to > from { time / (to - from) } else { 0.0 }
+    };
+    let shares: Vec<(usize, f64)> = (0..kinds)
+        .map(|kind| (kind, share_of(kind)))
+        .filter(|(_, share)| *share > 0.0)
+        .collect();
+    crowd.clear();
+    if let Some(before) = bars.last_mut() {
+        let touches = (from - before.to).abs() < 0.05 * (to - from);
+        let looks_alike = before.shares.len() == shares.len()
+            && before
+                .shares
+                .iter()
+                .zip(&shares)
+                .all(|(one, other)| one.0 == other.0 && (one.1 - other.1).abs() < SAME);
+        if touches && looks_alike {
+            before.to = to;
+            return;
+        }
+    }
+    bars.push(Bar { from, to, shares });
+}
+
+#[expect(clippy::cast_precision_loss, reason = "times of a picture")]
+const fn as_ns(ns: u64) -> f64 {
+    ns as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "at most a hundred lanes")]
+const fn as_f64(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spans(length_ns: u64, count: u64) -> Vec<Span> {
+        let span = |number: u64| Span {
+            from_ns: number * length_ns,
+            to_ns: (number + 1) * length_ns,
+            kind: usize::from(number.is_multiple_of(4)),
+        };
+        (0..count).map(span).collect()
+    }
+
+    #[test]
+    fn wide_spans_are_drawn_as_they_are() {
+        let bars = bars(&spans(4000, 8), 2, 1000.0);
+        assert_eq!(bars.len(), 8);
+        assert_eq!(bars[1].shares, [(0, 1.0)]);
+        assert!((bars[1].from - 4000.0).abs() < 1e-9 && (bars[1].to - 8000.0).abs() < 1e-9);
+    }
+
+    /// A hundred thousand spans become some hundred bars, and the time of each kind stays.
+    #[test]
+    fn narrow_spans_are_merged_and_keep_their_shares() {
+        let bars = bars(&spans(10, 100_000), 2, 1000.0);
+        assert!(bars.len() < 450, "{}", bars.len());
+        let shown: f64 = bars
+            .iter()
+            .map(|bar| {
+                bar.shares.iter().find(|(kind, _)| *kind == 1).unwrap().1 * (bar.to - bar.from)
+            })
+            .sum();
+        assert!((shown - 250_000.0).abs() < 25_000.0, "{shown}");
+    }
+
+    /// One preemption of a microsecond in a second is still drawn.
+    #[test]
+    fn a_single_narrow_span_does_not_vanish() {
+        let lone = [Span {
+            from_ns: 500,
+            to_ns: 501,
+            kind: 0,
+        }];
+        let bars = bars(&lone, 1, 1e6);
+        assert_eq!(bars.len(), 1);
+        assert_eq!(bars[0].shares, [(0, 1.0)]);
+    }
+
+    #[test]
+    fn columns_of_several_colours_are_explained_where_there_are_some() {
+        let lanes = |length_ns, count| Lanes {
+            lanes: vec![Lane {
+                label: "a".to_owned(),
+                spans: spans(length_ns, count),
+            }],
+            kinds: vec!["running".to_owned(), "waiting".to_owned()],
+            length_ns: length_ns * count,
+        };
+        assert_eq!(lanes(1_000_000, 50).notes(), [""; 0]);
+        assert_eq!(lanes(1000, 50_000).notes().len(), 1);
+    }
+
+    #[test]
+    fn a_gap_is_not_painted_over() {
+        let apart = [0, 500_000].map(|from_ns| Span {
+            from_ns,
+            to_ns: from_ns + 10,
+            kind: 0,
+        });
+        assert_eq!(bars(&apart, 1, 1000.0).len(), 2);
+    }
+}

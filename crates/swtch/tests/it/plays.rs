@@ -1,0 +1,163 @@
+//! The experiments of `swtch lab` that play loads: every claim is answered, recorded or not, and what is
+//! ended early is kept.
+//!
+//! They are played as short as can be, on whatever machine runs the tests: no verdict is asserted that a
+//! busy machine could change.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::machine::{alone, send};
+use crate::recording::{stderr, swtch};
+
+/// An experiment, as short as can be, and the claims that it answers.
+type Short = (
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+const SHORT: [Short; 4] = [
+    (
+        "oversubscribe",
+        &["--work", "10ms", "--rounds", "1", "--most", "4"],
+        &["A1", "A2", "A3", "A4", "A5"],
+    ),
+    (
+        "turnaround",
+        &[
+            "--work",
+            "10ms",
+            "--rounds",
+            "1",
+            "--crowd",
+            "8",
+            "--crowd-work",
+            "5ms",
+            "--watch",
+            "50ms",
+        ],
+        &["D1", "D2", "D3", "D4", "D5", "D6"],
+    ),
+    (
+        "mutex",
+        &["--repeats", "500", "--rounds", "1"],
+        &["C1", "C2", "C3", "C4", "C5", "C6", "C7"],
+    ),
+    (
+        "quantum",
+        &[
+            "--work",
+            "40ms",
+            "--short-work",
+            "20ms",
+            "--slices",
+            "3ms,20ms",
+        ],
+        &["A6"],
+    ),
+];
+
+fn lab(short: &Short, options: &[&str]) -> Command {
+    let mut command = swtch(["lab", short.0, "--format", "json"]);
+    command.args(short.1).args(options);
+    command
+}
+
+fn answer(output: &Output) -> Value {
+    // 1 says that a claim is open, as it is with one round.
+    assert!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{}",
+        stderr(output)
+    );
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn claims(answer: &Value) -> Vec<&str> {
+    let answers = answer["answers"].as_array().unwrap().iter();
+    let mut claims: Vec<&str> = answers.map(|one| one["claim"].as_str().unwrap()).collect();
+    claims.sort_unstable();
+    claims
+}
+
+fn verdict<'a>(answer: &'a Value, claim: &str) -> &'a str {
+    let mut answers = answer["answers"].as_array().unwrap().iter();
+    let found = answers.find(|one| one["claim"] == claim).unwrap();
+    found["verdict"].as_str().unwrap()
+}
+
+#[test]
+fn every_claim_is_answered_without_a_recording() {
+    let _alone = alone();
+    for short in &SHORT {
+        let output = lab(short, &["--no-record"]).output().unwrap();
+        let answer = answer(&output);
+        assert_eq!(claims(&answer), short.2, "{}", short.0);
+        let needs_a_trace = ["A4", "C2", "C7", "D6"];
+        for claim in short
+            .2
+            .iter()
+            .filter(|claim| needs_a_trace.contains(*claim))
+        {
+            assert_eq!(verdict(&answer, claim), "cannot_be_tested", "{claim}");
+        }
+    }
+}
+
+/// One round gives no interval, and nothing that rests on one may be decided.
+#[test]
+fn one_round_decides_nothing_about_times() {
+    let _alone = alone();
+    let output = lab(&SHORT[1], &["--no-record"]).output().unwrap();
+    let answer = answer(&output);
+    for claim in ["D1", "D2"] {
+        assert_eq!(verdict(&answer, claim), "undecided", "{claim}");
+    }
+}
+
+#[test]
+#[ignore = "records, so it needs root"]
+fn root_every_claim_is_answered_with_a_recording() {
+    let _alone = alone();
+    for short in &SHORT {
+        let output = lab(short, &[]).output().unwrap();
+        let answer = answer(&output);
+        assert_eq!(claims(&answer), short.2, "{}", short.0);
+    }
+}
+
+/// Two processes that read the clock on one CPU cannot both have it: some gaps are there, and the trace
+/// explains the longest, however busy the machine is.
+#[test]
+#[ignore = "records, so it needs root"]
+fn root_the_longest_gap_of_a_clock_is_time_off_the_cpu() {
+    let _alone = alone();
+    let output = lab(&SHORT[1], &[]).output().unwrap();
+    let answer = answer(&output);
+    let longest = &answer["tables"]["gaps"][0];
+    assert!(longest["gap_ns"].as_u64().unwrap() > 1_000_000, "{longest}");
+    assert!(longest["off_cpu_pct"].as_f64().unwrap() > 50.0, "{longest}");
+}
+
+#[test]
+fn what_is_done_before_ctrl_c_is_kept() {
+    let _alone = alone();
+    let long = ["--no-record", "--rounds", "100000"];
+    let mut command = swtch(["lab", "oversubscribe", "--format", "json", "--work", "5ms"]);
+    command.args(long).stdout(std::process::Stdio::piped());
+    command.stderr(std::process::Stdio::piped());
+    let child = command.spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    send(child.id(), libc::SIGINT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["was_interrupted"], true);
+    assert!(
+        !answer["tables"]["threads"].as_array().unwrap().is_empty(),
+        "{answer}"
+    );
+}
