@@ -177,7 +177,8 @@ fn variants<'a>(
         }
         (None, None) => Err(source.mistake(
             &(0..0),
-            "there is nothing to play: no [[group]] and no [[variant]]",
+            "there is nothing to play: no [[group]] and no [[variant]] (experiments that time, and play no load, \
+             are made by their name: swtch lab NAME)",
         )),
     }
 }

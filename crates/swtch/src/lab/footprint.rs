@@ -361,7 +361,7 @@ impl Asked {
         let (words, verdict) = match first {
             Some((bytes, lost)) => (
                 format!(
-                    "from {} on: {} afterwards, {} the switch itself",
+                    "at {}: {} afterwards, {} the switch itself",
                     Value::Size(*bytes),
                     time(lost),
                     time(&direct)

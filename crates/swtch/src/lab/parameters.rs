@@ -158,10 +158,11 @@ impl Parameters {
         for (name, _) in given {
             if !known.iter().any(|parameter| parameter.name == *name) {
                 let names: Vec<&str> = known.iter().map(|one| one.name.as_str()).collect();
-                bail!(
-                    "there is no parameter `{name}`; there are: {}",
-                    names.join(", ")
-                );
+                let names = match names.as_slice() {
+                    [] => "there are none".to_owned(),
+                    names => format!("there are: {}", names.join(", ")),
+                };
+                bail!("there is no parameter `{name}`; {names}");
             }
         }
         let value = |parameter: &Parameter| {

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use swtch_bench::load::{Places, Played};
 use swtch_core::cost::LatinSquare;
 
@@ -37,6 +37,9 @@ pub struct Stage<'a> {
 /// A machine on which more than this share of the plays was disturbed refutes nothing.
 const DISTURBED: f64 = 0.2;
 
+/// Numbers of which there must be some; of others, 0 stands for a choice.
+const SOME: [&str; 3] = ["rounds", "repeats", "processes"];
+
 /// A load that was played, with what its trace says.
 #[derive(Debug)]
 pub struct Act {
@@ -56,8 +59,15 @@ impl<'a> Stage<'a> {
     /// Reads the file of an experiment.
     ///
     /// # Errors
-    /// It describes no load that could be played here.
+    /// It describes no load that could be played here, or a parameter leaves nothing to do.
     pub fn open(name: &str, text: &str, parameters: &Parameters, room: &'a Room) -> Result<Self> {
+        for (name, value) in parameters.all() {
+            let is_none = SOME.contains(&name.as_str()) && *value == Value::Count(0);
+            ensure!(
+                !is_none && !has_no_length(value),
+                "--{name} {value}: nothing would be done; give more than 0"
+            );
+        }
         Ok(Self {
             room,
             file: LoadFile::read(&format!("{name}.toml"), text)?,
@@ -225,9 +235,38 @@ impl<T> Rounds<T> {
     }
 }
 
+/// Whether it is a length of time of 0, or holds one.
+fn has_no_length(value: &Value) -> bool {
+    match value {
+        Value::Time(time) => time.is_zero(),
+        Value::List(values) => values.iter().any(has_no_length),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_that_leave_nothing_to_do_are_refused() {
+        let room = Room::open(true, Recording::Unwanted).unwrap();
+        let refused = |name: &str, value| {
+            let parameters = Parameters::default().with(name, value);
+            Stage::open("a", "title = \"a\"", &parameters, &room)
+                .err()
+                .map(|error| error.to_string())
+        };
+        let of_zero = |name: &str| format!("--{name} 0: nothing would be done; give more than 0");
+        assert_eq!(refused("rounds", Value::Count(0)), Some(of_zero("rounds")));
+        let zero = Value::Time(std::time::Duration::ZERO);
+        assert!(
+            refused("slices", Value::List(vec![zero]))
+                .unwrap()
+                .starts_with("--slices 0ns: ")
+        );
+        assert!(!refused("most", Value::Count(0)).is_some_and(|why| why.starts_with("--most")));
+    }
 
     /// A round that was cut short must not shift the pairs of those after it.
     #[test]

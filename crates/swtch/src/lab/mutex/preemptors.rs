@@ -112,7 +112,8 @@ impl Preemptors {
     pub fn sentence(&self) -> Option<String> {
         let (name, taken) = self.ranked().into_iter().next()?;
         Some(format!(
-            "The one that takes the CPU most often is {name}: {} of {} preemptions, {} of a thread's life{}.",
+            "The one that takes the CPU most often, swtch's own recorder aside, is {name}: {} of {} \
+             preemptions, {} of a thread's life{}.",
             taken.count,
             self.total(),
             self.rate(taken).words(),
@@ -232,8 +233,8 @@ mod tests {
         let sentence = preemptors.sentence().unwrap();
         assert_eq!(
             sentence,
-            "The one that takes the CPU most often is kworker: 3 of 4 preemptions, 1.50/s of a thread's \
-             life, every 4.00 ms in the middle."
+            "The one that takes the CPU most often, swtch's own recorder aside, is kworker: 3 of 4 \
+             preemptions, 1.50/s of a thread's life, every 4.00 ms in the middle."
         );
     }
 
