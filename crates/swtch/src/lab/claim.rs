@@ -69,6 +69,23 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// All of these hold; else the first that does not, else the first that is open.
+pub fn all_of(verdicts: impl IntoIterator<Item = Verdict>) -> Verdict {
+    let worse = |one: &Verdict| match one {
+        Verdict::Holds => 0,
+        Verdict::CannotBeTested(_) => 1,
+        Verdict::Undecided(_) => 2,
+        Verdict::DoesNotHold => 3,
+    };
+    let mut worst = Verdict::Holds;
+    for verdict in verdicts {
+        if worse(&verdict) > worse(&worst) {
+            worst = verdict;
+        }
+    }
+    worst
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{json, to_value};

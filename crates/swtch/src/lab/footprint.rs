@@ -14,12 +14,12 @@ use anyhow::{Result, ensure};
 use swtch_bench::cost::{Neighbour, Order, RingSpec, Sharing, WorkSpec, home, neighbours};
 use swtch_core::cost::{Estimate, Members, Place, Policy, Primitive};
 
-use super::claim::{Answer, Verdict};
+use super::claim::{Answer, Verdict, all_of};
 use super::findings::{Findings, Table};
 use super::parameters::{Parameters, Value};
 use super::room::Room;
 use super::timed::{
-    self, Timed, WHISKERS, both, cells, dot, is_larger, is_within, subtitle, time, times,
+    self, Timed, WHISKERS, cells, dot, gap, is_larger, is_within, subtitle, time, times,
 };
 use crate::cost::menu::{Arm, Group, Menu, Role, Section};
 use crate::cost::series::{Act, Blocks};
@@ -73,11 +73,7 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     ];
     let budget = Duration::from_secs(if room.is_quick { 18 } else { 55 });
     let timed = Timed::side_by_side(groups, budget, room)?;
-    let mut findings = Findings {
-        notes: timed.notes(),
-        was_interrupted: timed.was_interrupted,
-        ..Findings::default()
-    };
+    let mut findings = timed.findings();
     let blocks = |name| timed.group(name).map(Blocks::of);
     if let Some(sets) = blocks(SETS) {
         let spots = asked.spots(&sets);
@@ -381,19 +377,8 @@ impl Asked {
         Some(Answer {
             claim: "B4",
             ours: format!("{words}; {more}"),
-            verdict: both(verdict, spared),
+            verdict: all_of([verdict, spared]),
         })
-    }
-}
-
-/// One less another, by their intervals alone: wider than paired rounds would have it.
-fn gap(one: &Estimate, other: &Estimate) -> Estimate {
-    Estimate {
-        point: one.point - other.point,
-        low: one.low - other.high,
-        high: one.high - other.low,
-        trees: one.trees.min(other.trees),
-        ..*one
     }
 }
 
@@ -714,22 +699,5 @@ fn places_table(blocks: &Blocks<'_>) -> Table {
             "Two processes, each walking over half the second-level cache, on one CPU and elsewhere"
                 .to_owned(),
         sheet,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn estimate(low: f64, high: f64) -> Estimate {
-        let medians = [low, low, low, high, high, high].map(|median| vec![median]);
-        Estimate::of_trees(&medians).unwrap()
-    }
-
-    /// The least that the one may be, and the most that the other may be.
-    #[test]
-    fn a_gap_is_as_wide_as_both_intervals() {
-        let gap = gap(&estimate(10.0, 14.0), &estimate(3.0, 5.0));
-        assert_eq!((gap.low, gap.high), (5.0, 11.0));
     }
 }

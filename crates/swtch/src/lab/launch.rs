@@ -8,11 +8,13 @@ use anyhow::Result;
 use swtch_bench::cost::{ArmSpec, Launcher, RingSpec, Until, Yardstick, home};
 use swtch_core::cost::{Estimate, Members, Policy, Primitive};
 
-use super::claim::{Answer, Verdict};
+use super::claim::{Answer, Verdict, all_of};
 use super::findings::{Findings, Table};
 use super::parameters::Parameters;
 use super::room::Room;
-use super::timed::{self, Timed, WHISKERS, both, cells, is_larger, ratio, subtitle, time};
+use super::timed::{
+    self, Timed, WHISKERS, cells, gap, is_larger, is_within, ratio, subtitle, time,
+};
 use crate::cost::menu::{Arm, Group, Role, Section};
 use crate::cost::series::{Act, Blocks};
 use crate::plot::Picture;
@@ -36,11 +38,7 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     let group = group(timed::trees(parameters)?, home()?);
     let budget = Duration::from_secs(if room.is_quick { 8 } else { 24 });
     let timed = Timed::side_by_side(vec![group], budget, room)?;
-    let mut findings = Findings {
-        notes: timed.notes(),
-        was_interrupted: timed.was_interrupted,
-        ..Findings::default()
-    };
+    let mut findings = timed.findings();
     if let Some(measured) = timed.group(GROUP) {
         let blocks = Blocks::of(measured);
         findings.tables.push(table(&blocks));
@@ -167,7 +165,7 @@ fn answer(blocks: &Blocks<'_>) -> Option<Answer> {
         };
         let contrast = blocks.contrast(Act::of(*one), Act::of(*other))?;
         words.push(format!("{large} / {small} {}", ratio(&contrast.ratio)));
-        verdict = both(verdict, is_larger(&contrast, twins.as_ref()));
+        verdict = all_of([verdict, is_larger(&contrast, twins.as_ref())]);
     }
     let (net, copy) = (cost(blocks, SWITCH)?, cost(blocks, COPY)?);
     words.push(format!(
@@ -178,7 +176,7 @@ fn answer(blocks: &Blocks<'_>) -> Option<Answer> {
     Some(Answer {
         claim: "B2",
         ours: words.join(", "),
-        verdict: match (verdict, is_dearer(&copy, &net)) {
+        verdict: match (verdict, is_within(&gap(&copy, &net), 0.0..f64::INFINITY)) {
             (Verdict::DoesNotHold, Verdict::DoesNotHold) => Verdict::DoesNotHold,
             (Verdict::Holds, Verdict::Holds) => Verdict::Holds,
             (open @ Verdict::Undecided(_), _) => open,
@@ -187,15 +185,6 @@ fn answer(blocks: &Blocks<'_>) -> Option<Answer> {
             ),
         },
     })
-}
-
-/// By their intervals alone, which is wider than paired rounds would have it.
-fn is_dearer(one: &Estimate, other: &Estimate) -> Verdict {
-    match (one.low > other.high, one.high < other.low) {
-        (true, _) => Verdict::Holds,
-        (_, true) => Verdict::DoesNotHold,
-        _ => Verdict::Undecided("the intervals overlap".to_owned()),
-    }
 }
 
 fn picture(blocks: &Blocks<'_>) -> Picture {

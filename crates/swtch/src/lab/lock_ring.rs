@@ -80,8 +80,7 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     let mut findings = Findings {
         tables: vec![shown::table(&rows)],
         pictures: shown::pictures(&rows),
-        notes: timed.notes(),
-        ..Findings::default()
+        ..timed.findings()
     };
     findings.notes.extend(shown::left_out(&rows));
     let rings = proof::rings_to_prove(&asked);
@@ -98,7 +97,7 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     };
     let many = answers::many_work(&rows, &proofs);
     findings.answers = [size, at_once, many].into_iter().flatten().collect();
-    findings.was_interrupted = timed.was_interrupted || room.must_stop();
+    findings.was_interrupted |= room.must_stop();
     Ok(findings)
 }
 

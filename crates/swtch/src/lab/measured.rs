@@ -186,23 +186,6 @@ pub fn for_each(count: u64, of: u64) -> Option<Measured> {
     })
 }
 
-/// All of these hold; else the first that does not, else the first that is open.
-pub fn all_of(verdicts: impl IntoIterator<Item = Verdict>) -> Verdict {
-    let worse = |one: &Verdict| match one {
-        Verdict::Holds => 0,
-        Verdict::CannotBeTested(_) => 1,
-        Verdict::Undecided(_) => 2,
-        Verdict::DoesNotHold => 3,
-    };
-    let mut worst = Verdict::Holds;
-    for verdict in verdicts {
-        if worse(&verdict) > worse(&worst) {
-            worst = verdict;
-        }
-    }
-    worst
-}
-
 /// The verdict where this machine, or this run, cannot tell.
 pub fn cannot(why: impl Into<String>) -> Verdict {
     Verdict::CannotBeTested(why.into())
@@ -244,6 +227,7 @@ fn brief(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::claim::all_of;
 
     fn measured(low: f64, high: f64) -> Measured {
         Measured {

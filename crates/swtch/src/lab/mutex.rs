@@ -15,9 +15,9 @@ use std::fmt;
 use anyhow::Result;
 use swtch_core::Nanos;
 
-use super::claim::{Answer, Verdict};
+use super::claim::{Answer, Verdict, all_of};
 use super::findings::{Findings, Table};
-use super::measured::{Measured, Rate, STOPPED, all_of, cannot, for_each};
+use super::measured::{Measured, Rate, STOPPED, cannot, for_each};
 use super::parameters::{Parameters, Value};
 use super::room::{Recording, Room};
 use super::stage::Stage;

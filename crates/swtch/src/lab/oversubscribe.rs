@@ -15,10 +15,10 @@ use anyhow::Result;
 use swtch_bench::load::PlayedMember;
 use swtch_core::Nanos;
 
-use super::claim::{Answer, Verdict};
+use super::claim::{Answer, Verdict, all_of};
 use super::evidence::Evidence;
 use super::findings::{Findings, Table};
-use super::measured::{Measured, SAME, STOPPED, all_of, cannot};
+use super::measured::{Measured, SAME, STOPPED, cannot};
 use super::parameters::{Parameters, Value};
 use super::room::{Recording, Room};
 use super::stage::{Act, Rounds, Stage};

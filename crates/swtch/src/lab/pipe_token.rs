@@ -23,12 +23,12 @@ use swtch_bench::cost::{
 };
 use swtch_core::cost::{Estimate, Members, Place, Policy, Primitive};
 
-use super::claim::{Answer, Verdict};
+use super::claim::{Answer, Verdict, all_of};
 use super::findings::{Findings, Table};
 use super::parameters::Parameters;
 use super::room::Room;
 use super::timed::{
-    self, Timed, WHISKERS, both, cells, is_larger, is_within, percent, ratio, subtitle, time, times,
+    self, Timed, WHISKERS, cells, gap, is_larger, is_within, percent, ratio, subtitle, time, times,
 };
 use crate::cost::menu::{Arm, Group, Role, Section, steady_policy};
 use crate::cost::series::{Act, Blocks};
@@ -51,11 +51,7 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     let groups = vec![tokens(trees, cpu, apart.as_ref().ok()), spaces(trees, cpu)?];
     let budget = Duration::from_secs(if room.is_quick { 10 } else { 34 });
     let timed = Timed::side_by_side(groups, budget, room)?;
-    let mut findings = Findings {
-        notes: timed.notes(),
-        was_interrupted: timed.was_interrupted,
-        ..Findings::default()
-    };
+    let mut findings = timed.findings();
     findings.notes.extend(
         apart
             .err()
@@ -320,7 +316,7 @@ impl Tokens<'_> {
                 time(&self.0.estimate(Act::of(free))?),
                 ratio(&ratio_of)
             ));
-            verdict = both(verdict, is_within(&ratio_of, HALF));
+            verdict = all_of([verdict, is_within(&ratio_of, HALF)]);
         }
         Some(Answer {
             claim: "B1",
@@ -359,10 +355,10 @@ impl Tokens<'_> {
                 time(&self.net(pipe)?),
                 time(&self.net(futex)?)
             ),
-            verdict: both(
+            verdict: all_of([
                 is_within(&of_pipe, COUNTS..1.0),
                 is_larger(&dearer, twins.as_ref()),
-            ),
+            ]),
         })
     }
 
@@ -479,14 +475,8 @@ fn identifiers_spare_flushes(blocks: &Blocks<'_>) -> Option<Answer> {
     let lost = blocks.difference(many_threads, many)?;
     let closer = blocks.contrast(few_threads, few)?.ratio;
     let has_identifiers = timed::fact_words("pcid").is_some_and(|value| value == "yes");
-    let gap = Estimate {
-        point: lost.point - kept.point,
-        low: lost.low - kept.high,
-        high: lost.high - kept.low,
-        ..kept
-    };
     let verdict = match has_identifiers {
-        true => is_within(&gap, 0.0..f64::INFINITY),
+        true => is_within(&gap(&lost, &kept), 0.0..f64::INFINITY),
         false => Verdict::CannotBeTested(
             "this CPU shows no identifiers of address spaces (pcid)".to_owned(),
         ),

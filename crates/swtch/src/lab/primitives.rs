@@ -31,11 +31,7 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     let trees = timed::trees(parameters)?;
     let budget = Duration::from_secs(if room.is_quick { 6 } else { 18 });
     let timed = Timed::side_by_side(vec![group(trees)], budget, room)?;
-    let mut findings = Findings {
-        notes: timed.notes(),
-        was_interrupted: timed.was_interrupted,
-        ..Findings::default()
-    };
+    let mut findings = timed.findings();
     if let Some(measured) = timed.group(GROUP) {
         let blocks = Blocks::of(measured);
         let rows = rows(&blocks);

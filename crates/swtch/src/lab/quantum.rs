@@ -15,9 +15,9 @@ use std::time::Duration;
 use anyhow::Result;
 use swtch_core::Nanos;
 
-use super::claim::Answer;
+use super::claim::{Answer, all_of};
 use super::findings::{Findings, Table};
-use super::measured::{Measured, STOPPED, all_of, cannot};
+use super::measured::{Measured, STOPPED, cannot};
 use super::parameters::{Parameters, Value};
 use super::room::{Recording, Room};
 use super::stage::Stage;

@@ -22,6 +22,7 @@ use swtch_bench::cost::home;
 use swtch_core::cost::{self, Contrast, Estimate, LEAST_TREES, Reason, differs};
 
 use super::claim::Verdict;
+use super::findings::Findings;
 use super::parameters::Parameters;
 use super::room::Room;
 use crate::cost::measure::{Harvest, Measured, measure};
@@ -61,8 +62,17 @@ impl Timed {
         groups.find(|measured| measured.group.name == name)
     }
 
+    /// Findings that hold what a reader must know, and nothing else yet.
+    pub fn findings(&self) -> Findings {
+        Findings {
+            notes: self.notes(),
+            was_interrupted: self.was_interrupted,
+            ..Findings::default()
+        }
+    }
+
     /// What a reader must know to trust the numbers right.
-    pub fn notes(&self) -> Vec<String> {
+    fn notes(&self) -> Vec<String> {
         let blocks: Vec<Blocks<'_>> = self.harvest.measured.iter().map(Blocks::of).collect();
         let all: Vec<Contrast> = blocks.iter().filter_map(twins).collect();
         let verdict = cost::Verdict::of(&noise(&self.harvest, &blocks, &all));
@@ -175,12 +185,14 @@ pub fn is_larger(contrast: &Contrast, twins: Option<&Contrast>) -> Verdict {
     }
 }
 
-/// Of two parts of a claim, both of which must hold.
-pub fn both(one: Verdict, other: Verdict) -> Verdict {
-    match (one, other) {
-        (Verdict::DoesNotHold, _) | (_, Verdict::DoesNotHold) => Verdict::DoesNotHold,
-        (Verdict::Holds, other) => other,
-        (one, _) => one,
+/// One less another, by their intervals alone: wider than paired rounds would have it.
+pub fn gap(one: &Estimate, other: &Estimate) -> Estimate {
+    Estimate {
+        point: one.point - other.point,
+        low: one.low - other.high,
+        high: one.high - other.low,
+        trees: one.trees.min(other.trees),
+        ..*one
     }
 }
 
@@ -264,6 +276,7 @@ pub fn cpus() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::claim::all_of;
 
     fn estimate(low: f64, high: f64) -> Estimate {
         let medians = [low, low, low, high, high, high].map(|median| vec![median]);
@@ -293,14 +306,21 @@ mod tests {
     #[test]
     fn a_claim_of_two_parts_fails_with_either() {
         let open = || Verdict::Undecided(String::new());
-        assert_eq!(both(Verdict::Holds, Verdict::Holds), Verdict::Holds);
-        assert_eq!(both(open(), Verdict::DoesNotHold), Verdict::DoesNotHold);
-        assert_eq!(both(open(), Verdict::Holds), open());
+        assert_eq!(all_of([Verdict::Holds, Verdict::Holds]), Verdict::Holds);
+        assert_eq!(all_of([open(), Verdict::DoesNotHold]), Verdict::DoesNotHold);
+        assert_eq!(all_of([open(), Verdict::Holds]), open());
     }
 
     #[test]
     fn a_negative_factor_keeps_the_ends_in_order() {
         let turned = times(&estimate(1.0, 2.0), -1.0);
         assert_eq!((turned.low, turned.high), (-2.0, -1.0));
+    }
+
+    /// The least that the one may be, and the most that the other may be.
+    #[test]
+    fn a_gap_is_as_wide_as_both_intervals() {
+        let gap = gap(&estimate(10.0, 14.0), &estimate(3.0, 5.0));
+        assert_eq!((gap.low, gap.high), (5.0, 11.0));
     }
 }

@@ -7,9 +7,9 @@ use swtch_core::cost::{Contrast, Estimate, Policy};
 use super::proof::{self, Proof};
 use super::{ARTICLE_MOST, Asked, Place, Row, Shape, group_name};
 use crate::cost::series::{Act, Blocks};
-use crate::lab::claim::{Answer, Verdict};
+use crate::lab::claim::{Answer, Verdict, all_of};
 use crate::lab::room::Room;
-use crate::lab::timed::{self, Timed, both, is_within, ratio};
+use crate::lab::timed::{self, Timed, is_within, ratio};
 use crate::text;
 
 /// How far the time may be off and still "barely depend": by a quarter, while the threads are 64 times as many.
@@ -92,7 +92,7 @@ pub fn several_run_at_once(
             ratio(&hand_over),
             on_one_cpu.collect::<Vec<_>>().join(", ")
         ),
-        verdict: both(more_at_once(&few, &many), has_changed(&hand_over)),
+        verdict: all_of([more_at_once(&few, &many), has_changed(&hand_over)]),
     }))
 }
 

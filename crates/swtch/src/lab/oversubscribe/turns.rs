@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use swtch_bench::load::PlayedMember;
 use swtch_core::Reason;
 
-use crate::lab::claim::Verdict;
+use crate::lab::claim::{Verdict, all_of};
 use crate::lab::evidence::{Evidence, Taker};
 use crate::lab::findings::Table;
-use crate::lab::measured::{Measured, all_of, share};
+use crate::lab::measured::{Measured, share};
 use crate::report::{Cell, Sheet};
 
 /// So many of the switches from one to the other must be of used-up slices.

@@ -5,9 +5,9 @@ use swtch_core::Nanos;
 
 use super::shift::Shift;
 use super::{Place, Setting};
-use crate::lab::claim::{Answer, Verdict};
+use crate::lab::claim::{Answer, Verdict, all_of};
 use crate::lab::findings::{Findings, Table};
-use crate::lab::measured::{Measured, SAME, STOPPED, all_of, cannot};
+use crate::lab::measured::{Measured, SAME, STOPPED, cannot};
 use crate::lab::stage::Rounds;
 use crate::plot::Picture;
 use crate::plot::content::{Axis, Chart, Content, Dot, Line, Mark, Measure, Scale, Style};
