@@ -1,7 +1,7 @@
 # The ways into the tree. `make help` lists them; each is a script in scripts/ or one cargo line.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test vm-test lint fmt schema check bench-record bench-cost bench-bill lab-page setup
+.PHONY: help demo test vm-test model sanitize-fiber lint fmt schema check bench-record bench-cost bench-bill bench-fiber lab-page setup
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -14,6 +14,12 @@ test: ## install what is missing and run every test, the privileged ones too whe
 
 vm-test: ## other kernels, emulated, no root; which ones: KERNELS, see scripts/vm-test --help
 	@scripts/vm-test $(KERNELS)
+
+model: ## swtch-fiber's protocols between threads, played in every order (loom)
+	@scripts/model-fiber.sh
+
+sanitize-fiber: ## the tests of swtch-fiber under AddressSanitizer, valgrind and Miri (ARGS=miri)
+	@scripts/sanitize-fiber.sh $(ARGS)
 
 lint: ## formatting, clippy, rustdoc, the project's own checks, licences
 	@scripts/lint.sh
@@ -37,6 +43,9 @@ bench-cost: ## are the prices of switches right? beside peers, false alarms, cov
 
 bench-bill: ## is a bill right? three programs with many and with few switches, against the clock (as root)
 	@scripts/bench-bill.sh $(ARGS)
+
+bench-fiber: ## what a switch of swtch-fiber costs, beside other schedulers (ARGS="--only yield --json FILE")
+	@scripts/bench-fiber.sh $(ARGS)
 
 lab-page: ## make all experiments here, and put answers and figures into docs/LAB.md (ARGS="quantum claims")
 	@scripts/lab-page.sh $(ARGS)

@@ -1,0 +1,123 @@
+//! `may`: stackful coroutines with stealing; here on one worker thread.
+
+use std::hint::black_box;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use may::coroutine::{self, JoinHandle};
+
+use crate::protocol::{Block, Meter, serve};
+
+/// Two coroutines that yield to each other.
+pub fn yields() -> io::Result<()> {
+    among(2, coroutine::yield_now)
+}
+
+/// A thousand of them.
+pub fn yields_of_1000() -> io::Result<()> {
+    among(1000, coroutine::yield_now)
+}
+
+/// The same with the yield five calls deep.
+pub fn yields_in_situ() -> io::Result<()> {
+    among(2, || yield_below(5))
+}
+
+/// Yields `depth` calls below.
+#[inline(never)]
+fn yield_below(depth: u32) {
+    if depth == 1 {
+        coroutine::yield_now();
+    } else {
+        yield_below(depth - 1);
+    }
+    // Something to do after the call, so that it is a call and no jump.
+    black_box(depth);
+}
+
+/// So many coroutines that give way to each other. The meter starts when all have begun.
+fn among(tasks: u64, give_way: impl Fn() + Copy + Send + 'static) -> io::Result<()> {
+    one_worker();
+    serve("may, 1 worker", move |operations| {
+        inside(move || {
+            let count = Arc::new(AtomicU64::new(0));
+            let start = |_| {
+                let count = Arc::clone(&count);
+                spawn(move || {
+                    for _ in 0..operations / tasks {
+                        give_way();
+                    }
+                    count.fetch_add(operations / tasks, Ordering::Relaxed);
+                })
+            };
+            let all: Vec<_> = (0..tasks).map(start).collect();
+            coroutine::yield_now();
+            let meter = Meter::start();
+            for one in all {
+                finished(one.join());
+            }
+            meter.stop(count.load(Ordering::Relaxed))
+        })
+    })
+}
+
+/// Coroutines that only end, `batch` at a time, waited for from the last on.
+pub fn spawns(batch: u64) -> io::Result<()> {
+    one_worker();
+    serve("may, 1 worker", move |operations| {
+        inside(move || {
+            let count = Arc::new(AtomicU64::new(0));
+            let mut started = Vec::new();
+            let meter = Meter::start();
+            for _ in 0..operations / batch {
+                started.extend((0..batch).map(|_| {
+                    let count = Arc::clone(&count);
+                    spawn(move || {
+                        count.fetch_add(1, Ordering::Relaxed);
+                    })
+                }));
+                for one in started.drain(..).rev() {
+                    finished(one.join());
+                }
+            }
+            meter.stop(count.load(Ordering::Relaxed))
+        })
+    })
+}
+
+/// A mutex that nobody else wants.
+pub fn mutex() -> io::Result<()> {
+    one_worker();
+    serve("may, 1 worker", |operations| {
+        inside(move || {
+            let mutex = may::sync::Mutex::new(0);
+            let meter = Meter::start();
+            for _ in 0..operations {
+                *finished(mutex.lock()) += 1;
+            }
+            meter.stop(*finished(mutex.lock()))
+        })
+    })
+}
+
+/// One worker, where this process is bound: it would pick CPU 0 by itself.
+fn one_worker() {
+    may::config().set_workers(1).set_worker_pin(false);
+}
+
+/// Runs `work` in a coroutine.
+fn inside(work: impl FnOnce() -> Block + Send + 'static) -> Block {
+    finished(spawn(work).join())
+}
+
+fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    // SAFETY: the closures of this file use little of their stack, and no thread-local of theirs is
+    // kept over a yield; there is one worker, so none moves to another thread either.
+    unsafe { coroutine::spawn(work) }
+}
+
+/// What came of something that cannot fail here: no coroutine of this file panics.
+fn finished<T, E>(result: Result<T, E>) -> T {
+    result.unwrap_or_else(|_| unreachable!("a coroutine panicked"))
+}

@@ -1,0 +1,161 @@
+//! Builds the peers, or says why one is missing and what to install.
+//!
+//! What is built lies in `peers/` of the target directory. A peer that was built before is used as
+//! it is when it cannot be built again, so the benchmark runs without a network.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::arms::Program;
+
+/// Where the sources of the peers lie.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers");
+
+/// The programs that there are, and of the others the reason.
+#[derive(Debug, Default)]
+pub struct Programs(BTreeMap<&'static str, Result<PathBuf, String>>);
+
+impl Programs {
+    /// Builds what can be built; with `build` off, takes what was built before.
+    ///
+    /// # Errors
+    /// When this program does not know where it is, or can make no directory there.
+    pub fn find(build: bool) -> io::Result<Self> {
+        let exe = std::env::current_exe()?;
+        // TARGET/release/deps/switches-HASH
+        let target = exe.ancestors().nth(3).unwrap_or(Path::new("target"));
+        let place = target.join("peers");
+        fs::create_dir_all(&place)?;
+        let mut all = Self::default();
+        for program in Program::ALL {
+            let found = match program {
+                Program::Ours => Ok(exe.clone()),
+                Program::Rust => rust(&place, build, &[]),
+                Program::Glommio => rust(&place, build, &["--features", "glommio"]),
+                Program::Boost => boost(&place, build),
+                Program::Go => go(&place, build),
+            };
+            all.0.insert(key(program), found);
+        }
+        Ok(all)
+    }
+
+    /// The program, or why there is none.
+    pub fn get(&self, program: Program) -> Result<&Path, &str> {
+        match self.0.get(key(program)) {
+            Some(Ok(path)) => Ok(path),
+            Some(Err(reason)) => Err(reason),
+            None => Err("it was not looked for"),
+        }
+    }
+}
+
+const fn key(program: Program) -> &'static str {
+    match program {
+        Program::Ours => "ours",
+        Program::Rust => "rust",
+        Program::Glommio => "glommio",
+        Program::Boost => "boost",
+        Program::Go => "go",
+    }
+}
+
+/// The package beside this file. With features it has a target directory of its own, so that the
+/// two do not build each other's dependencies anew by turns.
+fn rust(place: &Path, build: bool, features: &[&str]) -> Result<PathBuf, String> {
+    let target = place.join(if features.is_empty() {
+        "rust"
+    } else {
+        "rust-all"
+    });
+    let program = target.join("release/swtch-fiber-peers");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--release", "--locked", "--manifest-path"])
+        .arg(Path::new(SOURCES).join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&target)
+        .args(features);
+    built(
+        program,
+        build,
+        command,
+        "cargo, and a network for the first build",
+    )
+}
+
+fn boost(place: &Path, build: bool) -> Result<PathBuf, String> {
+    let source = Path::new(SOURCES).join("boost_fiber.cpp");
+    let program = place.join("boost_fiber");
+    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    let mut command = Command::new(compiler);
+    command.arg("-O2").arg("-o").arg(&program).arg(&source);
+    command.args(["-lboost_fiber", "-lboost_context"]);
+    let build = build && outdated(&program, &source);
+    built(program, build, command, "g++ and libboost-fiber-dev")
+}
+
+fn go(place: &Path, build: bool) -> Result<PathBuf, String> {
+    let source = Path::new(SOURCES).join("gosched.go");
+    let program = place.join("gosched");
+    let mut command = Command::new("go");
+    // No other toolchain than the one that is here, and no look at the repository around.
+    command
+        .env("GOTOOLCHAIN", "local")
+        .args(["build", "-buildvcs=false", "-o"])
+        .arg(&program)
+        .arg(&source);
+    let build = build && outdated(&program, &source);
+    built(program, build, command, "go, 1.22 or later")
+}
+
+fn outdated(program: &Path, source: &Path) -> bool {
+    let changed = |path: &Path| fs::metadata(path).and_then(|data| data.modified());
+    match (changed(program), changed(source)) {
+        (Ok(program), Ok(source)) => program < source,
+        _ => true,
+    }
+}
+
+/// Runs `command` and looks whether there is a `program` then. `needs` is what it takes.
+fn built(
+    program: PathBuf,
+    build: bool,
+    mut command: Command,
+    needs: &str,
+) -> Result<PathBuf, String> {
+    let trouble = if build { trouble(&mut command) } else { None };
+    match (program.exists(), trouble) {
+        (true, None) => Ok(program),
+        (true, Some(trouble)) => {
+            eprintln!("{}: built before, not now: {trouble}", program.display());
+            Ok(program)
+        }
+        (false, Some(trouble)) => Err(format!("{trouble}; it needs {needs}")),
+        (false, None) => Err(format!("not built yet; it needs {needs}")),
+    }
+}
+
+/// The first line that says what went wrong, when something did.
+fn trouble(command: &mut Command) -> Option<String> {
+    let output = match command.output() {
+        Ok(output) if output.status.success() => return None,
+        Ok(output) => output,
+        Err(error) => {
+            let compiler = command.get_program().to_string_lossy();
+            return Some(format!("{compiler} does not run: {error}"));
+        }
+    };
+    let talk = String::from_utf8_lossy(&output.stderr);
+    let line = talk.lines().find(|line| line.contains("error"));
+    Some(
+        line.or(talk.lines().next())
+            .unwrap_or("it does not build")
+            .trim()
+            .to_owned(),
+    )
+}

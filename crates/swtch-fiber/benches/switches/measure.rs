@@ -1,0 +1,174 @@
+//! Rounds: each arm once in each, one after the other on one CPU.
+//!
+//! ```text
+//! start 1   all arms are started anew     round 1   A B C D …
+//!                                         round 2   B C D … A      each letter a block of 20 ms
+//! start 2   all arms are started anew     round 3   C D … A B
+//! ```
+//!
+//! Speeds of a machine drift; blocks of one round stand side by side, so only those are divided by
+//! each other. Where memory comes to lie differs by process and not by block, so it is starts that
+//! count as independent, not rounds: an interval is drawn from the medians of starts.
+
+use std::io;
+
+use crate::arms::{self, Arm};
+use crate::build::Programs;
+use crate::child::{Block, Child};
+
+/// Operations of a first try, and what numbers of operations are multiples of: pairs and batches.
+const STEP: u64 = 128;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// How often all arms are started anew.
+    pub starts: usize,
+    /// Rounds between two starts.
+    pub rounds: usize,
+    /// Length of a block, ns.
+    pub block_ns: f64,
+}
+
+impl Plan {
+    /// Enough starts for an interval that does not rest on the extremes.
+    pub const FULL: Self = Self {
+        starts: 9,
+        rounds: 2,
+        block_ns: 20e6,
+    };
+
+    /// Whether it works, not how fast.
+    pub const QUICK: Self = Self {
+        starts: 3,
+        rounds: 1,
+        block_ns: 5e6,
+    };
+}
+
+/// Everything that was measured of one arm.
+#[derive(Debug)]
+pub struct Record {
+    /// Which.
+    pub arm: Arm,
+    /// What it calls itself.
+    pub about: String,
+    /// Its blocks: by start, then by round. The same shape for all that are whole.
+    pub blocks: Vec<Vec<Block>>,
+    /// Why it is not whole; its blocks are not to be used then.
+    pub failed: Option<String>,
+    operations: u64,
+}
+
+impl Record {
+    fn new(arm: Arm) -> Self {
+        Self {
+            arm,
+            about: String::new(),
+            blocks: Vec::new(),
+            failed: None,
+            operations: 0,
+        }
+    }
+
+    /// Keeps what came of `result`; an arm that fails once is left alone from then on.
+    fn keep<T>(&mut self, result: io::Result<T>) -> Option<T> {
+        result
+            .inspect_err(|error| self.failed = Some(error.to_string()))
+            .ok()
+    }
+}
+
+/// Measures all arms of `wanted`.
+pub fn measure(wanted: &[Arm], programs: &Programs, plan: Plan) -> Vec<Record> {
+    let mut records: Vec<Record> = wanted.iter().copied().map(Record::new).collect();
+    for start in 0..plan.starts {
+        let mut children: Vec<Option<Child>> = records
+            .iter_mut()
+            .map(|record| started(record, programs, plan))
+            .collect();
+        for round in 0..plan.rounds {
+            let shift = start * plan.rounds + round;
+            for place in 0..records.len() {
+                let place = (place + shift) % records.len();
+                let record = &mut records[place];
+                let Some(child) = children[place].as_mut() else {
+                    continue;
+                };
+                match record.keep(child.run(record.operations)) {
+                    Some(block) => record.blocks[start].push(block),
+                    None => children[place] = None,
+                }
+            }
+        }
+        eprint!("\rstart {} of {}", start + 1, plan.starts);
+    }
+    eprintln!();
+    records
+}
+
+/// Starts the arm of `record` and warms it up; `None`, and the reason in the record, when that fails.
+fn started(record: &mut Record, programs: &Programs, plan: Plan) -> Option<Child> {
+    if record.failed.is_some() {
+        return None;
+    }
+    record.blocks.push(Vec::new());
+    let program = programs.get(record.arm.program).map_err(io::Error::other);
+    let mut child = record.keep(program.and_then(|program| Child::start(&record.arm, program)))?;
+    record.about.clone_from(&child.about);
+    let operations = if record.operations == 0 {
+        calibrated(&mut child, plan.block_ns)
+    } else {
+        child
+            .run(record.operations / 8 / STEP * STEP)
+            .map(|_| record.operations)
+    };
+    record.operations = record.keep(operations)?;
+    Some(child)
+}
+
+/// The operations that take about `block_ns`, by ever longer tries.
+fn calibrated(child: &mut Child, block_ns: f64) -> io::Result<u64> {
+    let mut operations = STEP;
+    loop {
+        let block = child.run(operations)?;
+        let times = block_ns / block.cpu_ns.max(1.0);
+        if times < 1.5 {
+            return Ok(operations);
+        }
+        // Never more than ten times the last one: the first tries are slow, and later ones are not.
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a number of steps between 1 and ten times the last"
+        )]
+        let steps = (operations as f64 / STEP as f64 * times.min(10.0)) as u64;
+        operations = steps.max(1) * STEP;
+    }
+}
+
+/// The arms whose name or group is one of `only`, or all; always with the first of their group and
+/// the sentinel.
+///
+/// # Errors
+/// When a word is neither.
+pub fn chosen(only: &[String]) -> Result<Vec<Arm>, String> {
+    let is = |arm: &Arm, word: &String| word == arm.name || word == arm.group.as_str();
+    if let Some(word) = only
+        .iter()
+        .find(|word| !arms::ALL.iter().any(|arm| is(arm, word)))
+    {
+        return Err(format!("there is no arm and no group {word:?}"));
+    }
+    let named = |arm: &&Arm| only.is_empty() || only.iter().any(|word| is(arm, word));
+    let groups: Vec<_> = arms::ALL
+        .iter()
+        .filter(named)
+        .map(|arm| arm.group)
+        .collect();
+    let first = |arm: &Arm| {
+        let of_group = arms::ALL.iter().find(|other| other.group == arm.group);
+        of_group.is_some_and(|first| first.name == arm.name) && groups.contains(&arm.group)
+    };
+    let kept = |arm: &&Arm| named(arm) || first(arm) || arm.name == arms::SENTINEL;
+    Ok(arms::ALL.iter().filter(kept).copied().collect())
+}

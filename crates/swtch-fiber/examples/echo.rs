@@ -1,0 +1,159 @@
+//! A TCP echo server: a task per connection, written as if each had a thread of its own.
+//!
+//! ```text
+//! cargo run --release -p swtch-fiber --example echo -- [ADDRESS] [--schedulers N] [--mode fiber|thread]
+//!     [--io auto|uring|epoll]
+//! ```
+//!
+//! Prints its address, and at Ctrl-C what it did, on both levels: switches between workers are
+//! counted by the schedulers, switches between threads by the kernel. `echo_load` keeps it busy.
+
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use swtch_fiber::net::{TcpListener, TcpStream};
+use swtch_fiber::observe::Page;
+use swtch_fiber::{Builder, Io, Mode, Runtime, spawn};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// What was served.
+#[derive(Default)]
+struct Served {
+    connections: AtomicU64,
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+fn main() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn serve() -> Result<(), Failure> {
+    let (address, settings) = arguments()?;
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let runtime = settings.name("echo").build()?;
+    let listener = TcpListener::bind(address)?;
+    println!("{} by {:?}", listener.local_addr()?, runtime.io_driver());
+    let served = Arc::new(Served::default());
+    let theirs = served.clone();
+    let accepts = runtime.spawn(move || accept_all(&listener, &theirs))?;
+    // Blocks this thread, which is no worker, until somebody wants an end.
+    signals.forever().next();
+    accepts.cancel();
+    // Only a failure is worth a word: that it was cancelled we know.
+    if let Ok(Err(error)) = accepts.join() {
+        eprintln!("accepting: {error}");
+    }
+    print_counters(&served)?;
+    // Connections that are still open are unwound with their tasks.
+    drop(runtime);
+    Ok(())
+}
+
+fn accept_all(listener: &TcpListener, served: &Arc<Served>) -> io::Result<()> {
+    loop {
+        let (stream, _) = listener.accept()?;
+        served.connections.fetch_add(1, Ordering::Relaxed);
+        let served = served.clone();
+        let echoes = spawn(move || echo(&stream, &served));
+        // Without a task the connection is closed, and the others go on.
+        if let Err(error) = echoes {
+            eprintln!("a connection was dropped: {error}");
+        }
+    }
+}
+
+/// Sends back what comes in, until the other end has had enough. An error ends this connection only.
+fn echo(mut stream: &TcpStream, served: &Served) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut buffer = [0; 16 << 10];
+    loop {
+        let bytes = stream.read(&mut buffer)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        stream.write_all(&buffer[..bytes])?;
+        served.requests.fetch_add(1, Ordering::Relaxed);
+        served.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+fn print_counters(served: &Served) -> Result<(), Failure> {
+    let requests = served.requests.load(Ordering::Relaxed);
+    let per_request = |count: u64| count as f64 / requests.max(1) as f64;
+    let page = Page::of_process(std::process::id())?;
+    let snapshot = page.snapshot()?;
+    let user: u64 = snapshot
+        .schedulers
+        .iter()
+        .map(|scheduler| scheduler.context_switches_count)
+        .sum();
+    let os = os_switches()?;
+    println!(
+        "connections      {:>12}",
+        served.connections.load(Ordering::Relaxed)
+    );
+    println!("requests         {requests:>12}");
+    println!(
+        "bytes            {:>12}",
+        served.bytes.load(Ordering::Relaxed)
+    );
+    println!("                        count  per request");
+    println!("user switches    {user:>12} {:>12.3}", per_request(user));
+    for (name, count) in [("OS, voluntary", os.0), ("OS, involuntary", os.1)] {
+        println!("{name:<16} {count:>12} {:>12.3}", per_request(count));
+    }
+    Ok(())
+}
+
+/// Voluntary and involuntary switches of all threads of this process that still live.
+fn os_switches() -> io::Result<(u64, u64)> {
+    let mut sums = (0, 0);
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        let status = std::fs::read_to_string(thread?.path().join("status"))?;
+        let count = |name: &str| -> u64 {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|count| count.trim().parse().ok())
+                .unwrap_or(0)
+        };
+        sums.0 += count("voluntary_ctxt_switches:");
+        sums.1 += count("nonvoluntary_ctxt_switches:");
+    }
+    Ok(sums)
+}
+
+fn arguments() -> Result<(String, Builder), Failure> {
+    let mut address = "127.0.0.1:0".to_owned();
+    let mut settings = Runtime::builder();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        if !word.starts_with("--") {
+            address = word;
+            continue;
+        }
+        let value = words.next().ok_or(format!("{word} needs a value"))?;
+        settings = match (word.as_str(), value.as_str()) {
+            ("--schedulers", number) => settings.schedulers(number.parse()?),
+            ("--mode", "fiber") => settings.mode(Mode::Fiber),
+            ("--mode", "thread") => settings.mode(Mode::Thread),
+            ("--io", "auto") => settings.io(Io::Auto),
+            ("--io", "uring") => settings.io(Io::Uring),
+            ("--io", "epoll") => settings.io(Io::Epoll),
+            _ => {
+                return Err(format!("{word} {value}: not known; see the head of this file").into());
+            }
+        };
+    }
+    Ok((address, settings))
+}

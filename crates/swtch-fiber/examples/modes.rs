@@ -1,0 +1,156 @@
+//! One program in both modes: workers as coroutines, and workers as threads that hand a baton.
+//!
+//! The program is played twice: once as two workers that do nothing but yield to each other, where the
+//! price of a switch is everything, and once as three scans that use their quanta up, where it is
+//! nothing. The scheduler's counters have the same meaning in both modes; the kernel's do not: in
+//! thread mode each user switch is made of switches of the kernel.
+//!
+//! ```text
+//! cargo run --release -p swtch-fiber --example modes
+//! ```
+//!
+//! Options: `--rounds 3`, `--seconds 1` for each play.
+
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::{Both, Failure, Words, grouped, own_page, rounded, time};
+use swtch_fiber::{Mode, Runtime, check_quantum, yield_now};
+
+mod support;
+
+/// What the workers do.
+#[derive(Clone, Copy)]
+struct Program {
+    name: &'static str,
+    workers: usize,
+    step: fn(),
+}
+
+const PROGRAMS: [Program; 2] = [
+    Program {
+        name: "2 workers that only yield",
+        workers: 2,
+        step: yield_now,
+    },
+    Program {
+        name: "3 workers that use their quanta up",
+        workers: 3,
+        step: || {
+            black_box((0..2_000_u64).fold(0, |sum, number| black_box(sum + number)));
+            check_quantum();
+        },
+    },
+];
+
+/// One play, per second and per switch.
+#[derive(Clone, Copy)]
+struct Played {
+    user_per_s: f64,
+    os_per_s: f64,
+    /// OS switches of one user switch.
+    os_per_user: f64,
+    /// CPU time of all threads of the scheduler per user switch.
+    cpu_ns_per_user: f64,
+}
+
+fn main() -> ExitCode {
+    support::told(run)
+}
+
+fn run() -> Result<(), Failure> {
+    let words = Words::read(&["rounds", "seconds"])?;
+    let rounds: usize = words.value("rounds", 3)?;
+    let seconds: f64 = words.value("seconds", 1.0)?;
+    println!(
+        "one scheduler, bound to a CPU; medians of {rounds} rounds of {seconds} s, modes in turn"
+    );
+    for program in PROGRAMS {
+        let (mut fiber, mut thread) = (Vec::new(), Vec::new());
+        for _ in 0..rounds.max(1) {
+            fiber.push(play(Mode::Fiber, program, seconds)?);
+            thread.push(play(Mode::Thread, program, seconds)?);
+        }
+        show(program, &fiber, &thread);
+    }
+    Ok(())
+}
+
+fn play(mode: Mode, program: Program, seconds: f64) -> Result<Played, Failure> {
+    // On one CPU, so that a hand-off between threads is a switch and not a wake-up of another CPU.
+    let runtime = Runtime::builder()
+        .schedulers(1)
+        .pinned(true)
+        .mode(mode)
+        // A busy machine is no news here.
+        .stall_threshold(Duration::ZERO)
+        .build()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut workers = Vec::new();
+    for _ in 0..program.workers {
+        let stop = stop.clone();
+        workers.push(runtime.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                (program.step)();
+            }
+        })?);
+    }
+    thread::sleep(Duration::from_millis(50)); // workers are made, caches are warm
+    let (page, schedulers) = own_page()?;
+    let scheduler = *schedulers.first().ok_or("a runtime has a scheduler")?;
+    let (before, began) = (Both::of(&page.snapshot()?, scheduler), Instant::now());
+    thread::sleep(Duration::from_secs_f64(seconds));
+    let (after, passed) = (Both::of(&page.snapshot()?, scheduler), began.elapsed());
+    stop.store(true, Ordering::Relaxed);
+    for worker in workers {
+        worker.join()?;
+    }
+    let (grown, passed) = (after - before, passed.as_secs_f64());
+    let user = grown.switches.max(1) as f64;
+    let os = (grown.voluntary + grown.involuntary) as f64;
+    Ok(Played {
+        user_per_s: user / passed,
+        os_per_s: os / passed,
+        os_per_user: os / user,
+        cpu_ns_per_user: grown.cpu_ns as f64 / user,
+    })
+}
+
+fn show(program: Program, fiber: &[Played], thread: &[Played]) {
+    let median = |plays: &[Played], value: fn(&Played) -> f64| {
+        let mut values: Vec<f64> = plays.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let count = |number: f64| grouped(rounded(number));
+    let length = |ns: f64| time(rounded(ns));
+    println!(
+        "\n{:<38} {:>14} {:>14}",
+        program.name, "fiber mode", "thread mode"
+    );
+    println!("{}", "─".repeat(68));
+    let row = |name: &str, value: fn(&Played) -> f64, word: &dyn Fn(f64) -> String| {
+        let (fiber, thread) = (median(fiber, value), median(thread, value));
+        println!("{name:<38} {:>14} {:>14}", word(fiber), word(thread));
+    };
+    row("user switches / s", |played| played.user_per_s, &count);
+    row(
+        "OS switches / s, same threads",
+        |played| played.os_per_s,
+        &count,
+    );
+    row(
+        "OS switches per user switch",
+        |played| played.os_per_user,
+        &|ratio| format!("{ratio:.3}"),
+    );
+    row(
+        "CPU time from switch to switch",
+        |played| played.cpu_ns_per_user,
+        &length,
+    );
+}

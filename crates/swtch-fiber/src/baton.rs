@@ -1,0 +1,207 @@
+//! Thread mode: workers are OS threads, and hand a baton: who has it holds the scheduler.
+//!
+//! The model is SQL Server's default. There is no dispatcher thread: the worker that leaves keeps
+//! the books, chooses the next one, wakes it by futex, and sleeps on its own. Where nobody is
+//! runnable it waits in the kernel with the baton in hand; a worker that goes preemptive gives the
+//! baton to the *host*, the thread that started the scheduler.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use crate::error::Error;
+use crate::futex;
+use crate::interrupted::Marker;
+use crate::page::layout::thread_kind;
+use crate::page::{self, ThreadSlot};
+use crate::runtime::Shared;
+use crate::scheduler::{Leave, Scheduler};
+use crate::worker::{self, WorkerCell};
+
+thread_local! {
+    /// The calling thread's record, once it works for a scheduler.
+    static RECORD: std::cell::Cell<Option<(u32, &'static page::layout::ThreadRecord)>> =
+        const { std::cell::Cell::new(None) };
+
+    /// Notices that the OS interrupted the calling thread's run.
+    static MARKER: RefCell<Marker> = RefCell::new(Marker::for_this_thread());
+}
+
+/// Starts the thread of a new worker. It sleeps until it gets the baton.
+pub(crate) fn start_worker(
+    scheduler: &'static Scheduler,
+    cell: &'static WorkerCell,
+    shared: &Shared,
+) -> Result<thread::JoinHandle<()>, Error> {
+    // SAFETY: the caller holds the scheduler; the worker does not run.
+    let number = unsafe { cell.slot() }.index;
+    // SAFETY: as above.
+    let scheduler_index = unsafe { scheduler.core() }.accounts.index();
+    let name = format!("{}-w{number}", shared.name);
+    // Reserved here, so that nothing is left that could fail there: who waited for an answer of the new
+    // thread would keep the baton until the OS schedules it (29 ms were seen on a full machine).
+    let slot = ThreadSlot::reserve(page::page()?)?;
+    let builder = thread::Builder::new()
+        .name(name.clone())
+        .stack_size(shared.thread_stack_size);
+    builder
+        .spawn(move || {
+            slot.register(thread_kind::WORKER, Some(scheduler_index));
+            RECORD.set(Some((slot.index, slot.record)));
+            work(scheduler, cell);
+        })
+        .map_err(|source| Error::Thread { name, source })
+}
+
+/// What a worker's thread does: tasks, until it gets the baton without one.
+fn work(scheduler: &'static Scheduler, cell: &'static WorkerCell) {
+    wait_for_baton(cell);
+    // SAFETY: the calling thread got the baton; or the scheduler ends and nobody holds it.
+    while let Some(task) = unsafe { cell.own() }.next_task.take() {
+        enter(scheduler, cell);
+        task.run(cell);
+        leave(scheduler, cell, Leave::Done);
+    }
+}
+
+/// The calling thread has the baton, and its worker runs.
+fn enter(scheduler: &'static Scheduler, cell: &'static WorkerCell) {
+    take_over(scheduler);
+    scheduler.enters(cell, scheduler.now());
+    MARKER.with_borrow_mut(Marker::begin);
+    worker::set_current(Some(cell));
+}
+
+/// Whether the OS took the CPU away from the calling thread in its run so far.
+pub(crate) fn was_interrupted() -> bool {
+    MARKER.with_borrow_mut(Marker::was_interrupted)
+}
+
+/// The calling thread says that it holds the scheduler.
+fn take_over(scheduler: &'static Scheduler) {
+    if let Some((index, record)) = RECORD.get() {
+        // SAFETY: the calling thread has the baton.
+        unsafe { scheduler.core() }.accounts.held_by(index, record);
+    }
+}
+
+/// The calling worker leaves the scheduler, and returns when it is chosen again; from
+/// [`Leave::Preemptive`] at once, without the baton; from [`Leave::Done`] also when it is retired.
+pub(crate) fn leave(scheduler: &'static Scheduler, cell: &'static WorkerCell, leave: Leave) {
+    let now = scheduler.now();
+    worker::set_current(None);
+    if !scheduler.leaves(cell, leave, now) {
+        worker::set_current(Some(cell));
+        return;
+    }
+    if leave == Leave::Preemptive {
+        give_away(scheduler, now);
+        return;
+    }
+    let hold = next_with_the_baton(scheduler, cell, now);
+    if leave != Leave::Done {
+        debug_assert!(hold, "only workers without a task are retired");
+        enter(scheduler, cell);
+    }
+}
+
+/// Waits until the calling worker, which went preemptive and has signalled itself, has the baton.
+pub(crate) fn come_back(scheduler: &'static Scheduler, cell: &'static WorkerCell) {
+    wait_for_baton(cell);
+    enter(scheduler, cell);
+}
+
+/// Hands the baton on until it comes back to `cell`. False when the scheduler ends instead.
+fn next_with_the_baton(
+    scheduler: &'static Scheduler,
+    cell: &'static WorkerCell,
+    left: u64,
+) -> bool {
+    // SAFETY: the calling thread has the baton, until it hands it on.
+    while unsafe { scheduler.core() }.nobody_runnable() {
+        if !scheduler.idle() {
+            // SAFETY: as above.
+            let host = unsafe { scheduler.core() }.host;
+            hand_to(host.expect("there from the beginning to the end"));
+            wait_for_baton(cell);
+            return false;
+        }
+    }
+    // SAFETY: as above.
+    let next = unsafe { scheduler.core() }
+        .next()
+        .expect("somebody is runnable");
+    if !std::ptr::eq(next, cell) {
+        // SAFETY: as above.
+        unsafe { scheduler.core() }.left_at = left;
+        hand_to(next);
+        wait_for_baton(cell);
+    }
+    true
+}
+
+/// Gives the baton to the next worker, or to the host if nobody is runnable.
+fn give_away(scheduler: &'static Scheduler, left: u64) {
+    // SAFETY: the calling thread has the baton.
+    let core = unsafe { scheduler.core() };
+    core.left_at = left;
+    let next = core.next().or(core.host);
+    hand_to(next.expect("the host is there from the beginning to the end"));
+}
+
+fn hand_to(cell: &'static WorkerCell) {
+    cell.baton.store(1, Ordering::Release);
+    futex::wake(&cell.baton);
+}
+
+fn wait_for_baton(cell: &'static WorkerCell) {
+    while cell.baton.swap(0, Ordering::Acquire) == 0 {
+        futex::wait(&cell.baton, 0, None);
+    }
+}
+
+/// The host: holds the scheduler while no worker does, and ends it.
+pub(crate) fn run(scheduler: &'static Scheduler, thread: &ThreadSlot) {
+    let host = WorkerCell::take(None);
+    // SAFETY: the calling thread holds the scheduler from the beginning.
+    unsafe { scheduler.core() }.host = Some(host);
+    RECORD.set(Some((thread.index, thread.record)));
+    take_over(scheduler);
+    loop {
+        // SAFETY: the calling thread has the baton.
+        if let Some(next) = unsafe { scheduler.core() }.next() {
+            // SAFETY: as above.
+            unsafe { scheduler.core() }.left_at = scheduler.now();
+            hand_to(next);
+            wait_for_baton(host);
+            take_over(scheduler);
+        } else if !scheduler.idle() {
+            break;
+        }
+    }
+    retire_all(scheduler);
+    // SAFETY: the scheduler has ended.
+    unsafe { host.give_back() };
+}
+
+/// Ends the threads of all workers; none has a task.
+fn retire_all(scheduler: &'static Scheduler) {
+    // SAFETY: the host has the baton, and nobody gets it any more.
+    let core = unsafe { scheduler.core() };
+    let (workers, threads) = (
+        std::mem::take(&mut core.workers),
+        std::mem::take(&mut core.threads),
+    );
+    for cell in &workers {
+        hand_to(cell);
+    }
+    for thread in threads {
+        // A worker's thread catches the panics of its tasks.
+        let ended = thread.join();
+        debug_assert!(ended.is_ok(), "a worker's thread does not panic");
+    }
+    for cell in workers {
+        // SAFETY: its thread has ended.
+        unsafe { cell.give_back() };
+    }
+}

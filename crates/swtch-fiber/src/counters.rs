@@ -1,0 +1,201 @@
+//! The counters of a runtime, for the program itself. Another process reads the same from the
+//! [page](crate::page).
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+use crate::clock;
+use crate::page::layout::{SchedulerRecord, WaitRecord, WorkerRecord, worker_state};
+use crate::page::{self, Page};
+use crate::runtime::{Runtime, Seat};
+use crate::wait_type::WaitType;
+
+/// What a scheduler has counted. Names and meanings as in
+/// [`SchedulerRecord`](crate::page::layout::SchedulerRecord).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SchedulerCounters {
+    /// Number within the runtime.
+    pub scheduler_id: u32,
+    /// Times that another worker was switched to.
+    pub context_switches_count: u64,
+    /// Times that a worker gave the scheduler up.
+    pub yield_count: u64,
+    /// Yields after which the same worker ran on.
+    pub self_reselect_count: u64,
+    /// Times that a worker left to run preemptively.
+    pub preemptive_switches_count: u64,
+    /// Times that nothing was runnable.
+    pub idle_switches_count: u64,
+    /// Tasks that ended here.
+    pub tasks_completed_count: u64,
+    /// Unstarted tasks taken from others.
+    pub stolen_tasks_count: u64,
+    /// Tasks queued here that have not ended.
+    pub load_factor: u32,
+    /// Workers on the runnable queue.
+    pub runnable_tasks_count: u32,
+    /// Time that workers ran, up to the latest switch.
+    pub total_running: Duration,
+    /// Time with nothing to do.
+    pub total_idle: Duration,
+    /// Time between one worker and the next.
+    pub total_scheduler_delay: Duration,
+    /// Its workers.
+    pub workers: Vec<WorkerCounters>,
+    /// Waits by type, those that have occurred.
+    pub waits: Vec<WaitCounters>,
+}
+
+/// What a worker has counted. Names and meanings as in
+/// [`WorkerRecord`](crate::page::layout::WorkerRecord).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WorkerCounters {
+    /// Its task; 0 for none.
+    pub task_id: u64,
+    /// Times it was switched out.
+    pub context_switch_count: u64,
+    /// Times it gave the scheduler up.
+    pub yield_count: u64,
+    /// Tasks it has ended.
+    pub tasks_processed_count: u32,
+    /// Times in a row that it went to the head of the runnable queue.
+    pub boost_count: u32,
+    /// What it waits for, or did last.
+    pub wait_type: &'static str,
+    /// Whether it waits at this moment.
+    pub is_suspended: bool,
+    /// From the binding of its latest task to its latest change of state.
+    pub bound: Duration,
+    /// Time spent running, in states that have ended.
+    pub running: Duration,
+    /// Time spent runnable.
+    pub runnable: Duration,
+    /// Time spent waiting.
+    pub suspended: Duration,
+    /// Time spent outside of the scheduler.
+    pub preemptive: Duration,
+}
+
+/// Waits of one type. Meanings as in [`WaitRecord`](crate::page::layout::WaitRecord).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WaitCounters {
+    /// The type's name.
+    pub wait_type: &'static str,
+    /// Waits begun.
+    pub waiting_tasks_count: u64,
+    /// Waits ended.
+    pub completed_count: u64,
+    /// Time of ended waits, until the worker ran again.
+    pub wait_time: Duration,
+    /// The longest of them.
+    pub max_wait_time: Duration,
+    /// The part of it that was spent waiting for the turn.
+    pub signal_wait_time: Duration,
+}
+
+impl Runtime {
+    /// What its schedulers have counted so far, each as of one moment. It disturbs none of them.
+    #[must_use]
+    pub fn counters(&self) -> Vec<SchedulerCounters> {
+        let Some(page) = page::page_if_there() else {
+            return Vec::new();
+        };
+        self.seats()
+            .iter()
+            .map(|seat| of_one_moment(seat.record, || read(page, seat)))
+            .collect()
+    }
+}
+
+/// Reads again for as long as the scheduler writes meanwhile; a few times, since one that switches
+/// without pause would never let us finish.
+fn of_one_moment<Output>(record: &SchedulerRecord, read: impl Fn() -> Output) -> Output {
+    for _ in 0..1_000 {
+        let before = record.sequence.load(Ordering::Acquire);
+        let output = read();
+        fence(Ordering::Acquire);
+        if before & 1 == 0 && record.sequence.load(Ordering::Relaxed) == before {
+            return output;
+        }
+        std::hint::spin_loop();
+    }
+    read()
+}
+
+fn read(page: &Page, seat: &Seat) -> SchedulerCounters {
+    let record = seat.record;
+    let workers = (0..page.header().workers.used.load(Ordering::Acquire))
+        .map(|index| page.worker(index))
+        .filter(|worker| small(&worker.scheduler_plus_one) == seat.index + 1)
+        .filter(|worker| small(&worker.state) != worker_state::UNUSED)
+        .map(worker)
+        .collect();
+    let waits = (0_u8..)
+        .zip(page.waits(seat.index))
+        .filter(|(_, waits)| count(&waits.waiting_tasks_count) != 0)
+        .map(|(number, waits)| wait(WaitType::of_number(number), waits))
+        .collect();
+    SchedulerCounters {
+        scheduler_id: small(&record.scheduler_id),
+        context_switches_count: count(&record.context_switches_count),
+        yield_count: count(&record.yield_count),
+        self_reselect_count: count(&record.self_reselect_count),
+        preemptive_switches_count: count(&record.preemptive_switches_count),
+        idle_switches_count: count(&record.idle_switches_count),
+        tasks_completed_count: count(&record.tasks_completed_count),
+        stolen_tasks_count: count(&record.stolen_tasks_count),
+        load_factor: small(&record.load_factor),
+        runnable_tasks_count: small(&record.runnable_tasks_count),
+        total_running: span(&record.total_running_ticks),
+        total_idle: span(&record.total_idle_ticks),
+        total_scheduler_delay: span(&record.total_scheduler_delay_ticks),
+        workers,
+        waits,
+    }
+}
+
+fn worker(record: &WorkerRecord) -> WorkerCounters {
+    let wait_type = u8::try_from(small(&record.wait_type)).unwrap_or(u8::MAX);
+    let bound_ticks = count(&record.task_bound_ticks);
+    let bound = count(&record.state_since_ticks).saturating_sub(bound_ticks);
+    WorkerCounters {
+        task_id: count(&record.task_id),
+        context_switch_count: count(&record.context_switch_count),
+        yield_count: count(&record.yield_count),
+        tasks_processed_count: small(&record.tasks_processed_count),
+        boost_count: small(&record.boost_count),
+        wait_type: WaitType::of_number(wait_type).name(),
+        is_suspended: small(&record.state) == worker_state::SUSPENDED,
+        bound: clock::rate().length(bound),
+        running: span(&record.running_ticks),
+        runnable: span(&record.runnable_ticks),
+        suspended: span(&record.suspended_ticks),
+        preemptive: span(&record.preemptive_ticks),
+    }
+}
+
+fn wait(wait_type: WaitType, record: &WaitRecord) -> WaitCounters {
+    WaitCounters {
+        wait_type: wait_type.name(),
+        waiting_tasks_count: count(&record.waiting_tasks_count),
+        completed_count: count(&record.completed_count),
+        wait_time: span(&record.wait_ticks),
+        max_wait_time: span(&record.max_wait_ticks),
+        signal_wait_time: span(&record.signal_wait_ticks),
+    }
+}
+
+fn count(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn small(counter: &AtomicU32) -> u32 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn span(ticks: &AtomicU64) -> Duration {
+    clock::rate().length(count(ticks))
+}

@@ -1,0 +1,70 @@
+//! What a scheduler does with its driver: start, stop, and making workers runnable.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use super::operation::{Operation, Request};
+use crate::park::Waiter;
+use crate::scheduler::{Core, Scheduler};
+use crate::worker::Phase;
+
+impl Scheduler {
+    /// Starts an operation of the calling worker, which holds the scheduler.
+    ///
+    /// The caller stays on the stack frame of `operation`, and does not touch what `request`
+    /// borrows, until the operation has a result.
+    pub(super) fn start_io(&self, request: Request<'_>, operation: &Operation) -> io::Result<()> {
+        // SAFETY: the calling worker holds the scheduler.
+        let core = unsafe { self.core() };
+        let started = core.io.start(request, operation, self.alarm.descriptor());
+        core.count_pending_io();
+        started
+    }
+
+    /// Asks the kernel to give an operation up. True when it is over already.
+    pub(super) fn stop_io(&self, operation: &Operation) -> bool {
+        // SAFETY: the calling worker holds the scheduler.
+        let core = unsafe { self.core() };
+        let over = core.io.stop(operation);
+        core.count_pending_io();
+        over
+    }
+
+    /// Makes workers runnable whose operations are over. Called by the holder, from no worker.
+    pub(crate) fn drive_io(&self) {
+        // SAFETY: called by the holder.
+        let core = unsafe { self.core() };
+        if core.io.nothing_to_do() {
+            return;
+        }
+        core.io.turn();
+        while let Some(waiter) = core.io.next_completion() {
+            core.end_io_wait(self, waiter);
+        }
+        if core.io.take_rang() {
+            self.alarm.quiet();
+        }
+        core.count_pending_io();
+    }
+}
+
+impl Core {
+    fn end_io_wait(&mut self, scheduler: &Scheduler, waiter: Waiter) {
+        let cell = waiter.cell();
+        // Lost to the deadline or to cancellation: then the worker finds the result by itself.
+        if cell.wait.decide(waiter.ticket(), Phase::Signalled) {
+            cell.signalled_ticks
+                .store(scheduler.now(), Ordering::Relaxed);
+            cell.signaller_task.store(0, Ordering::Relaxed);
+            cell.signaller_worker.store(0, Ordering::Relaxed);
+            self.signalled(cell);
+        }
+    }
+
+    fn count_pending_io(&self) {
+        self.accounts
+            .record()
+            .pending_io_count
+            .store(self.io.pending(), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,86 @@
+//! A user-mode scheduler whose switches can be seen, counted and compared with the kernel's.
+//!
+//! Databases and runtimes schedule their own *workers* on top of the kernel's threads; SQL Server's
+//! SQLOS is the classic, and the model of this crate. A switch between two workers and a switch
+//! between two threads are different events, counted in different places. Here both can be seen side
+//! by side: every counter lies in a page that another process may read without stopping this one, and
+//! the worker that runs is published in a word that a recorder reads when the kernel switches.
+//!
+//! ```
+//! use swtch_fiber::{Runtime, spawn, yield_now};
+//!
+//! let runtime = Runtime::builder().schedulers(1).build()?;
+//! let sum = runtime.run(|| {
+//!     let workers: Vec<_> = (0..3)
+//!         .map(|number| {
+//!             spawn(move || {
+//!                 yield_now(); // the others run
+//!                 number
+//!             })
+//!             .expect("inside of a runtime")
+//!         })
+//!         .collect();
+//!     workers.into_iter().map(|worker| worker.join().expect("no panic")).sum::<i32>()
+//! })?;
+//! assert_eq!(sum, 3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Words
+//!
+//! A **task** is a closure that was spawned. A **worker** runs it, one task at a time, from beginning
+//! to end. A **scheduler** runs its workers, one at a time; it takes the next one only when the
+//! present one yields, waits, leaves for a preemptive section, or ends. A worker that has started
+//! stays with its scheduler and its OS thread: values that are not `Send` may live across a yield.
+//! Locks, channels and events that block the worker and not its thread are in [`sync`]; it also says
+//! why a guard of `std::sync` must not be held over a yield.
+//! A **quantum** is how long a worker may run before [`check_quantum`] yields for it.
+
+#![warn(missing_docs)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod affinity;
+mod atomics;
+mod baton;
+mod clock;
+mod counters;
+mod error;
+mod fiber;
+mod fork;
+pub mod fs;
+mod futex;
+mod helpers;
+pub mod interrupted;
+mod io;
+mod last_words;
+mod monitor;
+pub mod net;
+pub mod observe;
+pub mod page;
+mod pair;
+mod park;
+mod preemptive;
+pub mod probes;
+mod runtime;
+mod scheduler;
+mod scope;
+pub mod stack;
+pub mod stall;
+pub mod sync;
+mod task;
+mod time;
+mod wait_queue;
+mod wait_type;
+mod worker;
+mod yielding;
+
+pub use counters::{SchedulerCounters, WaitCounters, WorkerCounters};
+pub use error::{Error, JoinError, Panic};
+pub use io::Io;
+pub use preemptive::preemptive;
+pub use runtime::{Builder, Mode, Runtime};
+pub use scope::{Scope, ScopedJoinHandle, scope};
+pub use task::{JoinHandle, TaskBuilder, spawn};
+pub use time::{Elapsed, Interval, sleep, sleep_until, timeout};
+pub use wait_type::WaitType;
+pub use yielding::{check_quantum, yield_now};

@@ -1,0 +1,54 @@
+//! Looks at the schedulers of another process, without stopping or asking it.
+//!
+//! ```text
+//! /proc/PID/fd ─find─▶ memory file ─check─▶ Page ─┬─ snapshot ─▶ rows: schedulers, workers, tasks,
+//!                                                 │              threads, waits
+//!                                                 ├─ ring      ─▶ switches, with the count of the lost
+//!                                                 └─ lease     ◀─ "go on writing switches"
+//! ```
+//!
+//! The target writes its page ([`crate::page::layout`]) whether anybody looks or not; an observer
+//! maps the same memory. Nothing in that memory is trusted: places and sizes are checked once, when
+//! the page is opened, and kept; indices are checked at each use. A page that lies can show wrong
+//! numbers, and cannot make an observer read elsewhere or panic. What is mapped stays readable when
+//! the target dies: [`Page::has_ended`] says so.
+//!
+//! Reading needs no privilege for processes of one's own; for others, `CAP_SYS_PTRACE`.
+//!
+//! ```no_run
+//! use swtch_fiber::observe::{Error, Page};
+//!
+//! # fn main() -> Result<(), Error> {
+//! let page = Page::of_process(4711)?;
+//! let snapshot = page.snapshot()?;
+//! for scheduler in &snapshot.schedulers {
+//!     println!("{} {}", scheduler.scheduler_id, scheduler.context_switches_count);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod clock;
+mod error;
+mod find;
+mod lease;
+mod mapping;
+mod page;
+mod ring;
+mod rows;
+mod snapshot;
+#[cfg(test)]
+mod test_page;
+mod threads;
+
+pub use clock::Clock;
+pub use error::Error;
+pub use lease::Lease;
+pub use page::Page;
+pub use ring::{Read, Ring, UserSwitch};
+pub use rows::{
+    Consistency, EventKind, Mode, SchedulerRow, TaskRow, ThreadKind, ThreadRow, WaitRow,
+    WaitingRow, WorkerRow, WorkerState,
+};
+pub use snapshot::Snapshot;
+pub use threads::{Tids, pid_in_namespace};

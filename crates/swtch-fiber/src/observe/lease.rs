@@ -1,0 +1,36 @@
+//! The lease: as long as a recorder renews it, the target writes its switches down.
+//!
+//! A moment in the future, in one word of the target's header. When the recorder dies, the moment
+//! passes and writing ends by itself; a target never waits for a recorder.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::mapping::{Access, Mapping};
+use crate::page::layout::Header;
+
+/// The right to have switches written, on a small mapping of its own: the only memory of a target
+/// that an observer can change.
+#[derive(Debug)]
+pub struct Lease {
+    header: Mapping,
+}
+
+impl Lease {
+    /// Maps the header of a checked page for writing.
+    pub(super) fn new(file: &File) -> std::io::Result<Self> {
+        let header = Mapping::new(file, size_of::<Header>(), Access::Write)?;
+        Ok(Self { header })
+    }
+
+    /// Has switches written until this tick of the target's clock, or longer where another
+    /// recorder has asked for more.
+    pub fn renew(&self, until_ticks: u64) {
+        self.until().fetch_max(until_ticks, Ordering::Relaxed);
+    }
+
+    fn until(&self) -> &AtomicU64 {
+        let header: Option<&Header> = self.header.at(0);
+        &header.expect("a header was mapped").record_until_ticks
+    }
+}

@@ -1,0 +1,467 @@
+//! The page of another process: mapped once, checked once.
+//!
+//! What is checked here is kept here: the target may change its header afterwards, and nobody looks
+//! at it again. A file that could shrink under the mapping is refused, because reading behind its
+//! end would end the reader with a signal; `F_SEAL_SHRINK` rules that out for good (fcntl(2)).
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::clock::{Clock, now_ns};
+use super::error::Error;
+use super::find::{Process, system};
+use super::lease::Lease;
+use super::mapping::{Access, Mapping, Shared};
+use super::ring::Ring;
+use super::threads::pid_in_namespace;
+use crate::page::layout::{
+    Event, Header, MAGIC, RingHeader, SchedulerRecord, Table, ThreadRecord, VERSION, WAIT_TYPES,
+    WaitRecord, WaitTypeName, WorkerName, WorkerRecord, thread_kind,
+};
+use crate::page::text;
+
+/// A page that is larger makes no sense: a million workers take 300 MB.
+const MOST_BYTES: u64 = 8 << 30;
+
+/// Most records that a table may have.
+const MOST_RECORDS: u32 = 1 << 22;
+
+/// The page of a process.
+#[derive(Debug)]
+pub struct Page {
+    process: Process,
+    file: File,
+    inode: u64,
+    map: Mapping,
+    base_address: u64,
+    pub(super) tables: Tables,
+}
+
+/// A table whose every record lies in the file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    offset: usize,
+    stride: usize,
+    capacity: usize,
+    /// Where the header keeps the number of records in use.
+    used_at: usize,
+}
+
+/// All tables.
+#[derive(Debug)]
+pub(super) struct Tables {
+    pub(super) wait_type_names: Place,
+    pub(super) schedulers: Place,
+    pub(super) threads: Place,
+    pub(super) workers: Place,
+    pub(super) worker_names: Place,
+    pub(super) waits: Place,
+    pub(super) rings: Place,
+}
+
+impl Page {
+    /// The page of a running process.
+    ///
+    /// # Errors
+    /// When there is no such process, it has no scheduler, may not be looked at, or its page is of
+    /// another version or makes no sense.
+    pub fn of_process(pid: u32) -> Result<Self, Error> {
+        let process = Process::open(pid)?;
+        let mut refused = Error::NoScheduler { pid };
+        for file in process.candidates()? {
+            match Checked::new(pid, &file) {
+                Ok(checked) => return Ok(checked.into_page(process, file)),
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+
+    /// The process, as we number it.
+    pub const fn pid(&self) -> u32 {
+        self.process.pid
+    }
+
+    /// A number of the memory: a process that has executed another program has another page.
+    pub const fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// Whether the process has ended. Its page is then as it left it.
+    pub fn has_ended(&self) -> bool {
+        self.process.has_ended()
+    }
+
+    /// The target's clock; `None` while it is too young to have two moments in both clocks.
+    pub fn clock(&self) -> Option<Clock> {
+        Clock::read(self.header()).map(Clock::sharpened)
+    }
+
+    /// The target's clock, for lengths up to now.
+    pub(super) fn clock_and_now(&self) -> Result<(Clock, u64), Error> {
+        let clock = self.clock().ok_or_else(|| {
+            malformed(
+                self.pid(),
+                "its clock has no two moments yet: try again in a second",
+            )
+        })?;
+        Ok((clock, clock.ticks(now_ns())))
+    }
+
+    /// The right to have switches written down. It needs the right to write to the file.
+    ///
+    /// # Errors
+    /// When the file may not be written.
+    pub fn lease(&self) -> Result<Lease, Error> {
+        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let file = File::options().read(true).write(true).open(own);
+        let lease = file.and_then(|file| Lease::new(&file));
+        lease.map_err(|source| system(self.pid(), "writing to the page", source))
+    }
+
+    /// Schedulers that the page has, or had, since the process started.
+    pub fn scheduler_count(&self) -> usize {
+        self.used(self.tables.schedulers)
+    }
+
+    /// The CPU that a scheduler is bound to; `None` when it may run anywhere.
+    pub fn scheduler_cpu(&self, scheduler: usize) -> Option<u32> {
+        let record: &SchedulerRecord = self.record(self.tables.schedulers, scheduler)?;
+        record.cpu_plus_one.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// The ring of a scheduler, from its next event on.
+    pub fn ring(&self, scheduler: usize) -> Option<Ring> {
+        Ring::new(self, scheduler)
+    }
+
+    /// The ring of a scheduler, from its very first event on: for one that has come while the
+    /// observer held a lease.
+    pub fn ring_from_start(&self, scheduler: usize) -> Option<Ring> {
+        Ring::new(self, scheduler).map(Ring::at_start)
+    }
+
+    /// Each thread that runs workers: its own id, and the address *in the target* of the word that
+    /// says what runs on it.
+    pub fn thread_words(&self) -> impl Iterator<Item = (u32, u64)> {
+        let threads = self.tables.threads;
+        (0..self.used(threads)).filter_map(move |index| {
+            let record: &ThreadRecord = self.record(threads, index)?;
+            let tid = record.tid.load(Ordering::Relaxed);
+            let kind = record.kind.load(Ordering::Relaxed);
+            let runs_workers = !matches!(kind, thread_kind::UNUSED | thread_kind::MONITOR);
+            let in_file = threads.offset_of(index)? + std::mem::offset_of!(ThreadRecord, word);
+            let address = self
+                .base_address
+                .checked_add(u64::try_from(in_file).ok()?)?;
+            (runs_workers && tid != 0).then_some((tid, address))
+        })
+    }
+
+    /// Name of a wait type; `None` when it has none.
+    pub fn wait_type_name(&self, wait_type: u32) -> Option<String> {
+        let index = usize::try_from(wait_type).ok()?;
+        self.name(self.tables.wait_type_names, index)
+    }
+
+    pub(super) fn name(&self, table: Place, index: usize) -> Option<String> {
+        let record: &WaitTypeName = self.record(table, index)?;
+        let name = text::load(&record.bytes);
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// Records in use.
+    pub(super) fn used(&self, table: Place) -> usize {
+        let used = self.map.at::<Table>(table.used_at);
+        let used = used.map_or(0, |table| table.used.load(Ordering::Acquire));
+        usize::try_from(used)
+            .unwrap_or(usize::MAX)
+            .min(table.capacity)
+    }
+
+    /// A record; `None` when the table has not so many.
+    pub(super) fn record<T: Shared>(&self, table: Place, index: usize) -> Option<&T> {
+        self.map.at(table.offset_of(index)?)
+    }
+
+    /// Events of a ring: they fill the end of its place.
+    pub(super) fn events(&self, scheduler: usize) -> Option<(&RingHeader, usize, u64)> {
+        let start = self.tables.rings.offset_of(scheduler)?;
+        let header: &RingHeader = self.map.at(start)?;
+        let capacity = header.capacity.load(Ordering::Relaxed);
+        let events = usize::try_from(capacity).ok()?;
+        let bytes = events.checked_mul(size_of::<Event>())?;
+        let fits = bytes.checked_add(size_of::<RingHeader>())? <= self.tables.rings.stride;
+        let first = start + self.tables.rings.stride.checked_sub(bytes)?;
+        (capacity.is_power_of_two() && fits).then_some((header, first, capacity))
+    }
+
+    pub(super) fn event_at(&self, offset: usize) -> Option<&Event> {
+        self.map.at(offset)
+    }
+
+    fn header(&self) -> &Header {
+        self.map.at(0).expect("a header was checked to be there")
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_file(pid: u32, file: File) -> Result<Self, Error> {
+        let process = Process::open(pid)?;
+        let checked = Checked::new(pid, &file)?;
+        Ok(checked.into_page(process, file))
+    }
+}
+
+// SAFETY: atomics alone, and padding that is an atomic.
+unsafe impl Shared for Table {}
+
+impl Place {
+    fn offset_of(self, index: usize) -> Option<usize> {
+        (index < self.capacity).then(|| self.offset + index * self.stride)
+    }
+}
+
+/// A mapping whose header was found to be right.
+struct Checked {
+    map: Mapping,
+    inode: u64,
+    base_address: u64,
+    tables: Tables,
+}
+
+impl Checked {
+    fn new(pid: u32, file: &File) -> Result<Self, Error> {
+        let facts = file
+            .metadata()
+            .map_err(|error| system(pid, "asking for the page's size", error))?;
+        // SAFETY: asks for a number of a file that is open.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+            return Err(Error::Unsealed { pid });
+        }
+        // A sealed file is never smaller than it was after the seal was seen.
+        let size = facts
+            .len()
+            .min(file.metadata().map_or(0, |facts| facts.len()));
+        let len = usize::try_from(size).unwrap_or(usize::MAX);
+        if size > MOST_BYTES || len < size_of::<Header>() {
+            return Err(malformed(pid, format!("it is {size} bytes long")));
+        }
+        let map = Mapping::new(file, len, Access::Read)
+            .map_err(|error| system(pid, "mapping the page", error))?;
+        let header: &Header = map.at(0).expect("the file holds a header");
+        check_identity(pid, header)?;
+        let tables = check_tables(pid, header, len)?;
+        let base_address = header.base_address.load(Ordering::Relaxed);
+        Ok(Self {
+            inode: facts.ino(),
+            base_address,
+            tables,
+            map,
+        })
+    }
+
+    fn into_page(self, process: Process, file: File) -> Page {
+        Page {
+            process,
+            file,
+            inode: self.inode,
+            map: self.map,
+            base_address: self.base_address,
+            tables: self.tables,
+        }
+    }
+}
+
+fn check_identity(pid: u32, header: &Header) -> Result<(), Error> {
+    if header.magic.load(Ordering::Acquire) != MAGIC {
+        return Err(malformed(
+            pid,
+            "it does not begin with the word that a page begins with",
+        ));
+    }
+    let version = header.version.load(Ordering::Relaxed);
+    if version != VERSION {
+        return Err(Error::OtherVersion { pid, version });
+    }
+    // A child that was forked holds the file of its parent, whose schedulers it has not.
+    let maker = header.pid.load(Ordering::Relaxed);
+    match pid_in_namespace(pid) {
+        Some(own) if own == maker => Ok(()),
+        Some(_) => Err(Error::NoScheduler { pid }),
+        None => Err(Error::NoProcess { pid }),
+    }
+}
+
+fn check_tables(pid: u32, header: &Header, len: usize) -> Result<Tables, Error> {
+    fn place<T>(pid: u32, header: &Header, table: &Table, len: usize) -> Result<Place, Error> {
+        let used_at = std::ptr::from_ref(table).addr() - std::ptr::from_ref(header).addr();
+        let (size, align) = (size_of::<T>(), align_of::<T>());
+        Place::checked(table, used_at, (size, align), len)
+            .map_err(|what| malformed(pid, format!("the table at {used_at}: {what}")))
+    }
+    Ok(Tables {
+        wait_type_names: place::<WaitTypeName>(pid, header, &header.wait_type_names, len)?,
+        schedulers: place::<SchedulerRecord>(pid, header, &header.schedulers, len)?,
+        threads: place::<ThreadRecord>(pid, header, &header.threads, len)?,
+        workers: place::<WorkerRecord>(pid, header, &header.workers, len)?,
+        worker_names: place::<WorkerName>(pid, header, &header.worker_names, len)?,
+        waits: place::<WaitRecord>(pid, header, &header.waits, len)?,
+        rings: place::<RingHeader>(pid, header, &header.rings, len)?,
+    })
+}
+
+impl Place {
+    fn checked(
+        table: &Table,
+        used_at: usize,
+        (size, align): (usize, usize),
+        len: usize,
+    ) -> Result<Self, &'static str> {
+        let offset = usize::try_from(table.offset.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        let stride = usize::try_from(table.stride.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        let capacity = table.capacity.load(Ordering::Relaxed);
+        if capacity > MOST_RECORDS {
+            return Err("more records than make sense");
+        }
+        let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
+        if stride < size || !stride.is_multiple_of(align) || !offset.is_multiple_of(align) {
+            return Err("records too small, or not aligned");
+        }
+        let end = stride
+            .checked_mul(capacity)
+            .and_then(|bytes| offset.checked_add(bytes));
+        if offset < size_of::<Header>() || end.is_none_or(|end| end > len) {
+            return Err("not inside the file");
+        }
+        Ok(Self {
+            offset,
+            stride,
+            capacity,
+            used_at,
+        })
+    }
+}
+
+fn malformed(pid: u32, what: impl Into<String>) -> Error {
+    Error::Malformed {
+        pid,
+        what: what.into(),
+    }
+}
+
+/// The row of a scheduler's wait type in the table of waits.
+pub(super) const fn wait_index(scheduler: usize, wait_type: usize) -> usize {
+    scheduler * WAIT_TYPES + wait_type
+}
+
+/// A counter, read at leisure.
+pub(super) fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_page::TestPage;
+    use super::*;
+
+    fn refusal(spoil: impl Fn(&Header)) -> String {
+        let page = TestPage::new();
+        spoil(page.header());
+        page.observe().map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_page_of_another_version_is_refused_with_its_number() {
+        let text = refusal(|header| header.version.store(77, Ordering::Relaxed));
+        assert!(text.contains("version 77"), "{text}");
+    }
+
+    /// The memory file may be anybody's, of any name.
+    #[test]
+    fn what_is_no_page_is_refused() {
+        let text = refusal(|header| header.magic.store(1, Ordering::Relaxed));
+        assert!(text.contains("begins with"), "{text}");
+        let text = refusal(|header| header.pid.store(u32::MAX, Ordering::Relaxed));
+        assert!(text.contains("no user-mode scheduler"), "{text}");
+    }
+
+    /// A reader of a file that shrinks is killed by a signal.
+    #[test]
+    fn a_page_that_may_shrink_is_refused() {
+        let page = TestPage::unsealed();
+        let error = page.observe().map(|_| ()).unwrap_err();
+        assert!(matches!(error, Error::Unsealed { .. }), "{error}");
+        assert!(error.advice().is_some());
+    }
+
+    /// Every number of every table, set to what an attacker might choose.
+    #[test]
+    fn a_table_outside_of_the_file_is_refused() {
+        type Pick = fn(&Header) -> &Table;
+        let tables: [Pick; 7] = [
+            |h| &h.wait_type_names,
+            |h| &h.schedulers,
+            |h| &h.threads,
+            |h| &h.workers,
+            |h| &h.worker_names,
+            |h| &h.waits,
+            |h| &h.rings,
+        ];
+        for table in tables {
+            for offset in [0, 1, 8, u64::MAX, u64::MAX - 63, 1 << 40] {
+                refusal(|header| table(header).offset.store(offset, Ordering::Relaxed));
+            }
+            for stride in [0, 1, 9, u32::MAX, 1 << 31] {
+                refusal(|header| table(header).stride.store(stride, Ordering::Relaxed));
+            }
+            for capacity in [u32::MAX, 1 << 22, MOST_RECORDS + 1] {
+                refusal(|header| table(header).capacity.store(capacity, Ordering::Relaxed));
+            }
+        }
+    }
+
+    /// `used` is read each time: the target may set it to anything.
+    #[test]
+    fn more_records_in_use_than_there_are_do_not_count() {
+        let test = TestPage::new();
+        let page = test.observe().unwrap();
+        for table in [&test.header().schedulers, &test.header().threads] {
+            table.used.store(u32::MAX, Ordering::Relaxed);
+        }
+        assert_eq!(page.scheduler_count(), TestPage::SCHEDULERS);
+        assert!(page.thread_words().count() <= TestPage::THREADS);
+        assert!(page.ring(usize::MAX).is_none());
+        assert!(page.scheduler_cpu(TestPage::SCHEDULERS).is_none());
+    }
+
+    /// The header is looked at once: what it says later moves nothing.
+    #[test]
+    fn tables_stay_where_they_were_checked() {
+        let test = TestPage::new();
+        let page = test.observe().unwrap();
+        let before: Vec<_> = page.thread_words().collect();
+        assert!(!before.is_empty());
+        test.header()
+            .threads
+            .offset
+            .store(u64::MAX, Ordering::Relaxed);
+        test.header().threads.stride.store(3, Ordering::Relaxed);
+        assert_eq!(page.thread_words().collect::<Vec<_>>(), before);
+    }
+
+    #[test]
+    fn the_address_of_a_word_is_that_of_the_target() {
+        let test = TestPage::new();
+        let page = test.observe().unwrap();
+        let base = test.header().base_address.load(Ordering::Relaxed);
+        let (tid, address) = page.thread_words().next().unwrap();
+        assert_eq!(tid, std::process::id());
+        assert_eq!(
+            address - base,
+            test.header().threads.offset.load(Ordering::Relaxed)
+        );
+    }
+}

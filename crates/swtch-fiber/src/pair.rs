@@ -1,0 +1,131 @@
+//! A value with exactly two owners, freed by the one that lets go last.
+//!
+//! A task and its handle are such owners. An `Arc` does four locked instructions in their life (one
+//! more owner, one less twice, and the weak count); with two owners it takes one: who lets go first
+//! says so, who lets go last finds it said. Each was 5 ns of a spawn of 150 (AMD EPYC).
+
+use std::fmt::{self, Debug, Formatter};
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What both owners point to.
+pub(crate) struct Shared<Value: ?Sized> {
+    /// One owner has let go.
+    alone: AtomicBool,
+    value: Value,
+}
+
+/// One of the two owners.
+pub(crate) struct Half<Value: ?Sized> {
+    shared: NonNull<Shared<Value>>,
+}
+
+// SAFETY: as for `Arc`: both owners reach the value, and either may drop it.
+unsafe impl<Value: ?Sized + Send + Sync> Send for Half<Value> {}
+// SAFETY: as above.
+unsafe impl<Value: ?Sized + Send + Sync> Sync for Half<Value> {}
+
+/// Both owners of a new value.
+pub(crate) fn pair<Value>(value: Value) -> (Half<Value>, Half<Value>) {
+    let alone = AtomicBool::new(false);
+    let shared = NonNull::from(Box::leak(Box::new(Shared { alone, value })));
+    (Half { shared }, Half { shared })
+}
+
+impl<Value> Half<Value> {
+    /// The same owner of the same value, which is known by less than its type from now on.
+    ///
+    /// # Safety
+    /// `unsize` is the coercion, `|shared| shared`. A function cannot do it for any two types.
+    pub(crate) unsafe fn unsized_by<Less: ?Sized>(
+        self,
+        unsize: fn(*mut Shared<Value>) -> *mut Shared<Less>,
+    ) -> Half<Less> {
+        let shared = unsize(ManuallyDrop::new(self).shared.as_ptr());
+        // SAFETY: by the caller's promise it is the same pointer.
+        let shared = unsafe { NonNull::new_unchecked(shared) };
+        Half { shared }
+    }
+}
+
+impl<Value: ?Sized> Deref for Half<Value> {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        // SAFETY: alive while an owner is.
+        &unsafe { self.shared.as_ref() }.value
+    }
+}
+
+impl<Value: ?Sized + Debug> Debug for Half<Value> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
+}
+
+impl<Value: ?Sized> Drop for Half<Value> {
+    fn drop(&mut self) {
+        // SAFETY: alive while an owner is.
+        let alone = &unsafe { self.shared.as_ref() }.alone;
+        // Acquire: what the other owner did to the value comes before its end. The load spares the
+        // last one the exchange.
+        if alone.load(Ordering::Acquire) || alone.swap(true, Ordering::AcqRel) {
+            // SAFETY: it came from a box, and the other owner is gone.
+            drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    /// Counts its drops.
+    struct Counted<'count>(&'count AtomicU32);
+
+    impl Drop for Counted<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A handle may be dropped before its task ends, and after.
+    #[test]
+    fn who_lets_go_last_drops_the_value() {
+        let drops = AtomicU32::new(0);
+        let (one, other) = pair(Counted(&drops));
+        drop(one);
+        assert_eq!(drops.load(Ordering::Relaxed), 0);
+        drop(other);
+        assert_eq!(drops.load(Ordering::Relaxed), 1);
+    }
+
+    /// Both at once is where a value is dropped twice, or never.
+    #[test]
+    fn owners_on_two_threads_drop_it_once() {
+        let drops = AtomicU32::new(0);
+        let rounds = if cfg!(miri) { 20 } else { 2_000 };
+        for _ in 0..rounds {
+            let (one, other) = pair(Counted(&drops));
+            std::thread::scope(|scope| {
+                scope.spawn(move || drop(one));
+                drop(other);
+            });
+        }
+        assert_eq!(drops.load(Ordering::Relaxed), rounds);
+    }
+
+    /// A task knows its closure only as something that can be run.
+    #[test]
+    fn an_owner_that_knows_less_owns_the_same() {
+        let (one, other) = pair([1, 2, 3]);
+        // SAFETY: it is the coercion.
+        let slice: Half<[i32]> = unsafe { one.unsized_by(|shared| shared) };
+        drop(other);
+        assert_eq!(&*slice, [1, 2, 3]);
+    }
+}

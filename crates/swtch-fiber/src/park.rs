@@ -1,0 +1,320 @@
+//! The one way to block: a worker waits without blocking its thread, and exactly one of signal,
+//! deadline and cancellation ends the wait.
+//!
+//! ```text
+//! let waiter = park::prepare(WaitType::EVENT, resource);   // armed: a signal may come from here on
+//! queue.push(waiter);                                      // the resource owns its waiters
+//! if condition_holds_after_all { park::withdraw(waiter) }  // … or
+//! match park::wait(waiter, deadline) { … }                 // others run meanwhile
+//! ```
+//!
+//! Threads that are no workers may wait as well: they sleep in the kernel.
+
+use std::panic::resume_unwind;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::clock;
+use crate::fork;
+use crate::futex;
+use crate::scheduler::Scheduler;
+use crate::wait_type::WaitType;
+use crate::worker::{self, Phase, WorkerCell};
+
+/// One wait of one worker (or thread). May be kept for any time and sent anywhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    cell: &'static WorkerCell,
+    ticket: u64,
+}
+
+/// How a wait ended. A wait that was cancelled does not return: it unwinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Wake {
+    /// What it waited for has happened.
+    Signalled,
+    /// The deadline came first.
+    TimedOut,
+}
+
+/// What unwinds the stack of a task that is cancelled.
+#[derive(Debug)]
+pub(crate) struct Cancelled;
+
+/// The latest end of a wait, on `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Deadline {
+    pub(crate) monotonic_ns: u64,
+}
+
+impl Deadline {
+    /// `span` from now; the end of time where that is too far.
+    pub(crate) fn after(span: Duration) -> Self {
+        let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            monotonic_ns: clock::monotonic_ns().saturating_add(span),
+        }
+    }
+}
+
+/// The deadline of a [`timeout`](crate::timeout) around all waits of a worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub(crate) deadline: Deadline,
+    /// Which of them it is.
+    pub(crate) number: u64,
+}
+
+/// What unwinds the stack as far as the [`timeout`](crate::timeout) with this number.
+#[derive(Debug)]
+pub(crate) struct Expired {
+    pub(crate) number: u64,
+}
+
+thread_local! {
+    /// What stands for this thread while it waits for a worker.
+    static OUTSIDER: Outsider = Outsider(WorkerCell::take(None));
+}
+
+#[derive(Debug)]
+struct Outsider(&'static WorkerCell);
+
+impl Drop for Outsider {
+    fn drop(&mut self) {
+        // SAFETY: the thread it stands for ends and waits for nothing.
+        unsafe { self.0.give_back() };
+    }
+}
+
+/// Begins a wait of the calling worker or thread. Follow it by [`wait`] or [`withdraw`].
+///
+/// `resource` is what the views show as waited for: the address of the primitive, as a rule.
+pub(crate) fn prepare(wait_type: WaitType, resource: usize) -> Waiter {
+    begin(wait_type, resource, false)
+}
+
+/// As [`prepare`], for a wait that cancelling the task does not cut short.
+pub(crate) fn prepare_uncancellable(wait_type: WaitType, resource: usize) -> Waiter {
+    begin(wait_type, resource, true)
+}
+
+fn begin(wait_type: WaitType, resource: usize, uncancellable: bool) -> Waiter {
+    // What unwinds already is not made to unwind again.
+    let uncancellable = uncancellable || std::thread::panicking();
+    let Some(cell) = worker::current() else {
+        let cell = OUTSIDER.with(|outsider| outsider.0);
+        return Waiter {
+            cell,
+            ticket: cell.wait.arm(uncancellable),
+        };
+    };
+    // SAFETY: the calling worker runs.
+    let own = unsafe { cell.own() };
+    own.wait_type = wait_type;
+    if let Some(slot) = &own.slot {
+        slot.record
+            .wait_resource
+            .store(resource as u64, Ordering::Relaxed);
+    }
+    Waiter {
+        cell,
+        ticket: cell.wait.arm(uncancellable),
+    }
+}
+
+/// Replaces the limit of the calling worker's (or thread's) waits. Returns the one before.
+pub(crate) fn replace_limit(limit: Option<Limit>) -> Option<Limit> {
+    let cell = worker::current().unwrap_or_else(|| OUTSIDER.with(|outsider| outsider.0));
+    // SAFETY: the calling worker runs, or the block stands for the calling thread.
+    std::mem::replace(&mut unsafe { cell.own() }.limit, limit)
+}
+
+/// The limit of the wait at hand, where it comes before `deadline`.
+fn limit_before(cell: &WorkerCell, deadline: Option<Deadline>) -> Option<Limit> {
+    // SAFETY: the calling worker runs, or the block stands for the calling thread.
+    let limit = unsafe { cell.own() }.limit?;
+    let first = deadline.is_none_or(|deadline| limit.deadline < deadline);
+    (first && !cell.wait.is_uncancellable()).then_some(limit)
+}
+
+/// Waits until `waiter` is signalled, or `deadline` is over.
+///
+/// Unwinds when the task is cancelled, or a timeout around it is over.
+pub(crate) fn wait(waiter: Waiter, deadline: Option<Deadline>) -> Wake {
+    let Waiter { cell, ticket } = waiter;
+    let limit = limit_before(cell, deadline);
+    let deadline = limit.map(|limit| limit.deadline).or(deadline);
+    if let Some(scheduler) = cell.scheduler() {
+        if !cell.wait.is_uncancellable()
+            && cancellation_wanted(cell)
+            && cell.wait.decide(ticket, Phase::Cancelled)
+        {
+            resume_unwind(Box::new(Cancelled));
+        }
+        if let Some(deadline) = deadline {
+            scheduler.add_timer(deadline, waiter);
+        }
+        scheduler.suspend(cell);
+    } else {
+        wait_in_kernel(waiter, deadline);
+    }
+    match cell.wait.phase() {
+        Phase::Signalled => Wake::Signalled,
+        Phase::TimedOut => match limit {
+            Some(Limit { number, .. }) => resume_unwind(Box::new(Expired { number })),
+            None => Wake::TimedOut,
+        },
+        Phase::Cancelled => resume_unwind(Box::new(Cancelled)),
+        Phase::AtWork | Phase::Armed => unreachable!("nobody runs before its wait is decided"),
+    }
+}
+
+/// Ends a wait that was prepared and is not needed. False when it was signalled already: then what
+/// the signal stands for is the caller's.
+#[must_use]
+pub(crate) fn withdraw(waiter: Waiter) -> bool {
+    if waiter.cell.wait.decide(waiter.ticket, Phase::AtWork) {
+        return true;
+    }
+    // The signaller puts this worker into the inbox: it has to be taken out again.
+    if waiter.cell.scheduler().is_some() {
+        let _signalled = wait(waiter, None);
+    }
+    false
+}
+
+/// A task that unwinds already is not made to unwind again.
+#[inline(always)]
+fn cancellation_wanted(cell: &WorkerCell) -> bool {
+    // SAFETY: the calling worker runs.
+    let own = unsafe { cell.own() };
+    // SAFETY: set while the task runs, which keeps the flag alive.
+    let asked = unsafe { own.cancel.as_ref() }.is_some_and(|flag| flag.load(Ordering::SeqCst));
+    asked && !std::thread::panicking()
+}
+
+/// Unwinds when the calling worker's task is to end, or a timeout around it is over.
+#[inline(always)]
+pub(crate) fn unwind_if_cancelled(cell: &WorkerCell) {
+    if cancellation_wanted(cell) {
+        resume_unwind(Box::new(Cancelled));
+    }
+    // SAFETY: the calling worker runs.
+    if let Some(limit) = unsafe { cell.own() }.limit {
+        unwind_if_over(limit);
+    }
+}
+
+#[cold]
+fn unwind_if_over(limit: Limit) {
+    let is_over = limit.deadline.monotonic_ns <= clock::monotonic_ns();
+    if is_over && !std::thread::panicking() {
+        let number = limit.number;
+        resume_unwind(Box::new(Expired { number }));
+    }
+}
+
+fn wait_in_kernel(waiter: Waiter, deadline: Option<Deadline>) {
+    fork::refuse_in_child();
+    while waiter.is_open() {
+        let left = deadline.map(|deadline| {
+            Duration::from_nanos(deadline.monotonic_ns.saturating_sub(clock::monotonic_ns()))
+        });
+        if left.is_some_and(|left| left.is_zero()) {
+            // Lost only to a signal, which then counts.
+            let _won = waiter.cell.wait.decide(waiter.ticket, Phase::TimedOut);
+            return;
+        }
+        if waiter.cell.bell.swap(0, Ordering::Acquire) == 0 {
+            futex::wait(&waiter.cell.bell, 0, left);
+        }
+    }
+}
+
+/// A wait that was decided by the owner of this, who now has to wake the worker.
+#[derive(Debug)]
+#[must_use = "the worker sleeps until it is woken"]
+pub(crate) struct Claim {
+    cell: &'static WorkerCell,
+    /// As it was before the wait was decided. A thread outside may go on from then, and end; its block
+    /// may be a worker's by the time of the wake.
+    scheduler: Option<&'static Scheduler>,
+}
+
+impl Claim {
+    /// Makes the worker runnable.
+    pub(crate) fn wake(self) {
+        match self.scheduler {
+            Some(scheduler) => scheduler.wake(self.cell),
+            None => {
+                self.cell.bell.store(1, Ordering::Release);
+                futex::wake(&self.cell.bell);
+            }
+        }
+    }
+}
+
+impl Waiter {
+    /// Ends the wait and makes the worker runnable. False when the wait was over already: then the
+    /// caller must offer what it has to somebody else.
+    pub(crate) fn signal(self) -> bool {
+        self.end(Phase::Signalled)
+    }
+
+    /// Ends the wait as [`signal`](Self::signal) does, but leaves the waking for later: for callers
+    /// that hold the lock of a resource. `None` when the wait was over already.
+    ///
+    /// A thread that is no worker may run from here on; a worker does not before [`Claim::wake`].
+    pub(crate) fn claim(self) -> Option<Claim> {
+        self.decide(Phase::Signalled)
+    }
+
+    /// Ends the wait because its deadline is over, or its task is to end.
+    pub(crate) fn end(self, phase: Phase) -> bool {
+        self.decide(phase).map(Claim::wake).is_some()
+    }
+
+    fn decide(self, phase: Phase) -> Option<Claim> {
+        let scheduler = self.cell.scheduler();
+        let decided = self.cell.wait.decide(self.ticket, phase);
+        decided.then_some(Claim {
+            cell: self.cell,
+            scheduler,
+        })
+    }
+
+    /// The wait at hand of `cell`, if it is undecided.
+    pub(crate) fn of(cell: &'static WorkerCell) -> Option<Self> {
+        cell.wait.open_ticket().map(|ticket| Self { cell, ticket })
+    }
+
+    /// Whether the wait is undecided.
+    pub(crate) fn is_open(self) -> bool {
+        self.cell.wait.is_open(self.ticket)
+    }
+
+    /// Whether both are the same wait.
+    pub(crate) fn is(self, other: Self) -> bool {
+        std::ptr::eq(self.cell, other.cell) && self.ticket == other.ticket
+    }
+
+    pub(crate) fn cell(self) -> &'static WorkerCell {
+        self.cell
+    }
+
+    pub(crate) fn ticket(self) -> u64 {
+        self.ticket
+    }
+}
+
+#[cfg(test)]
+impl Waiter {
+    /// An open wait of a block that no thread stands for.
+    pub(crate) fn armed_for_test(cell: &'static WorkerCell) -> Self {
+        Self {
+            cell,
+            ticket: cell.wait.arm(false),
+        }
+    }
+}

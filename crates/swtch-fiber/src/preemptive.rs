@@ -1,0 +1,102 @@
+//! Leaving the scheduler for code that blocks or takes long, so that others run meanwhile.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crate::helpers::Job;
+use crate::park;
+use crate::runtime::Mode;
+use crate::scheduler::{Leave, Scheduler};
+use crate::wait_type::WaitType;
+use crate::worker::{self, WorkerCell};
+use crate::{baton, fiber};
+
+/// Runs `body` outside of the scheduler: the kernel alone schedules it, and the scheduler's other
+/// workers run on beside it. For blocking system calls, foreign code, and long computations.
+///
+/// In thread mode the calling worker's thread hands over the baton and goes on by itself; in fiber
+/// mode a helper thread runs `body`, so that it must not rely on thread-local state. The worker
+/// must be chosen again before it goes on, which `wait_type` counts: a name that begins with
+/// `PREEMPTIVE_`, see [`WaitType::named`].
+///
+/// Cancelling the task does not cut `body` short. Called by a thread that is no worker it just runs
+/// `body`.
+///
+/// # Panics
+/// With the panic of `body`; and when no helper thread can be made.
+pub fn preemptive<Body, Output>(wait_type: WaitType, body: Body) -> Output
+where
+    Body: FnOnce() -> Output + Send,
+    Output: Send,
+{
+    let Some((cell, scheduler)) =
+        worker::current().and_then(|cell| Some((cell, cell.scheduler()?)))
+    else {
+        return body();
+    };
+    // SAFETY: the calling worker holds the scheduler.
+    let result = match unsafe { scheduler.shared() }.mode {
+        Mode::Fiber => on_a_helper(scheduler, cell, wait_type, body),
+        Mode::Thread => without_the_baton(scheduler, cell, wait_type, body),
+    };
+    result.unwrap_or_else(|payload| resume_unwind(payload))
+}
+
+fn on_a_helper<Body, Output>(
+    scheduler: &'static Scheduler,
+    cell: &'static WorkerCell,
+    wait_type: WaitType,
+    body: Body,
+) -> Result<Output, Box<dyn Any + Send>>
+where
+    Body: FnOnce() -> Output + Send,
+    Output: Send,
+{
+    let mut result = None;
+    let waiter = park::prepare_uncancellable(wait_type, 0);
+    let place = &mut result;
+    let work: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
+        *place = Some(catch_unwind(AssertUnwindSafe(body)));
+        let waits = waiter.signal();
+        debug_assert!(waits, "nobody else ends this wait");
+    });
+    // SAFETY: only the lifetime changes. What the job borrows lies on this stack, which is not left
+    // before the job has run: the wait below has no deadline and cannot be cancelled, and its only
+    // signal is the last thing the job does with it. A job that is refused is dropped in `run`.
+    let work: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(work) };
+    // SAFETY: the calling worker holds the scheduler.
+    let word = unsafe { cell.own() }.word;
+    // SAFETY: as above.
+    let core = unsafe { scheduler.core() };
+    let shared = core.shared.clone();
+    let job = Job {
+        body: work,
+        word,
+        scheduler: core.accounts.index(),
+    };
+    if let Err(error) = shared.helpers.run(job, &shared) {
+        let withdrawn = park::withdraw(waiter);
+        debug_assert!(withdrawn, "the job was dropped");
+        panic!("a preemptive section needs a helper thread: {error}");
+    }
+    fiber::leave(cell, Leave::Preemptive);
+    result.expect("the job has run")
+}
+
+fn without_the_baton<Body, Output>(
+    scheduler: &'static Scheduler,
+    cell: &'static WorkerCell,
+    wait_type: WaitType,
+    body: Body,
+) -> Result<Output, Box<dyn Any + Send>>
+where
+    Body: FnOnce() -> Output,
+{
+    let waiter = park::prepare_uncancellable(wait_type, 0);
+    baton::leave(scheduler, cell, Leave::Preemptive);
+    let result = catch_unwind(AssertUnwindSafe(body));
+    let waits = waiter.signal();
+    debug_assert!(waits, "nobody else ends this wait");
+    baton::come_back(scheduler, cell);
+    result
+}

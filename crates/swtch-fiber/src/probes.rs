@@ -1,0 +1,202 @@
+//! Static probes (USDT) for outsiders: `bpftrace -e 'usdt:./program:swtch:switch { … }' -p PID`.
+//!
+//! A probe is a place in the code, a `nop`, which a note in the program's file names (section
+//! `.note.stapsdt`). A listener asks the kernel to put a breakpoint or a call there. Nobody
+//! listening, a probe costs one load: the note also names a counter of listeners (a *semaphore*),
+//! and without one the arguments are not even made.
+//!
+//! All probes are of the provider `swtch` and have the same five arguments, 8 bytes each:
+//!
+//! | argument | meaning |
+//! |---|---|
+//! | `arg0` | number of the scheduler in its runtime |
+//! | `arg1` | number of the worker |
+//! | `arg2` | the task's id, 0 for none |
+//! | `arg3` | wait type, 0 for none |
+//! | `arg4` | how long what ended here took, ns; 0 where nothing ended or no clock is read |
+//!
+//! The place is a `nop` of one byte and one of five. Kernels that turn a probed five-byte `nop`
+//! into a call (x86-64, Linux 6.18) take the second, which costs a hit half of a breakpoint; tools
+//! that do not know of it take the first, which the note names. That call pushes its return
+//! address *below* the stack pointer, where a leaf function may keep data (the red zone); the
+//! assembly therefore does not promise the compiler to leave the stack alone, and its functions
+//! are not inlined.
+//!
+//! On processors other than x86-64 and aarch64 the functions exist and do nothing.
+
+/// The arguments of a probe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    /// Number of the scheduler in its runtime.
+    pub scheduler: u64,
+    /// Number of the worker.
+    pub worker: u64,
+    /// The task's id, 0 for none.
+    pub task: u64,
+    /// Number of the wait type, 0 for none.
+    pub wait_type: u64,
+    /// How long what ended here took, ns.
+    pub ns: u64,
+}
+
+/// Makes a module with one probe: its semaphore, and what hits it.
+///
+/// The note is laid out as `sys/sdt.h` of `SystemTap` lays it out, version 3: address of the probe,
+/// of `.stapsdt.base` (by whose place a tool sees that a file was prelinked), of the semaphore; then
+/// provider, name, and where each argument is found.
+macro_rules! probe {
+    ($function:ident, $name:literal, $what:literal) => {
+        #[doc = concat!("Probe `swtch:", $name, "`: ", $what)]
+        ///
+        /// `arguments` is called only while somebody listens.
+        #[inline]
+        pub fn $function(arguments: impl FnOnce() -> Arguments) {
+            if $function::has_listener() {
+                $function::hit(arguments());
+            }
+        }
+
+        mod $function {
+            use std::sync::atomic::{AtomicU16, Ordering};
+
+            /// Listeners; the kernel or the tool changes it from outside.
+            ///
+            /// In the section where `bpftrace` and `perf` look for it.
+            #[unsafe(link_section = ".probes")]
+            static LISTENERS: AtomicU16 = AtomicU16::new(0);
+
+            /// Whether anybody listens.
+            #[inline]
+            pub(super) fn has_listener() -> bool {
+                LISTENERS.load(Ordering::Relaxed) != 0
+            }
+
+            /// The place that is probed.
+            #[cold]
+            #[inline(never)]
+            pub(super) fn hit(arguments: super::Arguments) {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: two instructions that do nothing, and a note in a section of its own.
+                // Not `nostack`: a probed five-byte `nop` pushes.
+                unsafe {
+                    std::arch::asm!(
+                        "990: nop",
+                        ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00",
+                        note!($name, "8@%rdi 8@%rsi 8@%rdx 8@%rcx 8@%r8"),
+                        semaphore = sym LISTENERS,
+                        in("rdi") arguments.scheduler,
+                        in("rsi") arguments.worker,
+                        in("rdx") arguments.task,
+                        in("rcx") arguments.wait_type,
+                        in("r8") arguments.ns,
+                    );
+                }
+                #[cfg(target_arch = "aarch64")]
+                // SAFETY: an instruction that does nothing, and a note in a section of its own.
+                unsafe {
+                    std::arch::asm!(
+                        "990: nop",
+                        note!($name, "8@x0 8@x1 8@x2 8@x3 8@x4"),
+                        semaphore = sym LISTENERS,
+                        in("x0") arguments.scheduler,
+                        in("x1") arguments.worker,
+                        in("x2") arguments.task,
+                        in("x3") arguments.wait_type,
+                        in("x4") arguments.ns,
+                    );
+                }
+                #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+                let _ = arguments;
+            }
+        }
+    };
+}
+
+/// The note of the probe at label 990.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! note {
+    ($name:literal, $places:literal) => {
+        concat!(
+            ".pushsection .note.stapsdt, \"?\", \"note\"\n",
+            ".balign 4\n",
+            ".4byte 992f - 991f, 994f - 993f, 3\n",
+            "991: .asciz \"stapsdt\"\n",
+            "992: .balign 4\n",
+            "993: .8byte 990b\n",
+            ".8byte _.stapsdt.base\n",
+            ".8byte {semaphore}\n",
+            ".asciz \"swtch\"\n",
+            ".asciz \"",
+            $name,
+            "\"\n",
+            ".asciz \"",
+            $places,
+            "\"\n",
+            "994: .balign 4\n",
+            ".popsection\n",
+            ".ifndef _.stapsdt.base\n",
+            ".pushsection .stapsdt.base, \"aG\", \"progbits\", .stapsdt.base, comdat\n",
+            ".weak _.stapsdt.base\n",
+            ".hidden _.stapsdt.base\n",
+            "_.stapsdt.base: .space 1\n",
+            ".size _.stapsdt.base, 1\n",
+            ".popsection\n",
+            ".endif",
+        )
+    };
+}
+
+probe!(
+    switch,
+    "switch",
+    "a worker was switched out, as `context_switches_count` counts it; `ns` is how long it had run."
+);
+probe!(
+    yield_,
+    "yield",
+    "a worker gave the scheduler up and stays runnable, also when it is chosen again at once; `ns` is how long it had run."
+);
+probe!(
+    wait_begin,
+    "wait_begin",
+    "a worker begins to wait, or a preemptive section."
+);
+probe!(
+    wait_end,
+    "wait_end",
+    "a worker runs again after that; `ns` is all the time since, with that until its turn."
+);
+probe!(
+    preempt_begin,
+    "preempt_begin",
+    "a worker leaves the scheduler to run preemptively."
+);
+probe!(
+    preempt_end,
+    "preempt_end",
+    "a worker wants to come back; `ns` is how long it was preemptive."
+);
+probe!(
+    task_start,
+    "task_start",
+    "a task runs for the first time; `ns` is how long it waited for a worker and its turn."
+);
+probe!(
+    task_done,
+    "task_done",
+    "a task ended; `ns` is how long it had run."
+);
+probe!(
+    stall,
+    "stall",
+    "the monitor reports a stall; `ns` is its length so far."
+);
+probe!(
+    idle,
+    "idle",
+    "a scheduler had nothing to run; `ns` is how long it slept."
+);
+
+#[cfg(test)]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod tests;

@@ -1,0 +1,432 @@
+//! A runtime: its schedulers, their threads, and how it begins and ends.
+
+mod builder;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::thread;
+use std::time::Duration;
+
+pub use builder::Builder;
+
+use crate::error::{Error, JoinError};
+use crate::helpers::Helpers;
+use crate::io::Io;
+use crate::monitor::Monitor;
+use crate::page::layout::{SchedulerRecord, scheduler_status, thread_kind};
+use crate::page::{self, SchedulerSlot, ThreadSlot};
+use crate::scheduler::{Core, Scheduler};
+use crate::stack::{StackPool, overflow};
+use crate::stall::Reporter;
+use crate::task::{self, JoinHandle, Task, TaskBuilder};
+use crate::{affinity, baton, fiber};
+
+/// How workers run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// As coroutines on the scheduler's thread: a switch costs nanoseconds.
+    #[default]
+    Fiber,
+    /// As OS threads that hand a baton: a switch costs a futex hand-off, and code that is bound to its
+    /// thread (thread-local state, foreign libraries) works as ever.
+    Thread,
+}
+
+/// What all parts of a runtime know.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) name: String,
+    pub(crate) mode: Mode,
+    pub(crate) accounting: bool,
+    pub(crate) quantum: Duration,
+    /// Where workers get their stacks (fiber mode).
+    pub(crate) stacks: Option<&'static StackPool>,
+    pub(crate) thread_stack_size: usize,
+    pub(crate) workers_per_scheduler: usize,
+    /// How sockets and files are driven: never [`Io::Auto`].
+    pub(crate) io: Io,
+    pub(crate) seats: OnceLock<Vec<Seat>>,
+    pub(crate) monitor: Monitor,
+    /// After how long without progress a stall is reported, and to whom.
+    pub(crate) stalls: Option<(Duration, Reporter)>,
+    pub(crate) helpers: Helpers,
+    /// Schedulers that sleep and could take tasks of others.
+    hungry: AtomicUsize,
+    /// No new tasks are taken.
+    ending: AtomicBool,
+    /// Breaks ties between schedulers of equal load.
+    turn: AtomicUsize,
+}
+
+/// One scheduler that has nothing to do.
+#[derive(Debug)]
+pub(crate) struct Hungry(Arc<Shared>);
+
+impl Drop for Hungry {
+    fn drop(&mut self) {
+        self.0.hungry.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A scheduler of the runtime, and its record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    pub(crate) scheduler: &'static Scheduler,
+    pub(crate) record: &'static SchedulerRecord,
+    /// Number of that record.
+    pub(crate) index: u32,
+}
+
+impl Shared {
+    pub(crate) fn seats(&self) -> &[Seat] {
+        self.seats.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Queues a task on the scheduler asked for, or on the one with the least load.
+    pub(crate) fn enqueue(&self, task: Task, wanted: Option<u32>) -> Result<(), Error> {
+        let Seat {
+            scheduler, record, ..
+        } = *self.route(wanted)?;
+        let by_holder = scheduler.runs_the_caller();
+        // Counted before the look at `ending`: whoever ends the runtime looks the other way round.
+        // (The holder's own tasks are safe without: the task that spawns has not ended.)
+        if by_holder {
+            scheduler.load.count_by_holder();
+        } else {
+            scheduler.load.count_from_outside();
+        }
+        if self.ending.load(Ordering::SeqCst) {
+            if by_holder {
+                scheduler.load.count_end();
+            } else {
+                scheduler.load.take_back();
+                self.ring_all();
+            }
+            return Err(Error::ShuttingDown);
+        }
+        let somebody_is_hungry = self.somebody_is_hungry();
+        if by_holder && !somebody_is_hungry {
+            // SAFETY: the calling worker holds the scheduler.
+            unsafe { scheduler.enqueue_by_holder(task) };
+        } else {
+            scheduler.enqueue_from_outside(task);
+            if somebody_is_hungry {
+                // The one it was routed to may be busy; whoever has nothing to do takes it.
+                self.ring_all();
+            }
+            // The holder will say so itself; it may be long in coming to it.
+            record.work_queue_count.fetch_add(1, Ordering::Relaxed);
+            // Should the scheduler not hear the alarm, its monitor must be awake to see that.
+            self.monitor.scheduler_works();
+        }
+        Ok(())
+    }
+
+    /// Whether a scheduler has nothing to do, and could take tasks of others.
+    #[inline(always)]
+    pub(crate) fn somebody_is_hungry(&self) -> bool {
+        self.hungry.load(Ordering::Relaxed) != 0
+    }
+
+    /// Says so of the calling one, while what is returned lives.
+    pub(crate) fn hungry(self: Arc<Self>) -> Hungry {
+        self.hungry.fetch_add(1, Ordering::Relaxed);
+        Hungry(self)
+    }
+
+    fn route(&self, wanted: Option<u32>) -> Result<&Seat, Error> {
+        let seats = self.seats();
+        if let Some(wanted) = wanted {
+            return seats.get(wanted as usize).ok_or(Error::Setting {
+                setting: "on_scheduler",
+                value: wanted.to_string(),
+                why: "the runtime has no scheduler with this number; they count from 0",
+            });
+        }
+        if let [only] = seats {
+            return Ok(only);
+        }
+        // A turn that is lost between two threads does no harm.
+        let first = self.turn.load(Ordering::Relaxed);
+        self.turn.store(first.wrapping_add(1), Ordering::Relaxed);
+        (0..seats.len())
+            .map(|step| &seats[first.wrapping_add(step) % seats.len()])
+            .min_by_key(|seat| seat.scheduler.load.tasks())
+            .ok_or(Error::NoRuntime)
+    }
+
+    /// A task that waits for a worker of another scheduler, while that one is busy. It counts at the
+    /// thief's from now on.
+    pub(crate) fn steal_for(&self, thief: &Scheduler) -> Option<Task> {
+        let others = self
+            .seats()
+            .iter()
+            .filter(|seat| !std::ptr::eq(seat.scheduler, thief));
+        for seat in others {
+            if let Some(task) = seat.scheduler.take_for_another() {
+                thief.load.count_by_holder();
+                seat.scheduler.load.take_back();
+                return Some(task);
+            }
+        }
+        None
+    }
+
+    /// Whether any task has not ended.
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.seats()
+            .iter()
+            .any(|seat| seat.scheduler.load.tasks() != 0)
+    }
+
+    pub(crate) fn ring_all(&self) {
+        for seat in self.seats() {
+            seat.scheduler.alarm.ring();
+        }
+    }
+}
+
+/// A user-mode scheduler per CPU, and the threads they run on.
+///
+/// Dropping it cancels all tasks, waits until they have unwound, and ends its threads. A task that
+/// neither waits nor yields keeps it from ending. A worker must not drop the runtime that runs it:
+/// it would wait for its own end, so the process is ended with that message.
+#[derive(Debug)]
+pub struct Runtime {
+    shared: Arc<Shared>,
+    threads: Vec<thread::JoinHandle<()>>,
+    monitor: Option<thread::JoinHandle<()>>,
+}
+
+impl Runtime {
+    /// Settings, to be changed before [`Builder::build`].
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A runtime with the default settings: fiber mode, a scheduler per CPU that this process may
+    /// use, a quantum of 4 ms.
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn new() -> Result<Self, Error> {
+        Builder::default().build()
+    }
+
+    /// Runs `body` as a task and waits for its result. Tasks that it leaves behind go on.
+    ///
+    /// # Errors
+    /// [`JoinError`] when it panicked or could not be run.
+    pub fn run<Body, Output>(&self, body: Body) -> Result<Output, JoinError>
+    where
+        Body: FnOnce() -> Output + Send + 'static,
+        Output: Send + 'static,
+    {
+        self.spawn(body).map_err(JoinError::NotStarted)?.join()
+    }
+
+    /// Starts a task from outside of the runtime. It is for the handle to wait for it.
+    ///
+    /// # Errors
+    /// As [`TaskBuilder::spawn`].
+    pub fn spawn<Body, Output>(&self, body: Body) -> Result<JoinHandle<Output>, Error>
+    where
+        Body: FnOnce() -> Output + Send + 'static,
+        Output: Send + 'static,
+    {
+        self.spawn_with(TaskBuilder::new(), body)
+    }
+
+    /// As [`spawn`](Self::spawn), with a name or a place.
+    ///
+    /// # Errors
+    /// As [`TaskBuilder::spawn`].
+    pub fn spawn_with<Body, Output>(
+        &self,
+        builder: TaskBuilder,
+        body: Body,
+    ) -> Result<JoinHandle<Output>, Error>
+    where
+        Body: FnOnce() -> Output + Send + 'static,
+        Output: Send + 'static,
+    {
+        builder.spawn_in(&self.shared, task::fresh_ids(1).start, 0, body)
+    }
+
+    pub(crate) fn seats(&self) -> &[Seat] {
+        self.shared.seats()
+    }
+
+    /// Number of schedulers.
+    #[must_use]
+    pub fn schedulers(&self) -> usize {
+        self.shared.seats().len()
+    }
+
+    /// How sockets and files are driven here: [`Io::Uring`] or [`Io::Epoll`].
+    #[must_use]
+    pub fn io_driver(&self) -> Io {
+        self.shared.io
+    }
+
+    fn start(shared: Shared, cpus: Option<&[u32]>, schedulers: u32) -> Result<Self, Error> {
+        let page = page::page()?;
+        let shared = Arc::new(shared);
+        let slots: Vec<_> = (0..schedulers)
+            .map(|_| SchedulerSlot::take(page))
+            .collect::<Result<_, _>>()?;
+        let mut seats = Vec::new();
+        for (number, slot) in (0..schedulers).zip(&slots) {
+            let scheduler = Scheduler::take(shared.accounting).map_err(|source| Error::Idle {
+                scheduler: number,
+                source,
+            })?;
+            seats.push(Seat {
+                scheduler,
+                record: slot.record,
+                index: slot.index,
+            });
+        }
+        shared.seats.set(seats).expect("set here only");
+        let mut runtime = Self {
+            shared,
+            threads: Vec::new(),
+            monitor: None,
+        };
+        for (number, slot) in (0..schedulers).zip(slots) {
+            let cpu = cpus.map(|cpus| cpus[number as usize % cpus.len()]);
+            let thread = runtime.start_scheduler(number, slot, cpu)?;
+            runtime.threads.push(thread);
+        }
+        runtime.monitor = Some(Monitor::start(&runtime.shared)?);
+        Ok(runtime)
+    }
+
+    fn start_scheduler(
+        &self,
+        number: u32,
+        slot: SchedulerSlot,
+        cpu: Option<u32>,
+    ) -> Result<thread::JoinHandle<()>, Error> {
+        let shared = self.shared.clone();
+        let scheduler = shared.seats()[number as usize].scheduler;
+        let name = format!("{}-s{number}", shared.name);
+        let (ready, answer) = mpsc::channel();
+        let body = move || match set_up(scheduler, shared, slot, number, cpu) {
+            Ok((thread, _guard)) => {
+                let told = ready.send(Ok(()));
+                debug_assert!(told.is_ok(), "the runtime waits for the answer");
+                hold(scheduler, &thread);
+            }
+            Err(error) => drop(ready.send(Err(error))),
+        };
+        let failed = |source| Error::Thread {
+            name: name.clone(),
+            source,
+        };
+        let thread = thread::Builder::new()
+            .name(name.clone())
+            .spawn(body)
+            .map_err(failed)?;
+        let vanished = |_| failed(std::io::Error::other("it ended before it was ready"));
+        answer.recv().map_err(vanished)??;
+        Ok(thread)
+    }
+}
+
+/// What the thread of a scheduler does first.
+fn set_up(
+    scheduler: &'static Scheduler,
+    shared: Arc<Shared>,
+    slot: SchedulerSlot,
+    number: u32,
+    cpu: Option<u32>,
+) -> Result<(ThreadSlot, Option<overflow::Guard>), Error> {
+    if let Some(cpu) = cpu {
+        affinity::bind_to(cpu).map_err(|source| Error::Bind {
+            scheduler: number,
+            cpu,
+            source,
+        })?;
+    }
+    let thread = ThreadSlot::take(page::page()?, thread_kind::SCHEDULER, Some(slot.index))?;
+    let record = slot.record;
+    record.scheduler_id.store(number, Ordering::Relaxed);
+    record
+        .cpu_plus_one
+        .store(cpu.map_or(0, |cpu| cpu + 1), Ordering::Relaxed);
+    record
+        .runtime
+        .store(shared.monitor.number(), Ordering::Relaxed);
+    record
+        .accounting
+        .store(shared.accounting.into(), Ordering::Relaxed);
+    let quantum = u64::try_from(shared.quantum.as_nanos()).unwrap_or(u64::MAX);
+    record.quantum_ns.store(quantum, Ordering::Relaxed);
+    let guard = guard_workers(&shared)?;
+    let status = match shared.mode {
+        Mode::Fiber => scheduler_status::FIBER,
+        Mode::Thread => scheduler_status::THREAD,
+    };
+    // SAFETY: the calling thread is the first to hold it.
+    unsafe { scheduler.furnish(Core::new(shared, slot)) };
+    record.status.store(status, Ordering::Release);
+    Ok((thread, guard))
+}
+
+/// An overflow of a worker's stack is told with the name of its task. Threads have their own guard.
+fn guard_workers(shared: &Shared) -> Result<Option<overflow::Guard>, Error> {
+    if shared.mode == Mode::Thread {
+        return Ok(None);
+    }
+    overflow::set_describe(page::describe_worker);
+    let failed = |source| Error::Thread {
+        name: shared.name.clone(),
+        source,
+    };
+    overflow::guard_this_thread().map(Some).map_err(failed)
+}
+
+fn hold(scheduler: &'static Scheduler, thread: &ThreadSlot) {
+    // SAFETY: the calling thread holds the scheduler.
+    match unsafe { scheduler.shared() }.mode {
+        Mode::Fiber => fiber::run(scheduler, thread),
+        Mode::Thread => baton::run(scheduler, thread),
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        crate::fork::refuse_in_child();
+        let own = |seat: &Seat| seat.scheduler.runs_the_caller();
+        if self.shared.seats().iter().any(own) {
+            crate::last_words::abort(
+                "swtch-fiber: a worker drops the runtime that runs it, and would wait for its own end. \
+                 Keep the runtime outside of its tasks.",
+            );
+        }
+        self.shared.ending.store(true, Ordering::SeqCst);
+        for seat in self.shared.seats() {
+            seat.scheduler.close();
+        }
+        let started = self.threads.len();
+        for thread in self.threads.drain(..) {
+            let ended = thread.join();
+            debug_assert!(
+                ended.is_ok(),
+                "a scheduler's thread catches the panics of its tasks"
+            );
+        }
+        self.shared.helpers.end();
+        self.shared.monitor.end();
+        if let Some(monitor) = self.monitor.take() {
+            let ended = monitor.join();
+            debug_assert!(ended.is_ok(), "the monitor does not panic");
+        }
+        for seat in &self.shared.seats()[..started] {
+            // SAFETY: its thread has ended, no task is left to spawn into it, and `self` is gone.
+            unsafe { seat.scheduler.give_back() };
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The settings of a runtime, and what of them is refused.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use super::{Mode, Runtime, Shared};
+use crate::affinity;
+use crate::error::Error;
+use crate::helpers::Helpers;
+use crate::io::Io;
+use crate::monitor::Monitor;
+use crate::page::SCHEDULERS;
+use crate::stack::{DEFAULT_STACK_SIZE, LARGEST_STACK_SIZE, SMALLEST_STACK_SIZE, StackPool};
+use crate::stall::{Deadlock, Reporter, Stall, Watch};
+
+/// SQL Server's quantum.
+const QUANTUM: Duration = Duration::from_millis(4);
+
+/// The least stack of a worker's thread: what std and a panic need.
+const LEAST_THREAD_STACK: usize = 128 << 10;
+
+/// Settings of a runtime. Defaults: fiber mode, a scheduler per CPU, quantum 4 ms, accounting on.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    schedulers: Option<usize>,
+    pinned: bool,
+    mode: Mode,
+    quantum: Duration,
+    accounting: bool,
+    stack_size: usize,
+    workers: usize,
+    io: Io,
+    name: String,
+    stall_threshold: Option<Duration>,
+    reporter: Reporter,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            schedulers: None,
+            pinned: false,
+            mode: Mode::default(),
+            quantum: QUANTUM,
+            accounting: true,
+            stack_size: DEFAULT_STACK_SIZE,
+            workers: 1 << 17,
+            io: Io::Auto,
+            name: "swtch".into(),
+            stall_threshold: None,
+            reporter: Reporter::default(),
+        }
+    }
+}
+
+impl Builder {
+    /// Number of schedulers; by default as many as this process may use CPUs.
+    #[must_use]
+    pub fn schedulers(mut self, schedulers: usize) -> Self {
+        self.schedulers = Some(schedulers);
+        self
+    }
+
+    /// Binds each scheduler's thread to a CPU of its own, as far as there are enough. Not so by
+    /// default: the kernel then places the threads.
+    #[must_use]
+    pub fn pinned(mut self, pinned: bool) -> Self {
+        self.pinned = pinned;
+        self
+    }
+
+    /// How workers run.
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// How long a worker may run before [`check_quantum`](crate::check_quantum) yields; 4 ms by
+    /// default.
+    #[must_use]
+    pub fn quantum(mut self, quantum: Duration) -> Self {
+        self.quantum = quantum;
+        self
+    }
+
+    /// Whether times are kept, which takes a reading of the clock per switch. Switches are counted
+    /// either way; without times there are no events for a recorder either.
+    #[must_use]
+    pub fn accounting(mut self, accounting: bool) -> Self {
+        self.accounting = accounting;
+        self
+    }
+
+    /// Bytes of each worker's stack, 64 KiB by default; in thread mode at least 128 KiB.
+    #[must_use]
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = bytes;
+        self
+    }
+
+    /// Workers of each scheduler at most. Further tasks wait for one.
+    #[must_use]
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// How sockets and files are driven; by default as this machine allows.
+    #[must_use]
+    pub fn io(mut self, io: Io) -> Self {
+        self.io = io;
+        self
+    }
+
+    /// How its threads are named: `NAME-s0`.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// After how long without progress of a scheduler a stall is reported: 25 ms by default, or four
+    /// quanta if that is more. [`Duration::ZERO`] for never.
+    #[must_use]
+    pub fn stall_threshold(mut self, threshold: Duration) -> Self {
+        self.stall_threshold = Some(threshold);
+        self
+    }
+
+    /// Who is told of stalls, at most five a minute, on a thread of its own. By default they are
+    /// written to standard error.
+    #[must_use]
+    pub fn on_stall(mut self, on_stall: impl Fn(&Stall) + Send + Sync + 'static) -> Self {
+        self.reporter = self.reporter.with_on_stall(Arc::new(on_stall));
+        self
+    }
+
+    /// Who is told that workers wait for each other, or that all wait and nobody inside can wake
+    /// them, once nothing has moved for a second; on a thread of its own. By default circles are
+    /// written to standard error. Not looked for where stalls are not.
+    #[must_use]
+    pub fn on_deadlock(mut self, on_deadlock: impl Fn(&Deadlock) + Send + Sync + 'static) -> Self {
+        self.reporter = self.reporter.with_on_deadlock(Arc::new(on_deadlock));
+        self
+    }
+
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a setting that makes no sense; else what the kernel refused.
+    pub fn build(self) -> Result<Runtime, Error> {
+        let schedulers = self.check()?;
+        let stalls = self.stalls();
+        let stacks = self.stacks()?;
+        let cpus = self.pinned.then(affinity::allowed_cpus).transpose();
+        let cpus = cpus.map_err(|source| Error::Page {
+            doing: "asking for the CPUs",
+            source,
+        })?;
+        let shared = Shared {
+            name: self.name,
+            mode: self.mode,
+            accounting: self.accounting,
+            quantum: self.quantum,
+            stacks,
+            thread_stack_size: self.stack_size.max(LEAST_THREAD_STACK),
+            workers_per_scheduler: self.workers,
+            io: self.io.choose(self.mode)?,
+            seats: OnceLock::new(),
+            monitor: Monitor::new(),
+            stalls,
+            helpers: Helpers::new(),
+            hungry: AtomicUsize::new(0),
+            ending: AtomicBool::new(false),
+            turn: AtomicUsize::new(0),
+        };
+        Runtime::start(shared, cpus.as_deref(), schedulers)
+    }
+
+    /// When a stall is one, and who is told.
+    fn stalls(&self) -> Option<(Duration, Reporter)> {
+        let default = Watch::DEFAULT_THRESHOLD.max(self.quantum.saturating_mul(4));
+        let threshold = self.stall_threshold.unwrap_or(default);
+        (!threshold.is_zero()).then(|| (threshold, self.reporter.clone()))
+    }
+
+    /// Where workers get their stacks; threads bring their own.
+    fn stacks(&self) -> Result<Option<&'static StackPool>, Error> {
+        let pool = || StackPool::of_size(self.stack_size);
+        Ok((self.mode == Mode::Fiber).then(pool).transpose()?)
+    }
+
+    /// The number of schedulers, when all settings make sense.
+    fn check(&self) -> Result<u32, Error> {
+        let refuse = |setting, value: String, why| {
+            Err(Error::Setting {
+                setting,
+                value,
+                why,
+            })
+        };
+        let schedulers = match self.schedulers {
+            Some(schedulers) => schedulers,
+            None => thread::available_parallelism()
+                .map_or(1, usize::from)
+                .min(SCHEDULERS as usize),
+        };
+        if schedulers == 0 {
+            return refuse(
+                "schedulers",
+                "0".into(),
+                "at least one is needed to run anything",
+            );
+        }
+        if schedulers > SCHEDULERS as usize {
+            return refuse(
+                "schedulers",
+                schedulers.to_string(),
+                "there can be 256 at most",
+            );
+        }
+        if self.workers == 0 {
+            return refuse(
+                "workers",
+                "0".into(),
+                "at least one is needed to run anything",
+            );
+        }
+        if self.quantum < Duration::from_micros(100) {
+            let value = format!("{:?}", self.quantum);
+            return refuse(
+                "quantum",
+                value,
+                "at least 100 µs: the monitor wakes once a quantum",
+            );
+        }
+        if let Some(threshold) = self.stall_threshold
+            && !threshold.is_zero()
+            && threshold < self.quantum.saturating_mul(2)
+        {
+            let value = format!("{threshold:?}");
+            return refuse(
+                "stall_threshold",
+                value,
+                "at least two quanta: a run may take one",
+            );
+        }
+        if self.stack_size < SMALLEST_STACK_SIZE {
+            let value = format!("{} bytes", self.stack_size);
+            return refuse(
+                "stack_size",
+                value,
+                "a panic needs 32 KiB of stack to be reported",
+            );
+        }
+        if self.stack_size > LARGEST_STACK_SIZE {
+            let value = format!("{} bytes", self.stack_size);
+            return refuse("stack_size", value, "too large: 1 GiB is the most");
+        }
+        Ok(u32::try_from(schedulers).expect("256 at most"))
+    }
+}

@@ -1,0 +1,401 @@
+//! One scheduler: its queues, its rules, and who may touch what.
+//!
+//! At any time one thread *holds* a scheduler: in fiber mode always its own thread, in thread mode
+//! the worker with the baton. Only the holder touches the [`Core`]; everybody else puts workers into
+//! the inbox or tasks into the queue, and rings.
+//!
+//! ```text
+//! other threads ── signal ──▶ inbox ─┐          ┌─ timers: waits with a deadline
+//!               ── spawn ───▶ queue ─┤ gather() │
+//!                                    ▼          ▼
+//!            signalled ──▶ head │ runnable │ tail ◀── yielded, new
+//!                                    │ next()
+//!                                    ▼
+//!                                  runs
+//! ```
+//!
+//! There is no dispatcher thread: scheduler code runs where the last worker stopped. Shells of
+//! schedulers are never freed, only used again, like the control blocks of workers.
+
+mod account;
+pub(crate) mod alarm;
+mod asleep;
+mod core;
+mod events;
+mod idle;
+pub(crate) mod inbox;
+mod load;
+mod tasks;
+mod timers;
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::clock;
+use crate::error::JoinError;
+use crate::page::layout::RUN_BITS;
+use crate::park::{self, Deadline, Waiter};
+use crate::runtime::{Mode, Shared};
+use crate::worker::{self, WorkerCell};
+use crate::{baton, fiber, fork};
+use alarm::Alarm;
+pub(crate) use core::Core;
+use inbox::Inbox;
+use load::Load;
+use tasks::OpenQueue;
+
+/// What a worker does when it leaves the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// It goes to the tail of the runnable queue.
+    Yield,
+    /// It waits for what its control block says.
+    Suspend,
+    /// It runs on outside of the scheduler.
+    Preemptive,
+    /// Its task has ended.
+    Done,
+}
+
+/// A scheduler. What threads without the hold may touch is atomic or locked.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Scheduler {
+    /// Set by the monitor at the end of the quantum; a yield point is one load of it.
+    pub(crate) need_yield: AtomicBool,
+    /// Clocks are read and times are kept.
+    accounting: AtomicBool,
+    inbox: Inbox,
+    pub(crate) alarm: Alarm,
+    /// Tasks that wait for a worker and may be reached by others.
+    open: OpenQueue,
+    /// Tasks that have not ended.
+    pub(crate) load: Load,
+    /// A worker was free, or could be made, when the holder looked last before it slept.
+    takes_tasks: AtomicBool,
+    /// As it went idle: whether it will wake by itself, because a wait has a deadline.
+    pub(crate) has_deadline: AtomicBool,
+    /// No task is left and none will come: the holder may end.
+    closing: AtomicBool,
+    core: UnsafeCell<Option<Core>>,
+}
+
+// SAFETY: `core` is reached by the holder only (`Scheduler::core`), of which there is one.
+unsafe impl Sync for Scheduler {}
+// SAFETY: as above; the holder of a scheduler in fiber mode is one thread from beginning to end.
+unsafe impl Send for Scheduler {}
+
+/// Shells that nobody uses.
+static UNUSED: Mutex<Vec<&'static Scheduler>> = Mutex::new(Vec::new());
+
+fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Scheduler {
+    /// A scheduler that nobody holds yet.
+    pub(crate) fn take(accounting: bool) -> Result<&'static Self, std::io::Error> {
+        let unused = lock(&UNUSED).pop();
+        let scheduler = match unused {
+            Some(scheduler) => scheduler,
+            None => Box::leak(Box::new(Self {
+                need_yield: AtomicBool::new(false),
+                accounting: AtomicBool::new(false),
+                inbox: Inbox::new(),
+                alarm: Alarm::new()?,
+                open: OpenQueue::new(),
+                load: Load::default(),
+                takes_tasks: AtomicBool::new(true),
+                has_deadline: AtomicBool::new(false),
+                closing: AtomicBool::new(false),
+                core: UnsafeCell::new(None),
+            })),
+        };
+        scheduler.accounting.store(accounting, Ordering::Relaxed);
+        scheduler.closing.store(false, Ordering::Relaxed);
+        scheduler.load.reset();
+        Ok(scheduler)
+    }
+
+    /// Furnishes it, before anybody holds it.
+    ///
+    /// # Safety
+    /// Nobody holds it, and no task has been queued.
+    pub(crate) unsafe fn furnish(&self, core: Core) {
+        // SAFETY: by the caller's promise nobody else looks.
+        unsafe { *self.core.get() = Some(core) };
+    }
+
+    /// Empties it and lets it be used again.
+    ///
+    /// # Safety
+    /// Nobody holds it any more, all its tasks have ended, and no thread spawns into it.
+    pub(crate) unsafe fn give_back(&'static self) {
+        // SAFETY: by the caller's promise nobody else looks.
+        unsafe { *self.core.get() = None };
+        lock(&UNUSED).push(self);
+    }
+
+    /// Its core, for a short look or change.
+    ///
+    /// # Safety
+    /// The caller holds the scheduler, and uses no reference obtained before.
+    #[expect(clippy::mut_from_ref, reason = "the holder is the only one")]
+    #[inline(always)]
+    pub(crate) unsafe fn core(&self) -> &mut Core {
+        // SAFETY: by the caller's promise nobody else looks.
+        let core = unsafe { &mut *self.core.get() };
+        core.as_mut()
+            .expect("a scheduler is furnished while it is held")
+    }
+
+    /// What all schedulers of the runtime share.
+    ///
+    /// # Safety
+    /// The caller holds the scheduler. The reference is good while a task of the runtime lives.
+    pub(crate) unsafe fn shared(&self) -> &Arc<Shared> {
+        // SAFETY: by the caller's promise.
+        &unsafe { self.core() }.shared
+    }
+
+    /// Now, in ticks; 0 without accounting.
+    #[inline(always)]
+    pub(crate) fn now(&self) -> u64 {
+        if self.accounting.load(Ordering::Relaxed) {
+            clock::ticks()
+        } else {
+            0
+        }
+    }
+
+    /// The id of the task that the calling worker works on.
+    pub(crate) fn task_of(&self, cell: &'static WorkerCell) -> u64 {
+        // SAFETY: the calling worker runs.
+        unsafe { cell.own() }.word >> RUN_BITS
+    }
+
+    // --- called by workers that run -------------------------------------------------------------
+
+    /// Lets others run before the calling worker goes on.
+    #[inline(always)]
+    pub(crate) fn yield_now(&'static self, cell: &'static WorkerCell) {
+        // SAFETY: the calling worker holds the scheduler.
+        let core = unsafe { self.core() };
+        if core.nobody_runnable()
+            && self.nothing_to_gather(core)
+            && core.timers.is_empty()
+            && core.io.nothing_to_do()
+        {
+            core.reselect(self, cell);
+        } else {
+            self.leave(cell, Leave::Yield);
+        }
+        // Afterwards, so that a task that was cancelled while it was runnable ends when it is chosen.
+        park::unwind_if_cancelled(cell);
+    }
+
+    /// Blocks the calling worker until its wait is decided.
+    #[inline(always)]
+    pub(crate) fn suspend(&'static self, cell: &'static WorkerCell) {
+        self.leave(cell, Leave::Suspend);
+    }
+
+    /// Hands the scheduler to others until the worker is chosen again.
+    #[inline(always)]
+    pub(crate) fn leave(&'static self, cell: &'static WorkerCell, leave: Leave) {
+        fork::refuse_in_child();
+        // SAFETY: the calling worker holds the scheduler.
+        match unsafe { self.core() }.shared.mode {
+            Mode::Fiber => fiber::leave(cell, leave),
+            Mode::Thread => baton::leave(self, cell, leave),
+        }
+    }
+
+    /// Ends the wait of the calling worker at `deadline`, unless it was decided before.
+    pub(crate) fn add_timer(&'static self, deadline: Deadline, waiter: Waiter) {
+        // SAFETY: the calling worker holds the scheduler.
+        unsafe { self.core() }.timers.add(deadline, waiter);
+    }
+
+    // --- called by any thread -------------------------------------------------------------------
+
+    /// Makes a worker runnable whose wait the caller has decided.
+    pub(crate) fn wake(&'static self, cell: &'static WorkerCell) {
+        cell.signalled_ticks.store(self.now(), Ordering::Relaxed);
+        let signaller = worker::current();
+        let (task, number) = signaller.map_or((0, 0), |signaller| {
+            // SAFETY: the calling worker runs.
+            let own = unsafe { signaller.own() };
+            (
+                own.word >> RUN_BITS,
+                own.slot.as_ref().map_or(0, |slot| slot.index + 1),
+            )
+        });
+        cell.signaller_task.store(task, Ordering::Relaxed);
+        cell.signaller_worker.store(number, Ordering::Relaxed);
+        let holds_it = signaller.is_some_and(|signaller| {
+            signaller
+                .scheduler()
+                .is_some_and(|own| std::ptr::eq(own, self))
+                && !std::ptr::eq(signaller, cell)
+        });
+        if holds_it {
+            // SAFETY: the calling worker holds this scheduler, and `cell` is suspended.
+            unsafe { self.core() }.signalled(cell);
+        } else {
+            self.inbox.push(cell);
+            self.alarm.ring();
+        }
+    }
+
+    /// Cancels all tasks, and asks the holder to end when none is left.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.alarm.ring();
+    }
+
+    /// Whether it was asked to end.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    // --- called by the holder -------------------------------------------------------------------
+
+    /// Whether a look at inbox and queue can be left out.
+    #[inline(always)]
+    fn nothing_to_gather(&self, core: &Core) -> bool {
+        self.inbox.is_empty()
+            && !self.closing.load(Ordering::Relaxed)
+            && self.open.length() == 0
+            && core.near.is_empty()
+    }
+
+    /// `now`, also where no times are kept.
+    #[inline(always)]
+    fn ticks(&self, now: u64) -> u64 {
+        if self.accounting.load(Ordering::Relaxed) {
+            now
+        } else {
+            clock::ticks()
+        }
+    }
+
+    /// Keeps the books of a worker that leaves, and puts it where it belongs. False when it yielded
+    /// and nobody else is runnable: then it has not left.
+    #[inline(always)]
+    pub(crate) fn leaves(&'static self, cell: &'static WorkerCell, leave: Leave, now: u64) -> bool {
+        if leave == Leave::Yield {
+            self.gather(now);
+        }
+        // SAFETY: called by the holder.
+        let core = unsafe { self.core() };
+        if leave == Leave::Yield && core.nobody_runnable() {
+            core.reselect(self, cell);
+            return false;
+        }
+        core.note_interruption(cell);
+        core.accounts.left(cell, leave, now);
+        match leave {
+            Leave::Yield => core.queue_at_tail(cell),
+            Leave::Suspend | Leave::Preemptive => self.gather(now),
+            Leave::Done => {
+                core.becomes_idle(self, cell);
+                self.gather(now);
+            }
+        }
+        true
+    }
+
+    /// Keeps the books of a worker that was chosen.
+    #[inline(always)]
+    pub(crate) fn enters(&'static self, cell: &'static WorkerCell, now: u64) {
+        // SAFETY: called by the holder.
+        let core = unsafe { self.core() };
+        core.count_runnable();
+        if core.left_at != 0 {
+            let left = std::mem::take(&mut core.left_at);
+            core.accounts.handed_over(left, now);
+        }
+        core.accounts.entered(cell, now);
+        self.need_yield.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether nothing came in since the sleep was announced. Tasks count only where there is a
+    /// worker for them: else they wait for the end of another task, which is a worker's wait.
+    pub(crate) fn nothing_came_in(&self) -> bool {
+        let takes_tasks = self.takes_tasks.load(Ordering::Relaxed);
+        self.inbox.is_empty() && !(takes_tasks && self.has_open_tasks())
+    }
+
+    /// Takes in what came from outside since the last look.
+    #[inline(always)]
+    pub(crate) fn gather(&'static self, now: u64) {
+        // SAFETY: called by the holder.
+        let core = unsafe { self.core() };
+        if !core.timers.is_empty() && core.timers.may_be_overdue(self.ticks(now)) {
+            core.end_overdue_waits(self, now);
+        }
+        if !core.io.nothing_to_do() {
+            self.drive_io();
+        }
+        if !self.nothing_to_gather(core) {
+            self.gather_what_is_there(now);
+        }
+    }
+
+    /// Cancels all tasks: those that wait for a worker now, those that wait for something else now,
+    /// all others at their next wait. No tasks come in once a scheduler is closing.
+    ///
+    /// # Safety
+    /// The caller holds the scheduler.
+    unsafe fn cancel_all(&'static self) {
+        // SAFETY: by the caller's promise.
+        while let Some(task) = unsafe { self.core() }.next_task(self) {
+            task.abandon(JoinError::Cancelled);
+            // SAFETY: as above.
+            unsafe { self.core() }.task_ended(self);
+        }
+        // SAFETY: as above.
+        let core = unsafe { self.core() };
+        if std::mem::replace(&mut core.all_cancelled, true) {
+            return;
+        }
+        for cell in core.workers.clone() {
+            // SAFETY: the holder may look at its workers.
+            let own = unsafe { cell.own() };
+            if let Some(task) = &own.next_task {
+                task.cancel();
+            }
+            let flag = own.cancel;
+            // SAFETY: not null while the worker has a task, which keeps the flag alive.
+            let Some(flag) = (unsafe { flag.as_ref() }) else {
+                continue;
+            };
+            flag.store(true, Ordering::SeqCst);
+            if let Some(waiter) = Waiter::of(cell).filter(|_| !cell.wait.is_uncancellable()) {
+                waiter.end(worker::Phase::Cancelled);
+            }
+        }
+    }
+
+    #[cold]
+    fn gather_what_is_there(&'static self, now: u64) {
+        if self.is_closing() {
+            // SAFETY: called by the holder.
+            unsafe { self.cancel_all() };
+        }
+        if !self.inbox.is_empty() {
+            for cell in self.inbox.take() {
+                // SAFETY: called by the holder; the wait of `cell` is decided, so it is suspended.
+                unsafe { self.core() }.signalled(cell);
+            }
+        }
+        // SAFETY: called by the holder.
+        let core = unsafe { self.core() };
+        core.share_near_tasks(self);
+        if core.waiting_tasks(self) != 0 {
+            core.bind_one(self, now);
+        }
+    }
+}

@@ -1,0 +1,527 @@
+//! What is counted when: every change of a worker's state passes here, in both modes.
+//!
+//! ```text
+//!             bound                entered                 left(Yield)
+//!   IDLE ──────────────▶ RUNNABLE ────────────▶ RUNNING ─────────────────▶ RUNNABLE
+//!    ▲                      ▲                    │ │ │
+//!    │                      │ signalled          │ │ └── reselected: counts a yield, no switch
+//!    │                  SUSPENDED ◀──left(Suspend)─┘ │
+//!    │                  PREEMPTIVE ◀─left(Preemptive)┘
+//!    └────────────────────────────────── left(Done)
+//! ```
+//!
+//! Time is cut where a state ends: the states of a worker add up to its life, and what its runs add
+//! up to is what the scheduler says it ran. One reading of the clock per change.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::events::{Departure, Ring};
+use super::{Leave, core::BOOSTS_IN_A_ROW};
+use crate::clock;
+use crate::page::layout::{
+    BUCKETS, RUN_BITS, SchedulerRecord, ThreadRecord, WaitRecord, event_kind, worker_state,
+};
+use crate::page::{self, SchedulerSlot, add, add_small, text};
+use crate::probes::{self, Arguments};
+use crate::task::Task;
+use crate::wait_type::WaitType;
+use crate::worker::{Before, Own, WorkerCell};
+
+/// The books of one scheduler.
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    /// Times are kept.
+    timed: bool,
+    slot: SchedulerSlot,
+    ring: Option<Ring>,
+    /// The record of the thread that holds the scheduler.
+    thread: Option<(u32, &'static ThreadRecord)>,
+    /// Who left last, while somebody records and nobody was chosen yet.
+    departure: Option<Departure>,
+}
+
+impl Accounts {
+    pub(crate) fn new(timed: bool, slot: SchedulerSlot) -> Self {
+        let page = page::page_if_there().expect("a slot comes from the page");
+        // Without clocks there are no events either: they would have no time.
+        let ring = timed.then(|| Ring::new(page, slot.index));
+        Self {
+            timed,
+            slot,
+            ring,
+            thread: None,
+            departure: None,
+        }
+    }
+
+    pub(crate) fn index(&self) -> u32 {
+        self.slot.index
+    }
+
+    #[inline(always)]
+    pub(crate) fn record(&self) -> &'static SchedulerRecord {
+        self.slot.record
+    }
+
+    /// Says which thread holds the scheduler from now on.
+    pub(crate) fn held_by(&mut self, index: u32, thread: &'static ThreadRecord) {
+        self.thread = Some((index, thread));
+        self.record()
+            .active_thread_plus_one
+            .store(index + 1, Ordering::Relaxed);
+    }
+
+    /// Readers of the records wait from here …
+    #[inline(always)]
+    fn begin(&self) {
+        let sequence = &self.record().sequence;
+        sequence.store(
+            sequence.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Relaxed,
+        );
+        std::sync::atomic::fence(Ordering::Release);
+    }
+
+    /// … to here.
+    #[inline(always)]
+    fn end(&self) {
+        let sequence = &self.record().sequence;
+        sequence.store(
+            sequence.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Release,
+        );
+    }
+
+    #[inline(always)]
+    fn wait(&self, wait_type: WaitType) -> &'static WaitRecord {
+        &self.slot.waits[wait_type.index()]
+    }
+
+    /// A worker yielded, and runs on since nobody else is runnable.
+    pub(crate) fn reselected(&self, cell: &WorkerCell, now: u64) {
+        // SAFETY: called by the holder.
+        let worker = unsafe { cell.slot() }.record;
+        let scheduler = self.record();
+        self.begin();
+        add(&scheduler.yield_count, 1);
+        add(&scheduler.self_reselect_count, 1);
+        add(&worker.yield_count, 1);
+        let started = scheduler.run_started_ticks.load(Ordering::Relaxed);
+        scheduler.run_started_ticks.store(now, Ordering::Relaxed);
+        self.end();
+        // SAFETY: called by the holder.
+        let own = unsafe { cell.own() };
+        probes::yield_(|| self.arguments(own, WaitType::NONE, now.saturating_sub(started)));
+    }
+
+    /// A worker left the scheduler.
+    #[inline(always)]
+    pub(crate) fn left(&mut self, cell: &WorkerCell, leave: Leave, now: u64) {
+        // SAFETY: called by the holder.
+        let own = unsafe { cell.own() };
+        let worker = own.slot.as_ref().expect("a worker has a record").record;
+        let scheduler = self.record();
+        self.begin();
+        add(&scheduler.context_switches_count, 1);
+        add(&worker.context_switch_count, 1);
+        let (state, kind) = match leave {
+            Leave::Yield => (worker_state::RUNNABLE, event_kind::YIELD),
+            Leave::Suspend => (worker_state::SUSPENDED, event_kind::SUSPEND),
+            Leave::Preemptive => (worker_state::PREEMPTIVE, event_kind::PREEMPTIVE),
+            Leave::Done => (worker_state::IDLE, event_kind::DONE),
+        };
+        match leave {
+            Leave::Yield => {
+                own.wait_type = WaitType::SOS_SCHEDULER_YIELD;
+                // It goes to the tail: what comes is not in a row any more.
+                worker.boost_count.store(0, Ordering::Relaxed);
+            }
+            Leave::Suspend => {}
+            Leave::Preemptive => add(&scheduler.preemptive_switches_count, 1),
+            Leave::Done => {
+                add(&scheduler.tasks_completed_count, 1);
+                add_small(&worker.tasks_processed_count, 1);
+                worker.task_id.store(0, Ordering::Relaxed);
+                own.wait_type = WaitType::NONE;
+            }
+        }
+        if leave != Leave::Done {
+            add(&scheduler.yield_count, 1);
+            add(&worker.yield_count, 1);
+            add(&self.wait(own.wait_type).waiting_tasks_count, 1);
+            worker
+                .wait_type
+                .store(own.wait_type.number().into(), Ordering::Relaxed);
+        }
+        worker.state.store(state, Ordering::Relaxed);
+        if self.timed {
+            let ran = now.saturating_sub(own.in_ticks);
+            add(&worker.running_ticks, ran);
+            add(&scheduler.total_running_ticks, ran);
+            worker.state_since_ticks.store(now, Ordering::Relaxed);
+            own.since_ticks = now;
+            own.out_ticks = now;
+            let recording = self
+                .ring
+                .as_ref()
+                .is_some_and(|ring| ring.is_recording(now));
+            self.departure = recording.then(|| Departure {
+                ticks: now,
+                ran_ticks: ran,
+                word: own.word,
+                before: own.before,
+                kind,
+                wait_type: own.wait_type.number(),
+                tid: self.tid(),
+            });
+        }
+        self.end();
+        self.probe_departure(own, leave, now);
+    }
+
+    /// Hits the probes of a worker that left: two loads while nobody listens.
+    #[inline(always)]
+    fn probe_departure(&self, own: &Own, leave: Leave, now: u64) {
+        let ran = now.saturating_sub(own.in_ticks);
+        let left = || self.arguments(own, own.wait_type, ran);
+        let waits = || self.arguments(own, own.wait_type, 0);
+        probes::switch(left);
+        match leave {
+            Leave::Yield => probes::yield_(left),
+            Leave::Suspend => probes::wait_begin(waits),
+            Leave::Preemptive => {
+                probes::preempt_begin(waits);
+                probes::wait_begin(waits);
+            }
+            Leave::Done => probes::task_done(left),
+        }
+    }
+
+    /// Hits the probes of a worker that runs from now on: a load at most while nobody listens.
+    #[inline(always)]
+    fn probe_arrival(&self, own: &Own, now: u64) {
+        let since = |ticks: u64| {
+            if ticks == 0 {
+                0
+            } else {
+                now.saturating_sub(ticks)
+            }
+        };
+        match own.wait_type {
+            WaitType::NONE => probes::task_start(|| {
+                let slot = own.slot.as_ref().expect("a worker has a record");
+                let bound = slot.record.task_bound_ticks.load(Ordering::Relaxed);
+                self.arguments(own, WaitType::NONE, since(bound))
+            }),
+            WaitType::SOS_SCHEDULER_YIELD => {}
+            waited_for => {
+                probes::wait_end(|| self.arguments(own, waited_for, since(own.out_ticks)));
+            }
+        }
+    }
+
+    /// What probes say of a worker.
+    #[cold]
+    #[inline(never)]
+    fn arguments(&self, own: &Own, wait_type: WaitType, ticks: u64) -> Arguments {
+        let number = own.slot.as_ref().map_or(0, |slot| slot.index);
+        Arguments {
+            scheduler: self.record().scheduler_id.load(Ordering::Relaxed).into(),
+            worker: number.into(),
+            task: own.word >> RUN_BITS,
+            wait_type: wait_type.number().into(),
+            ns: self.nanoseconds(ticks),
+        }
+    }
+
+    /// A length for probes; 0 where no clock is read.
+    #[cold]
+    fn nanoseconds(&self, ticks: u64) -> u64 {
+        let length = if self.timed {
+            clock::rate().length(ticks)
+        } else {
+            Duration::ZERO
+        };
+        u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The OS took the CPU away from the worker that runs or has just left.
+    #[cold]
+    pub(crate) fn interrupted(&self, cell: &WorkerCell) {
+        // SAFETY: called by the holder.
+        let worker = unsafe { cell.slot() }.record;
+        self.begin();
+        add(&self.record().os_interrupted_quanta_count, 1);
+        add_small(&worker.os_interrupted_quanta_count, 1);
+        self.end();
+    }
+
+    fn tid(&self) -> u32 {
+        self.thread
+            .map_or(0, |(_, thread)| thread.tid.load(Ordering::Relaxed))
+    }
+
+    /// A worker runs from now on.
+    #[inline(always)]
+    pub(crate) fn entered(&mut self, cell: &WorkerCell, now: u64) {
+        // SAFETY: called by the holder.
+        let own = unsafe { cell.own() };
+        let slot = own.slot.as_ref().expect("a worker has a record");
+        let (worker, scheduler) = (slot.record, self.record());
+        self.begin();
+        own.word = with_next_run(own.word);
+        // A signal from another thread may be younger than the reading of the clock.
+        let now = now.max(own.since_ticks);
+        if self.timed {
+            let queued = now.saturating_sub(own.since_ticks);
+            add(&worker.runnable_ticks, queued);
+            worker.state_since_ticks.store(now, Ordering::Relaxed);
+            let off = if own.out_ticks == 0 {
+                0
+            } else {
+                now.saturating_sub(own.out_ticks)
+            };
+            if own.wait_type != WaitType::NONE {
+                wait_ended(self.wait(own.wait_type), off, queued);
+            }
+            let waker_task = match own.wait_type {
+                WaitType::NONE | WaitType::SOS_SCHEDULER_YIELD => 0,
+                _ => cell.signaller_task.load(Ordering::Relaxed),
+            };
+            let wait_type = own.wait_type;
+            own.before = Before {
+                wait_type,
+                off_ticks: off,
+                queued_ticks: queued,
+                waker_task,
+            };
+            own.in_ticks = now;
+        }
+        worker.state.store(worker_state::RUNNING, Ordering::Relaxed);
+        scheduler.run_started_ticks.store(now, Ordering::Relaxed);
+        scheduler
+            .active_worker_plus_one
+            .store(slot.index + 1, Ordering::Relaxed);
+        if let Some((index, thread)) = self.thread {
+            thread.word.store(own.word, Ordering::Relaxed);
+            worker.thread_plus_one.store(index + 1, Ordering::Relaxed);
+        }
+        if let Some(departure) = self.departure.take() {
+            self.write_event(&departure, own.word >> RUN_BITS);
+        }
+        self.end();
+        self.probe_arrival(own, now);
+    }
+
+    #[cold]
+    fn write_event(&self, departure: &Departure, to_task: u64) {
+        if let Some(ring) = &self.ring {
+            ring.write(departure, to_task);
+        }
+    }
+
+    /// A worker's wait was decided: it is runnable. Returns how many times in a row it has gone to
+    /// the head of the queue, this time included; 1 more than may be means the tail.
+    pub(crate) fn signalled(&mut self, cell: &WorkerCell) -> u32 {
+        // SAFETY: called by the holder.
+        let own = unsafe { cell.own() };
+        let worker = own.slot.as_ref().expect("a worker has a record").record;
+        self.begin();
+        if self.timed {
+            // A signal from another thread may come before the worker had quite left.
+            let at = cell
+                .signalled_ticks
+                .load(Ordering::Relaxed)
+                .max(own.since_ticks);
+            let length = at - own.since_ticks;
+            if worker.state.load(Ordering::Relaxed) == worker_state::PREEMPTIVE {
+                add(&worker.preemptive_ticks, length);
+                probes::preempt_end(|| self.arguments(own, own.wait_type, length));
+            } else {
+                add(&worker.suspended_ticks, length);
+            }
+            own.since_ticks = at;
+            worker.state_since_ticks.store(at, Ordering::Relaxed);
+        }
+        worker
+            .state
+            .store(worker_state::RUNNABLE, Ordering::Relaxed);
+        let signaller = cell.signaller_worker.load(Ordering::Relaxed);
+        worker
+            .signal_worker_plus_one
+            .store(signaller, Ordering::Relaxed);
+        let boosts = worker.boost_count.load(Ordering::Relaxed) + 1;
+        let kept = if boosts > BOOSTS_IN_A_ROW { 0 } else { boosts };
+        worker.boost_count.store(kept, Ordering::Relaxed);
+        self.end();
+        boosts
+    }
+
+    /// A task was bound to a worker, which is runnable now.
+    pub(crate) fn bound(&mut self, cell: &WorkerCell, task: &Task, now: u64) {
+        // SAFETY: called by the holder; the worker has no task.
+        let own = unsafe { cell.own() };
+        let slot = own.slot.as_ref().expect("a worker has a record");
+        let worker = slot.record;
+        self.begin();
+        // The time without a task belongs to no state.
+        own.since_ticks = now;
+        own.out_ticks = 0;
+        own.word = task.id << RUN_BITS;
+        own.wait_type = WaitType::NONE;
+        worker.task_id.store(task.id, Ordering::Relaxed);
+        worker.parent_task_id.store(task.parent, Ordering::Relaxed);
+        worker.task_bound_ticks.store(now, Ordering::Relaxed);
+        worker.state_since_ticks.store(now, Ordering::Relaxed);
+        worker
+            .state
+            .store(worker_state::RUNNABLE, Ordering::Relaxed);
+        let waits = self.wait(WaitType::THREADPOOL);
+        add(&waits.waiting_tasks_count, 1);
+        if self.timed {
+            wait_ended(waits, now.saturating_sub(task.queued_ticks), 0);
+        }
+        self.end();
+        let page = page::page_if_there().expect("a slot comes from the page");
+        let name = &page.worker_name(slot.index).bytes;
+        // Names are rare, and a table that is not touched takes no memory.
+        if task.name.is_some() || name[0].load(Ordering::Relaxed) != 0 {
+            text::store(name, task.name.as_deref().unwrap_or_default());
+        }
+    }
+
+    /// Nothing is runnable: the scheduler goes to wait in the kernel.
+    pub(crate) fn idle_begins(&mut self) {
+        let scheduler = self.record();
+        self.begin();
+        add(&scheduler.idle_switches_count, 1);
+        scheduler.is_idle.store(1, Ordering::Relaxed);
+        scheduler.run_started_ticks.store(0, Ordering::Relaxed);
+        scheduler.active_worker_plus_one.store(0, Ordering::Relaxed);
+        if let Some(departure) = self.departure.take() {
+            self.write_event(&departure, 0);
+        }
+        self.end();
+    }
+
+    /// Something is runnable again, since `runnable_since`.
+    pub(crate) fn idle_ends(&mut self, began: u64, now: u64, first: Option<&WorkerCell>) {
+        let scheduler = self.record();
+        self.begin();
+        // The monitor looks at it before it sleeps for good.
+        scheduler.is_idle.store(0, Ordering::SeqCst);
+        if self.timed {
+            // SAFETY: called by the holder.
+            let runnable_since = first.map_or(now, |cell| unsafe { cell.own() }.since_ticks);
+            let idle_until = runnable_since.clamp(began, now);
+            add(&scheduler.total_idle_ticks, idle_until - began);
+            add(&scheduler.total_scheduler_delay_ticks, now - idle_until);
+            if self
+                .ring
+                .as_ref()
+                .is_some_and(|ring| ring.is_recording(now))
+            {
+                let nobody = Departure {
+                    ticks: now,
+                    ran_ticks: now - began,
+                    word: 0,
+                    before: Before::default(),
+                    kind: event_kind::IDLE,
+                    wait_type: 0,
+                    tid: self.tid(),
+                };
+                // SAFETY: called by the holder.
+                let task = first.map_or(0, |cell| unsafe { cell.own() }.word >> RUN_BITS);
+                self.write_event(&nobody, task);
+            }
+        }
+        self.end();
+        probes::idle(|| Arguments {
+            scheduler: self.record().scheduler_id.load(Ordering::Relaxed).into(),
+            ns: self.nanoseconds(now - began),
+            ..Arguments::default()
+        });
+    }
+
+    /// The baton went from one thread to another: what lay between is the kernel's.
+    pub(crate) fn handed_over(&self, left: u64, now: u64) {
+        if self.timed {
+            let delay = now.saturating_sub(left);
+            add(&self.record().total_scheduler_delay_ticks, delay);
+        }
+    }
+
+    pub(crate) fn looked_at_timers(&self, now: u64) {
+        self.record()
+            .last_timer_activity_ticks
+            .store(now, Ordering::Relaxed);
+    }
+
+    /// Tasks of this scheduler that have not ended, and those of them that wait for a worker.
+    pub(crate) fn count_tasks(&self, tasks: u64, waiting: u32) {
+        let record = self.record();
+        let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
+        record.load_factor.store(tasks, Ordering::Relaxed);
+        record.current_tasks_count.store(tasks, Ordering::Relaxed);
+        record.work_queue_count.store(waiting, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_workers(&self, workers: usize) {
+        let workers = u32::try_from(workers).unwrap_or(u32::MAX);
+        self.record()
+            .current_workers_count
+            .store(workers, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn count_runnable(&self, runnable: usize) {
+        let runnable = u32::try_from(runnable).unwrap_or(u32::MAX);
+        self.record()
+            .runnable_tasks_count
+            .store(runnable, Ordering::Relaxed);
+    }
+
+    pub(crate) fn failed_to_create_worker(&self) {
+        add_small(&self.record().failed_to_create_worker, 1);
+    }
+
+    pub(crate) fn stole(&self, tasks: u32) {
+        add(&self.record().stolen_tasks_count, tasks.into());
+    }
+}
+
+/// The word of a task in its next run. The count of runs begins anew when its bits are used up (in a
+/// second, at 50 ns a yield): the bits above are the task's.
+#[inline(always)]
+fn with_next_run(word: u64) -> u64 {
+    let runs = (1 << RUN_BITS) - 1;
+    word & !runs | word.wrapping_add(1) & runs
+}
+
+/// Counts a wait that is over: `length` in all, the last `queued` of it waiting for the turn.
+#[inline(always)]
+fn wait_ended(waits: &WaitRecord, length: u64, queued: u64) {
+    add(&waits.completed_count, 1);
+    add(&waits.wait_ticks, length);
+    add(&waits.signal_wait_ticks, queued);
+    if length > waits.max_wait_ticks.load(Ordering::Relaxed) {
+        waits.max_wait_ticks.store(length, Ordering::Relaxed);
+    }
+    let bucket = (length.max(1).ilog2() as usize).min(BUCKETS - 1);
+    add(&waits.histogram[bucket], 1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task that yields without end has more runs than the word has bits for; a recorder would
+    /// see another task's number.
+    #[test]
+    fn runs_do_not_count_into_the_task() {
+        assert_eq!(with_next_run(7 << RUN_BITS), 7 << RUN_BITS | 1);
+        let last = (8 << RUN_BITS) - 1;
+        assert_eq!(with_next_run(last), 7 << RUN_BITS);
+    }
+}

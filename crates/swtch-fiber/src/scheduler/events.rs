@@ -1,0 +1,80 @@
+//! The ring of user-mode switches: written while somebody records, never waited for.
+//!
+//! A recorder sets `record_until_ticks` in the header of the page a little ahead and keeps moving
+//! it; a switch compares it with the clock that it has read anyway. So recording needs no consent
+//! of the target and ends by itself when the recorder dies.
+
+use std::sync::atomic::{Ordering, fence};
+
+use crate::page::layout::{Event, RingHeader};
+use crate::page::{EVENTS, Page};
+use crate::worker::Before;
+
+/// One scheduler's ring, as its writer sees it.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    page: &'static Page,
+    header: &'static RingHeader,
+    events: &'static [Event; EVENTS as usize],
+}
+
+/// A switch-out that is known except for who comes next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Departure {
+    pub(crate) ticks: u64,
+    pub(crate) ran_ticks: u64,
+    pub(crate) word: u64,
+    pub(crate) before: Before,
+    pub(crate) kind: u8,
+    pub(crate) wait_type: u8,
+    pub(crate) tid: u32,
+}
+
+impl Ring {
+    pub(crate) fn new(page: &'static Page, scheduler: u32) -> Self {
+        let (header, events) = page.ring(scheduler);
+        Self {
+            page,
+            header,
+            events,
+        }
+    }
+
+    /// Whether somebody records at this moment.
+    #[inline(always)]
+    pub(crate) fn is_recording(&self, now: u64) -> bool {
+        self.page
+            .header()
+            .record_until_ticks
+            .load(Ordering::Relaxed)
+            > now
+    }
+
+    /// Writes a switch-out, over the oldest one if need be.
+    pub(crate) fn write(&self, departure: &Departure, to_task: u64) {
+        let number = self.header.written.load(Ordering::Relaxed);
+        // A reader who sees the new bytes of this slot must see `written` at `number` at least, and
+        // so know that the old ones are gone.
+        fence(Ordering::Release);
+        let slot = usize::try_from(number % u64::from(EVENTS)).expect("below the capacity");
+        let event = &self.events[slot];
+        let before = &departure.before;
+        let packed = u64::from(departure.tid)
+            | u64::from(departure.kind) << 32
+            | u64::from(departure.wait_type) << 40
+            | u64::from(before.wait_type.number()) << 48;
+        event.ticks.store(departure.ticks, Ordering::Relaxed);
+        event
+            .ran_ticks
+            .store(departure.ran_ticks, Ordering::Relaxed);
+        event.from_word.store(departure.word, Ordering::Relaxed);
+        event.to_task.store(to_task, Ordering::Relaxed);
+        event.off_ticks.store(before.off_ticks, Ordering::Relaxed);
+        event
+            .queued_ticks
+            .store(before.queued_ticks, Ordering::Relaxed);
+        event.waker_task.store(before.waker_task, Ordering::Relaxed);
+        event.packed.store(packed, Ordering::Relaxed);
+        self.header.written.store(number + 1, Ordering::Release);
+    }
+}

@@ -1,0 +1,202 @@
+//! Waits with a deadline, earliest first.
+//!
+//! A wait that ends before its deadline leaves its timer behind; such timers are swept out when they
+//! are more than half.
+//!
+//! Deadlines are moments of `CLOCK_MONOTONIC`. To read it at each switch would triple the price of
+//! one, so the scheduler looks only when its own clock says that the earliest may be over.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use crate::clock;
+use crate::park::{Deadline, Waiter};
+
+/// While there are timers the clock is looked at this often at least: the rate of ticks is known to
+/// one part in 10⁴ or so, which over this span is a microsecond.
+const LONGEST_SPAN: Duration = Duration::from_millis(10);
+
+/// The timers of one scheduler.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    /// When to look at the clock next, in ticks; means nothing without timers.
+    look_at_ticks: u64,
+    heap: BinaryHeap<Reverse<Timer>>,
+    /// Of equal deadlines the one set first goes off first.
+    set: u64,
+    /// When to sweep next.
+    sweep_at: usize,
+}
+
+#[derive(Debug)]
+struct Timer {
+    deadline: Deadline,
+    order: u64,
+    waiter: Waiter,
+}
+
+impl Timer {
+    fn key(&self) -> (Deadline, u64) {
+        (self.deadline, self.order)
+    }
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Timer {}
+
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timer {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// Below this many timers nothing is swept.
+const FEW: usize = 64;
+
+impl Timers {
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, deadline: Deadline, waiter: Waiter) {
+        if self.heap.len() >= self.sweep_at.max(FEW) {
+            self.heap.retain(|Reverse(timer)| timer.waiter.is_open());
+            self.sweep_at = 2 * self.heap.len();
+        }
+        self.set += 1;
+        self.heap.push(Reverse(Timer {
+            deadline,
+            order: self.set,
+            waiter,
+        }));
+        let earliest = self.heap.peek();
+        if earliest.is_some_and(|Reverse(timer)| timer.order == self.set) {
+            self.looked(clock::ticks(), clock::monotonic_ns());
+        }
+    }
+
+    /// Whether it is time to look at the clock, where there are timers; `now` in ticks.
+    #[inline(always)]
+    pub(crate) fn may_be_overdue(&self, now: u64) -> bool {
+        now >= self.look_at_ticks
+    }
+
+    /// The clock was looked at, at `now` in ticks, and deadlines before `monotonic_ns` were dealt
+    /// with: says when to look again.
+    pub(crate) fn looked(&mut self, now: u64, monotonic_ns: u64) {
+        let Some(Reverse(earliest)) = self.heap.peek() else {
+            return;
+        };
+        let left = earliest.deadline.monotonic_ns.saturating_sub(monotonic_ns);
+        let span = Duration::from_nanos(left).min(LONGEST_SPAN);
+        self.look_at_ticks = now.saturating_add(clock::rate().ticks_in(span));
+    }
+
+    /// Has the clock looked at next time: it was slept until a deadline.
+    pub(crate) fn look_next_time(&mut self) {
+        self.look_at_ticks = 0;
+    }
+
+    /// The earliest deadline of a wait that is still open.
+    pub(crate) fn earliest(&mut self) -> Option<Deadline> {
+        while let Some(Reverse(timer)) = self.heap.peek() {
+            if timer.waiter.is_open() {
+                return Some(timer.deadline);
+            }
+            self.heap.pop();
+        }
+        None
+    }
+
+    /// Takes out a wait whose deadline is over, and says when that was.
+    pub(crate) fn take_overdue(&mut self, monotonic_ns: u64) -> Option<(Waiter, Deadline)> {
+        let deadline = self.earliest()?;
+        if deadline.monotonic_ns > monotonic_ns {
+            return None;
+        }
+        let Reverse(timer) = self.heap.pop()?;
+        Some((timer.waiter, deadline))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::WorkerCell;
+
+    fn at(monotonic_ns: u64) -> Deadline {
+        Deadline { monotonic_ns }
+    }
+
+    /// A sleeper that is woken early has broken its promise, one that is woken late has waited.
+    #[test]
+    fn waits_end_at_their_deadline_in_order() {
+        let mut timers = Timers::default();
+        let waits: Vec<_> = (0..3).map(|_| open_wait()).collect();
+        timers.add(at(30), waits[0]);
+        timers.add(at(10), waits[1]);
+        timers.add(at(20), waits[2]);
+        assert!(timers.take_overdue(9).is_none());
+        assert!(
+            timers
+                .take_overdue(25)
+                .is_some_and(|(waiter, _)| waiter.is(waits[1]))
+        );
+        assert!(
+            timers
+                .take_overdue(25)
+                .is_some_and(|(waiter, _)| waiter.is(waits[2]))
+        );
+        assert!(timers.take_overdue(25).is_none());
+        assert_eq!(timers.earliest(), Some(at(30)));
+    }
+
+    /// A look costs more than a switch: there is none before the time, and none is left out after it.
+    #[test]
+    fn the_clock_is_looked_at_when_the_earliest_may_be_over() {
+        let mut timers = Timers::default();
+        let before = clock::ticks();
+        timers.add(Deadline::after(Duration::from_secs(3600)), open_wait());
+        assert!(!timers.may_be_overdue(before));
+        let span = clock::rate().ticks_in(LONGEST_SPAN);
+        assert!(
+            timers.may_be_overdue(clock::ticks() + span),
+            "from time to time"
+        );
+        timers.add(at(0), open_wait());
+        assert!(
+            timers.may_be_overdue(clock::ticks()),
+            "what is over already"
+        );
+    }
+
+    /// A server that sets a timeout of a minute for each of a million requests must not keep them.
+    #[test]
+    fn timers_of_waits_that_are_over_are_swept() {
+        let mut timers = Timers::default();
+        for number in 0..10_000 {
+            let wait = open_wait();
+            timers.add(at(number), wait);
+            wait.signal();
+        }
+        assert!(timers.heap.len() <= FEW + 1, "{}", timers.heap.len());
+        assert_eq!(timers.earliest(), None);
+    }
+
+    fn open_wait() -> Waiter {
+        Waiter::armed_for_test(WorkerCell::take(None))
+    }
+}

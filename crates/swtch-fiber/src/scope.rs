@@ -1,0 +1,294 @@
+//! Tasks that may borrow from whoever started them, because it waits for their end.
+
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::{Error, JoinError};
+use crate::park::Wake;
+use crate::task::{JoinHandle, TaskBuilder, ended_by};
+use crate::wait_queue::{Cancelling, WaitQueue};
+use crate::wait_type::WaitType;
+
+/// Runs `body`, which may start tasks that borrow what lives longer than the call, and waits until
+/// all of them have ended. As `std::thread::scope`, with workers.
+///
+/// When `body` panics, or its task is cancelled while it or the scope waits, the tasks are cancelled,
+/// waited for, and the unwinding goes on: nothing borrowed is left behind.
+///
+/// # Panics
+/// With the panic of `body`; and when a task panicked whose result nobody took.
+pub fn scope<'env, Body, Output>(body: Body) -> Output
+where
+    Body: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Output,
+{
+    let scope = Scope {
+        family: Arc::new(Family::default()),
+        scope: PhantomData,
+        env: PhantomData,
+    };
+    let family = &*scope.family;
+    let mut result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
+    if result.is_ok() {
+        let waited = catch_unwind(AssertUnwindSafe(|| family.wait(Cancelling::Ends)));
+        if let Err(payload) = waited {
+            result = Err(payload);
+        }
+    }
+    if result.is_err() {
+        family.cancel();
+        // What it unwinds for has been caught: here a worker may wait.
+        family.wait(Cancelling::Waits);
+    }
+    match result {
+        Ok(_) if family.has_panicked.load(Ordering::Relaxed) => {
+            panic!("a task of the scope panicked")
+        }
+        Ok(output) => output,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// Where [`scope`]'s body starts tasks.
+#[derive(Debug)]
+pub struct Scope<'scope, 'env: 'scope> {
+    family: Arc<Family>,
+    /// Neither lifetime may be shortened or prolonged.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+/// What a scope knows of its tasks.
+#[derive(Debug, Default)]
+struct Family {
+    /// Tasks that have not ended.
+    living: AtomicUsize,
+    /// Tasks are to end as soon as they are started.
+    is_cancelled: AtomicBool,
+    /// A task panicked, and nobody took the result.
+    has_panicked: AtomicBool,
+    /// Waits for `living` to become 0.
+    parent: WaitQueue,
+    members: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Default for WaitQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Family {
+    fn wait(&self, cancelling: Cancelling) {
+        let all_ended = || self.living.load(Ordering::Acquire) == 0;
+        let wake = self
+            .parent
+            .wait_until(WaitType::JOIN, None, cancelling, all_ended);
+        debug_assert_eq!(wake, Wake::Signalled, "it has no deadline");
+    }
+
+    fn members(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, member: JoinHandle<()>) {
+        let mut members = self.members();
+        if members.len() == members.capacity() {
+            members.retain(|member| !member.is_finished());
+        }
+        // Under the lock, so that `cancel` finds it or it finds the flag.
+        if self.is_cancelled.load(Ordering::Relaxed) {
+            member.cancel();
+        }
+        members.push(member);
+    }
+
+    fn cancel(&self) {
+        let members = self.members();
+        self.is_cancelled.store(true, Ordering::Relaxed);
+        for member in &*members {
+            member.cancel();
+        }
+    }
+}
+
+/// Tells the scope that a task has ended: the last thing that is done for it.
+struct Living(Arc<Family>);
+
+impl Living {
+    fn new(family: &Arc<Family>) -> Self {
+        family.living.fetch_add(1, Ordering::Relaxed);
+        Self(family.clone())
+    }
+}
+
+impl Drop for Living {
+    fn drop(&mut self) {
+        if self.0.living.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.parent.signal_all();
+        }
+    }
+}
+
+/// What a task leaves for its handle.
+struct Legacy<Output> {
+    family: Arc<Family>,
+    ended: AtomicBool,
+    result: Mutex<Option<Result<Output, JoinError>>>,
+    heir: WaitQueue,
+}
+
+impl<Output> Legacy<Output> {
+    fn leave(&self, result: Result<Output, JoinError>) {
+        *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        self.ended.store(true, Ordering::Release);
+        self.heir.signal_all();
+    }
+
+    fn take(&self) -> Result<Output, JoinError> {
+        let mut result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        result.take().unwrap_or(Err(JoinError::Cancelled))
+    }
+}
+
+impl<Output> Drop for Legacy<Output> {
+    fn drop(&mut self) {
+        let result = self
+            .result
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        if matches!(result, Some(Err(JoinError::Panicked(_)))) {
+            self.family.has_panicked.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A task of a scope. Dropped in the order of its fields, also when it never runs.
+struct Member<Body, Output> {
+    body: Option<Body>,
+    legacy: LegacyOf<Output>,
+    #[expect(dead_code, reason = "it is there to be dropped last")]
+    living: Living,
+}
+
+/// The task's share of its legacy: says that it has ended, whatever happened.
+struct LegacyOf<Output>(Arc<Legacy<Output>>);
+
+impl<Output> Drop for LegacyOf<Output> {
+    fn drop(&mut self) {
+        if !self.0.ended.load(Ordering::Relaxed) {
+            self.0.leave(Err(JoinError::Cancelled));
+        }
+    }
+}
+
+impl<Body: FnOnce() -> Output, Output> Member<Body, Output> {
+    fn run(mut self) {
+        if let Some(body) = self.body.take() {
+            let result = catch_unwind(AssertUnwindSafe(body)).map_err(ended_by);
+            self.legacy.0.leave(result);
+        }
+    }
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Starts a task that the scope waits for, in the runtime of the calling worker.
+    ///
+    /// # Errors
+    /// As [`TaskBuilder::spawn`].
+    pub fn spawn<Body, Output>(
+        &'scope self,
+        body: Body,
+    ) -> Result<ScopedJoinHandle<'scope, Output>, Error>
+    where
+        Body: FnOnce() -> Output + Send + 'scope,
+        Output: Send + 'scope,
+    {
+        self.spawn_with(TaskBuilder::new(), body)
+    }
+
+    /// As [`spawn`](Self::spawn), with a name or a place.
+    ///
+    /// # Errors
+    /// As [`TaskBuilder::spawn`].
+    pub fn spawn_with<Body, Output>(
+        &'scope self,
+        builder: TaskBuilder,
+        body: Body,
+    ) -> Result<ScopedJoinHandle<'scope, Output>, Error>
+    where
+        Body: FnOnce() -> Output + Send + 'scope,
+        Output: Send + 'scope,
+    {
+        let legacy = Arc::new(Legacy {
+            family: self.family.clone(),
+            ended: AtomicBool::new(false),
+            result: Mutex::new(None),
+            heir: WaitQueue::new(),
+        });
+        let member = Member {
+            body: Some(body),
+            legacy: LegacyOf(legacy.clone()),
+            living: Living::new(&self.family),
+        };
+        let work: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || member.run());
+        // SAFETY: only the lifetime changes. Whether the closure runs, unwinds, or is dropped without
+        // running, the last of what it captured to go is `living`; `scope` does not return, and does
+        // not unwind, before all of those are gone, by waits that nothing cuts short. What is left of
+        // the closure after that is its box, which is freed and not looked into.
+        let work: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(work) };
+        let task = builder.spawn(work)?;
+        let id = task.id();
+        self.family.add(task);
+        Ok(ScopedJoinHandle {
+            id,
+            legacy,
+            scope: PhantomData,
+        })
+    }
+}
+
+/// A task of a [`scope`], and its result. It need not be joined.
+pub struct ScopedJoinHandle<'scope, Output> {
+    id: u64,
+    legacy: Arc<Legacy<Output>>,
+    scope: PhantomData<&'scope ()>,
+}
+
+impl<Output> ScopedJoinHandle<'_, Output> {
+    /// The task's id: unique in this process.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether the task has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.legacy.ended.load(Ordering::Acquire)
+    }
+
+    /// Waits until the task has ended, and takes its result.
+    ///
+    /// # Errors
+    /// [`JoinError`] when it panicked or was cancelled.
+    pub fn join(self) -> Result<Output, JoinError> {
+        let ended = || self.is_finished();
+        let wake = self
+            .legacy
+            .heir
+            .wait_until(WaitType::JOIN, None, Cancelling::Ends, ended);
+        debug_assert_eq!(wake, Wake::Signalled, "it has no deadline");
+        self.legacy.take()
+    }
+}
+
+impl<Output> std::fmt::Debug for ScopedJoinHandle<'_, Output> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("ScopedJoinHandle")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

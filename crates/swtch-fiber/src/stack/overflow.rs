@@ -1,0 +1,257 @@
+//! A stack that ran over names its worker, instead of ending in a bare `SIGSEGV`.
+//!
+//! The fault address decides. If it lies in the guard of one of our stacks, the handler says whose
+//! stack that is, how large, and what to do, and aborts. Any other fault is none of ours: it goes to
+//! the handler that was installed before, with all that `sigaction` promises it. That is how
+//! Rust's own message for ordinary threads stays in place.
+//!
+//! ```text
+//!  SIGSEGV, SIGBUS ─▶ in a guard of ours? ─yes─▶ message, abort
+//!   (alternate stack)        └─no─▶ handler before us ─▶ … ─▶ default action: the fault again
+//! ```
+//!
+//! The handler takes no lock and no memory: it reads the list of slabs, the owner of the slot, and
+//! asks [`set_describe`]'s function for the name of the worker's task.
+
+use std::cell::UnsafeCell;
+use std::fmt::{self, Write};
+use std::io;
+use std::mem;
+use std::ptr;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use super::alternate::AlternateStack;
+use super::geometry::Place;
+use super::slab::Slot;
+use crate::last_words::{LastWords, abort_with};
+
+/// Writes what a worker (by its index) works on. Runs in a signal handler: it must neither allocate
+/// nor lock.
+pub type Describe = fn(worker_index: u32, out: &mut dyn Write) -> fmt::Result;
+
+/// Who knows the names of workers.
+static DESCRIBE: OnceLock<Describe> = OnceLock::new();
+
+/// Signals of faults: a guard of ours raises the first, but a chain is a chain.
+const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// What was installed before us, for each of [`SIGNALS`].
+static PREVIOUS: [Previous; 2] = [Previous::new(), Previous::new()];
+
+/// Names workers in messages, from now on; only the first call counts.
+pub fn set_describe(describe: Describe) {
+    let _ = DESCRIBE.set(describe);
+}
+
+/// As long as it lives, an overflow of a pooled stack on this thread is named.
+#[derive(Debug)]
+#[must_use = "the thread is guarded only as long as this lives"]
+pub struct Guard {
+    _alternate: AlternateStack,
+}
+
+/// Makes ready for overflows on the calling thread: installs the handler, once per process, and gives
+/// the thread an alternate signal stack if its own is small.
+///
+/// # Errors
+///
+/// Where the kernel has no memory for the alternate stack.
+pub fn guard_this_thread() -> io::Result<Guard> {
+    static INSTALLED: Mutex<bool> = Mutex::new(false);
+    let alternate = AlternateStack::of_this_thread()?;
+    let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*installed {
+        for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
+            previous.install_after(signal)?;
+        }
+        *installed = true;
+    }
+    Ok(Guard {
+        _alternate: alternate,
+    })
+}
+
+/// Signals whose handlers would run on the stack of whatever worker they interrupt, since they were
+/// installed without `SA_ONSTACK`. Small stacks make that an overflow by bad luck; a scheduler that
+/// starts should warn of them.
+pub fn handlers_without_onstack() -> Vec<libc::c_int> {
+    (1..=libc::SIGRTMAX())
+        .filter(|signal| {
+            action_of(*signal).is_ok_and(|action| {
+                !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
+                    && action.sa_flags & libc::SA_ONSTACK == 0
+            })
+        })
+        .collect()
+}
+
+/// A signal's action before ours: written once, before our handler can run, and only read then.
+struct Previous(UnsafeCell<mem::MaybeUninit<libc::sigaction>>);
+
+// SAFETY: `install_after` writes, under a lock and before the handler that reads is installed.
+unsafe impl Sync for Previous {}
+
+impl Previous {
+    const fn new() -> Self {
+        Self(UnsafeCell::new(mem::MaybeUninit::uninit()))
+    }
+
+    /// Remembers the present action of `signal` and puts our handler before it.
+    fn install_after(&self, signal: libc::c_int) -> io::Result<()> {
+        let before = action_of(signal)?;
+        // SAFETY: our handler is not installed yet, so nobody reads (see `Sync` above).
+        unsafe { (*self.0.get()).write(before) };
+        // What our predecessor wants blocked, or not blocked, while it runs holds for us as well.
+        let inherited = before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
+        set_action(
+            signal,
+            &libc::sigaction {
+                sa_sigaction: on_fault as *const () as usize,
+                sa_flags: libc::SA_SIGINFO | libc::SA_ONSTACK | inherited,
+                ..before
+            },
+        )
+    }
+
+    /// The action before ours; only for the handler, which runs after [`Previous::install_after`].
+    fn action(&self) -> &libc::sigaction {
+        // SAFETY: written before the handler was installed, and never again.
+        let slot = unsafe { &*self.0.get() };
+        // SAFETY: as above: it was written.
+        unsafe { slot.assume_init_ref() }
+    }
+}
+
+extern "C" fn on_fault(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: with SA_SIGINFO the kernel passes a valid `siginfo_t`.
+    let code = unsafe { (*info).si_code };
+    if code > 0 {
+        // SAFETY: a positive code means that the kernel saw a fault and filled in its address.
+        let address = unsafe { (*info).si_addr() } as usize;
+        if let Some((slot, Place::Guard(_))) = Slot::at(address) {
+            // SAFETY: with SA_SIGINFO the third argument is the `ucontext_t` of what was interrupted.
+            let stack_pointer = stack_pointer(unsafe { &*context.cast::<libc::ucontext_t>() });
+            abort_with(|words| tell(words, slot, address, stack_pointer));
+        }
+    }
+    pass_on(signal, code, info, context);
+}
+
+/// The last words: who, where, what to do.
+fn tell(words: &mut LastWords, slot: Slot, address: usize, stack_pointer: usize) -> fmt::Result {
+    words.write_str("\nswtch-fiber: ")?;
+    match (slot.owner(), DESCRIBE.get()) {
+        (Some(worker), Some(describe)) => describe(worker, words)?,
+        (Some(worker), None) => write!(words, "worker {worker}")?,
+        (None, _) => words.write_str("a coroutine without a worker")?,
+    }
+    let size = (slot.base() - slot.low()) / 1024;
+    let (low, base) = (slot.low(), slot.base());
+    if (slot.limit()..slot.high()).contains(&stack_pointer) {
+        write!(words, " has overflowed its stack of {size} KiB\n  ")?;
+    } else {
+        write!(
+            words,
+            ": something else touched the guard of its stack of {size} KiB: a stray pointer, or a \
+             stack frame larger than the guard\n  stack pointer {stack_pointer:#x}, "
+        )?;
+    }
+    write!(
+        words,
+        "fault at {address:#x}, stack from {low:#x} to {base:#x}\n  "
+    )?;
+    words.write_str(
+        "remedy: a larger `stack_size` for this runtime (only touched pages cost memory), or less \
+         on the stack: large values in a Box, recursion with a bound",
+    )
+}
+
+#[cfg(target_arch = "x86_64")]
+fn stack_pointer(context: &libc::ucontext_t) -> usize {
+    usize::try_from(context.uc_mcontext.gregs[libc::REG_RSP as usize]).unwrap_or(0)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn stack_pointer(context: &libc::ucontext_t) -> usize {
+    usize::try_from(context.uc_mcontext.sp).unwrap_or(0)
+}
+
+/// Gives a signal that is not ours to whom it would have reached without us.
+fn pass_on(
+    signal: libc::c_int,
+    code: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    let at = usize::from(signal != SIGNALS[0]);
+    let previous = PREVIOUS[at].action();
+    match previous.sa_sigaction {
+        libc::SIG_IGN if code <= 0 => {}
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // On return the instruction faults again, now without us (the kernel does not ignore
+            // faults). A signal that somebody sent would not come again: it is sent again.
+            let _ = set_action(signal, previous);
+            if code <= 0 {
+                // SAFETY: raise(3) may be called in a handler; it takes effect after its return.
+                unsafe { libc::raise(signal) };
+            }
+        }
+        handler => {
+            if previous.sa_flags & libc::SA_RESETHAND != 0 {
+                let default = libc::sigaction {
+                    sa_sigaction: libc::SIG_DFL,
+                    ..*previous
+                };
+                let _ = set_action(signal, &default);
+            }
+            call(handler, previous.sa_flags, signal, info, context);
+        }
+    }
+}
+
+/// Calls a handler of another as the kernel would.
+fn call(
+    handler: libc::sighandler_t,
+    flags: libc::c_int,
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    type Plain = extern "C" fn(libc::c_int);
+    type Full = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+    if flags & libc::SA_SIGINFO != 0 {
+        // SAFETY: whoever installed it with SA_SIGINFO vouched for three arguments.
+        let handler = unsafe { mem::transmute::<libc::sighandler_t, Full>(handler) };
+        handler(signal, info, context);
+    } else {
+        // SAFETY: whoever installed it without SA_SIGINFO vouched for one argument.
+        let handler = unsafe { mem::transmute::<libc::sighandler_t, Plain>(handler) };
+        handler(signal);
+    }
+}
+
+/// What is installed for `signal` now.
+fn action_of(signal: libc::c_int) -> io::Result<libc::sigaction> {
+    let mut action = mem::MaybeUninit::uninit();
+    // SAFETY: without a new action the call only writes the present one to `action`.
+    let answer = unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) };
+    if answer != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has succeeded, so it has written.
+    Ok(unsafe { action.assume_init() })
+}
+
+fn set_action(signal: libc::c_int, action: &libc::sigaction) -> io::Result<()> {
+    // SAFETY: `action` holds a handler of the signature that its flags announce.
+    let answer = unsafe { libc::sigaction(signal, action, ptr::null_mut()) };
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

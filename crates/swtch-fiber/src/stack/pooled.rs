@@ -1,0 +1,127 @@
+//! A stack in somebody's hands, and what remains known of it when a coroutine has taken it over.
+
+use std::num::NonZeroUsize;
+use std::ptr;
+
+use corosensei::stack::{Stack, StackPointer};
+
+use super::pool::StackPool;
+use super::slab::{KEPT, Slot};
+
+/// A stack that somebody uses. It goes back to its pool when it is dropped.
+#[derive(Debug)]
+pub struct PooledStack {
+    pub(super) slot: Slot,
+    pub(super) pool: &'static StackPool,
+}
+
+impl PooledStack {
+    /// What remains known of the stack once a coroutine has taken it over.
+    pub fn handle(&self) -> StackHandle {
+        StackHandle { slot: self.slot }
+    }
+
+    /// Writes down to which worker the stack belongs, for the message of an overflow. Forgotten
+    /// when the stack goes back to its pool.
+    pub fn set_owner(&self, worker_index: u32) {
+        self.slot.set_owner(Some(worker_index));
+    }
+}
+
+impl Drop for PooledStack {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot.set_owner(None);
+        self.pool.put(self.slot);
+    }
+}
+
+// SAFETY: a slot has a guard of whole pages below at least `SMALLEST_STACK_SIZE` usable bytes, both
+// ends aligned (geometry.rs), and belongs to one `PooledStack` at a time.
+unsafe impl Stack for PooledStack {
+    #[inline]
+    fn base(&self) -> StackPointer {
+        NonZeroUsize::new(self.slot.base()).unwrap_or(NonZeroUsize::MAX)
+    }
+
+    #[inline]
+    fn limit(&self) -> StackPointer {
+        NonZeroUsize::new(self.slot.limit()).unwrap_or(NonZeroUsize::MAX)
+    }
+}
+
+/// Says where a stack lies and how much of it was used, whoever has it now.
+#[derive(Clone, Copy, Debug)]
+pub struct StackHandle {
+    slot: Slot,
+}
+
+impl StackHandle {
+    /// Lowest usable address.
+    pub fn low(self) -> usize {
+        self.slot.low()
+    }
+
+    /// One past the highest address: where the stack begins.
+    pub fn high(self) -> usize {
+        self.slot.base()
+    }
+
+    /// Bytes used at most since the stack's pages were given back last, up to whole pages. One
+    /// system call; from any thread.
+    pub fn bytes_used(self) -> usize {
+        self.slot.bytes_used()
+    }
+
+    /// Called by a worker on its own stack when a task has ended: gives back, once in so many calls,
+    /// what tasks used deeper than a warm stack keeps. Does nothing when called from that deep.
+    pub(crate) fn give_back_depth_now_and_then(self) {
+        let here = ptr::from_ref(&self).addr();
+        if self.slot.base().saturating_sub(here) < KEPT / 2 {
+            self.slot.give_back_depth_now_and_then();
+        }
+    }
+
+    /// As [`PooledStack::set_owner`].
+    pub fn set_owner(self, worker_index: u32) {
+        self.slot.set_owner(Some(worker_index));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corosensei::Coroutine;
+
+    use super::*;
+    use crate::stack::memory::page_size;
+    use crate::stack::slab::USES_BETWEEN_LOOKS;
+
+    /// A worker keeps its stack from task to task: one deep task must not cost memory for all its life,
+    /// and the worker must live through its own stack being trimmed.
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
+    fn worker_gives_back_what_a_deep_task_used_and_lives_on() {
+        let stack = StackPool::of_size(31 * page_size())
+            .unwrap()
+            .take()
+            .unwrap();
+        let handle = stack.handle();
+        // SAFETY: the byte lies in the usable part of a stack that only this test has.
+        unsafe { (handle.low() as *mut u8).write_volatile(1) };
+        let before = handle.bytes_used();
+        let worker = move |_: &corosensei::Yielder<(), ()>, ()| {
+            let kept = [7_u8; 512];
+            for _ in 0..USES_BETWEEN_LOOKS {
+                handle.give_back_depth_now_and_then();
+            }
+            std::hint::black_box(kept).iter().all(|byte| *byte == 7)
+        };
+        let kept = Coroutine::with_stack(stack, worker).resume(()).as_return();
+        assert_eq!(kept, Some(true));
+        let after = handle.bytes_used();
+        assert!(
+            before > KEPT && 0 < after && after <= KEPT,
+            "{before}, then {after}"
+        );
+    }
+}

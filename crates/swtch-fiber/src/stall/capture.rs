@@ -1,0 +1,268 @@
+//! A look at a running thread from inside: registers and a copy of its stack.
+//!
+//! The monitor sends the thread a directed signal; the handler copies what it was interrupted in
+//! into memory that was always there, and the monitor does the rest: unwinding walks tables of
+//! loaded files and finding names opens files, and neither may be done in a signal handler
+//! (signal-safety(7)). So the handler takes no lock and allocates nothing, and the stack is copied
+//! by the kernel, which stops at the first page that is not there: no bounds need be known, and
+//! none can be wrong.
+//!
+//! ```text
+//! monitor                           thread
+//! FREE → asked(tid)  ── tgkill ──▶  asked(tid) → FILLING, copies, → FILLED
+//! polls ◀───────────────────────────────────────────────────────────┘
+//! asked(tid) → FREE, when it does not run and so does not answer
+//! ```
+//!
+//! What it does to the thread: a blocking system call is interrupted. With `SA_RESTART` most are
+//! restarted by the kernel unseen; [`restarts`] knows which, and others are not signalled.
+//!
+//! The signal is the highest real-time signal that nobody handles when the first stall is suspected;
+//! a process without one keeps all its signals.
+//! The handler runs on the thread's alternate stack, where it has one: workers' stacks are small.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::memory;
+use super::unwind::Registers;
+
+/// Bytes of stack that are copied at most, from the innermost frame on.
+pub const STACK_BYTES: usize = 64 * 1024;
+
+/// How often the monitor looks whether the thread has answered.
+const POLL: Duration = Duration::from_micros(100);
+
+/// What a thread was doing when the signal met it.
+#[derive(Debug)]
+pub struct Capture {
+    /// Its registers.
+    pub registers: Registers,
+    /// Where the copy of its stack begins.
+    pub stack_start: usize,
+    /// The copy, from the innermost frame on; empty where `process_vm_readv` is forbidden.
+    pub stack: Vec<u8>,
+    /// Its CPU time, by its own account.
+    pub usage: Usage,
+}
+
+/// What only the thread itself can tell quickly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time in user mode, ns.
+    pub user_ns: u64,
+    /// CPU time in the kernel, ns.
+    pub kernel_ns: u64,
+    /// Whether the instruction before the interrupted one is a system call: the signal was
+    /// delivered on the way out of the kernel.
+    pub behind_call: bool,
+}
+
+const FREE: u64 = 0;
+const FILLING: u64 = 1;
+const FILLED: u64 = 2;
+
+/// The state in which thread `tid` is asked.
+fn asked(tid: i32) -> u64 {
+    u64::from(tid.unsigned_abs()) << 2 | 3
+}
+
+/// The one place where an answer goes; the monitors of several runtimes take turns.
+struct Slot {
+    state: AtomicU64,
+    answer: UnsafeCell<Answer>,
+}
+
+struct Answer {
+    registers: Registers,
+    stack_start: usize,
+    stack_len: usize,
+    stack: [u8; STACK_BYTES],
+    usage: Usage,
+}
+
+// SAFETY: `answer` belongs to the monitor that holds `TURN`, except from `asked` to `FILLED`, when
+// it belongs to the handler of the asked thread that moved `state` to `FILLING`.
+unsafe impl Sync for Slot {}
+
+static SLOT: Slot = Slot {
+    state: AtomicU64::new(FREE),
+    answer: UnsafeCell::new(Answer {
+        registers: Registers::UNKNOWN,
+        stack_start: 0,
+        stack_len: 0,
+        stack: [0; STACK_BYTES],
+        usage: Usage {
+            user_ns: 0,
+            kernel_ns: 0,
+            behind_call: false,
+        },
+    }),
+};
+
+/// Held by the monitor that asks.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The signal, once it is installed; `None` where no real-time signal was free.
+static SIGNAL: OnceLock<Option<i32>> = OnceLock::new();
+
+/// Installs the handler; the number of the signal. Later calls only answer.
+pub fn install() -> Option<i32> {
+    *SIGNAL.get_or_init(|| {
+        let free = (libc::SIGRTMIN()..=libc::SIGRTMAX())
+            .rev()
+            .find(|signal| is_free(*signal))?;
+        // SAFETY: a plain structure, for which zeros are valid: no flags, an empty mask.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = (on_signal as extern "C" fn(_, _, _)) as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+        // SAFETY: the handler has the signature that SA_SIGINFO asks for, and is async-signal-safe.
+        let result = unsafe { libc::sigaction(free, &raw const action, std::ptr::null_mut()) };
+        (result == 0).then_some(free)
+    })
+}
+
+/// Whether nobody handles or ignores the signal.
+fn is_free(signal: i32) -> bool {
+    // SAFETY: as above.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: only asks; `action` is writable.
+    let result = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+    result == 0 && action.sa_sigaction == libc::SIG_DFL
+}
+
+/// Asks thread `tid` of this process what it does; `None` when it does not answer in time, because
+/// it does not run, or blocks the signal, or has ended.
+pub fn capture(tid: i32, patience: Duration) -> Option<Capture> {
+    let signal = install()?;
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    SLOT.state.store(asked(tid), Ordering::Release);
+    // SAFETY: reads its own number.
+    let process = unsafe { libc::getpid() };
+    // SAFETY: a number that names no thread of this process any more is an error.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, tid, signal) } == 0;
+    let end = Instant::now() + patience;
+    while SLOT.state.load(Ordering::Acquire) != FILLED {
+        if sent && Instant::now() < end {
+            std::thread::sleep(POLL);
+            continue;
+        }
+        // When that fails, it has begun to answer, and ends soon.
+        let withdrawn =
+            SLOT.state
+                .compare_exchange(asked(tid), FREE, Ordering::Acquire, Ordering::Acquire);
+        if withdrawn.is_ok() {
+            return None;
+        }
+        std::thread::sleep(POLL);
+    }
+    // SAFETY: this is the monitor whose turn it is; the slot is filled, and the handler has left it.
+    let answer = unsafe { &*SLOT.answer.get() };
+    let mut usage = answer.usage;
+    usage.behind_call = is_behind_call(answer.registers.pc());
+    let capture = Capture {
+        registers: answer.registers,
+        stack_start: answer.stack_start,
+        stack: answer.stack[..answer.stack_len].to_vec(),
+        usage,
+    };
+    SLOT.state.store(FREE, Ordering::Release);
+    Some(capture)
+}
+
+/// Runs on the asked thread, in the middle of anything.
+extern "C" fn on_signal(_signal: i32, _info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: reads its own number; async-signal-safe.
+    let own = asked(unsafe { libc::gettid() });
+    let begun = SLOT
+        .state
+        .compare_exchange(own, FILLING, Ordering::Acquire, Ordering::Relaxed);
+    if begun.is_err() {
+        // The monitor gave up meanwhile.
+        return;
+    }
+    // SAFETY: the address of the thread's `errno`, always valid.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let saved = unsafe { *errno };
+    // SAFETY: the kernel hands a handler with SA_SIGINFO its context.
+    let registers = Registers::of(unsafe { &*context.cast::<libc::ucontext_t>() });
+    // SAFETY: whoever moves the state to FILLING owns it until FILLED.
+    fill(unsafe { &mut *SLOT.answer.get() }, registers);
+    // SAFETY: as above.
+    unsafe { *errno = saved };
+    SLOT.state.store(FILLED, Ordering::Release);
+}
+
+/// Writes the answer.
+fn fill(answer: &mut Answer, registers: Registers) {
+    let start = usize::try_from(registers.stack_pointer()).unwrap_or(0);
+    answer.registers = registers;
+    answer.stack_start = start;
+    answer.stack_len = memory::read(start, &mut answer.stack);
+    // SAFETY: a plain structure of numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is writable; a bare system call.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    answer.usage = Usage {
+        user_ns: nanoseconds(usage.ru_utime),
+        kernel_ns: nanoseconds(usage.ru_stime),
+        behind_call: false,
+    };
+}
+
+fn nanoseconds(time: libc::timeval) -> u64 {
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_usec.unsigned_abs() * 1000
+}
+
+/// Whether the instruction before `pc` is a system call.
+fn is_behind_call(pc: u64) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    const SYSCALL: [u8; 2] = [0x0f, 0x05];
+    #[cfg(target_arch = "aarch64")]
+    const SYSCALL: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    const SYSCALL: [u8; 0] = [];
+    let mut before = SYSCALL.map(|byte| !byte);
+    usize::try_from(pc)
+        .ok()
+        .and_then(|pc| pc.checked_sub(before.len()))
+        .is_some_and(|start| memory::read(start, &mut before) == before.len())
+        && before == SYSCALL
+        && !before.is_empty()
+}
+
+/// Whether the kernel goes on with a system call behind a handler that was installed with
+/// `SA_RESTART`, so that the program sees nothing. The list is that of signal(7), less the calls on
+/// sockets, which are not restarted when the socket has a timeout.
+pub fn restarts(number: i64) -> bool {
+    const RESTARTED: &[i64] = &[
+        libc::SYS_read,
+        libc::SYS_readv,
+        libc::SYS_pread64,
+        libc::SYS_preadv,
+        libc::SYS_write,
+        libc::SYS_writev,
+        libc::SYS_pwrite64,
+        libc::SYS_pwritev,
+        libc::SYS_ioctl,
+        libc::SYS_openat,
+        libc::SYS_wait4,
+        libc::SYS_waitid,
+        libc::SYS_flock,
+        libc::SYS_fcntl,
+        libc::SYS_mq_timedreceive,
+        libc::SYS_mq_timedsend,
+        libc::SYS_futex,
+        libc::SYS_getrandom,
+        libc::SYS_fsync,
+        libc::SYS_fdatasync,
+    ];
+    RESTARTED.contains(&number)
+}
+
+#[cfg(test)]
+mod tests;

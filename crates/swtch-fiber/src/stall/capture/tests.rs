@@ -1,0 +1,175 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32};
+
+use super::*;
+use crate::stall::backtrace::{self, Backtrace};
+use crate::stall::evidence::{Call, Sample};
+
+/// A thread that works until it is told to stop.
+struct Worker {
+    tid: i32,
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<u64>,
+}
+
+impl Worker {
+    fn start(work: impl FnOnce(&AtomicBool) -> u64 + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let tid = Arc::new(AtomicI32::new(0));
+        let (theirs, their_tid) = (stop.clone(), tid.clone());
+        let thread = std::thread::spawn(move || {
+            // SAFETY: reads a number.
+            their_tid.store(unsafe { libc::gettid() }, Ordering::Release);
+            work(&theirs)
+        });
+        while tid.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        Self {
+            tid: tid.load(Ordering::Relaxed),
+            stop,
+            thread,
+        }
+    }
+
+    fn end(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+
+    /// The backtrace, at the first of many tries that satisfies: the machine may be busy.
+    fn backtrace(&self, is_good: impl Fn(&Sample, &str) -> bool) -> (Backtrace, String) {
+        let mut last = String::new();
+        for _ in 0..500 {
+            let sample = Sample::take(self.tid, &[]);
+            let (backtrace, _) = backtrace::take(self.tid, &sample);
+            last = backtrace.to_string();
+            if is_good(&sample, &last) {
+                return (backtrace, last);
+            }
+        }
+        panic!("{last}");
+    }
+}
+
+#[inline(never)]
+fn innermost_loop(stop: &AtomicBool) -> u64 {
+    let mut rounds = 0_u64;
+    while !stop.load(Ordering::Relaxed) {
+        rounds = std::hint::black_box(rounds.wrapping_add(1));
+    }
+    std::hint::black_box(rounds)
+}
+
+#[inline(never)]
+fn outer_frame(stop: &AtomicBool) -> u64 {
+    std::hint::black_box(innermost_loop(stop)) + 1
+}
+
+/// The offender's name is what a reader wants first.
+#[test]
+fn a_loop_and_its_callers_are_named() {
+    let worker = Worker::start(outer_frame);
+    let (backtrace, text) = worker.backtrace(|_, text| text.contains("innermost_loop"));
+    worker.end();
+    let inner = text.find("innermost_loop").unwrap();
+    let outer = text.find("outer_frame").unwrap();
+    assert!(inner < outer, "{text}");
+    assert!(text.contains("tests.rs:"), "{text}");
+    assert_eq!(backtrace.missing, None, "{text}");
+}
+
+/// A thread in `sleep` must not be woken: the call ends early when a signal interrupts it. Its
+/// stack is read from outside.
+#[test]
+fn a_sleeping_thread_is_not_disturbed() {
+    let worker = Worker::start(|_| {
+        let mut left = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 300_000_000,
+        };
+        let time = left;
+        // SAFETY: both are valid for the call.
+        let result = unsafe { libc::nanosleep(&raw const time, &raw mut left) };
+        u64::from(result.unsigned_abs())
+    });
+    let (backtrace, text) =
+        worker.backtrace(|sample, _| matches!(sample.call, Call::Inside { .. }));
+    assert!(text.contains("nanosleep"), "{text}");
+    assert!(!backtrace.addresses.is_empty());
+    assert_eq!(worker.end(), 0);
+}
+
+/// A `read` that is interrupted is restarted: the signal goes unseen.
+#[test]
+fn a_blocked_read_is_restarted() {
+    let (read, write) = std::io::pipe().unwrap();
+    let worker = Worker::start(move |_| {
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&read);
+        let mut byte = 0_u8;
+        // SAFETY: the byte is writable, and the pipe is open.
+        let result = unsafe { libc::read(fd, (&raw mut byte).cast(), 1) };
+        u64::from(result == 1 && byte == 7)
+    });
+    worker.backtrace(|sample, text| {
+        matches!(sample.call, Call::Inside { .. }) && text.contains("read")
+    });
+    for _ in 0..20 {
+        capture(worker.tid, Duration::from_millis(8));
+    }
+    std::io::Write::write_all(&mut &write, &[7]).unwrap();
+    assert_eq!(worker.end(), 1);
+}
+
+/// The thread may be met anywhere: in the allocator, in the loader, while it unwinds a panic.
+/// Neither may it crash, nor may its work come out different.
+#[test]
+fn captures_disturb_no_work() {
+    let worker = Worker::start(|stop| {
+        let mut sum = 0_u64;
+        while !stop.load(Ordering::Relaxed) {
+            let text = vec![format!("{sum}"); 10].join(",");
+            let caught = std::panic::catch_unwind(|| std::panic::resume_unwind(Box::new(text)));
+            let text = caught.unwrap_err().downcast::<String>().unwrap();
+            assert!(text.starts_with(&sum.to_string()));
+            // SAFETY: looks up a name.
+            assert!(!unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"read".as_ptr()) }.is_null());
+            sum += 1;
+        }
+        sum
+    });
+    let end = Instant::now() + Duration::from_secs(1);
+    let mut answers = 0;
+    let mut frames = 0;
+    while Instant::now() < end {
+        let sample = Sample::take(worker.tid, &[]);
+        let (backtrace, usage) = backtrace::take(worker.tid, &sample);
+        answers += u32::from(usage.is_some());
+        frames = frames.max(backtrace.addresses.len());
+    }
+    assert!(worker.end() > 0);
+    assert!(answers > 10, "{answers} answers");
+    assert!(frames > 3, "{frames} frames");
+}
+
+/// The monitor must not wait for ever, and a late answer must not meet the next question.
+#[test]
+fn a_thread_that_blocks_the_signal_is_given_up() {
+    let signal = install().unwrap();
+    let deaf = Worker::start(move |stop| {
+        // SAFETY: a set of signals, for which zeros are valid.
+        let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the set is writable.
+        unsafe { libc::sigaddset(&raw mut set, signal) };
+        // SAFETY: blocks a signal of this thread.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+        innermost_loop(stop)
+    });
+    let gave_up = (0..100).any(|_| capture(deaf.tid, Duration::from_millis(5)).is_none());
+    assert!(gave_up);
+    let other = Worker::start(outer_frame);
+    other.backtrace(|_, text| text.contains("innermost_loop"));
+    other.end();
+    deaf.end();
+    assert!(capture(i32::MAX, Duration::from_millis(5)).is_none());
+}

@@ -1,0 +1,200 @@
+//! A scheduler as its records in the shared page show it to the monitor.
+//!
+//! The monitor holds no scheduler, so it reads what an observer in another process reads. Records
+//! may change while they are read; what is put together here is then of two moments, and the
+//! watch sees that progress has moved.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use super::evidence;
+use super::report::Offender;
+use super::stacks;
+use super::verdict::Duty;
+use super::watch::Subject;
+use crate::page::layout::{SchedulerRecord, ThreadRecord, thread_kind, worker_state};
+use crate::page::layout::{WAIT_TYPES, WorkerRecord, scheduler_status};
+use crate::page::{Page, text};
+use crate::scheduler::Scheduler;
+
+/// Workers whose stacks are searched at most: it takes some 10 µs each, on the monitor's time.
+const SEARCHED: usize = 4096;
+
+/// The records of one scheduler.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Records {
+    page: &'static Page,
+    index: u32,
+    record: &'static SchedulerRecord,
+}
+
+impl Records {
+    /// Those of the scheduler with this record.
+    pub(crate) fn new(page: &'static Page, index: u32) -> Self {
+        Self {
+            page,
+            index,
+            record: page.scheduler(index),
+        }
+    }
+
+    /// A number that moves whenever a worker gives the scheduler up, and when it goes idle.
+    pub(crate) fn progress(self) -> u64 {
+        self.record.yield_count.load(Ordering::Relaxed)
+            + self.record.tasks_completed_count.load(Ordering::Relaxed)
+            + self.record.idle_switches_count.load(Ordering::Relaxed)
+    }
+
+    /// What the scheduler ought to be doing.
+    pub(crate) fn duty(self, scheduler: &Scheduler) -> Duty {
+        let came_in = !scheduler.is_closing() && !scheduler.nothing_came_in();
+        if self.record.is_idle.load(Ordering::SeqCst) != 0 {
+            return if came_in { Duty::Queued } else { Duty::Idle };
+        }
+        let is_queued = came_in || self.record.runnable_tasks_count.load(Ordering::Relaxed) > 0;
+        match self.running_worker() {
+            Some(_) => Duty::Running,
+            None if is_queued => Duty::Queued,
+            None => Duty::Idle,
+        }
+    }
+
+    /// The worker that runs, and its number.
+    fn running_worker(self) -> Option<(u32, &'static WorkerRecord)> {
+        let active = self.record.active_worker_plus_one.load(Ordering::Relaxed);
+        let worker = active.checked_sub(1)?;
+        let record = self.page.worker(worker);
+        // One that has left is still the active one until the next has entered.
+        let runs = record.state.load(Ordering::Relaxed) == worker_state::RUNNING;
+        runs.then_some((worker, record))
+    }
+
+    /// All that a report wants to know.
+    pub(crate) fn subject(self) -> Subject<'static> {
+        Subject {
+            scheduler: self.record.scheduler_id.load(Ordering::Relaxed),
+            tid: self.tid(),
+            offender: self.running_worker().map(|(worker, record)| Offender {
+                worker,
+                task: record.task_id.load(Ordering::Relaxed),
+                name: self.task_name(worker),
+            }),
+            preemptive: self.preemptive(),
+            switched_out: Box::new(self.switched_out().take(SEARCHED)),
+            task_name: Box::new(move |worker| self.task_name(worker)),
+        }
+    }
+
+    /// The thread that holds the scheduler.
+    ///
+    /// In thread mode the baton may be on its way to a thread that the OS does not schedule: that
+    /// one is it, not the one that sleeps since it gave the baton away.
+    fn tid(self) -> i32 {
+        let holder = self.record.active_thread_plus_one.load(Ordering::Relaxed);
+        let holder = holder.checked_sub(1).map_or(0, |index| {
+            self.page.thread(index).tid.load(Ordering::Relaxed)
+        });
+        let holder = holder.cast_signed();
+        if self.has_fibers() || self.running_worker().is_some() {
+            return holder;
+        }
+        let preemptive = self.preemptive();
+        let kinds = [thread_kind::WORKER, thread_kind::SCHEDULER];
+        self.threads(&kinds)
+            .map(|thread| thread.tid.load(Ordering::Relaxed).cast_signed())
+            .find(|tid| !preemptive.contains(tid) && evidence::is_runnable(*tid))
+            .unwrap_or(holder)
+    }
+
+    fn has_fibers(self) -> bool {
+        self.record.status.load(Ordering::Relaxed) == scheduler_status::FIBER
+    }
+
+    /// Threads of the scheduler.
+    fn threads(self, kinds: &[u32]) -> impl Iterator<Item = &'static ThreadRecord> {
+        let used = self.page.header().threads.used.load(Ordering::Acquire);
+        (0..used)
+            .map(move |index| self.page.thread(index))
+            .filter(move |thread| {
+                let own = thread.scheduler_plus_one.load(Ordering::Relaxed) == self.index + 1;
+                own && kinds.contains(&thread.kind.load(Ordering::Acquire))
+            })
+    }
+
+    /// Workers of the scheduler that are in one of these states.
+    fn workers(self, states: &'static [u32]) -> impl Iterator<Item = (u32, &'static WorkerRecord)> {
+        let used = self.page.header().workers.used.load(Ordering::Acquire);
+        (0..used)
+            .map(move |index| (index, self.page.worker(index)))
+            .filter(move |(_, worker)| {
+                let own = worker.scheduler_plus_one.load(Ordering::Relaxed) == self.index + 1;
+                own && states.contains(&worker.state.load(Ordering::Relaxed))
+            })
+    }
+
+    /// Threads that run preemptively on behalf of the scheduler.
+    fn preemptive(self) -> Vec<i32> {
+        let tid = |thread: &ThreadRecord| thread.tid.load(Ordering::Relaxed).cast_signed();
+        if self.has_fibers() {
+            return self
+                .threads(&[thread_kind::HELPER])
+                .filter(|thread| thread.word.load(Ordering::Relaxed) != 0)
+                .map(tid)
+                .collect();
+        }
+        self.workers(&[worker_state::PREEMPTIVE])
+            .filter_map(|(_, worker)| self.thread_of(worker))
+            .map(tid)
+            .collect()
+    }
+
+    fn thread_of(self, worker: &WorkerRecord) -> Option<&'static ThreadRecord> {
+        let index = worker.thread_plus_one.load(Ordering::Relaxed);
+        Some(self.page.thread(index.checked_sub(1)?))
+    }
+
+    /// Workers that wait.
+    pub(super) fn suspended(self) -> impl Iterator<Item = (u32, &'static WorkerRecord)> {
+        self.workers(&[worker_state::SUSPENDED])
+    }
+
+    /// Whether something is under way that may wake a worker: I/O, or a preemptive section.
+    pub(crate) fn may_wake_by_itself(self) -> bool {
+        self.record.pending_io_count.load(Ordering::Relaxed) != 0
+            || self.workers(&[worker_state::PREEMPTIVE]).next().is_some()
+    }
+
+    /// The name of the wait type with this number.
+    pub(super) fn wait_type_name(self, number: u32) -> String {
+        let number = (number as usize).min(WAIT_TYPES - 1);
+        text::load(&self.page.wait_type_name(number).bytes)
+    }
+
+    /// Workers that may hold something while they do not run, with their stacks.
+    fn switched_out(self) -> impl Iterator<Item = (u32, Range<usize>)> {
+        self.workers(&[worker_state::RUNNABLE, worker_state::SUSPENDED])
+            .map(move |(index, worker)| {
+                let stack = if self.has_fibers() {
+                    stacks::of(index)
+                } else {
+                    self.thread_of(worker).map_or(0..0, stack_of)
+                };
+                (index, stack)
+            })
+    }
+
+    /// The name of a worker's task, or what stands for one.
+    pub(super) fn task_name(self, worker: u32) -> String {
+        let name = text::load(&self.page.worker_name(worker).bytes);
+        if name.is_empty() {
+            let task = &self.page.worker(worker).task_id;
+            return format!("#{}", task.load(Ordering::Relaxed));
+        }
+        name
+    }
+}
+
+fn stack_of(thread: &'static ThreadRecord) -> Range<usize> {
+    let edge = |address: u64| usize::try_from(address).unwrap_or(0);
+    edge(thread.stack_low.load(Ordering::Relaxed))..edge(thread.stack_high.load(Ordering::Relaxed))
+}

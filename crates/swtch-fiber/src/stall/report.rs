@@ -1,0 +1,352 @@
+//! What is said about a stall, how often, and to whom.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use syscalls::Sysno;
+
+use super::backtrace::Backtrace;
+use super::deadlock::Deadlock;
+use super::evidence::Call;
+use super::verdict::{Numbers, Verdict};
+
+/// Reports in [`PERIOD`] at most: a program that stalls all the time says so in the first five.
+const REPORTS: usize = 5;
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// Holders named at most.
+const HOLDERS: usize = 3;
+
+/// A scheduler that made no progress, and why.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Stall {
+    /// Number of the scheduler in its runtime.
+    pub scheduler: u32,
+    /// The thread that holds the scheduler (`gettid`).
+    pub tid: i32,
+    /// The worker that runs; `None` when none does.
+    pub offender: Option<Offender>,
+    /// How long there has been no progress, so far.
+    pub lasted: Duration,
+    /// Why.
+    pub verdict: Verdict,
+    /// What led to the verdict.
+    pub numbers: Numbers,
+    /// What the thread was doing.
+    pub backtrace: Backtrace,
+    /// Workers that probably hold the `std` lock that the thread waits for.
+    pub holders: Vec<Holder>,
+    /// Stalls before this one that were not reported, because there were too many.
+    pub unreported: u32,
+}
+
+/// The worker that stalls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offender {
+    /// Its number.
+    pub worker: u32,
+    /// The id of its task.
+    pub task: u64,
+    /// The name of its task.
+    pub name: String,
+}
+
+/// A worker that was switched out with a lock in its hand, probably.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its number.
+    pub worker: u32,
+    /// The name of its task.
+    pub name: String,
+}
+
+impl fmt::Display for Stall {
+    /// A block of text: who, how long, why, the numbers, what helps, the backtrace.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scheduler, tid, .. } = self;
+        let ms = self.lasted.as_secs_f64() * 1e3;
+        let verdict = self.verdict;
+        writeln!(
+            f,
+            "stall: scheduler {scheduler} (thread {tid}) without progress for {ms:.0} ms: {verdict}"
+        )?;
+        match &self.offender {
+            Some(Offender { worker, task, name }) => {
+                let name = name.escape_debug();
+                writeln!(f, "  worker {worker} runs task {task} \"{name}\"")?;
+            }
+            None => writeln!(f, "  no worker runs, though at least one is runnable")?,
+        }
+        writeln!(f, "  {}", self.numbers)?;
+        self.call(f)?;
+        self.holders(f)?;
+        writeln!(f, "  {}", advice(self.verdict))?;
+        writeln!(f, "  backtrace of thread {tid}:")?;
+        write!(f, "{}", self.backtrace)?;
+        match self.unreported {
+            0 => Ok(()),
+            n => writeln!(
+                f,
+                "  {n} stalls before were not reported (at most {REPORTS} a minute)"
+            ),
+        }
+    }
+}
+
+impl Stall {
+    /// The system call it is in, with arguments.
+    fn call(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Call::Inside {
+            number, arguments, ..
+        } = self.numbers.call
+        else {
+            return Ok(());
+        };
+        let name = usize::try_from(number).ok().and_then(Sysno::new);
+        match name {
+            Some(name) => write!(f, "  in system call {name}(")?,
+            None => write!(f, "  in system call number {number}(")?,
+        }
+        for (number, argument) in arguments.iter().enumerate() {
+            let comma = if number == 0 { "" } else { ", " };
+            write!(f, "{comma}{argument:#x}")?;
+        }
+        writeln!(f, ")")
+    }
+
+    /// Who probably holds the lock.
+    fn holders(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Holder { worker, name } in self.holders.iter().take(HOLDERS) {
+            let name = name.escape_debug();
+            writeln!(
+                f,
+                "  worker {worker} (task \"{name}\") probably holds that std lock over a yield"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// What helps.
+fn advice(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::UserLoop => "let the loop call check_quantum or yield_now",
+        Verdict::InsideKernel | Verdict::BlockedInCall => {
+            "wrap such calls in preemptive(…), or use this crate's I/O and locks"
+        }
+        Verdict::NotScheduled => {
+            "others use the CPU: fewer schedulers than CPUs, a larger cgroup quota, or a higher priority"
+        }
+        Verdict::StarvedByPreemptive => {
+            "preemptive work competes for the scheduler's CPU: less of it at a time, or on other CPUs"
+        }
+        Verdict::QueueStalled => "the scheduler missed a wakeup: please report this as a bug",
+    }
+}
+
+/// What a program does with a report.
+pub type OnStall = Arc<dyn Fn(&Stall) + Send + Sync>;
+
+/// What a program does with a deadlock.
+pub type OnDeadlock = Arc<dyn Fn(&Deadlock) + Send + Sync>;
+
+/// Passes reports on, not too many. Clones count together.
+#[derive(Clone)]
+pub struct Reporter {
+    on_stall: OnStall,
+    on_deadlock: OnDeadlock,
+    limit: Arc<Mutex<Limit>>,
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter").finish_non_exhaustive()
+    }
+}
+
+impl Default for Reporter {
+    /// Writes stalls and circles of waiters to standard error. That all wait for a thread outside is
+    /// what a server does at night, and not written.
+    fn default() -> Self {
+        Self {
+            on_stall: Arc::new(|stall| write(&stall.to_string())),
+            on_deadlock: Arc::new(|deadlock| {
+                if let Deadlock::Cycle(_) = deadlock {
+                    write(&deadlock.to_string());
+                }
+            }),
+            limit: Arc::default(),
+        }
+    }
+}
+
+fn write(text: &str) {
+    // Nobody to tell when even this fails.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+impl Reporter {
+    /// Calls `on_stall` with each stall, on a thread of its own.
+    #[must_use]
+    pub fn with_on_stall(mut self, on_stall: OnStall) -> Self {
+        self.on_stall = on_stall;
+        self
+    }
+
+    /// Calls `on_deadlock` with each deadlock, on a thread of its own.
+    #[must_use]
+    pub fn with_on_deadlock(mut self, on_deadlock: OnDeadlock) -> Self {
+        self.on_deadlock = on_deadlock;
+        self
+    }
+
+    /// Reports a deadlock; whether there was a thread for that.
+    pub fn report_deadlock(&self, deadlock: Deadlock) -> bool {
+        let thread = std::thread::Builder::new().name("swtch-stall".into());
+        let on_deadlock = Arc::clone(&self.on_deadlock);
+        thread.spawn(move || on_deadlock(&deadlock)).is_ok()
+    }
+
+    /// Reports a stall, unless there were too many of late; whether it did.
+    pub fn report(&self, mut stall: Stall, now: Instant) -> bool {
+        let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(unreported) = limit.pass(now) else {
+            return false;
+        };
+        drop(limit);
+        stall.unreported = unreported;
+        let on_stall = Arc::clone(&self.on_stall);
+        let thread = std::thread::Builder::new().name("swtch-stall".into());
+        // Without a thread to be had, the report is lost like one above the limit.
+        let started = thread.spawn(move || on_stall(&stall));
+        if started.is_err() {
+            let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
+            limit.unreported += unreported + 1;
+        }
+        started.is_ok()
+    }
+}
+
+/// Counts reports.
+#[derive(Debug, Default)]
+struct Limit {
+    reported: VecDeque<Instant>,
+    unreported: u32,
+}
+
+impl Limit {
+    /// Whether one more may go out now: how many were held back since the last one.
+    fn pass(&mut self, now: Instant) -> Option<u32> {
+        while let Some(first) = self.reported.front()
+            && now.saturating_duration_since(*first) >= PERIOD
+        {
+            self.reported.pop_front();
+        }
+        if self.reported.len() >= REPORTS {
+            self.unreported += 1;
+            return None;
+        }
+        self.reported.push_back(now);
+        Some(std::mem::take(&mut self.unreported))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn stall() -> Stall {
+        Stall {
+            scheduler: 2,
+            tid: 4242,
+            offender: Some(Offender {
+                worker: 3,
+                task: 17,
+                name: "scan\n".into(),
+            }),
+            lasted: Duration::from_millis(31),
+            verdict: Verdict::BlockedInCall,
+            numbers: Numbers {
+                elapsed: Duration::from_millis(14),
+                call: Call::Inside {
+                    number: libc::SYS_futex,
+                    arguments: [0x7f00, 0x80, 2, 0, 0, 0],
+                    stack_pointer: 0,
+                    pc: 0,
+                },
+                ..Numbers::default()
+            },
+            backtrace: Backtrace {
+                addresses: vec![0x10],
+                missing: Some("nobody asked"),
+            },
+            holders: vec![Holder {
+                worker: 5,
+                name: "writer".into(),
+            }],
+            unreported: 2,
+        }
+    }
+
+    /// All that a person needs in one block, and no name breaks a line.
+    #[test]
+    fn a_report_says_who_why_and_what_helps() {
+        let text = stall().to_string();
+        assert_eq!(
+            text,
+            "stall: scheduler 2 (thread 4242) without progress for 31 ms: blocked in a system call
+  worker 3 runs task 17 \"scan\\n\"
+  in 14.0 ms, preemptive work 0.0 ms
+  in system call futex(0x7f00, 0x80, 0x2, 0x0, 0x0, 0x0)
+  worker 5 (task \"writer\") probably holds that std lock over a yield
+  wrap such calls in preemptive(…), or use this crate's I/O and locks
+  backtrace of thread 4242:
+    0: 0x10
+       (nobody asked)
+  2 stalls before were not reported (at most 5 a minute)
+"
+        );
+    }
+
+    /// The sixth in a minute is held back, counted, and told with the next.
+    #[test]
+    fn five_a_minute_go_out() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut limit = Limit::default();
+        for second in 0..5 {
+            assert_eq!(limit.pass(at(second)), Some(0));
+        }
+        assert_eq!(limit.pass(at(5)), None);
+        assert_eq!(limit.pass(at(59)), None);
+        assert_eq!(limit.pass(at(60)), Some(2));
+        assert_eq!(limit.pass(at(60)), None);
+        assert_eq!(limit.pass(at(61)), Some(1));
+    }
+
+    /// The monitor must not run the program's code: it could stall itself.
+    #[test]
+    fn the_callback_runs_on_another_thread() {
+        let (send, receive) = mpsc::channel();
+        let reporter = Reporter::default().with_on_stall(Arc::new(move |stall: &Stall| {
+            send.send((std::thread::current().id(), stall.worker()))
+                .unwrap();
+        }));
+        assert!(reporter.report(stall(), Instant::now()));
+        let (thread, worker) = receive.recv().unwrap();
+        assert_ne!(thread, std::thread::current().id());
+        assert_eq!(worker, Some(3));
+    }
+
+    impl Stall {
+        fn worker(&self) -> Option<u32> {
+            self.offender.as_ref().map(|offender| offender.worker)
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! From registers and a copy of a stack to return addresses.
+//!
+//! The way out of each function stands in its file's `.eh_frame`, which exceptions and panics use
+//! too; gimli reads it. Where a function has none, a frame pointer is tried. Nothing of the stack
+//! is read but the copy, and every word of it is checked against its bounds: a stack that was
+//! caught in the middle of anything gives a short answer at worst.
+//!
+//! The walk ends at the root of the thread, whose caller the tables call undefined, or of the
+//! worker's stack: the way from there to the scheduler is described by an expression (corosensei),
+//! which is not followed.
+
+use std::ffi::c_void;
+
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Register, RegisterRule,
+    UnwindContext, UnwindSection, UnwindTableRow,
+};
+
+/// More frames than anybody reads.
+const FRAMES: usize = 128;
+
+/// Numbers of registers in DWARF (x86-64 psABI, figure 3.36).
+#[cfg(not(target_arch = "aarch64"))]
+mod number {
+    pub const COUNT: usize = 17;
+    pub const FRAME_POINTER: usize = 6;
+    pub const STACK_POINTER: usize = 7;
+    pub const RETURN_ADDRESS: u16 = 16;
+}
+/// Numbers of registers in DWARF (DWARF for the Arm 64-bit Architecture, 4.1).
+#[cfg(target_arch = "aarch64")]
+mod number {
+    pub const COUNT: usize = 32;
+    pub const FRAME_POINTER: usize = 29;
+    pub const STACK_POINTER: usize = 31;
+    pub const RETURN_ADDRESS: u16 = 30;
+}
+
+/// Where the caller's address is found.
+const RETURN_ADDRESS: Register = Register(number::RETURN_ADDRESS);
+
+/// Registers of a frame, as far as they are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registers {
+    pc: u64,
+    values: [Option<u64>; number::COUNT],
+}
+
+impl Registers {
+    /// None is known.
+    pub const UNKNOWN: Self = Self {
+        pc: 0,
+        values: [None; number::COUNT],
+    };
+
+    /// Where the thread was, and nothing else.
+    pub fn at(pc: u64, stack_pointer: u64) -> Self {
+        let mut registers = Self::UNKNOWN;
+        registers.pc = pc;
+        registers.values[number::STACK_POINTER] = Some(stack_pointer);
+        registers
+    }
+
+    /// All, as a signal handler finds them.
+    #[cfg(target_arch = "x86_64")]
+    pub fn of(context: &libc::ucontext_t) -> Self {
+        let value = |index: i32| {
+            let index = usize::try_from(index).ok()?;
+            Some(context.uc_mcontext.gregs.get(index)?.cast_unsigned())
+        };
+        let order = [
+            libc::REG_RAX,
+            libc::REG_RDX,
+            libc::REG_RCX,
+            libc::REG_RBX,
+            libc::REG_RSI,
+            libc::REG_RDI,
+            libc::REG_RBP,
+            libc::REG_RSP,
+            libc::REG_R8,
+            libc::REG_R9,
+            libc::REG_R10,
+            libc::REG_R11,
+            libc::REG_R12,
+            libc::REG_R13,
+            libc::REG_R14,
+            libc::REG_R15,
+        ];
+        let mut registers = Self::UNKNOWN;
+        for (known, index) in registers.values.iter_mut().zip(order) {
+            *known = value(index);
+        }
+        registers.pc = value(libc::REG_RIP).unwrap_or_default();
+        registers
+    }
+
+    /// All, as a signal handler finds them.
+    #[cfg(target_arch = "aarch64")]
+    pub fn of(context: &libc::ucontext_t) -> Self {
+        let machine = &context.uc_mcontext;
+        let mut registers = Self::at(machine.pc, machine.sp);
+        for (known, value) in registers.values.iter_mut().zip(machine.regs) {
+            *known = Some(value);
+        }
+        registers
+    }
+
+    /// None, on processors whose layout is not known here.
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub fn of(_context: &libc::ucontext_t) -> Self {
+        Self::UNKNOWN
+    }
+
+    fn value(&self, register: Register) -> Option<u64> {
+        *self.values.get(usize::from(register.0))?
+    }
+
+    /// Where the thread was.
+    pub fn pc(&self) -> u64 {
+        self.pc
+    }
+
+    /// The stack pointer, 0 when it is not known.
+    pub fn stack_pointer(&self) -> u64 {
+        self.values[number::STACK_POINTER].unwrap_or_default()
+    }
+}
+
+/// A copy of a part of a stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack<'a> {
+    /// Address of its first byte.
+    pub start: u64,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+impl Stack<'_> {
+    /// The word at an address.
+    fn word(&self, address: u64) -> Option<u64> {
+        let offset = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        let bytes = self.bytes.get(offset..offset.checked_add(8)?)?;
+        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+    }
+}
+
+/// Addresses in code, the innermost first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frames {
+    /// Each lies in the call that has not returned, not behind it.
+    pub addresses: Vec<u64>,
+    /// Whether the last one is the root of its stack.
+    pub reaches_root: bool,
+}
+
+/// What lies beyond a frame.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and mostly the large one"
+)]
+enum Beyond {
+    /// Its caller. Whether that was interrupted, rather than making a call.
+    Caller(Registers, bool),
+    /// Nothing: the stack begins here.
+    Root,
+    /// Something that cannot be found.
+    Unknown,
+}
+
+/// Walks from the innermost frame outwards.
+pub fn unwind(mut registers: Registers, stack: Stack<'_>) -> Frames {
+    let mut frames = Frames::default();
+    let mut context = UnwindContext::new();
+    // The address that is looked up: a return address may already belong to the next function.
+    let mut place = registers.pc;
+    while frames.addresses.len() < FRAMES && place != 0 {
+        frames.addresses.push(place);
+        let (caller, was_interrupted) = match beyond(place, &registers, stack, &mut context) {
+            Beyond::Caller(caller, was_interrupted) => (caller, was_interrupted),
+            Beyond::Root => {
+                frames.reaches_root = true;
+                break;
+            }
+            Beyond::Unknown => break,
+        };
+        let grows = caller.stack_pointer() > registers.stack_pointer();
+        if !grows && (frames.addresses.len() > 1 || caller.pc == registers.pc) {
+            break;
+        }
+        registers = caller;
+        place = caller.pc.saturating_sub(u64::from(!was_interrupted));
+    }
+    frames
+}
+
+fn beyond(
+    place: u64,
+    registers: &Registers,
+    stack: Stack<'_>,
+    context: &mut UnwindContext<usize>,
+) -> Beyond {
+    let mut found = None;
+    with_tables_of(place, |tables| {
+        found = tables.row(place, context, |row, is_signal_frame| {
+            by_row(row, is_signal_frame, registers, stack)
+        });
+    });
+    found.unwrap_or_else(|| {
+        let caller = by_frame_pointer(registers, stack);
+        caller.map_or(Beyond::Unknown, |caller| Beyond::Caller(caller, false))
+    })
+}
+
+/// Follows the rules of a row of the tables.
+fn by_row(
+    row: &UnwindTableRow<usize>,
+    is_signal_frame: bool,
+    registers: &Registers,
+    stack: Stack<'_>,
+) -> Beyond {
+    let return_rule = row.register(RETURN_ADDRESS);
+    if matches!(return_rule, Some(RegisterRule::Undefined)) {
+        return Beyond::Root;
+    }
+    let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else {
+        // Both a coroutine's root and the kernel's way out of a signal handler say where the
+        // interrupted frame is by an expression; only the latter restores registers so, too.
+        let is_root = is_signal_frame && matches!(return_rule, Some(RegisterRule::Offset(_)));
+        return if is_root {
+            Beyond::Root
+        } else {
+            Beyond::Unknown
+        };
+    };
+    let frame = registers.value(*register);
+    let frame = frame.and_then(|value| value.checked_add_signed(*offset));
+    let caller = frame.and_then(|frame| caller(row, frame, registers, stack));
+    caller.map_or(Beyond::Unknown, |caller| {
+        Beyond::Caller(caller, is_signal_frame)
+    })
+}
+
+/// The caller's registers, by the rules of a row and the address of the frame they refer to.
+fn caller(
+    row: &UnwindTableRow<usize>,
+    frame: u64,
+    registers: &Registers,
+    stack: Stack<'_>,
+) -> Option<Registers> {
+    let mut caller = *registers;
+    if usize::from(RETURN_ADDRESS.0) == number::COUNT - 1 {
+        // No register holds it (x86-64): without a rule there is no caller.
+        caller.values[number::COUNT - 1] = None;
+    }
+    for (register, rule) in row.registers() {
+        let Some(known) = caller.values.get_mut(usize::from(register.0)) else {
+            continue;
+        };
+        *known = match rule {
+            RegisterRule::SameValue => registers.value(*register),
+            RegisterRule::Offset(n) => frame.checked_add_signed(*n).and_then(|at| stack.word(at)),
+            RegisterRule::ValOffset(n) => frame.checked_add_signed(*n),
+            RegisterRule::Register(other) => registers.value(*other),
+            _ => None,
+        };
+    }
+    caller.values[number::STACK_POINTER] = Some(frame);
+    caller.pc = caller.value(RETURN_ADDRESS)?;
+    Some(caller)
+}
+
+/// For code without tables: the frame pointer points at the caller's, and the return address lies
+/// behind it, on both processors. Checked by the bounds of the stack alone.
+fn by_frame_pointer(registers: &Registers, stack: Stack<'_>) -> Option<Registers> {
+    let frame = registers.values[number::FRAME_POINTER]?;
+    let mut caller = Registers::UNKNOWN;
+    caller.values[number::FRAME_POINTER] = Some(stack.word(frame)?);
+    caller.pc = stack.word(frame.checked_add(8)?)?;
+    caller.values[number::STACK_POINTER] = Some(frame.checked_add(16)?);
+    Some(caller)
+}
+
+/// The unwind tables of a loaded file: the index, and the part of memory that holds the rest.
+struct Tables<'a> {
+    index_address: u64,
+    index: &'a [u8],
+}
+
+impl Tables<'_> {
+    /// Calls `use_row` with the rules for an address; `None` when there are none.
+    fn row<T>(
+        &self,
+        address: u64,
+        context: &mut UnwindContext<usize>,
+        use_row: impl FnOnce(&UnwindTableRow<usize>, bool) -> T,
+    ) -> Option<T> {
+        let bases = BaseAddresses::default().set_eh_frame_hdr(self.index_address);
+        let header = EhFrameHdr::new(self.index, NativeEndian)
+            .parse(&bases, 8)
+            .ok()?;
+        let gimli::Pointer::Direct(frames_address) = header.eh_frame_ptr() else {
+            return None;
+        };
+        // `.eh_frame` follows its index in the same segment; linkers lay them out so.
+        let offset = usize::try_from(frames_address.checked_sub(self.index_address)?).ok()?;
+        let frames = EhFrame::new(self.index.get(offset..)?, NativeEndian);
+        let bases = bases.set_eh_frame(frames_address);
+        let description = header
+            .table()?
+            .fde_for_address(&frames, &bases, address, EhFrame::cie_from_offset)
+            .ok()?;
+        let is_signal_frame = description.is_signal_trampoline();
+        let row = description
+            .unwind_info_for_address(&frames, &bases, context, address)
+            .ok()?;
+        Some(use_row(row, is_signal_frame))
+    }
+}
+
+/// Calls `look` with the tables of the file that an address lies in. The loader holds its lock
+/// meanwhile, so the file cannot go.
+fn with_tables_of(address: u64, mut look: impl FnMut(&Tables<'_>)) {
+    let mut search = Search {
+        address,
+        look: &mut look,
+    };
+    // SAFETY: `visit` takes what it is given here, and does not outlive the call.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
+}
+
+struct Search<'a> {
+    address: u64,
+    look: &'a mut dyn FnMut(&Tables<'_>),
+}
+
+/// One loaded file: ends the search (1) when the address lies in it.
+extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> i32 {
+    // SAFETY: `with_tables_of` passes it, and nobody else uses it meanwhile.
+    let search = unsafe { &mut *search.cast::<Search<'_>>() };
+    // SAFETY: the loader passes a valid description.
+    let info = unsafe { &*info };
+    if info.dlpi_phdr.is_null() {
+        return 0;
+    }
+    let count = usize::from(info.dlpi_phnum);
+    // SAFETY: so many headers lie there, for as long as the file is loaded.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, count) };
+    let start = |header: &libc::Elf64_Phdr| info.dlpi_addr.wrapping_add(header.p_vaddr);
+    let loaded = |address: u64| {
+        headers.iter().find(|header| {
+            header.p_type == libc::PT_LOAD
+                && header.p_flags & libc::PF_R != 0
+                && address.wrapping_sub(start(header)) < header.p_memsz
+        })
+    };
+    if loaded(search.address).is_none() {
+        return 0;
+    }
+    let index = headers
+        .iter()
+        .find(|header| header.p_type == libc::PT_GNU_EH_FRAME);
+    if let Some(index_address) = index.map(start)
+        && let Some(segment) = loaded(index_address)
+        && let Ok(len) = usize::try_from(start(segment) + segment.p_filesz - index_address)
+        && let Ok(from) = usize::try_from(index_address)
+    {
+        let from = std::ptr::with_exposed_provenance::<u8>(from);
+        // SAFETY: up to its end, the loaded segment is readable and never written; it stays while
+        // the loader's lock is held.
+        let index = unsafe { std::slice::from_raw_parts(from, len) };
+        (search.look)(&Tables {
+            index_address,
+            index,
+        });
+    }
+    1
+}

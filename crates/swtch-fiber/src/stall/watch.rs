@@ -1,0 +1,149 @@
+//! The watch over one scheduler: when to look, and when to speak.
+
+use std::fmt;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use super::backtrace;
+use super::evidence::Sample;
+use super::holder;
+use super::report::{Holder, Offender, Stall};
+use super::verdict::{Duty, Verdict, judge};
+
+/// A scheduler that is suspected, as its monitor sees it.
+pub struct Subject<'a> {
+    /// Number of the scheduler in its runtime.
+    pub scheduler: u32,
+    /// The thread that holds it (`gettid`).
+    pub tid: i32,
+    /// The worker that runs.
+    pub offender: Option<Offender>,
+    /// Threads that run preemptively on behalf of this scheduler (`gettid`).
+    pub preemptive: Vec<i32>,
+    /// The workers that do not run, by number, with the part in use of their stacks.
+    pub switched_out: Box<dyn Iterator<Item = (u32, Range<usize>)> + 'a>,
+    /// The name of a worker's task.
+    pub task_name: Box<dyn Fn(u32) -> String + 'a>,
+}
+
+impl fmt::Debug for Subject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subject")
+            .field("scheduler", &self.scheduler)
+            .field("tid", &self.tid)
+            .field("offender", &self.offender)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Watches one scheduler.
+#[derive(Debug)]
+pub struct Watch {
+    threshold: Duration,
+    seen: Option<Seen>,
+}
+
+/// What was seen since progress moved last.
+#[derive(Debug)]
+struct Seen {
+    progress: u64,
+    duty: Duty,
+    since: Instant,
+    before: Option<(Instant, i32, Sample)>,
+    is_reported: bool,
+}
+
+impl Watch {
+    /// 25 ms: more than six quanta of 4 ms, less than a person notices. Seastar's, too.
+    pub const DEFAULT_THRESHOLD: Duration = Duration::from_millis(25);
+
+    /// Nothing seen yet. The threshold should be a few times the quantum; it is shown by the
+    /// monitor's looks, which should come at least every quarter of it.
+    pub fn new(threshold: Duration) -> Self {
+        Self {
+            threshold,
+            seen: None,
+        }
+    }
+
+    /// Takes note of a scheduler's progress: any number that moves whenever a worker gives the
+    /// scheduler up or is taken up. A stall that is noticed now is returned, once.
+    ///
+    /// `subject` is called only for a suspect: twice in each stall.
+    pub fn look<'a>(
+        &mut self,
+        now: Instant,
+        progress: u64,
+        duty: Duty,
+        subject: impl FnOnce() -> Subject<'a>,
+    ) -> Option<Stall> {
+        let seen = match &mut self.seen {
+            Some(seen) if seen.progress == progress && seen.duty == duty => seen,
+            seen => {
+                *seen = Some(Seen {
+                    progress,
+                    duty,
+                    since: now,
+                    before: None,
+                    is_reported: false,
+                });
+                return None;
+            }
+        };
+        let lasted = now.saturating_duration_since(seen.since);
+        if duty == Duty::Idle || seen.is_reported || lasted * 2 < self.threshold {
+            return None;
+        }
+        let Some((taken, tid, before)) = &seen.before else {
+            let subject = subject();
+            let mut sample = Sample::take(subject.tid, &subject.preemptive);
+            sample.usage = backtrace::usage(subject.tid, &sample);
+            seen.before = Some((now, subject.tid, sample));
+            return None;
+        };
+        // A monitor that comes late (the OS does not schedule it) takes its first sample late:
+        // the second must not come at once.
+        let window = now.saturating_duration_since(*taken);
+        if lasted < self.threshold || window * 4 < self.threshold {
+            return None;
+        }
+        let subject = subject();
+        if subject.tid != *tid {
+            // The baton was passed on, and the number of progress just not yet.
+            seen.before = None;
+            return None;
+        }
+        seen.is_reported = true;
+        Some(stall(subject, duty, before, lasted))
+    }
+}
+
+/// Looks a second time, and judges.
+fn stall(subject: Subject<'_>, duty: Duty, before: &Sample, lasted: Duration) -> Stall {
+    let mut after = Sample::take(subject.tid, &subject.preemptive);
+    let (backtrace, usage) = backtrace::take(subject.tid, &after);
+    after.usage = usage;
+    let (verdict, numbers) = judge(duty, before, &after);
+    let address = holder::waited_at(after.call).filter(|_| verdict == Verdict::BlockedInCall);
+    let holders = address.map(|address| holder::find(address, subject.switched_out));
+    let holders = holders.unwrap_or_default().into_iter();
+    Stall {
+        scheduler: subject.scheduler,
+        tid: subject.tid,
+        offender: subject.offender,
+        lasted,
+        verdict,
+        numbers,
+        backtrace,
+        holders: holders
+            .map(|worker| Holder {
+                worker,
+                name: (subject.task_name)(worker),
+            })
+            .collect(),
+        unreported: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! Plain threads stand for schedulers here: what is tested is that real evidence leads to the
+//! right verdict. On a busy machine a thread may really not be scheduled, which is then a right
+//! verdict too; so the expected one must come within some stalls, not at the first.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+use super::*;
+
+/// A thread that does something until it is dropped.
+struct Load {
+    tid: i32,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(work: impl Fn() + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let tid = Arc::new(AtomicI32::new(0));
+        let (theirs, their_tid) = (stop.clone(), tid.clone());
+        let thread = std::thread::spawn(move || {
+            // SAFETY: reads a number.
+            their_tid.store(unsafe { libc::gettid() }, Ordering::Release);
+            while !theirs.load(Ordering::Relaxed) {
+                work();
+            }
+        });
+        while tid.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        Self {
+            tid: tid.load(Ordering::Relaxed),
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// Binds the thread to the first CPU that this process may use.
+    fn pin(self) -> Self {
+        // SAFETY: a set of bits, for which zeros are valid.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the set is writable and as long as said.
+        unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
+        let first = (0..1024)
+            // SAFETY: the number lies in the set.
+            .find(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) })
+            .unwrap();
+        // SAFETY: as above.
+        let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the number lies in the set.
+        unsafe { libc::CPU_SET(first, &mut one) };
+        // SAFETY: the set is readable and as long as said.
+        unsafe { libc::sched_setaffinity(self.tid, size_of_val(&one), &raw const one) };
+        self
+    }
+
+    /// Lets the thread run only when nobody else wants the CPU.
+    fn idle_class(self) -> Self {
+        let parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the parameters are readable.
+        unsafe { libc::sched_setscheduler(self.tid, libc::SCHED_IDLE, &raw const parameters) };
+        self
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+fn spin() {
+    for _ in 0..1000 {
+        std::hint::spin_loop();
+    }
+}
+
+fn subject(tid: i32, preemptive: &[i32]) -> Subject<'static> {
+    Subject {
+        scheduler: 0,
+        tid,
+        offender: None,
+        preemptive: preemptive.to_vec(),
+        switched_out: Box::new(std::iter::empty()),
+        task_name: Box::new(|worker| format!("task of {worker}")),
+    }
+}
+
+/// The first stall of a subject whose progress does not move.
+fn next_stall<'a>(duty: Duty, subject: impl Fn() -> Subject<'a>) -> Stall {
+    let mut watch = Watch::new(Watch::DEFAULT_THRESHOLD);
+    loop {
+        if let Some(stall) = watch.look(Instant::now(), 1, duty, &subject) {
+            return stall;
+        }
+        std::thread::sleep(Duration::from_millis(4));
+    }
+}
+
+/// Asserts that the verdict comes within some stalls.
+fn assert_verdict(expected: Verdict, duty: Duty, tid: i32, preemptive: &[i32]) {
+    let mut last = String::new();
+    for _ in 0..20 {
+        let stall = next_stall(duty, || subject(tid, preemptive));
+        if stall.verdict == expected {
+            return;
+        }
+        last = stall.to_string();
+    }
+    panic!("never {expected}, but\n{last}");
+}
+
+/// Row "mostly in user mode" of the table.
+#[test]
+fn a_loop_is_a_user_loop() {
+    let load = Load::start(spin);
+    assert_verdict(Verdict::UserLoop, Duty::Running, load.tid, &[]);
+}
+
+/// Row "mostly in the kernel".
+#[test]
+fn a_loop_of_system_calls_is_inside_the_kernel() {
+    let load = Load::start(|| {
+        let mut bytes = [0_u8; 4096];
+        // SAFETY: the bytes are writable.
+        unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    });
+    assert_verdict(Verdict::InsideKernel, Duty::Running, load.tid, &[]);
+}
+
+/// Row "blocked".
+#[test]
+fn a_sleep_is_blocking() {
+    let load = Load::start(|| std::thread::sleep(Duration::from_millis(500)));
+    assert_verdict(Verdict::BlockedInCall, Duty::Running, load.tid, &[]);
+}
+
+/// Rows "waited for a CPU": the same hog, once a stranger, once the scheduler's own.
+#[test]
+fn a_starved_thread_is_not_scheduled_and_its_own_hog_is_named() {
+    let hog = Load::start(spin).pin();
+    let load = Load::start(spin).pin().idle_class();
+    assert_verdict(Verdict::NotScheduled, Duty::Running, load.tid, &[]);
+    assert_verdict(
+        Verdict::StarvedByPreemptive,
+        Duty::Running,
+        load.tid,
+        &[hog.tid],
+    );
+}
+
+/// Row "nothing ran though a worker is runnable".
+#[test]
+fn a_sleeping_scheduler_with_work_is_a_queue_stall() {
+    let load = Load::start(|| std::thread::sleep(Duration::from_millis(500)));
+    assert_verdict(Verdict::QueueStalled, Duty::Queued, load.tid, &[]);
+}
+
+/// A thread that waits for a `std` lock leads to the stack with the guard.
+#[test]
+fn the_holder_of_a_std_lock_is_named() {
+    let mutex = Arc::new(Mutex::new(0));
+    let guard = mutex.lock().unwrap();
+    let theirs = mutex.clone();
+    let (send, receive) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        // SAFETY: reads a number.
+        send.send(unsafe { libc::gettid() }).unwrap();
+        drop(theirs.lock());
+    });
+    let tid = receive.recv().unwrap();
+    let start = (&raw const guard).addr();
+    let range = start..start + size_of_val(&guard);
+    let stall = next_stall(Duty::Running, || Subject {
+        switched_out: Box::new([(6, 0..0), (7, range.clone())].into_iter()),
+        ..subject(tid, &[])
+    });
+    drop(guard);
+    thread.join().unwrap();
+    assert_eq!(stall.verdict, Verdict::BlockedInCall);
+    let text = stall.to_string();
+    assert!(
+        text.contains("worker 7 (task \"task of 7\") probably holds"),
+        "{text}"
+    );
+    assert!(text.contains("futex("), "{text}");
+}
+
+/// Progress, idleness and what was reported already are no reason to look at a thread.
+#[test]
+fn only_a_suspect_is_looked_at_and_a_stall_is_told_once() {
+    let start = Instant::now();
+    let at = |ms| start + Duration::from_millis(ms);
+    let looked = std::cell::Cell::new(0);
+    // SAFETY: reads a number.
+    let own = unsafe { libc::gettid() };
+    let mut watch = Watch::new(Duration::from_millis(25));
+    let mut look = |ms, progress, duty| {
+        let stall = watch.look(at(ms), progress, duty, || {
+            looked.set(looked.get() + 1);
+            subject(own, &[])
+        });
+        (stall.is_some(), looked.get())
+    };
+    assert_eq!(look(0, 1, Duty::Running), (false, 0));
+    assert_eq!(look(12, 1, Duty::Running), (false, 0));
+    assert_eq!(look(24, 2, Duty::Running), (false, 0));
+    assert_eq!(look(36, 2, Duty::Running), (false, 0));
+    assert_eq!(look(37, 2, Duty::Running), (false, 1));
+    assert_eq!(look(48, 2, Duty::Running), (false, 1));
+    assert_eq!(look(49, 2, Duty::Running), (true, 2));
+    assert_eq!(look(900, 2, Duty::Running), (false, 2));
+    assert_eq!(look(901, 3, Duty::Idle), (false, 2));
+    assert_eq!(look(2000, 3, Duty::Idle), (false, 2));
+    // A monitor that comes late looks twice all the same.
+    assert_eq!(look(2001, 3, Duty::Queued), (false, 2));
+    assert_eq!(look(3000, 3, Duty::Queued), (false, 3));
+    assert_eq!(look(3001, 3, Duty::Queued), (false, 3));
+    assert_eq!(look(3007, 3, Duty::Queued), (true, 4));
+}

@@ -1,0 +1,65 @@
+//! A place where workers wait for each other.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::park;
+use crate::sync::line::{Line, wait_in_line};
+use crate::wait_type::WaitType;
+
+/// Holds workers until `count` of them have come. Then it can be used again. A worker that is
+/// cancelled while it waits does not count any more.
+#[derive(Debug)]
+pub struct Barrier {
+    count: usize,
+    line: Mutex<Line<()>>,
+}
+
+/// What [`Barrier::wait`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BarrierWait {
+    is_leader: bool,
+}
+
+impl BarrierWait {
+    /// Whether the caller came last: true for one of each group.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.is_leader
+    }
+}
+
+impl Barrier {
+    /// A barrier for `count` workers; 0 is as 1: nobody waits.
+    #[must_use]
+    pub const fn new(count: usize) -> Self {
+        Self {
+            count,
+            line: Mutex::new(Line::new()),
+        }
+    }
+
+    /// Waits until `count` workers have come, this one included.
+    pub fn wait(&self) -> BarrierWait {
+        let waiter = {
+            let mut line = self.lock();
+            // Those who are to end but have not left the line yet do not count.
+            line.keep_open();
+            if line.len() + 1 >= self.count {
+                let claims = line.claim_all();
+                *line = Line::new();
+                drop(line);
+                claims.wake();
+                return BarrierWait { is_leader: true };
+            }
+            let waiter = park::prepare(WaitType::EVENT, std::ptr::from_ref(self).addr());
+            line.push_back(waiter, ());
+            waiter
+        };
+        let _signalled = wait_in_line(waiter, None, || self.lock().remove(waiter));
+        BarrierWait { is_leader: false }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Line<()>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

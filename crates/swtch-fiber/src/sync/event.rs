@@ -1,0 +1,118 @@
+//! Something that happens: waiters go on when it has.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::park::{self, Deadline, Wake};
+use crate::sync::line::{Claims, Line, wait_in_line};
+use crate::wait_type::WaitType;
+
+/// An event that is set or not. Waiting for one that is set takes no time.
+///
+/// A *manual* event stays set until [`reset`](Self::reset), and lets all waiters go on. An *automatic*
+/// one lets one waiter go on for each [`set`](Self::set), the one that waits longest; if nobody waits
+/// it stays set for the first who does. (The words are those of Windows, and of SQLOS.)
+#[derive(Debug)]
+pub struct Event {
+    automatic: bool,
+    is_set: AtomicBool,
+    line: Mutex<Line<()>>,
+}
+
+impl Event {
+    /// An event that stays set, and is not set yet.
+    #[must_use]
+    pub const fn manual() -> Self {
+        Self::new(false)
+    }
+
+    /// An event that is reset by the one waiter who goes on, and is not set yet.
+    #[must_use]
+    pub const fn automatic() -> Self {
+        Self::new(true)
+    }
+
+    const fn new(automatic: bool) -> Self {
+        Self {
+            automatic,
+            is_set: AtomicBool::new(false),
+            line: Mutex::new(Line::new()),
+        }
+    }
+
+    /// It has happened. All who wait now go on, or the first of them, also if it is reset before they
+    /// run.
+    pub fn set(&self) {
+        let mut claims = Claims::default();
+        {
+            let mut line = self.lock();
+            while let Some(first) = line.pop() {
+                if let Some(claim) = first.waiter.claim() {
+                    claims.add(claim);
+                    if self.automatic {
+                        break;
+                    }
+                }
+            }
+            if !self.automatic || claims.is_empty() {
+                self.is_set.store(true, Ordering::Release);
+            }
+        }
+        claims.wake();
+    }
+
+    /// It has not happened any more: who comes from now on waits.
+    pub fn reset(&self) {
+        self.is_set.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it is set at this moment.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    /// Waits until it has happened.
+    pub fn wait(&self) {
+        let happened = self.wait_until(None);
+        debug_assert!(happened, "without a deadline nothing times out");
+    }
+
+    /// Waits until it has happened, for `span` at most. Whether it has.
+    #[must_use]
+    pub fn wait_timeout(&self, span: Duration) -> bool {
+        self.take() || self.wait_until(Some(Deadline::after(span)))
+    }
+
+    fn wait_until(&self, deadline: Option<Deadline>) -> bool {
+        if self.take() {
+            return true;
+        }
+        let waiter = {
+            let mut line = self.lock();
+            if self.take() {
+                return true;
+            }
+            let waiter = park::prepare(WaitType::EVENT, std::ptr::from_ref(self).addr());
+            line.push_back(waiter, ());
+            waiter
+        };
+        let leave = || self.lock().remove(waiter);
+        wait_in_line(waiter, deadline, leave) == Wake::Signalled
+    }
+
+    /// Whether it is set; an automatic one is not, afterwards.
+    fn take(&self) -> bool {
+        if self.automatic {
+            let order = (Ordering::Acquire, Ordering::Relaxed);
+            let taken = self.is_set.compare_exchange(true, false, order.0, order.1);
+            return taken.is_ok();
+        }
+        self.is_set()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Line<()>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

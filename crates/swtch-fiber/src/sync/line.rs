@@ -1,0 +1,128 @@
+//! What all primitives do with their waiters: stand in a line, be claimed, leave it early.
+
+use std::collections::VecDeque;
+
+use crate::park::{self, Claim, Deadline, Waiter, Wake};
+
+/// Waiters of one resource, and what each wants of it.
+#[derive(Debug)]
+pub(crate) struct Line<Wish> {
+    places: VecDeque<Place<Wish>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Place<Wish> {
+    pub(crate) waiter: Waiter,
+    pub(crate) wish: Wish,
+}
+
+impl<Wish> Line<Wish> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            places: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Takes out those whose wait is over.
+    pub(crate) fn keep_open(&mut self) {
+        self.places.retain(|place| place.waiter.is_open());
+    }
+
+    pub(crate) fn push_back(&mut self, waiter: Waiter, wish: Wish) {
+        self.places.push_back(Place { waiter, wish });
+    }
+
+    pub(crate) fn push_front(&mut self, waiter: Waiter, wish: Wish) {
+        self.places.push_front(Place { waiter, wish });
+    }
+
+    pub(crate) fn first(&self) -> Option<&Place<Wish>> {
+        self.places.front()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Place<Wish>> {
+        self.places.pop_front()
+    }
+
+    /// Takes a waiter out, wherever it stands.
+    pub(crate) fn remove(&mut self, waiter: Waiter) -> Option<Wish> {
+        let place = self
+            .places
+            .iter()
+            .position(|place| place.waiter.is(waiter))?;
+        self.places.remove(place).map(|place| place.wish)
+    }
+
+    /// Takes out and claims the first one who still waits. Those who do not, and stood before it,
+    /// stay: what they wished for is theirs to take back.
+    pub(crate) fn claim_first(&mut self) -> Option<(Waiter, Wish, Claim)> {
+        let claimed = self
+            .places
+            .iter()
+            .enumerate()
+            .find_map(|(place, standing)| Some((place, standing.waiter.claim()?)));
+        let (place, claim) = claimed?;
+        let standing = self.places.remove(place)?;
+        Some((standing.waiter, standing.wish, claim))
+    }
+
+    /// Claims all who still wait, and leaves them in the line.
+    pub(crate) fn claim_all(&self) -> Claims {
+        Claims(
+            self.places
+                .iter()
+                .filter_map(|place| place.waiter.claim())
+                .collect(),
+        )
+    }
+}
+
+/// Workers to be woken once the lock of their resource is open again: one that is woken on this CPU
+/// before would run into the lock.
+#[derive(Debug, Default)]
+#[must_use]
+pub(crate) struct Claims(Vec<Claim>);
+
+impl Claims {
+    pub(crate) fn add(&mut self, claim: Claim) {
+        self.0.push(claim);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn wake(self) {
+        for claim in self.0 {
+            claim.wake();
+        }
+    }
+}
+
+/// Waits; calls `leave` when the wait ends by its deadline or by cancellation, which unwinds.
+pub(crate) fn wait_in_line<Left>(
+    waiter: Waiter,
+    deadline: Option<Deadline>,
+    leave: impl FnOnce() -> Left,
+) -> Wake {
+    struct Leaving<Left, Leave: FnOnce() -> Left>(Option<Leave>);
+    impl<Left, Leave: FnOnce() -> Left> Drop for Leaving<Left, Leave> {
+        fn drop(&mut self) {
+            let _left = self.0.take().map(|leave| leave());
+        }
+    }
+    let mut leaving = Leaving(Some(leave));
+    let wake = park::wait(waiter, deadline);
+    if wake == Wake::Signalled {
+        leaving.0 = None;
+    }
+    wake
+}

@@ -1,0 +1,190 @@
+//! A number of permits, given out strictly in order: what semaphores and read-write locks are made of.
+//!
+//! ```text
+//! state:   free permits << 1 | somebody waits
+//! ```
+//!
+//! While the low bit is clear, taking and giving back is one exchange. While it is set, both take the
+//! lock of the line, so that nobody overtakes; whoever gives back then hands permits to waiters before
+//! they run.
+
+use crate::atomics::{AtomicUsize, Mutex, MutexGuard, Ordering, const_new, lock};
+use crate::park::{self, Deadline, Waiter, Wake};
+use crate::sync::line::{Claims, Line, wait_in_line};
+use crate::wait_type::WaitType;
+
+const WAITING: usize = 1;
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(crate) struct Permits {
+    state: AtomicUsize,
+    /// How many permits each waiter wants.
+    line: Mutex<Line<usize>>,
+}
+
+impl Permits {
+    /// As many as there can be.
+    pub(crate) const MOST: usize = usize::MAX >> 1;
+
+    const_new! {
+        /// `permits` free ones, at most [`Permits::MOST`].
+        pub(crate) fn new(permits: usize) -> Self {
+            Self {
+                state: AtomicUsize::new(permits << 1),
+                line: Mutex::new(Line::new()),
+            }
+        }
+    }
+
+    /// Takes `count`, if they are free and nobody waits.
+    #[inline]
+    pub(crate) fn try_acquire(&self, count: usize) -> bool {
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            if state & WAITING != 0 || state >> 1 < count {
+                return false;
+            }
+            let taken = self.state.compare_exchange_weak(
+                state,
+                state - (count << 1),
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            match taken {
+                Ok(_) => return true,
+                Err(other) => state = other,
+            }
+        }
+    }
+
+    /// Takes `count` as soon as they are free and it is the caller's turn. False when the deadline
+    /// came first.
+    #[inline]
+    pub(crate) fn acquire(
+        &self,
+        count: usize,
+        wait_type: WaitType,
+        deadline: Option<Deadline>,
+    ) -> bool {
+        self.try_acquire(count) || self.acquire_in_line(count, wait_type, deadline)
+    }
+
+    #[cold]
+    fn acquire_in_line(
+        &self,
+        count: usize,
+        wait_type: WaitType,
+        deadline: Option<Deadline>,
+    ) -> bool {
+        let waiter = {
+            let mut line = lock(&self.line);
+            if self.take_or_announce(count) {
+                return true;
+            }
+            let waiter = park::prepare(wait_type, std::ptr::from_ref(self).addr());
+            line.push_back(waiter, count);
+            waiter
+        };
+        wait_in_line(waiter, deadline, || self.leave(waiter)) == Wake::Signalled
+    }
+
+    /// Takes `count`, or sets the bit that says that somebody waits. The caller has the line's lock.
+    fn take_or_announce(&self, count: usize) -> bool {
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            let takes = state & WAITING == 0 && state >> 1 >= count;
+            let wanted = if takes {
+                state - (count << 1)
+            } else {
+                state | WAITING
+            };
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            match self
+                .state
+                .compare_exchange_weak(state, wanted, order.0, order.1)
+            {
+                Ok(_) => return takes,
+                Err(other) => state = other,
+            }
+        }
+    }
+
+    /// A waiter gives up. Those behind it may want less.
+    fn leave(&self, waiter: Waiter) {
+        let mut line = lock(&self.line);
+        line.remove(waiter);
+        self.serve(line);
+    }
+
+    /// Gives `count` back, or more than there were.
+    ///
+    /// # Panics
+    /// When there were more than [`Permits::MOST`] then.
+    #[inline]
+    pub(crate) fn release(&self, count: usize) {
+        let mut state = self.state.load(Ordering::Relaxed);
+        while state & WAITING == 0 {
+            let given = self.state.compare_exchange_weak(
+                state,
+                more(state, count),
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
+            match given {
+                Ok(_) => return,
+                Err(other) => state = other,
+            }
+        }
+        self.release_in_line(count);
+    }
+
+    #[cold]
+    fn release_in_line(&self, count: usize) {
+        let line = lock(&self.line);
+        let mut state = self.state.load(Ordering::Relaxed);
+        while let Err(other) = self.state.compare_exchange_weak(
+            state,
+            more(state, count),
+            // Takes over what others gave back, for the waiter that gets it.
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        ) {
+            state = other;
+        }
+        self.serve(line);
+    }
+
+    /// Hands free permits to those whose turn it is, and wakes them.
+    fn serve(&self, mut line: MutexGuard<'_, Line<usize>>) {
+        let mut claims = Claims::default();
+        while let Some(count) = line.first().map(|first| first.wish) {
+            if self.state.load(Ordering::Relaxed) >> 1 < count {
+                break;
+            }
+            let Some(first) = line.pop() else { break };
+            // Before the claim: a thread may run as soon as it is claimed.
+            self.state.fetch_sub(count << 1, Ordering::AcqRel);
+            match first.waiter.claim() {
+                Some(claim) => claims.add(claim),
+                None => drop(self.state.fetch_add(count << 1, Ordering::AcqRel)),
+            }
+        }
+        if line.is_empty() {
+            self.state.fetch_and(!WAITING, Ordering::AcqRel);
+        }
+        drop(line);
+        claims.wake();
+    }
+
+    /// Permits that are free now.
+    pub(crate) fn free(&self) -> usize {
+        self.state.load(Ordering::Relaxed) >> 1
+    }
+}
+
+fn more(state: usize, count: usize) -> usize {
+    let free = (state >> 1).checked_add(count);
+    let free = free.filter(|free| *free <= Permits::MOST);
+    free.expect("fewer permits than half the address space") << 1 | state & WAITING
+}

@@ -1,0 +1,184 @@
+//! A lock without data: one exchange while nobody waits.
+//!
+//! Whoever unlocks wakes the first waiter and lets the lock lie open, so that a worker that locks
+//! again before its turn ends does not have to switch for it. The price is that the woken one may find
+//! the lock taken. Then it goes to the head of the line and is *handed* the lock: it is overtaken once
+//! at most.
+
+use crate::atomics::{AtomicU32, AtomicU64, Mutex, Ordering, const_new, lock};
+use crate::park::{self, Deadline, Waiter, Wake};
+use crate::sync::line::{Line, wait_in_line};
+use crate::wait_type::WaitType;
+use crate::worker;
+
+const LOCKED: u32 = 1;
+/// Somebody stands in the line: who unlocks has to look.
+const WAITING: u32 = 2;
+
+/// What a waiter wants of whoever unlocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    /// To be woken, and try.
+    Try,
+    /// To be given the lock.
+    HandOff,
+}
+
+/// See the head of the file.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct RawMutex {
+    /// The task that holds it; 0 for nobody, [`worker::OUTSIDE`] for a thread that is no worker. The
+    /// first word: the views give the address of the mutex as what is waited for, and a reader finds
+    /// here whom the waiter waits for.
+    owner: AtomicU64,
+    state: AtomicU32,
+    line: Mutex<Line<Wish>>,
+}
+
+impl RawMutex {
+    const_new! {
+        pub(crate) fn new() -> Self {
+            Self {
+                owner: AtomicU64::new(0),
+                state: AtomicU32::new(0),
+                line: Mutex::new(Line::new()),
+            }
+        }
+    }
+
+    /// Takes it, if it is open.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> bool {
+        let mut state = self.state.load(Ordering::Relaxed);
+        while state & LOCKED == 0 {
+            let order = (Ordering::Acquire, Ordering::Relaxed);
+            match self
+                .state
+                .compare_exchange_weak(state, state | LOCKED, order.0, order.1)
+            {
+                Ok(_) => {
+                    self.owner.store(worker::task_here(), Ordering::Relaxed);
+                    return true;
+                }
+                Err(other) => state = other,
+            }
+        }
+        false
+    }
+
+    /// Takes it. False when the deadline came first.
+    ///
+    /// # Panics
+    /// When the calling task holds it already and would wait for ever.
+    #[inline]
+    pub(crate) fn lock(&self, deadline: Option<Deadline>) -> bool {
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        let open = self.state.compare_exchange(0, LOCKED, order.0, order.1);
+        if open.is_err() && !self.lock_in_line(deadline) {
+            return false;
+        }
+        self.owner.store(worker::task_here(), Ordering::Relaxed);
+        true
+    }
+
+    #[cold]
+    fn lock_in_line(&self, deadline: Option<Deadline>) -> bool {
+        let task = worker::task_here();
+        let holds_it =
+            task != worker::OUTSIDE && self.owner.load(Ordering::Relaxed) == task && task != 0;
+        assert!(
+            deadline.is_some() || !holds_it,
+            "task {task} locks a mutex that it holds"
+        );
+        let mut wish = Wish::Try;
+        loop {
+            let Some(waiter) = self.stand_in_line(wish) else {
+                return true;
+            };
+            match (wait_in_line(waiter, deadline, || self.leave(waiter)), wish) {
+                (Wake::TimedOut, _) => return false,
+                (Wake::Signalled, Wish::HandOff) => return true,
+                (Wake::Signalled, Wish::Try) => wish = Wish::HandOff,
+            }
+        }
+    }
+
+    /// `None` when it was open and is the caller's now.
+    fn stand_in_line(&self, wish: Wish) -> Option<Waiter> {
+        let mut line = lock(&self.line);
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            let open = state & LOCKED == 0;
+            let wanted = if open {
+                state | LOCKED
+            } else {
+                state | WAITING
+            };
+            let order = (Ordering::Acquire, Ordering::Relaxed);
+            match self
+                .state
+                .compare_exchange_weak(state, wanted, order.0, order.1)
+            {
+                Ok(_) if open => return None,
+                Ok(_) => break,
+                Err(other) => state = other,
+            }
+        }
+        let waiter = park::prepare(WaitType::MUTEX, std::ptr::from_ref(self).addr());
+        match wish {
+            Wish::Try => line.push_back(waiter, wish),
+            Wish::HandOff => line.push_front(waiter, wish),
+        }
+        Some(waiter)
+    }
+
+    /// A waiter gives up.
+    fn leave(&self, waiter: Waiter) {
+        let mut line = lock(&self.line);
+        line.remove(waiter);
+        if line.is_empty() {
+            self.state.fetch_and(!WAITING, Ordering::Relaxed);
+        }
+    }
+
+    /// Opens it, or hands it on. Only for whoever has locked it.
+    #[inline]
+    pub(crate) fn unlock(&self) {
+        self.owner.store(0, Ordering::Relaxed);
+        let order = (Ordering::Release, Ordering::Relaxed);
+        if self
+            .state
+            .compare_exchange(LOCKED, 0, order.0, order.1)
+            .is_err()
+        {
+            self.unlock_in_line();
+        }
+    }
+
+    #[cold]
+    fn unlock_in_line(&self) {
+        let mut line = lock(&self.line);
+        while let Some(first) = line.pop() {
+            let waiting = if line.is_empty() { 0 } else { WAITING };
+            // While it is locked and the line is ours nobody else changes the state. It is set before
+            // the claim: a thread may run as soon as it is claimed.
+            self.state.store(LOCKED | waiting, Ordering::Relaxed);
+            let Some(claim) = first.waiter.claim() else {
+                continue;
+            };
+            if first.wish == Wish::Try {
+                self.state.store(waiting, Ordering::Release);
+            }
+            drop(line);
+            claim.wake();
+            return;
+        }
+        self.state.store(0, Ordering::Release);
+    }
+
+    /// Whether somebody holds it.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & LOCKED != 0
+    }
+}

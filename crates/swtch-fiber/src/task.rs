@@ -1,0 +1,489 @@
+//! Tasks: a closure, what became of it, and the handle to ask.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+use crate::clock;
+use crate::error::{Error, JoinError, Panic};
+use crate::pair::{Half, pair};
+use crate::park::{self, Cancelled, Deadline, Waiter, Wake};
+use crate::runtime::Shared;
+use crate::wait_type::WaitType;
+use crate::worker::{self, Phase, WorkerCell};
+
+/// Ids of tasks: from 1, never used again in this process.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// Ids for the next tasks of one spawner.
+pub(crate) fn fresh_ids(count: u64) -> Range<u64> {
+    let first = NEXT_ID.fetch_add(count, Ordering::Relaxed);
+    first..first + count
+}
+
+/// A task that waits for a worker.
+pub(crate) struct Task {
+    pub(crate) id: u64,
+    pub(crate) parent: u64,
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) queued_ticks: u64,
+    /// It was asked to run on one scheduler: no other may take it.
+    pub(crate) placed: bool,
+    work: Half<dyn Work>,
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Task")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A closure with its result, whatever their types.
+trait Work: Send + Sync {
+    /// Runs the closure; never unwinds.
+    ///
+    /// # Safety
+    /// Called once at most, and not after [`Work::abandon`].
+    unsafe fn run(&self);
+    /// Ends the task without running it.
+    ///
+    /// # Safety
+    /// Called once at most, and not after [`Work::run`].
+    unsafe fn abandon(&self, why: JoinError);
+    fn control(&self) -> &Control;
+}
+
+/// What of a task does not depend on its types.
+///
+/// ```text
+/// state:   RUNNING ──── finish ────────────────▶ DONE   the result is there
+///             │ ▲                                 ▲
+///      attach │ │ detach                          │
+///             ▼ │                                 │
+///           AWAITED ─── finish: signals joiner ───┘
+/// ```
+struct Control {
+    state: AtomicU32,
+    /// The task is to end.
+    cancel: AtomicBool,
+    /// The worker it is bound to, while it runs.
+    worker: AtomicPtr<WorkerCell>,
+    /// Who waits for the end. Written by the one owner of the handle before AWAITED, read after.
+    joiner: UnsafeCell<Option<Waiter>>,
+}
+
+const RUNNING: u32 = 0;
+const AWAITED: u32 = 1;
+const DONE: u32 = 2;
+
+// SAFETY: `joiner` is written by the handle's owner in the state RUNNING and read by whoever ends the
+// task after it has swapped AWAITED for DONE: the state hands it over.
+unsafe impl Sync for Control {}
+
+struct Packet<Body, Output> {
+    control: Control,
+    /// Taken by whoever runs or abandons the task: the one owner of its [`Task`].
+    body: UnsafeCell<Option<Body>>,
+    /// Written before DONE by the same, taken after DONE by the one owner of the handle.
+    result: UnsafeCell<Option<Result<Output, JoinError>>>,
+}
+
+// SAFETY: both cells have one owner at a time, as said there; the state hands over the result.
+unsafe impl<Body: Send, Output: Send> Sync for Packet<Body, Output> {}
+
+impl<Body, Output> Packet<Body, Output> {
+    /// # Safety
+    /// The caller ends the task, once.
+    unsafe fn finish(&self, result: Result<Output, JoinError>) {
+        // SAFETY: the task's owner alone writes, before DONE.
+        unsafe { *self.result.get() = Some(result) };
+        self.control
+            .worker
+            .store(ptr::null_mut(), Ordering::Release);
+        if self.control.state.swap(DONE, Ordering::AcqRel) == AWAITED {
+            // SAFETY: after AWAITED the handle's owner does not write.
+            if let Some(joiner) = unsafe { *self.control.joiner.get() } {
+                joiner.signal();
+            }
+        }
+    }
+
+    /// # Safety
+    /// The caller owns the task.
+    unsafe fn take_body(&self) -> Option<Body> {
+        // SAFETY: by the caller's promise.
+        unsafe { (*self.body.get()).take() }
+    }
+}
+
+impl<Body, Output> Work for Packet<Body, Output>
+where
+    Body: FnOnce() -> Output + Send,
+    Output: Send,
+{
+    unsafe fn run(&self) {
+        // SAFETY: by the caller's promise.
+        let Some(body) = (unsafe { self.take_body() }) else {
+            return;
+        };
+        let result = catch_unwind(AssertUnwindSafe(body)).map_err(ended_by);
+        // SAFETY: as above.
+        unsafe { self.finish(result) };
+    }
+
+    unsafe fn abandon(&self, why: JoinError) {
+        // SAFETY: by the caller's promise.
+        let body = unsafe { self.take_body() };
+        // The closure's own Drop may panic: that is the task's affair.
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(body)));
+        // SAFETY: as above.
+        unsafe { self.finish(Err(dropped.err().map_or(why, panicked))) };
+    }
+
+    fn control(&self) -> &Control {
+        &self.control
+    }
+}
+
+fn panicked(payload: Box<dyn Any + Send>) -> JoinError {
+    JoinError::Panicked(Panic::new(payload))
+}
+
+/// What a payload says about why a task ended.
+pub(crate) fn ended_by(payload: Box<dyn Any + Send>) -> JoinError {
+    if payload.is::<Cancelled>() {
+        JoinError::Cancelled
+    } else {
+        panicked(payload)
+    }
+}
+
+impl Task {
+    /// Runs it on the calling worker, until it ends.
+    pub(crate) fn run(self, cell: &'static WorkerCell) {
+        let control = self.work.control();
+        control
+            .worker
+            .store(ptr::from_ref(cell).cast_mut(), Ordering::Release);
+        // SAFETY: the calling worker runs.
+        unsafe { cell.own() }.cancel = &raw const control.cancel;
+        if control.cancel.load(Ordering::SeqCst) {
+            // SAFETY: `self` is the one owner of the task, and gone afterwards.
+            unsafe { self.work.abandon(JoinError::Cancelled) };
+        } else {
+            // SAFETY: as above.
+            unsafe { self.work.run() };
+        }
+        // SAFETY: as above; the worker is on the same thread as before.
+        unsafe { cell.own() }.cancel = ptr::null();
+        self.let_go();
+    }
+
+    /// Without a handle the result ends here, and its destructor is code of the program as well.
+    fn let_go(self) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(self.work))) {
+            // A payload that panics in turn would have no end: it is left as it is.
+            std::mem::forget(payload);
+        }
+    }
+
+    /// Asks it to end before it begins.
+    pub(crate) fn cancel(&self) {
+        self.work.control().cancel();
+    }
+
+    /// Ends it without running it.
+    pub(crate) fn abandon(self, why: JoinError) {
+        // SAFETY: `self` is the one owner of the task, and gone afterwards.
+        unsafe { self.work.abandon(why) };
+        self.let_go();
+    }
+}
+
+impl Control {
+    fn new() -> Self {
+        Self {
+            state: AtomicU32::new(RUNNING),
+            cancel: AtomicBool::new(false),
+            worker: AtomicPtr::new(ptr::null_mut()),
+            joiner: UnsafeCell::new(None),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.state.load(Ordering::Acquire) == DONE
+    }
+
+    /// Asks the task to end: at its next wait, or out of the one it is in.
+    ///
+    /// A worker arms its wait and then looks at the flag; here the flag is set first, and then the
+    /// wait looked for. So one of the two sees the other.
+    fn cancel(&self) {
+        self.cancel.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let bound = self.worker.load(Ordering::Acquire);
+        // SAFETY: control blocks are never freed.
+        let Some(cell) = (unsafe { bound.as_ref() }) else {
+            return;
+        };
+        let Some(waiter) = Waiter::of(cell) else {
+            // It runs, or will: the next yield point sees to it, not only the end of the quantum.
+            if let Some(scheduler) = cell.scheduler() {
+                scheduler.need_yield.store(true, Ordering::Relaxed);
+            }
+            return;
+        };
+        // The task was still bound after the wait was seen open, and a ticket is used once: if the
+        // wait is open at `end`, it is a wait of this task.
+        if self.worker.load(Ordering::Acquire) == bound && !cell.wait.is_uncancellable() {
+            waiter.end(Phase::Cancelled);
+        }
+    }
+
+    /// Waits until the task has ended. Called by the one owner of the handle.
+    fn wait(&self, deadline: Option<Deadline>) -> Wake {
+        while !self.is_done() {
+            let waiter = park::prepare(WaitType::JOIN, ptr::from_ref(self).addr());
+            let attached = Attached { control: self };
+            // SAFETY: in the state RUNNING nobody reads it, and the handle has one owner.
+            unsafe { *self.joiner.get() = Some(waiter) };
+            let order = (Ordering::AcqRel, Ordering::Acquire);
+            if self
+                .state
+                .compare_exchange(RUNNING, AWAITED, order.0, order.1)
+                .is_err()
+            {
+                // It has ended: nobody was told of the waiter.
+                let withdrawn = park::withdraw(waiter);
+                debug_assert!(withdrawn, "nobody knew it");
+                break;
+            }
+            if park::wait(waiter, deadline) == Wake::TimedOut {
+                drop(attached);
+                // The end may have come after the deadline and before this look: then it counts.
+                return if self.is_done() {
+                    Wake::Signalled
+                } else {
+                    Wake::TimedOut
+                };
+            }
+        }
+        Wake::Signalled
+    }
+}
+
+/// Detaches the joiner again, also when its wait unwinds.
+struct Attached<'control> {
+    control: &'control Control,
+}
+
+impl Drop for Attached<'_> {
+    fn drop(&mut self) {
+        // Fails when the task has ended: then the joiner is not needed any more.
+        let _detached = self.control.state.compare_exchange(
+            AWAITED,
+            RUNNING,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+    }
+}
+
+/// How to reach a task that was started, and its result.
+///
+/// Dropping the handle lets the task go on by itself.
+#[derive(Debug)]
+pub struct JoinHandle<Output> {
+    id: u64,
+    packet: Half<dyn Joinable<Output>>,
+}
+
+/// The part of a [`Packet`] that knows its result.
+trait Joinable<Output>: Send + Sync {
+    fn control(&self) -> &Control;
+    /// # Safety
+    /// The task has ended, and the caller owns the one handle.
+    unsafe fn take_result(&self) -> Option<Result<Output, JoinError>>;
+}
+
+impl<Body: Send, Output: Send> Joinable<Output> for Packet<Body, Output> {
+    fn control(&self) -> &Control {
+        &self.control
+    }
+
+    unsafe fn take_result(&self) -> Option<Result<Output, JoinError>> {
+        // SAFETY: by the caller's promise.
+        unsafe { (*self.result.get()).take() }
+    }
+}
+
+impl<Output> std::fmt::Debug for dyn Joinable<Output> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Packet").finish_non_exhaustive()
+    }
+}
+
+impl<Output> JoinHandle<Output> {
+    /// The task's id: unique in this process, and what `user_task` says in a trace.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether the task has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.packet.control().is_done()
+    }
+
+    /// Asks the task to end. It does so by unwinding out of the wait it is in, or out of its next
+    /// wait or yield; destructors run. A task that neither waits nor yields is not disturbed.
+    pub fn cancel(&self) {
+        self.packet.control().cancel();
+    }
+
+    /// Waits until the task has ended, and takes its result. A worker that calls it waits without
+    /// blocking its thread; any other thread sleeps.
+    ///
+    /// # Errors
+    /// [`JoinError`] when the task panicked, was cancelled, or never got a worker.
+    pub fn join(self) -> Result<Output, JoinError> {
+        let Wake::Signalled = self.wait(None) else {
+            unreachable!("without a deadline nothing times out")
+        };
+        self.result()
+    }
+
+    /// As [`join`](Self::join), for `span` at most.
+    ///
+    /// # Errors
+    /// Gives the handle back when the task has not ended by then.
+    pub fn join_timeout(self, span: Duration) -> Result<Result<Output, JoinError>, Self> {
+        match self.wait(Some(Deadline::after(span))) {
+            Wake::Signalled => Ok(self.result()),
+            Wake::TimedOut => Err(self),
+        }
+    }
+
+    fn wait(&self, deadline: Option<Deadline>) -> Wake {
+        self.packet.control().wait(deadline)
+    }
+
+    fn result(&self) -> Result<Output, JoinError> {
+        // SAFETY: the handle has one owner, who has seen the end.
+        let result = unsafe { self.packet.take_result() };
+        result.expect("a task that has ended has a result, and a handle is asked once")
+    }
+}
+
+/// How a task is to be started: its name, and where.
+///
+/// ```
+/// let runtime = swtch_fiber::Runtime::builder().schedulers(1).build()?;
+/// let sum = runtime.run(|| {
+///     let halves = swtch_fiber::TaskBuilder::new().name("halves").spawn(|| 21)?;
+///     halves.join().map(|half| half * 2).map_err(|error| error.to_string().into())
+/// })?;
+/// # let sum: Result<i32, Box<dyn std::error::Error + Send + Sync>> = sum;
+/// assert_eq!(sum.expect("joined"), 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct TaskBuilder {
+    name: Option<Arc<str>>,
+    scheduler: Option<u32>,
+}
+
+impl TaskBuilder {
+    /// A task without a name, on the scheduler with the least load.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What views and reports call it; 32 bytes of it fit the shared page.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Binds it to the scheduler with this number (from 0). It is never stolen.
+    #[must_use]
+    pub fn on_scheduler(mut self, scheduler: u32) -> Self {
+        self.scheduler = Some(scheduler);
+        self
+    }
+
+    /// Starts a task in the runtime of the calling worker.
+    ///
+    /// # Errors
+    /// [`Error::NoRuntime`] outside of a worker, [`Error::ShuttingDown`], [`Error::Setting`] for
+    /// a scheduler that is not there.
+    pub fn spawn<Body, Output>(self, body: Body) -> Result<JoinHandle<Output>, Error>
+    where
+        Body: FnOnce() -> Output + Send + 'static,
+        Output: Send + 'static,
+    {
+        let cell = worker::current().ok_or(Error::NoRuntime)?;
+        let scheduler = cell.scheduler().ok_or(Error::NoRuntime)?;
+        let parent = scheduler.task_of(cell);
+        // SAFETY: the calling worker holds the scheduler.
+        let id = unsafe { scheduler.core() }.next_task_id();
+        // SAFETY: as above; queueing a task needs another part of it.
+        let shared = unsafe { scheduler.shared() };
+        self.spawn_in(shared, id, parent, body)
+    }
+
+    pub(crate) fn spawn_in<Body, Output>(
+        self,
+        shared: &Shared,
+        id: u64,
+        parent: u64,
+        body: Body,
+    ) -> Result<JoinHandle<Output>, Error>
+    where
+        Body: FnOnce() -> Output + Send + 'static,
+        Output: Send + 'static,
+    {
+        let (work, packet) = pair(Packet {
+            control: Control::new(),
+            body: UnsafeCell::new(Some(body)),
+            result: UnsafeCell::new(None),
+        });
+        // SAFETY: it is the coercion.
+        let work: Half<dyn Work> = unsafe { work.unsized_by(|packet| packet) };
+        // SAFETY: it is the coercion.
+        let packet: Half<dyn Joinable<Output>> = unsafe { packet.unsized_by(|packet| packet) };
+        let task = Task {
+            id,
+            parent,
+            name: self.name,
+            queued_ticks: if shared.accounting { clock::ticks() } else { 0 },
+            placed: self.scheduler.is_some(),
+            work,
+        };
+        shared.enqueue(task, self.scheduler)?;
+        Ok(JoinHandle { id, packet })
+    }
+}
+
+/// Starts a task in the runtime of the calling worker, on the scheduler with the least load.
+///
+/// # Errors
+/// As [`TaskBuilder::spawn`].
+pub fn spawn<Body, Output>(body: Body) -> Result<JoinHandle<Output>, Error>
+where
+    Body: FnOnce() -> Output + Send + 'static,
+    Output: Send + 'static,
+{
+    TaskBuilder::new().spawn(body)
+}

@@ -1,0 +1,135 @@
+//! Waiters of one resource, first come, first served. The resource owns them, not the scheduler.
+//!
+//! ```text
+//! waiter:     push, length = n │ fence │ ready after all? ─ no ─▶ wait
+//! signaller:  make it ready    │ fence │ length?  ─ not 0 ─▶ signal
+//! ```
+//!
+//! Whichever comes first in the one order of the two fences, either the waiter sees that it is ready,
+//! or the signaller sees that somebody waits.
+
+use crate::atomics::{AtomicUsize, Mutex, MutexGuard, Ordering, const_new, fence, lock};
+use crate::park::{self, Deadline, Waiter, Wake};
+use crate::sync::line::{Line, wait_in_line};
+use crate::wait_type::WaitType;
+
+/// A queue of waits. The lock is held for a few instructions, never over a switch.
+#[derive(Debug)]
+pub(crate) struct WaitQueue {
+    /// As long as the queue: whoever finds 0 need not take the lock.
+    length: AtomicUsize,
+    line: Mutex<Line<()>>,
+}
+
+/// Whether cancelling the task ends a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cancelling {
+    Ends,
+    Waits,
+}
+
+impl WaitQueue {
+    const_new! {
+        pub(crate) fn new() -> Self {
+            Self {
+                length: AtomicUsize::new(0),
+                line: Mutex::new(Line::new()),
+            }
+        }
+    }
+
+    /// Waits until `is_ready`, which must become true before [`signal_all`](Self::signal_all) or
+    /// [`signal_one`](Self::signal_one) is called.
+    pub(crate) fn wait_until(
+        &self,
+        wait_type: WaitType,
+        deadline: Option<Deadline>,
+        cancelling: Cancelling,
+        mut is_ready: impl FnMut() -> bool,
+    ) -> Wake {
+        while !is_ready() {
+            let resource = std::ptr::from_ref(self).addr();
+            let waiter = match cancelling {
+                Cancelling::Ends => park::prepare(wait_type, resource),
+                Cancelling::Waits => park::prepare_uncancellable(wait_type, resource),
+            };
+            self.push(waiter);
+            // Whoever made it ready before `push` found no waiter to signal.
+            if is_ready() {
+                self.remove(waiter);
+                if !park::withdraw(waiter) {
+                    // The signal was not needed here: it may be somebody else's.
+                    self.signal_one();
+                }
+                return Wake::Signalled;
+            }
+            let leave = || self.remove(waiter);
+            if wait_in_line(waiter, deadline, leave) == Wake::TimedOut {
+                return Wake::TimedOut;
+            }
+        }
+        Wake::Signalled
+    }
+
+    /// Puts a waiter at the end. What the caller looks at afterwards was made ready before a signal
+    /// that did not find it.
+    pub(crate) fn push(&self, waiter: Waiter) {
+        {
+            let mut line = lock(&self.line);
+            line.push_back(waiter, ());
+            self.measure(&line);
+        }
+        fence(Ordering::SeqCst);
+    }
+
+    /// Takes a waiter out, wherever it stands. False when it was not there any more.
+    pub(crate) fn remove(&self, waiter: Waiter) -> bool {
+        let mut line = lock(&self.line);
+        let was_there = line.remove(waiter).is_some();
+        self.measure(&line);
+        was_there
+    }
+
+    /// Wakes the first who still waits. False when nobody did.
+    pub(crate) fn signal_one(&self) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let mut line = lock(&self.line);
+        let mut claim = None;
+        while let Some(first) = line.pop() {
+            claim = first.waiter.claim();
+            if claim.is_some() {
+                break;
+            }
+        }
+        self.unlock(line);
+        claim.map(park::Claim::wake).is_some()
+    }
+
+    /// Wakes all who wait now.
+    pub(crate) fn signal_all(&self) {
+        if self.is_empty() {
+            return;
+        }
+        let mut line = lock(&self.line);
+        let claims = line.claim_all();
+        *line = Line::new();
+        self.unlock(line);
+        claims.wake();
+    }
+
+    /// Whether nobody waits who could have missed what the caller made ready.
+    fn is_empty(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.length.load(Ordering::Relaxed) == 0
+    }
+
+    fn measure(&self, line: &Line<()>) {
+        self.length.store(line.len(), Ordering::Relaxed);
+    }
+
+    fn unlock(&self, line: MutexGuard<'_, Line<()>>) {
+        self.measure(&line);
+    }
+}

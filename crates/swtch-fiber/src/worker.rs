@@ -1,0 +1,225 @@
+//! A worker's control block: what others need to wake it, and what its scheduler knows of it.
+//!
+//! Blocks are never freed, only used again. A signaller may therefore hold on to one for as long as
+//! it likes: the *ticket* in the wait word tells it that the wait it meant is over. (The kernel does
+//! the same where readers take no lock, `SLAB_TYPESAFE_BY_RCU`.)
+
+mod wait_word;
+
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::fiber::Fiber;
+use crate::page::WorkerSlot;
+use crate::page::layout::RUN_BITS;
+use crate::park::Limit;
+use crate::scheduler::Scheduler;
+use crate::task::Task;
+use crate::wait_type::WaitType;
+pub(crate) use wait_word::Phase;
+use wait_word::WaitWord;
+
+/// A worker, or a thread outside of all schedulers that waits for a worker.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct WorkerCell {
+    /// How its wait stands.
+    pub(crate) wait: WaitWord,
+    /// The next one in a scheduler's inbox.
+    pub(crate) inbox_next: AtomicPtr<Self>,
+    /// The scheduler it belongs to; null for a thread outside.
+    scheduler: AtomicPtr<Scheduler>,
+    /// When the wait was decided, in ticks.
+    pub(crate) signalled_ticks: AtomicU64,
+    /// The task that decided it; 0 for none.
+    pub(crate) signaller_task: AtomicU64,
+    /// The worker of that task, plus one; 0 for none.
+    pub(crate) signaller_worker: AtomicU32,
+    /// What its thread sleeps on in thread mode.
+    pub(crate) baton: AtomicU32,
+    /// What a thread outside sleeps on. Not the baton: whoever decided its wait may ring late, when the
+    /// block is another's already, who then only looks once too often.
+    pub(crate) bell: AtomicU32,
+    /// For whoever holds the scheduler, and the worker itself while it runs.
+    own: UnsafeCell<Own>,
+}
+
+// SAFETY: `own` is reached only by whoever holds the scheduler (see `WorkerCell::own`); all else is
+// atomic.
+unsafe impl Sync for WorkerCell {}
+// SAFETY: as above; what `own` holds of a thread (its coroutine) never leaves that thread, because a
+// worker never changes its OS thread.
+unsafe impl Send for WorkerCell {}
+
+/// What the scheduler knows of a worker.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// Its record in the page; none for a thread outside.
+    pub(crate) slot: Option<WorkerSlot>,
+    /// How it is suspended and resumed in fiber mode.
+    pub(crate) fiber: Option<Fiber>,
+    /// The task that was bound and has not started.
+    pub(crate) next_task: Option<Task>,
+    /// What the thread's word says while it runs: `task << RUN_BITS | run`.
+    pub(crate) word: u64,
+    /// When it was switched in last.
+    pub(crate) in_ticks: u64,
+    /// When it was switched out last; 0 before the first run of a task.
+    pub(crate) out_ticks: u64,
+    /// When it entered its present state.
+    pub(crate) since_ticks: u64,
+    /// What it waits for, or did last.
+    pub(crate) wait_type: WaitType,
+    /// The wait that came before the present run.
+    pub(crate) before: Before,
+    /// The timeout around all its waits that is over first.
+    pub(crate) limit: Option<Limit>,
+    /// Points to the flag that asks its task to end; null without a task.
+    pub(crate) cancel: *const AtomicBool,
+}
+
+/// The wait that came before a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Before {
+    pub(crate) wait_type: WaitType,
+    pub(crate) off_ticks: u64,
+    pub(crate) queued_ticks: u64,
+    pub(crate) waker_task: u64,
+}
+
+/// Blocks that nobody uses.
+static UNUSED: Mutex<Vec<&'static WorkerCell>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// The worker that runs on this thread; null in scheduler code, in preemptive sections, and
+    /// outside. Never held across a switch: a worker stays on its thread, the thread does not stay
+    /// with its worker.
+    static CURRENT: Cell<*const WorkerCell> = const { Cell::new(ptr::null()) };
+}
+
+/// The worker that runs here and holds its scheduler.
+#[inline(always)]
+pub(crate) fn current() -> Option<&'static WorkerCell> {
+    // SAFETY: set only by `set_current`, from a reference that lives for ever.
+    unsafe { CURRENT.get().as_ref() }
+}
+
+/// What [`task_here`] says of a thread that is no worker.
+pub(crate) const OUTSIDE: u64 = u64::MAX;
+
+/// The id of the task that runs here; [`OUTSIDE`] where none does.
+#[inline]
+pub(crate) fn task_here() -> u64 {
+    // SAFETY: the calling worker runs.
+    current().map_or(OUTSIDE, |cell| unsafe { cell.own() }.word >> RUN_BITS)
+}
+
+/// Says who runs on this thread from now on.
+#[inline(always)]
+pub(crate) fn set_current(cell: Option<&'static WorkerCell>) {
+    CURRENT.set(cell.map_or(ptr::null(), ptr::from_ref));
+}
+
+impl WorkerCell {
+    fn new() -> Self {
+        Self {
+            wait: WaitWord::new(),
+            inbox_next: AtomicPtr::new(ptr::null_mut()),
+            scheduler: AtomicPtr::new(ptr::null_mut()),
+            signalled_ticks: AtomicU64::new(0),
+            signaller_task: AtomicU64::new(0),
+            signaller_worker: AtomicU32::new(0),
+            baton: AtomicU32::new(0),
+            bell: AtomicU32::new(0),
+            own: UnsafeCell::new(Own::default()),
+        }
+    }
+
+    /// A block for a worker of `scheduler`, or for a thread outside.
+    pub(crate) fn take(scheduler: Option<&'static Scheduler>) -> &'static Self {
+        let cell = Self::unused();
+        let scheduler = scheduler.map_or(ptr::null_mut(), |known| ptr::from_ref(known).cast_mut());
+        cell.scheduler.store(scheduler, Ordering::Release);
+        cell.baton.store(0, Ordering::Relaxed);
+        cell
+    }
+
+    /// A block that nobody uses. They are made in dozens: one by one, each would pay for its alignment.
+    fn unused() -> &'static Self {
+        let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
+        if unused.is_empty() {
+            let more: &'static [Self; 24] =
+                Box::leak(Box::new(std::array::from_fn(|_| Self::new())));
+            unused.extend(more);
+        }
+        unused.pop().expect("some were added")
+    }
+
+    /// Gives the block back. Its ticket goes on counting, so that late signallers fail.
+    ///
+    /// # Safety
+    /// The caller holds the block's scheduler or is the thread it stands for, and nobody runs on it.
+    pub(crate) unsafe fn give_back(&'static self) {
+        // SAFETY: by the caller's promise nobody else reaches it.
+        unsafe { *self.own.get() = Own::default() };
+        UNUSED
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(self);
+    }
+
+    /// What the scheduler knows of it, for a short look or change.
+    ///
+    /// # Safety
+    /// The caller holds the worker's scheduler, or is the worker and runs. No reference obtained
+    /// before may be used afterwards.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the holder of the scheduler is the only one"
+    )]
+    #[inline(always)]
+    pub(crate) unsafe fn own(&self) -> &mut Own {
+        // SAFETY: by the caller's promise nobody else looks.
+        unsafe { &mut *self.own.get() }
+    }
+
+    /// The scheduler it belongs to; `None` for a thread outside.
+    #[inline(always)]
+    pub(crate) fn scheduler(&self) -> Option<&'static Scheduler> {
+        // SAFETY: schedulers are never freed.
+        unsafe { self.scheduler.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Index of its record, for whoever holds the scheduler.
+    ///
+    /// # Safety
+    /// As for [`WorkerCell::own`].
+    #[inline(always)]
+    pub(crate) unsafe fn slot(&self) -> &WorkerSlot {
+        // SAFETY: by the caller's promise.
+        let own = unsafe { self.own() };
+        own.slot
+            .as_ref()
+            .expect("a worker has a record from its making until it is given back")
+    }
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self {
+            slot: None,
+            fiber: None,
+            next_task: None,
+            word: 0,
+            in_ticks: 0,
+            out_ticks: 0,
+            since_ticks: 0,
+            wait_type: WaitType::NONE,
+            before: Before::default(),
+            limit: None,
+            cancel: ptr::null(),
+        }
+    }
+}

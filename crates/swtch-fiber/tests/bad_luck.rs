@@ -1,0 +1,288 @@
+//! What is refused, and what ends the process with a reason.
+
+use std::process::Command;
+use std::time::Duration;
+
+use swtch_fiber::{
+    Error, JoinError, Mode, Runtime, TaskBuilder, check_quantum, sleep, spawn, yield_now,
+};
+
+/// Runs the test `name` of this file in a process of its own, where it does what it must not.
+fn in_a_child(name: &str) -> std::process::Output {
+    let this = std::env::current_exe().expect("a test has a file");
+    Command::new(this)
+        .args(["--exact", name, "--nocapture"])
+        .env("SWTCH_FIBER_CHILD", name)
+        .env("RUST_BACKTRACE", "0")
+        .output()
+        .expect("it starts")
+}
+
+/// Whether this process is the child that `name` was started in.
+fn is_child(name: &str) -> bool {
+    std::env::var("SWTCH_FIBER_CHILD").is_ok_and(|child| child == name)
+}
+
+fn refused(builder: swtch_fiber::Builder) -> String {
+    match builder.build() {
+        Err(error @ Error::Setting { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Nothing could ever run.
+#[test]
+fn settings_that_make_no_sense_are_refused_with_the_remedy() {
+    let builder = Runtime::builder;
+    assert!(refused(builder().schedulers(0)).starts_with("schedulers is 0: at least one"));
+    assert!(refused(builder().schedulers(1_000_000)).contains("256"));
+    assert!(refused(builder().workers(0)).starts_with("workers is 0: at least one"));
+    assert!(refused(builder().quantum(Duration::ZERO)).starts_with("quantum is 0ns: at least"));
+    assert!(refused(builder().mode(Mode::Thread).stack_size(1 << 40)).contains("1 GiB"));
+    assert!(refused(builder().stack_size(1000)).starts_with("stack_size is 1000 bytes: "));
+}
+
+/// Libraries call yield points without knowing who runs them.
+#[test]
+fn yield_points_outside_of_a_runtime_are_harmless() {
+    yield_now();
+    assert!(!check_quantum());
+    sleep(Duration::from_millis(1));
+    let spawned = spawn(|| ());
+    assert!(matches!(spawned, Err(Error::NoRuntime)));
+}
+
+/// A typing error in a number must not hang.
+#[test]
+fn a_scheduler_that_is_not_there_is_refused() {
+    let runtime = Runtime::builder().schedulers(2).build().expect("a runtime");
+    let spawned = runtime.spawn_with(TaskBuilder::new().on_scheduler(2), || ());
+    let error = spawned.expect_err("there are 0 and 1").to_string();
+    assert!(error.contains("no scheduler with this number"), "{error}");
+}
+
+/// Tasks wait for a worker where there are fewer workers than tasks.
+#[test]
+fn one_worker_runs_many_tasks_one_after_the_other() {
+    for mode in [Mode::Fiber, Mode::Thread] {
+        let builder = Runtime::builder().mode(mode).schedulers(1).workers(1);
+        let runtime = builder.build().expect("a runtime");
+        let handles: Vec<_> = (0..50)
+            .map(|number| runtime.spawn(move || number).expect("spawned"))
+            .collect();
+        let sum: i32 = handles
+            .into_iter()
+            .map(|handle| handle.join().expect("no panic"))
+            .sum();
+        assert_eq!(sum, 1225, "{mode:?}");
+    }
+}
+
+/// A worker that unwinds must not let others run with its panic count; a yield then is left out.
+#[test]
+fn a_yield_in_a_destructor_that_runs_in_a_panic_is_left_out() {
+    struct Yields;
+    impl Drop for Yields {
+        fn drop(&mut self) {
+            yield_now();
+        }
+    }
+    for mode in [Mode::Fiber, Mode::Thread] {
+        let runtime = Runtime::builder()
+            .mode(mode)
+            .schedulers(1)
+            .build()
+            .expect("a runtime");
+        let ended = runtime.run(|| {
+            let other = spawn(|| {
+                assert!(!std::thread::panicking(), "the panic of another worker");
+            });
+            let _yields = Yields;
+            assert!(other.is_err(), "meant");
+        });
+        assert!(matches!(ended, Err(JoinError::Panicked(_))), "{mode:?}");
+        assert_eq!(runtime.run(|| 1).expect("goes on"), 1);
+    }
+}
+
+/// Waiting there cannot be left out, and cannot be done: the process says so.
+#[test]
+fn a_wait_in_a_destructor_that_runs_in_a_panic_ends_the_process_with_the_reason() {
+    const NAME: &str =
+        "a_wait_in_a_destructor_that_runs_in_a_panic_ends_the_process_with_the_reason";
+    struct Waits;
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            sleep(Duration::from_millis(1));
+        }
+    }
+    if is_child(NAME) {
+        let runtime = Runtime::builder().schedulers(1).build().expect("a runtime");
+        let ended = runtime.run(|| {
+            let _waits = Waits;
+            panic!("meant");
+        });
+        panic!("must not get here: {ended:?}");
+    }
+    let output = in_a_child(NAME);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("a destructor waits while its task unwinds"),
+        "{said}"
+    );
+    assert!(!output.status.success());
+}
+
+/// In thread mode each worker has a panic count of its own, so waiting is allowed.
+#[test]
+fn in_thread_mode_a_destructor_may_wait_in_a_panic() {
+    struct Waits;
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            sleep(Duration::from_millis(1));
+        }
+    }
+    let runtime = Runtime::builder()
+        .mode(Mode::Thread)
+        .schedulers(1)
+        .build()
+        .expect("a runtime");
+    let ended = runtime.run(|| {
+        let _waits = Waits;
+        panic!("meant");
+    });
+    assert!(matches!(ended, Err(JoinError::Panicked(_))));
+}
+
+/// Cancelling twice, or what has ended, is no mistake.
+#[test]
+fn cancelling_what_has_ended_does_nothing() {
+    let runtime = Runtime::builder().schedulers(1).build().expect("a runtime");
+    let handle = runtime.spawn(|| 5).expect("spawned");
+    while !handle.is_finished() {
+        std::thread::yield_now();
+    }
+    handle.cancel();
+    handle.cancel();
+    assert_eq!(handle.join().expect("it had ended"), 5);
+}
+
+/// A handle that is given up in time is still good.
+#[test]
+fn a_join_that_times_out_gives_the_handle_back() {
+    let runtime = Runtime::builder().schedulers(1).build().expect("a runtime");
+    let handle = runtime
+        .spawn(|| sleep(Duration::from_millis(80)))
+        .expect("spawned");
+    let handle = handle
+        .join_timeout(Duration::from_millis(5))
+        .expect_err("it sleeps longer");
+    handle.join().expect("it ends");
+}
+
+/// Who lets the handle go leaves the result to the task's end, destructor and all.
+#[test]
+fn a_result_whose_destructor_panics_ends_nothing_but_itself() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("meant");
+        }
+    }
+    for mode in [Mode::Fiber, Mode::Thread] {
+        let builder = Runtime::builder().mode(mode).schedulers(1);
+        let runtime = builder.build().expect("a runtime");
+        runtime
+            .run(|| {
+                drop(spawn(|| Bomb).expect("in a runtime"));
+                drop(spawn(|| std::panic::panic_any(Bomb)).map(drop));
+                sleep(Duration::from_millis(5));
+            })
+            .expect("goes on");
+        assert_eq!(runtime.run(|| 1).expect("goes on"), 1, "{mode:?}");
+    }
+}
+
+/// "Never" is what people mean by the longest time there is.
+#[test]
+fn the_longest_quantum_and_threshold_mean_never() {
+    let builder = Runtime::builder().schedulers(1).quantum(Duration::MAX);
+    let runtime = builder.build().expect("a runtime");
+    assert_eq!(runtime.run(|| 1).expect("no panic"), 1);
+    let builder = Runtime::builder()
+        .schedulers(1)
+        .stall_threshold(Duration::MAX);
+    let runtime = builder.build().expect("a runtime");
+    let yields = runtime.run(|| {
+        let other = spawn(|| ()).expect("in a runtime");
+        // The monitor still ends quanta.
+        while !other.is_finished() {
+            check_quantum();
+        }
+    });
+    yields.expect("no panic");
+}
+
+/// It would wait for its own end.
+#[test]
+fn a_worker_that_drops_its_runtime_ends_the_process_with_the_reason() {
+    const NAME: &str = "a_worker_that_drops_its_runtime_ends_the_process_with_the_reason";
+    if is_child(NAME) {
+        let runtime = std::sync::Arc::new(Runtime::builder().schedulers(1).build().expect("one"));
+        let theirs = runtime.clone();
+        let handle = runtime.spawn(move || {
+            sleep(Duration::from_millis(20));
+            drop(theirs);
+        });
+        drop(runtime);
+        panic!("must not get here: {:?}", handle.expect("spawned").join());
+    }
+    let output = in_a_child(NAME);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("a worker drops the runtime that runs it"),
+        "{said}"
+    );
+    assert!(!output.status.success());
+}
+
+/// Load counts sleepers, too; whoever has nothing to do must take what waits elsewhere all the same.
+#[test]
+fn a_scheduler_without_work_takes_tasks_of_a_busy_one() {
+    for mode in [Mode::Fiber, Mode::Thread] {
+        let builder = Runtime::builder()
+            .mode(mode)
+            .schedulers(2)
+            .stall_threshold(Duration::ZERO);
+        let runtime = builder.build().expect("a runtime");
+        let sleepers: Vec<_> = (0..10)
+            .map(|_| {
+                let placed = TaskBuilder::new().on_scheduler(1);
+                runtime
+                    .spawn_with(placed, || sleep(Duration::from_secs(1000)))
+                    .expect("spawned")
+            })
+            .collect();
+        let busy: Vec<_> = (0..6)
+            .map(|_| {
+                let body = || {
+                    let end = std::time::Instant::now() + Duration::from_millis(30);
+                    while std::time::Instant::now() < end {}
+                };
+                runtime.spawn(body).expect("spawned")
+            })
+            .collect();
+        for task in busy {
+            task.join().expect("no panic");
+        }
+        let stolen: u64 = runtime
+            .counters()
+            .iter()
+            .map(|one| one.stolen_tasks_count)
+            .sum();
+        assert!(stolen > 0, "{mode:?}: the other one slept");
+        for sleeper in sleepers {
+            sleeper.cancel();
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Out of descriptors: errors, not waits without end. Alone in its process, whose limit it lowers.
+
+mod io_ways;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use io_ways::in_all_ways;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use swtch_fiber::fs::File;
+use swtch_fiber::net::{TcpListener, TcpStream, UdpSocket};
+use swtch_fiber::{Runtime, TaskBuilder, sleep, spawn};
+
+/// Opens files until there is no descriptor left.
+fn use_up_descriptors() -> Vec<std::fs::File> {
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
+}
+
+/// A driver is made by the first wait on its scheduler, and needs a descriptor itself.
+fn make_drivers(runtime: &Runtime) {
+    for scheduler in 0..runtime.schedulers() {
+        let on = TaskBuilder::new().on_scheduler(u32::try_from(scheduler).expect("1 or 2"));
+        let wait = || {
+            let socket = UdpSocket::bind("127.0.0.1:0").expect("a port of loopback");
+            socket
+                .set_read_timeout(Some(Duration::from_micros(1)))
+                .expect("not 0");
+            socket.recv(&mut [0; 1]).expect_err("nothing was sent");
+        };
+        let waited = runtime.spawn_with(on, wait).expect("spawned").join();
+        waited.expect("no panic");
+    }
+}
+
+/// Accepting and connecting fail; those that wait go on waiting, and succeed when there is room.
+#[test]
+fn without_descriptors_there_is_an_error_and_not_a_hang() {
+    let before = getrlimit(Resource::Nofile);
+    let lowered = Rlimit {
+        current: Some(200),
+        maximum: before.maximum,
+    };
+    setrlimit(Resource::Nofile, lowered).expect("lower is always allowed");
+    in_all_ways(|runtime| {
+        make_drivers(&runtime);
+        runtime
+            .run(|| {
+                let listener = TcpListener::bind("127.0.0.1:0").expect("a port of loopback");
+                let address = listener.local_addr().expect("bound");
+                let failed = Arc::new(AtomicBool::new(false));
+                let tells = failed.clone();
+                let waiter = spawn(move || {
+                    let first = listener.accept().map(drop);
+                    tells.store(true, Ordering::SeqCst);
+                    // The connection stays with the kernel until there is a descriptor for it.
+                    let second = loop {
+                        match listener.accept() {
+                            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+                                sleep(Duration::from_millis(1));
+                            }
+                            ended => break ended.map(drop),
+                        }
+                    };
+                    (first, second)
+                });
+                sleep(Duration::from_millis(2));
+                let mut all = use_up_descriptors();
+                let refused = TcpStream::connect(address).expect_err("no descriptor");
+                assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
+                let refused = File::open("/dev/null").expect_err("no descriptor");
+                assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
+                // One for our end, none for theirs.
+                all.pop();
+                let near = TcpStream::connect(address).expect("one descriptor");
+                while !failed.load(Ordering::SeqCst) {
+                    sleep(Duration::from_micros(100));
+                }
+                drop(all);
+                let (first, second) = waiter.expect("in a runtime").join().expect("no panic");
+                let first = first.expect_err("no descriptor");
+                assert_eq!(first.raw_os_error(), Some(libc::EMFILE));
+                second.expect("many descriptors");
+                drop(near);
+            })
+            .expect("no panic");
+    });
+    in_all_ways(|runtime| {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port of loopback");
+        let all = use_up_descriptors();
+        // No descriptor for the driver itself.
+        let error = runtime.run(move || listener.accept().map(drop));
+        let error = error.expect("no panic").expect_err("no descriptor");
+        assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+        drop(all);
+    });
+    setrlimit(Resource::Nofile, before).expect("as it was");
+}

@@ -1,0 +1,24 @@
+//! All ways to drive input and output.
+
+use swtch_fiber::{Error, Io, Mode, Runtime};
+
+/// Runs a test by both drivers, in both modes, on one scheduler and on two.
+pub fn in_all_ways(test: impl Fn(Runtime)) {
+    for io in [Io::Uring, Io::Epoll] {
+        for mode in [Mode::Fiber, Mode::Thread] {
+            for schedulers in [1, 2] {
+                let builder = Runtime::builder().io(io).mode(mode).schedulers(schedulers);
+                let runtime = match builder.build() {
+                    Ok(runtime) => runtime,
+                    // Where the kernel refuses io_uring there is epoll only.
+                    Err(Error::IoUring { .. }) => continue,
+                    Err(error) => panic!("{error}"),
+                };
+                assert_eq!(runtime.io_driver(), io);
+                // Shown when the test fails.
+                eprintln!("{io:?} {mode:?} {schedulers}");
+                test(runtime);
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Faults end the process, so each is lived through in a child: this program again, with the name
+//! of a play in its environment.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fmt::{self, Write};
+use std::hint::black_box;
+use std::os::unix::process::ExitStatusExt;
+use std::panic;
+use std::process::{Command, Output};
+
+use corosensei::{Coroutine, Yielder};
+use swtch_fiber::stack::{DEFAULT_STACK_SIZE, Guards, SMALLEST_STACK_SIZE, StackPool, overflow};
+
+const PLAY: &str = "STACK_OVERFLOW_PLAY";
+
+/// Recursion without a bound: what overflows stacks in real programs.
+#[inline(never)]
+fn recurse(depth: u64) -> u64 {
+    let frame = black_box([depth; 32]);
+    if depth == u64::MAX {
+        0
+    } else {
+        recurse(depth + 1) + frame[7]
+    }
+}
+
+fn overflow_it() {
+    black_box(recurse(1));
+}
+
+fn describe(worker: u32, out: &mut dyn Write) -> fmt::Result {
+    write!(out, "task \"sum of {worker}\"")
+}
+
+fn coroutine_that(guards: Guards, owner: u32, body: impl FnOnce() + 'static) {
+    let _guard = overflow::guard_this_thread().unwrap();
+    let pool = StackPool::with_guards(DEFAULT_STACK_SIZE, guards).unwrap();
+    let others: Vec<_> = (0..9).map(|_| pool.take().unwrap()).collect();
+    let stack = pool.take().unwrap();
+    stack.set_owner(owner);
+    Coroutine::<(), (), (), _>::with_stack(stack, move |_, ()| body()).resume(());
+    drop(others);
+}
+
+fn null() -> *mut u32 {
+    black_box(std::ptr::null_mut())
+}
+
+fn write_to_null() {
+    // SAFETY: it is not safe: the fault is the play.
+    unsafe { null().write_volatile(1) };
+}
+
+extern "C" fn leave_with_42(_: libc::c_int) {
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(42) }
+}
+
+fn install(handler: libc::sighandler_t) {
+    // SAFETY: the handler has one argument, as `signal` promises it.
+    unsafe { libc::signal(libc::SIGSEGV, handler) };
+}
+
+fn play(name: &str) {
+    match name {
+        "coroutine" => {
+            overflow::set_describe(describe);
+            coroutine_that(Guards::of_this_kernel(), 17, overflow_it);
+        }
+        "mprotect" => {
+            coroutine_that(Guards::Mappings, 18, overflow_it);
+        }
+        "locked" => {
+            assert_eq!(Guards::of_this_kernel(), Guards::Markers);
+            // SAFETY: the call has no precondition.
+            if unsafe { libc::mlockall(libc::MCL_FUTURE | libc::MCL_ONFAULT) } == 0 {
+                coroutine_that(Guards::Markers, 23, overflow_it);
+            }
+            println!("may not lock memory");
+        }
+        "smallest" => {
+            let stack = StackPool::of_size(SMALLEST_STACK_SIZE)
+                .unwrap()
+                .take()
+                .unwrap();
+            let body = |_: &Yielder<(), ()>, ()| panic::catch_unwind(|| panic!("on a small stack"));
+            let mut coroutine = Coroutine::with_stack(stack, body);
+            assert!(coroutine.resume(()).as_return().unwrap().is_err());
+        }
+        "thread" => {
+            let thread = std::thread::Builder::new().name("plain".into());
+            let body = || {
+                let _guard = overflow::guard_this_thread().unwrap();
+                black_box(recurse(1))
+            };
+            let _ = thread.spawn(body).unwrap().join();
+        }
+        "null" => coroutine_that(Guards::of_this_kernel(), 19, write_to_null),
+        "stray" => {
+            let _guard = overflow::guard_this_thread().unwrap();
+            let stack = StackPool::of_size(DEFAULT_STACK_SIZE)
+                .unwrap()
+                .take()
+                .unwrap();
+            stack.set_owner(20);
+            // SAFETY: it is not safe: the fault is the play.
+            unsafe { ((stack.handle().low() - 8) as *mut u64).write_volatile(1) };
+        }
+        "default" => {
+            install(libc::SIG_DFL);
+            coroutine_that(Guards::of_this_kernel(), 21, write_to_null);
+        }
+        "ignored" => {
+            install(libc::SIG_IGN);
+            let _guard = overflow::guard_this_thread().unwrap();
+            // SAFETY: the call has no precondition.
+            unsafe { libc::raise(libc::SIGSEGV) };
+            write_to_null();
+        }
+        "sent" => {
+            install(libc::SIG_DFL);
+            let _guard = overflow::guard_this_thread().unwrap();
+            // SAFETY: the call has no precondition.
+            unsafe { libc::raise(libc::SIGSEGV) };
+        }
+        "plain handler" => {
+            install(leave_with_42 as *const () as usize);
+            coroutine_that(Guards::of_this_kernel(), 22, write_to_null);
+        }
+        other => panic!("no play {other}"),
+    }
+}
+
+/// The way in for children; does nothing in the program that starts them.
+#[test]
+fn child() {
+    if let Ok(name) = std::env::var(PLAY) {
+        play(&name);
+    }
+}
+
+fn lived_through(name: &str) -> (Output, String) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .env(PLAY, name)
+        .env("RUST_BACKTRACE", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, said)
+}
+
+/// The promise: never a silent SIGSEGV. It says whose stack, how large, and what to do.
+#[test]
+fn overflow_of_a_coroutine_names_its_task_and_aborts() {
+    let (output, said) = lived_through("coroutine");
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+    assert!(
+        said.contains("task \"sum of 17\" has overflowed its stack of"),
+        "{said}"
+    );
+    assert!(said.contains("stack_size"), "{said}");
+}
+
+/// On kernels before 6.13 the guard is another, and the message the same; without a scheduler that
+/// knows names, the worker's number must do.
+#[test]
+fn overflow_into_an_mprotect_guard_names_the_worker() {
+    let (output, said) = lived_through("mprotect");
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+    assert!(
+        said.contains("worker 18 has overflowed its stack"),
+        "{said}"
+    );
+}
+
+/// Programs that lock their memory get no markers from the kernel (madvise(2)): still guarded.
+#[test]
+fn overflow_in_locked_memory_names_the_worker() {
+    if Guards::of_this_kernel() == Guards::Markers {
+        let (output, said) = lived_through("locked");
+        let may_lock = !String::from_utf8_lossy(&output.stdout).contains("may not lock memory");
+        assert_eq!(output.status.signal().is_some(), may_lock, "{said}");
+        assert_eq!(
+            said.contains("worker 23 has overflowed its stack"),
+            may_lock,
+            "{said}"
+        );
+    }
+}
+
+/// The smallest size must do for the most that a worker needs without its own doing: the first panic
+/// of a process, which reads debug information to print where it was.
+#[test]
+fn smallest_stack_holds_a_panic_with_its_backtrace() {
+    let (output, said) = lived_through("smallest");
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("on a small stack") && said.contains("stack backtrace"),
+        "{said}"
+    );
+}
+
+/// Rust's library has a message of its own for threads; our handler stands before it.
+#[test]
+fn overflow_of_an_ordinary_thread_is_still_told_by_rust() {
+    let (output, said) = lived_through("thread");
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+    assert!(
+        said.contains("thread 'plain'") && said.contains("has overflowed its stack"),
+        "{said}"
+    );
+    assert!(!said.contains("swtch-fiber"), "{said}");
+}
+
+/// A null pointer is no overflow and must not be called one.
+#[test]
+fn other_faults_keep_their_default_action() {
+    for name in ["null", "default", "ignored", "sent"] {
+        let (output, said) = lived_through(name);
+        assert_eq!(
+            output.status.signal(),
+            Some(libc::SIGSEGV),
+            "{name}: {said}"
+        );
+        assert!(!said.contains("swtch-fiber"), "{name}: {said}");
+    }
+}
+
+/// A crash reporter that was installed before us keeps working.
+#[test]
+fn other_faults_reach_the_handler_installed_before() {
+    let (output, said) = lived_through("plain handler");
+    assert_eq!(output.status.code(), Some(42), "{said}");
+}
+
+/// A guard can be hit from elsewhere; the worker whose stack it is may be innocent.
+#[test]
+fn stray_access_to_a_guard_is_not_called_an_overflow() {
+    let (output, said) = lived_through("stray");
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+    assert!(
+        said.contains("worker 20: something else touched the guard"),
+        "{said}"
+    );
+}
+
+/// Handlers that would run on a worker's small stack are found, and only those.
+#[test]
+fn handlers_that_would_run_on_small_stacks_are_listed() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let before = overflow::handlers_without_onstack();
+    assert!(!before.contains(&libc::SIGUSR2), "{before:?}");
+    // SAFETY: the handler has one argument, as `signal` promises it.
+    unsafe { libc::signal(libc::SIGUSR2, nothing as *const () as usize) };
+    assert!(overflow::handlers_without_onstack().contains(&libc::SIGUSR2));
+    let _guard = overflow::guard_this_thread().unwrap();
+    assert!(
+        !overflow::handlers_without_onstack().contains(&libc::SIGSEGV),
+        "ours has SA_ONSTACK"
+    );
+}

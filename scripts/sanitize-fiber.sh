@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Runs the tests of swtch-fiber under three judges of memory: AddressSanitizer, valgrind's memcheck, and
+# Miri for what needs no assembly and no kernel. Ten minutes and more; no root. Needs nightly Rust with
+# the component miri (`rustup toolchain install nightly --component miri`) and valgrind. Name one to
+# run only that: asan, valgrind, miri.
+set -u -o pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+find_cargo || die "no cargo: run \`make setup\`"
+
+target=$(rustc -vV | sed -n 's/^host: //p')
+failed=()
+
+has_nightly() { cargo +nightly --version >/dev/null 2>&1; }
+
+# corosensei tells the sanitizer of each switch. Faults are the tests' own, control blocks are
+# never freed on purpose (worker.rs), and stalls are judged by time, which a sanitizer stretches.
+asan() {
+    has_nightly || die "AddressSanitizer needs nightly Rust"
+    RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/asan \
+        ASAN_OPTIONS=handle_segv=0:handle_sigbus=0:detect_leaks=0 \
+        cargo +nightly test --locked -p swtch-fiber --features corosensei/sanitizer \
+        --target "$target" --lib --tests --no-fail-fast -- --skip stall --skip interrupt
+}
+
+# Test programs one by one, as the build names them. What is skipped is about time, about memory
+# that valgrind keeps itself, or about processes that end by a signal on purpose.
+valgrind_tests() {
+    command -v valgrind >/dev/null || die "valgrind is not installed"
+    local programs program code=0
+    mapfile -t programs < <(cargo test --locked -p swtch-fiber --lib --tests --no-run --message-format=json |
+        sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
+    [ ${#programs[@]} -gt 0 ] || die "no test programs were built"
+    for program in "${programs[@]}"; do
+        case ${program##*/} in
+        stalls-* | stack_overflow-* | stack_many-* | stack_workers-* | bench_statistics-*) continue ;;
+        esac
+        say "valgrind: ${program##*/}"
+        valgrind --quiet --error-exitcode=9 --fair-sched=yes "$program" --test-threads=1 \
+            --skip stall --skip interrupt --skip probes --skip stack:: --skip a_thousand_idle \
+            --skip without_descriptors || code=1
+    done
+    return "$code"
+}
+
+# Threads outside of schedulers wait by the same protocol as workers do.
+miri() {
+    has_nightly || die "Miri needs nightly Rust"
+    MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked -p swtch-fiber --test sync_outside &&
+        MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test --locked -p swtch-fiber --lib -- \
+            scheduler:: stack:: pair:: page::text
+}
+
+for judge in "${@:-asan valgrind miri}"; do
+    for one in $judge; do
+        say "== $one"
+        case $one in
+        asan) asan || failed+=(asan) ;;
+        valgrind) valgrind_tests || failed+=(valgrind) ;;
+        miri) miri || failed+=(miri) ;;
+        *) die "no judge $one: asan, valgrind or miri" ;;
+        esac
+    done
+done
+[ ${#failed[@]} -eq 0 ] || die "not clean: ${failed[*]}"
+echo "clean"
