@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::MapCore;
-use swtch_core::{CpuId, Gap, Timestamp};
+use swtch_core::{CpuId, Gap, Level, Timestamp};
 
 use crate::error::Error;
 use crate::load::Capture;
@@ -33,6 +33,8 @@ pub struct Counters {
     /// Times that another task left than the one that had come: the kernel did not trace the
     /// switch between. They are beside [`Self::seen`].
     pub untraced: u64,
+    /// Words of user-mode schedulers that could not be read ([`Capture::watch_words`]).
+    pub words_unread: u64,
 }
 
 /// The mapped array of per-CPU states.
@@ -76,6 +78,7 @@ impl CpuStates {
             storage_failed: self.sum(offset_of!(cpu_state, storage_failed)),
             stack_failed: self.sum(offset_of!(cpu_state, stack_failed)),
             untraced: self.sum(offset_of!(cpu_state, untraced)),
+            words_unread: self.sum(offset_of!(cpu_state, words_unread)),
         }
     }
 
@@ -95,6 +98,7 @@ impl CpuStates {
             start: Timestamp::from_ns(start),
             end: Timestamp::from_ns(end.max(start)),
             lost: lost - before,
+            level: Level::Os,
         })
     }
 }

@@ -3,7 +3,7 @@
 use swtch_core::event::Wake;
 use swtch_core::{
     Cause, CgroupId, Class, CpuId, Event, Evidence, EvidenceBits, Nanos, Pid, SwitchEvent,
-    TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, WaitObject, WakerKind,
+    TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, UserWord, WaitObject, WakerKind,
 };
 
 use crate::skeleton::recorder::types::{switch_record, task_record};
@@ -15,7 +15,7 @@ const RECORD_TASK: u32 = 2;
 const NOT_CHARGED: u64 = u64::MAX;
 
 // The wire's layout is part of the contract with the kernel side.
-const _: () = assert!(size_of::<switch_record>() == 168 && size_of::<task_record>() == 88);
+const _: () = assert!(size_of::<switch_record>() == 176 && size_of::<task_record>() == 88);
 
 /// A task record from its bytes; `None` for a record of a kind or size that is not known here.
 pub(crate) fn decode_task(bytes: &[u8]) -> Option<Event> {
@@ -47,7 +47,7 @@ fn switch_event(r: &switch_record) -> SwitchEvent {
         irq: Nanos::from_ns(u64::from(r.irq_ns)),
         evidence: evidence(r),
         cgroup: CgroupId::new(r.cgroup),
-        user_task: None,
+        user_word: (r.has_user_word != 0).then(|| UserWord::from_raw(r.user_word)),
         previous_out: Timestamp::from_wire(r.out_ts),
         was_runnable: r.was_runnable != 0,
         wake: Timestamp::from_wire(r.wake_ts).map(|ts| Wake {
@@ -141,6 +141,24 @@ mod tests {
         assert_eq!(event.evidence.need_resched_delay, Some(Nanos::from_ns(50)));
         assert_eq!((event.task, event.next_task), (Some(TaskKey::new(7)), None));
         assert_eq!((event.evidence.syscall, event.kernel_stack), (None, None));
+    }
+
+    /// The word 0 is a scheduler's thread that runs no worker; no word is any other thread.
+    #[test]
+    fn a_word_of_zero_is_not_no_word() {
+        let word = |has_user_word| {
+            let record = switch_record {
+                kind: RECORD_SWITCH,
+                user_word: 0,
+                has_user_word,
+                ..Default::default()
+            };
+            match decode_switch(&record) {
+                Some(Event::Switch(event)) => event.user_word,
+                _ => panic!("a switch"),
+            }
+        };
+        assert_eq!((word(0), word(1)), (None, Some(UserWord::default())));
     }
 
     #[test]

@@ -153,6 +153,11 @@ impl TaskRings {
 }
 
 impl Capture {
+    /// Rings that [`Self::drain`] numbers: streams from this number on are free for others.
+    pub fn streams(&self) -> usize {
+        self.cpu_states().cpus() + self.task_rings().rings.len()
+    }
+
     /// Takes what is in the rings and hands each event on with the number of its ring. Events of
     /// one ring come in order of time.
     pub fn drain(&mut self, mut sink: impl FnMut(usize, Event)) -> Drained {

@@ -24,6 +24,7 @@ pub mod probe;
 mod scope;
 mod share;
 mod stacks;
+mod words;
 
 pub use clock::{boottime_ns, monotonic_ns, process_cpu_ns};
 pub use counters::Counters;

@@ -185,6 +185,22 @@ impl Capture {
         &self.cpus
     }
 
+    pub(crate) const fn words(&self) -> &impl MapCore {
+        &self.skel.maps.words
+    }
+
+    /// Has the kernel side look its threads up anew.
+    pub(crate) fn next_words_generation(&mut self) {
+        let Some(shared) = self.skel.maps.bss_data.as_deref_mut() else {
+            unreachable!("the object has variables")
+        };
+        // 0 means that there are none.
+        let generation = shared.words_generation.wrapping_add(1).max(1);
+        // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side
+        // only reads it, and reads it anew at each switch.
+        unsafe { (&raw mut shared.words_generation).write_volatile(generation) };
+    }
+
     pub(crate) const fn kernel_stacks(&self) -> &impl MapCore {
         &self.skel.maps.kernel_stacks
     }

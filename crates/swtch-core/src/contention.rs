@@ -515,6 +515,7 @@ mod tests {
     use crate::ids::CgroupId;
     use crate::rules::rule_named;
     use crate::switch::Wait;
+    use crate::user::{Level, UserSide};
 
     const T: u32 = 1;
     const A: u32 = 2;
@@ -533,6 +534,8 @@ mod tests {
             evidence: Evidence::RUNNABLE,
             next_task: Some(TaskKey::new(next)),
             user_task: None,
+            level: Level::Os,
+            user: UserSide::default(),
             cgroup: CgroupId::new(1),
             wait: Wait::default(),
         }
@@ -563,6 +566,7 @@ mod tests {
             start: Timestamp::from_ns(start),
             end: Timestamp::from_ns(end),
             lost: 1,
+            level: Level::Os,
         }
     }
 

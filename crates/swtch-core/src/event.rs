@@ -4,6 +4,7 @@ use crate::evidence::{Evidence, WakerKind};
 use crate::ids::{CgroupId, CpuId, TaskKey};
 use crate::switch::TaskEvent;
 use crate::units::{Nanos, Timestamp};
+use crate::user::{UserSwitchEvent, UserWord};
 
 /// One decoded record.
 #[derive(Clone, Debug)]
@@ -12,6 +13,8 @@ pub enum Event {
     Switch(SwitchEvent),
     /// Something about a task's identity.
     Task(TaskEvent),
+    /// A worker of a user-mode scheduler left it.
+    User(UserSwitchEvent),
 }
 
 impl Event {
@@ -20,6 +23,7 @@ impl Event {
         match self {
             Self::Switch(switch) => switch.ts,
             Self::Task(task) => task.ts,
+            Self::User(user) => user.ts,
         }
     }
 }
@@ -46,8 +50,9 @@ pub struct SwitchEvent {
     pub evidence: Evidence,
     /// cgroup of the task.
     pub cgroup: CgroupId,
-    /// The worker of a user-mode scheduler.
-    pub user_task: Option<u64>,
+    /// What the thread's user-mode scheduler ran on it; `None` when it has none, or when its word
+    /// could not be read.
+    pub user_word: Option<UserWord>,
     /// The task's previous switch-out; `None` when this is its first run in the capture.
     pub previous_out: Option<Timestamp>,
     /// Whether the task had left runnable then, so that it was never woken.

@@ -30,6 +30,7 @@ pub mod switch;
 pub mod syscall;
 pub mod timeline;
 pub mod units;
+pub mod user;
 
 pub use contention::{Contended, Contention, Coverage, Holder, Part};
 pub use distribution::Distribution;
@@ -37,8 +38,9 @@ pub use event::{Event, SwitchEvent};
 pub use evidence::{Cause, Class, Evidence, EvidenceBits, WaitObject, WakerKind};
 pub use ids::{CgroupId, CpuId, Pid, TaskKey, Tid};
 pub use reason::{Category, Certainty, Reason};
-pub use rules::{RULES_VERSION, Rule, classify};
+pub use rules::{RULES_VERSION, Rule, UserDeparture, classify, classify_user};
 pub use switch::{Gap, Open, Switch, TaskEvent, TaskEventKind, Wait};
 pub use syscall::{Arch, SyscallTable};
 pub use timeline::Timeline;
 pub use units::{Nanos, Timestamp};
+pub use user::{Level, UserSide, UserSwitchEvent, UserWait, UserWord};

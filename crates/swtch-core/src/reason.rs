@@ -67,6 +67,7 @@ words! {
         Stop = "stop": "it was stopped: job control, ptrace, freezer",
         Exit = "exit": "the task ended",
         Unknown = "unknown": "no evidence; shown and counted, never guessed away",
+        Preemptive = "preemptive": "level user: it left its user-mode scheduler to run code that may block",
     }
 }
 
@@ -103,7 +104,7 @@ impl Reason {
             | Self::Throttle
             | Self::Migrate
             | Self::Other => Category::Preemption,
-            Self::Yield => Category::Yield,
+            Self::Yield | Self::Preemptive => Category::Yield,
             Self::Futex | Self::Ipc => Category::Synchronization,
             Self::Io | Self::Pipe | Self::Net | Self::Poll => Category::Io,
             Self::Sleep => Category::Sleep,

@@ -11,6 +11,10 @@ use crate::evidence::{Cause, Evidence, EvidenceBits as Bits, WaitObject};
 use crate::reason::{Certainty, Reason};
 use crate::syscall::{SyscallTable, Waits, is_plain_file};
 
+mod user;
+
+pub use user::{UserDeparture, classify_user};
+
 /// Version of this table. It grows by one whenever a verdict may change for the same evidence.
 pub const RULES_VERSION: u32 = 1;
 
@@ -610,8 +614,13 @@ pub fn classify(evidence: &Evidence, calls: &SyscallTable) -> &'static Rule {
         .unwrap_or(last)
 }
 
-/// Every rule, in the order in which they are asked.
+/// Every rule, in the order in which they are asked; those of the level `user` come last.
 pub fn all_rules() -> impl Iterator<Item = &'static Rule> {
+    kernel_rules().chain(user::TABLE)
+}
+
+/// The rules of [`classify`].
+fn kernel_rules() -> impl Iterator<Item = &'static Rule> {
     BLOCKED_TABLE
         .iter()
         .chain([&BLOCKED_LAST])

@@ -13,6 +13,7 @@ use crate::ids::{CgroupId, CpuId, TaskKey};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::units::{Nanos, Timestamp};
+use crate::user::{Level, UserSide};
 
 /// A switch-out: the run that ends, why, and the wait that came before that run.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +36,12 @@ pub struct Switch {
     pub evidence: Evidence,
     /// Who came: [`TaskKey::IDLE`] for idle; `None` if it could not be named.
     pub next_task: Option<TaskKey>,
-    /// The worker of a user-mode scheduler that ran on this thread.
+    /// The task of a user-mode scheduler that ran on this thread; at level `user`, the one that left.
     pub user_task: Option<u64>,
+    /// Who switched: the kernel, or a user-mode scheduler.
+    pub level: Level,
+    /// What else is known of the user-mode scheduler.
+    pub user: UserSide,
     /// cgroup of the task.
     pub cgroup: CgroupId,
     /// The wait before the run.
@@ -129,7 +134,7 @@ use std::fmt;
 /// Records that were produced and could not be kept: how many, on which CPU, in which time span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The CPU whose ring was full.
+    /// The CPU whose ring was full; at level `user`, the one that the scheduler is bound to.
     pub cpu: CpuId,
     /// Time of the first record that was lost.
     pub start: Timestamp,
@@ -137,6 +142,8 @@ pub struct Gap {
     pub end: Timestamp,
     /// How many records.
     pub lost: u64,
+    /// Whose switches they were.
+    pub level: Level,
 }
 
 /// A wait or a run that was still open when the capture ended.

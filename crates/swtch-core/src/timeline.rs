@@ -14,14 +14,18 @@
 //!      └ woken at "out"              stale └ woken at the second
 //! ```
 
+mod threads;
+
 use crate::event::{Event, SwitchEvent};
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, EvidenceBits};
 use crate::ids::TaskKey;
 use crate::reason::Reason;
 use crate::rules::classify;
 use crate::switch::{Open, Switch, TaskEvent, Wait};
 use crate::syscall::SyscallTable;
 use crate::units::{Nanos, Timestamp};
+use crate::user::{Level, UserSide, UserSwitchEvent, UserWord};
+use threads::Threads;
 
 /// The kernel sets a run's start for charging a little after the switch, and reads the clock
 /// before it: up to here, a difference between wall and charged time is that, not steal.
@@ -30,6 +34,10 @@ const CHARGE_SKEW: Nanos = Nanos::from_ns(20_000);
 
 /// A finished step: what goes into the trace.
 #[derive(Clone, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all steps are switches, and go by value from stage to stage"
+)]
 pub enum Step {
     /// A row of `switch`.
     Switch(Switch),
@@ -46,6 +54,8 @@ pub struct Timeline {
     unnamed: u64,
     backwards: u64,
     uncaught: u64,
+    threads: Threads,
+    unnamed_user: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,13 +78,19 @@ impl Timeline {
             unnamed: 0,
             backwards: 0,
             uncaught: 0,
+            threads: Threads::default(),
+            unnamed_user: 0,
         }
     }
 
     /// Takes the next event; `None` for one that cannot become a row, which is counted.
     pub fn push(&mut self, event: Event) -> Option<Step> {
         match event {
-            Event::Task(task) => Some(Step::Task(task)),
+            Event::Task(task) => {
+                self.threads.name(&task);
+                Some(Step::Task(task))
+            }
+            Event::User(event) => self.user_switch(&event).map(Step::Switch),
             Event::Switch(event) => self.switch(&event).map(Step::Switch),
         }
     }
@@ -93,6 +109,11 @@ impl Timeline {
     /// the same task: what was lost, by the kernel's own count.
     pub const fn uncaught(&self) -> u64 {
         self.uncaught
+    }
+
+    /// User-mode switches of threads that could not be named, so that no row could be made of them.
+    pub const fn unnamed_user(&self) -> u64 {
+        self.unnamed_user
     }
 
     /// The waits that are open at `end`: the task had left and not come back.
@@ -119,6 +140,10 @@ impl Timeline {
             self.unnamed += 1;
             return None;
         };
+        self.threads.put(task, event.cpu);
+        if let Some(next) = event.next_task {
+            self.threads.put(next, event.cpu);
+        }
         let evidence = self.with_restarted_call(event, task);
         let rule = classify(&evidence, &self.calls);
         let ran = self.length(event.run_start, event.ts);
@@ -143,8 +168,57 @@ impl Timeline {
             rule,
             evidence,
             next_task: event.next_task,
-            user_task: event.user_task,
+            user_task: event.user_word.and_then(UserWord::task),
+            level: Level::Os,
+            user: UserSide {
+                run: event.user_word.map(UserWord::run),
+                ..UserSide::default()
+            },
             cgroup: event.cgroup,
+            wait,
+        })
+    }
+
+    /// A switch that the scheduler itself says: nothing is left to conclude but lengths.
+    fn user_switch(&mut self, event: &UserSwitchEvent) -> Option<Switch> {
+        let found = self.threads.find(event.tid);
+        let Some((task, place, cpu)) =
+            found.and_then(|(task, place)| Some((task, place, event.cpu.or(place.cpu)?)))
+        else {
+            self.unnamed_user += 1;
+            return None;
+        };
+        let before = event.before;
+        let wait = Wait {
+            reason: before.rule.map(|rule| rule.reason),
+            off: self.length(before.out, event.run_start),
+            runq: self.length(Some(before.woken), event.run_start),
+            ..Wait::default()
+        };
+        Some(Switch {
+            ts: event.ts,
+            cpu,
+            task,
+            ran: self.length(Some(event.run_start), event.ts),
+            irq: Nanos::ZERO,
+            stolen: Nanos::ZERO,
+            rule: event.rule,
+            evidence: Evidence {
+                // It was asked for: no user-mode scheduler takes the CPU away.
+                bits: EvidenceBits::VOLUNTARY,
+                ..Evidence::RUNNABLE
+            },
+            next_task: Some(task),
+            user_task: event.word.task(),
+            level: Level::User,
+            user: UserSide {
+                run: Some(event.word.run()),
+                next_task: event.next_task,
+                waker: before.waker,
+                wait_type: event.wait_type,
+                off_wait_type: before.wait_type,
+            },
+            cgroup: place.cgroup,
             wait,
         })
     }

@@ -73,7 +73,7 @@ fn put_facts(dir: &Path, recorded: &Checksums, json: &[u8]) -> Result<(), Error>
 }
 
 /// Name and schema of every table, in the order of the page.
-pub(crate) fn tables() -> [(&'static str, SchemaRef); 7] {
+pub(crate) fn tables() -> [(&'static str, SchemaRef); 8] {
     [
         (schema::SWITCH.name, schema::SWITCH.arrow()),
         (schema::TASK.name, schema::TASK.arrow()),
@@ -82,7 +82,17 @@ pub(crate) fn tables() -> [(&'static str, SchemaRef); 7] {
         (schema::CGROUP.name, schema::CGROUP.arrow()),
         (schema::STACK.name, schema::STACK.arrow()),
         (schema::FRAME.name, schema::FRAME.arrow()),
+        (schema::WAIT_TYPE.name, schema::WAIT_TYPE.arrow()),
     ]
+}
+
+/// The tables that a trace of this format version has: later ones are missing from older traces.
+pub(crate) fn tables_of(format_version: u32) -> impl Iterator<Item = &'static str> {
+    let is_there = move |name: &str| name != schema::WAIT_TYPE.name || format_version >= 2;
+    tables()
+        .into_iter()
+        .map(|table| table.0)
+        .filter(move |name| is_there(name))
 }
 
 /// `switch` alone is put in order of time, and its rows are the progress.

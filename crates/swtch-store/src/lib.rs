@@ -49,9 +49,10 @@ pub use column::{Column, Kind, Presence};
 pub use error::Error;
 pub use meta::{
     Clock, Counts, FORMAT_VERSION, Hooks, Host, KernelCounts, Meta, Overhead, Stacks, State,
+    UserCounts,
 };
 pub use plain_table::{PlainColumn, PlainTable};
-pub use rows::{CgroupRow, FrameRow, StackKind, StackRow};
+pub use rows::{CgroupRow, FrameRow, StackKind, StackRow, WaitTypeRow};
 pub use schema::{Columns, Table};
 pub use schema_page::schema_markdown;
 pub use trace::{Completeness, Trace};

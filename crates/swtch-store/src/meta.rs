@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// Version of the layout of a trace. It grows by one whenever a table, a column or a word is
 /// added. Nothing is ever removed or changed in meaning.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// The facts about one trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +49,8 @@ pub struct Meta {
     pub hooks: Hooks,
     /// How stacks were taken; `None` when they were not.
     pub stacks: Option<Stacks>,
+    /// Where the switches of user-mode schedulers went; `None` when no such scheduler was met.
+    pub user: Option<UserCounts>,
 }
 
 /// How far a recording came.
@@ -120,6 +122,32 @@ pub struct Counts {
     pub untraced: u64,
 }
 
+/// Where the switches of user-mode schedulers went. They are in no count of the kernel's switches.
+/// `written` is the sum of the five below it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UserCounts {
+    /// Processes with a scheduler that were watched.
+    pub processes: u64,
+    /// Events that the schedulers wrote down while they were watched.
+    pub written: u64,
+    /// Rows of `switch` at level `user`.
+    pub stored: u64,
+    /// Events that said that nothing was runnable: no switch-out of anybody.
+    pub idle: u64,
+    /// Overwritten before they were read, or unreadable; the `gap` table says when.
+    pub lost: u64,
+    /// Switch-outs whose thread could not be named.
+    pub unnamed: u64,
+    /// Rows that the disk did not take.
+    pub storage_failed: u64,
+    /// The kernel's switches of schedulers' threads at which the word that names the worker could
+    /// not be read.
+    pub words_unread: u64,
+    /// Why a scheduler that was met could not be watched, one sentence each.
+    pub refused: Vec<String>,
+}
+
 /// The kernel's own count of context switches (`ctxt` in `/proc/stat`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -179,6 +207,7 @@ impl Default for Meta {
             overhead: Overhead::default(),
             hooks: Hooks::default(),
             stacks: None,
+            user: None,
         }
     }
 }

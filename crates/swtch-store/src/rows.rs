@@ -11,6 +11,15 @@ pub struct CgroupRow {
     pub path: String,
 }
 
+/// What tasks of user-mode schedulers wait for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WaitTypeRow {
+    /// Its number, which the `wait_type` and `off_wait_type` columns hold.
+    pub wait_type: u16,
+    /// Its name, as the scheduler says it.
+    pub name: String,
+}
+
 /// Which part of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StackKind {

@@ -15,12 +15,12 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use swtch_core::evidence::{Cause, Class, Evidence, EvidenceBits, WaitObject, WakerKind};
 use swtch_core::{
-    Category, Certainty, CgroupId, CpuId, Gap, Nanos, Open, Pid, Reason, Switch, TaskEvent,
-    TaskEventKind, TaskKey, Tid, Timestamp, Wait,
+    Category, Certainty, CgroupId, CpuId, Gap, Level, Nanos, Open, Pid, Reason, Switch, TaskEvent,
+    TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait,
 };
 
 use crate::column::{self, Column, Kind, Mismatch, Presence};
-use crate::rows::{CgroupRow, FrameRow, StackKind, StackRow};
+use crate::rows::{CgroupRow, FrameRow, StackKind, StackRow, WaitTypeRow};
 use crate::verdict;
 
 /// A table: one file of a trace.
@@ -129,6 +129,14 @@ macro_rules! entry {
     };
 }
 
+/// `since(version, entry)`: a column that a later version brought.
+const fn since<R>(version: u32, column: Column<R>) -> Column<R> {
+    Column {
+        since: version,
+        ..column
+    }
+}
+
 macro_rules! arrow_type {
     (Int64) => {
         Int64Type
@@ -160,7 +168,8 @@ macro_rules! shared_list {
 pub static SWITCH: Table<Switch> = Table {
     name: "switch",
     meaning: "one row per switch-out, in order of time: the run that ends, why it ended, and the \
-              wait that came before that run (`off_*`, `runq_ns`, `wak*`)",
+              wait that came before that run (`off_*`, `runq_ns`, `wak*`). Rows of level user are \
+              switches that a user-mode scheduler made on its thread `task`: ask for one `level`",
     columns: SWITCH_COLUMNS,
     blank: blank_switch,
 };
@@ -260,6 +269,43 @@ const SWITCH_COLUMNS: &[Column<Switch>] = &[
         |row| row.wait.kernel_stack; |row, stack| row.wait.kernel_stack = stack),
     maybe_number!(UInt32 off_user_stack: "user stack of the place that waited (`stack.stack`)";
         |row| row.wait.user_stack; |row, stack| row.wait.user_stack = stack),
+    since(
+        2,
+        word!(Level level: "who switched; counts of different levels are never one count";
+            |row| row.level.index(); |row, level| row.level = level),
+    ),
+    since(
+        2,
+        maybe_number!(UInt32 user_run: "which run of `user_task` ended (level user) or was going on \
+            (level os), modulo 2^24; with `user_task` null: a scheduler's thread that ran no worker; \
+            null: no user-mode scheduler's thread";
+            |row| row.user.run; |row, run| row.user.run = run),
+    ),
+    since(
+        2,
+        maybe_number!(Int64 next_user_task: "level user: the task that came; the same as \
+            `user_task` where it ran on because nobody else was runnable; null for nobody";
+            |row| row.user.next_task.map(u64::cast_signed);
+            |row, task| row.user.next_task = task.map(i64::cast_unsigned)),
+    ),
+    since(
+        2,
+        maybe_number!(Int64 user_waker: "level user: the task that ended the wait before this run; \
+            null for a timer, I/O, or no task";
+            |row| row.user.waker.map(u64::cast_signed);
+            |row, task| row.user.waker = task.map(i64::cast_unsigned)),
+    ),
+    since(
+        2,
+        maybe_number!(UInt16 wait_type: "level user: what it waits for now (`wait_type.wait_type`)";
+            |row| row.user.wait_type; |row, number| row.user.wait_type = number),
+    ),
+    since(
+        2,
+        maybe_number!(UInt16 off_wait_type: "level user: what it had waited for before this run \
+            (`wait_type.wait_type`)";
+            |row| row.user.off_wait_type; |row, number| row.user.off_wait_type = number),
+    ),
 ];
 
 /// Identity of tasks, and how it changed.
@@ -331,6 +377,11 @@ const GAP_COLUMNS: &[Column<Gap>] = &[
         |row| moment(row.end); |row, ns| row.end = to_moment(ns)),
     number!(Int64 lost: "how many records";
         |row| row.lost.cast_signed(); |row, lost| row.lost = lost.cast_unsigned()),
+    since(
+        2,
+        word!(Level level: "whose switches they were";
+            |row| row.level.index(); |row, level| row.level = level),
+    ),
 ];
 
 /// Waits and runs that were open at the end.
@@ -367,6 +418,28 @@ const CGROUP_COLUMNS: &[Column<CgroupRow>] = &[
     other!(Utf8 path Always: "its path, from the root of its hierarchy";
         texts |row| Cow::Borrowed(&row.path);
         set_texts |row: &mut CgroupRow, text| row.path = text.unwrap_or_default().into()),
+];
+
+/// Names of wait types.
+pub static WAIT_TYPE: Table<WaitTypeRow> = Table {
+    name: "wait_type",
+    meaning: "what tasks of user-mode schedulers wait for, in the schedulers' words (since format 2)",
+    columns: WAIT_TYPE_COLUMNS,
+    blank: WaitTypeRow::default,
+};
+
+const WAIT_TYPE_COLUMNS: &[Column<WaitTypeRow>] = &[
+    since(
+        2,
+        number!(UInt16 wait_type: "the number of the wait type in this trace";
+            |row| row.wait_type; |row, number| row.wait_type = number),
+    ),
+    since(
+        2,
+        other!(Utf8 name Always: "its name";
+            texts |row| Cow::Borrowed(&row.name);
+            set_texts |row: &mut WaitTypeRow, text| row.name = text.unwrap_or_default().into()),
+    ),
 ];
 
 /// Distinct stacks.
@@ -465,6 +538,8 @@ fn blank_switch() -> Switch {
         evidence: Evidence::RUNNABLE,
         next_task: None,
         user_task: None,
+        level: Level::Os,
+        user: UserSide::default(),
         cgroup: CgroupId::default(),
         wait: Wait::default(),
     }
@@ -496,6 +571,7 @@ fn blank_gap() -> Gap {
         start: Timestamp::default(),
         end: Timestamp::default(),
         lost: 0,
+        level: Level::Os,
     }
 }
 
@@ -545,6 +621,9 @@ columns! {
     NEED_RESCHED_DELAY = "need_resched_delay_ns": "[`Evidence::need_resched_delay`].";
     NEXT_TASK = "next_task": "[`Switch::next_task`].";
     USER_TASK = "user_task": "[`Switch::user_task`].";
+    LEVEL = "level": "[`Switch::level`].";
+    USER = "user_run" "next_user_task" "user_waker" "wait_type" "off_wait_type":
+        "[`Switch::user`], whole.";
     CGROUP = "cgroup": "[`Switch::cgroup`].";
     OFF_REASON = "off_reason": "[`Wait::reason`].";
     OFF = "off_ns": "[`Wait::off`].";

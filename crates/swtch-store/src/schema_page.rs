@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use swtch_core::evidence::{Cause, Class, EvidenceBits, WaitObject, WakerKind};
 use swtch_core::rules::all_rules;
-use swtch_core::{Category, Certainty, Reason, TaskEventKind};
+use swtch_core::{Category, Certainty, Level, Reason, TaskEventKind};
 
 use crate::column::{Column, Kind, Presence};
 use crate::meta::FORMAT_VERSION;
@@ -28,7 +28,7 @@ Arrow reads its files (checked with DuckDB 2.0 and pyarrow 26).
 
 ```sql
 SELECT off_reason, count(*) AS waits, sum(off_ns) / 1e9 AS off_s
-FROM 'NAME.swtch/switch.parquet' GROUP BY off_reason ORDER BY off_s DESC;
+FROM 'NAME.swtch/switch.parquet' WHERE level = 'os' GROUP BY off_reason ORDER BY off_s DESC;
 ```
 
 - A trace is finished when `checksums.csv` lists its Parquet files. Until then the streams count, up
@@ -53,6 +53,7 @@ pub fn schema_markdown() -> String {
     table(&mut page, &schema::CGROUP);
     table(&mut page, &schema::STACK);
     table(&mut page, &schema::FRAME);
+    table(&mut page, &schema::WAIT_TYPE);
     line(&mut page, "\n## Words");
     reasons(&mut page);
     words_of(&mut page);
@@ -149,6 +150,7 @@ fn words_of(page: &mut String) {
     list!("`waker_kind`", WakerKind);
     list!("`task.kind`", TaskEventKind);
     list!("`stack.kind`", StackKind);
+    list!("`level`, `gap.level`", Level);
 }
 
 fn bits(page: &mut String) {

@@ -10,15 +10,15 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use arrow_array::RecordBatch;
-use swtch_core::{Gap, Open, Switch, TaskEvent, Timestamp};
+use swtch_core::{Gap, Level, Open, Switch, TaskEvent, Timestamp};
 
 use crate::checksums::{CHECKSUMS, Checksums};
 use crate::error::Error;
-use crate::finish::tables;
+use crate::finish::tables_of;
 use crate::meta::{Meta, State};
 use crate::order::{TIME, TimeOrder};
 use crate::parquet_table::ParquetTable;
-use crate::rows::{CgroupRow, FrameRow, StackRow};
+use crate::rows::{CgroupRow, FrameRow, StackRow, WaitTypeRow};
 use crate::schema::{self, Columns, Table};
 use crate::stream_table::StreamTable;
 use crate::writer::META;
@@ -58,6 +58,7 @@ enum Files {
     Recorded {
         tables: Vec<(&'static str, StreamTable)>,
         order: TimeOrder,
+        user_rows: u64,
     },
 }
 
@@ -86,7 +87,7 @@ impl Trace {
     fn open_listed(path: &Path, list: &Checksums) -> Result<Self, Error> {
         let meta = read_meta(path, list)?;
         let files = if list.is_of_finished_trace() {
-            Files::finished(path, list)?
+            Files::finished(path, list, &meta)?
         } else {
             Files::recorded(path, list, &meta)?
         };
@@ -132,11 +133,20 @@ impl Trace {
         }
     }
 
-    /// Rows of `switch`.
+    /// Rows of `switch` at level `os`.
     pub fn row_count(&self) -> u64 {
-        match &self.files {
+        let all = match &self.files {
             Files::Finished(tables) => named(tables, schema::SWITCH.name).rows(),
             Files::Recorded { order, .. } => order.rows,
+        };
+        all.saturating_sub(self.user_row_count())
+    }
+
+    /// Rows of `switch` at level `user`.
+    pub fn user_row_count(&self) -> u64 {
+        match &self.files {
+            Files::Finished(_) => self.meta.user.as_ref().map_or(0, |user| user.stored),
+            Files::Recorded { user_rows, .. } => *user_rows,
         }
     }
 
@@ -148,7 +158,7 @@ impl Trace {
         }
     }
 
-    /// Calls `row` for each switch, in order of time. Only `columns` are decoded; the other fields
+    /// Calls `row` for each switch of the kernel, in order of time. Only `columns` are decoded; the other fields
     /// hold their "not known" value. With a `span`, only rows from its first moment to its second,
     /// both included.
     ///
@@ -157,6 +167,28 @@ impl Trace {
     /// [`Error::Damaged`], [`Error::Decode`] or [`Error::NewerWord`] at the batch concerned: rows
     /// before it have been handed out then.
     pub fn scan(
+        &self,
+        columns: Columns,
+        span: Option<(Timestamp, Timestamp)>,
+        row: &mut dyn FnMut(&Switch),
+    ) -> Result<(), Error> {
+        if self.user_row_count() == 0 {
+            return self.scan_levels(columns, span, row);
+        }
+        self.scan_levels(columns | Columns::LEVEL, span, &mut |switch| {
+            if switch.level == Level::Os {
+                row(switch);
+            }
+        })
+    }
+
+    /// As [`Self::scan`], with the switches of user-mode schedulers among them: [`Switch::level`],
+    /// which is in [`Columns::LEVEL`], tells which is which.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::scan`].
+    pub fn scan_levels(
         &self,
         columns: Columns,
         span: Option<(Timestamp, Timestamp)>,
@@ -216,7 +248,7 @@ impl Trace {
                 let table = named(tables, schema::SWITCH.name);
                 Ok(Box::new(table.batches(Some(&names), span)))
             }
-            Files::Recorded { tables, order } => {
+            Files::Recorded { tables, order, .. } => {
                 if !columns.has(Columns::TS) {
                     names.push(TIME);
                 }
@@ -236,13 +268,33 @@ impl Trace {
         self.rows(&schema::TASK)
     }
 
-    /// What was lost, where and when.
+    /// What was lost of the kernel's switches, where and when.
     ///
     /// # Errors
     ///
     /// As [`Self::tasks`].
     pub fn gaps(&self) -> Result<Vec<Gap>, Error> {
-        self.rows(&schema::GAP)
+        self.gaps_of(Level::Os)
+    }
+
+    /// What was lost at one level, where and when.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::tasks`].
+    pub fn gaps_of(&self, level: Level) -> Result<Vec<Gap>, Error> {
+        let mut gaps = self.rows(&schema::GAP)?;
+        gaps.retain(|gap| gap.level == level);
+        Ok(gaps)
+    }
+
+    /// Names of wait types of user-mode schedulers.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::tasks`].
+    pub fn wait_types(&self) -> Result<Vec<WaitTypeRow>, Error> {
+        self.rows(&schema::WAIT_TYPE)
     }
 
     /// Waits and runs that were open at the end.
@@ -283,8 +335,14 @@ impl Trace {
 
     fn rows<R: Clone>(&self, table: &'static Table<R>) -> Result<Vec<R>, Error> {
         let batches: Batches<'_> = match &self.files {
-            Files::Finished(tables) => Box::new(named(tables, table.name).batches(None, None)),
-            Files::Recorded { tables, .. } => named(tables, table.name).batches(None)?,
+            Files::Finished(tables) => match find(tables, table.name) {
+                Some(table) => Box::new(table.batches(None, None)),
+                None => Box::new(std::iter::empty()),
+            },
+            Files::Recorded { tables, .. } => match find(tables, table.name) {
+                Some(table) => table.batches(None)?,
+                None => Box::new(std::iter::empty()),
+            },
         };
         let (mut all, mut rows) = (Vec::new(), Vec::new());
         for batch in batches {
@@ -294,35 +352,30 @@ impl Trace {
         Ok(all)
     }
 
-    /// Makes `rows` the rows of `batch`. Rows of an earlier batch may stand in it: each column
-    /// overwrites its field, and a field without a column is blank in all of them.
     fn decode<R: Clone>(
         &self,
         table: &'static Table<R>,
         batch: &RecordBatch,
         rows: &mut Vec<R>,
     ) -> Result<(), Error> {
-        rows.resize(batch.num_rows(), (table.blank)());
-        table.decode(batch, rows).map_err(|(column, mismatch)| {
-            Error::column(&self.path.join(table.name), column, mismatch)
-        })
+        decode_batch(&self.path.join(table.name), table, batch, rows)
     }
 }
 
 impl Files {
-    fn finished(path: &Path, list: &Checksums) -> Result<Self, Error> {
+    fn finished(path: &Path, list: &Checksums, meta: &Meta) -> Result<Self, Error> {
         if list.odd_lines > 0 {
             let what = "not every line can be understood";
             return Err(Error::damaged(&path.join(CHECKSUMS), what));
         }
-        let open = |(name, _)| Ok((name, ParquetTable::open(path, name, list)?));
-        let tables: Result<_, Error> = tables().into_iter().map(open).collect();
+        let open = |name| Ok((name, ParquetTable::open(path, name, list)?));
+        let tables: Result<_, Error> = tables_of(meta.format_version).map(open).collect();
         Ok(Self::Finished(tables?))
     }
 
     fn recorded(path: &Path, list: &Checksums, meta: &Meta) -> Result<Self, Error> {
-        let open = |(name, _)| Ok((name, StreamTable::open(path, name, list)?));
-        let tables: Result<Vec<_>, Error> = tables().into_iter().map(open).collect();
+        let open = |name| Ok((name, StreamTable::open(path, name, list)?));
+        let tables: Result<Vec<_>, Error> = tables_of(meta.format_version).map(open).collect();
         let tables = tables?;
         // A recorder that was killed at its very start may not have begun them all. Later, it is
         // the list of a finished trace that was cut.
@@ -332,13 +385,47 @@ impl Files {
         }
         let switch = named(&tables, schema::SWITCH.name);
         let order = TimeOrder::of(switch.path(), switch.batches(Some(&[TIME]))?)?;
-        Ok(Self::Recorded { tables, order })
+        let user_rows = user_rows(switch)?;
+        Ok(Self::Recorded {
+            tables,
+            order,
+            user_rows,
+        })
     }
 }
 
+/// Rows of level `user` in a stream.
+fn user_rows(switch: &StreamTable) -> Result<u64, Error> {
+    let level: Vec<_> = Columns::LEVEL.names().collect();
+    let (mut rows, mut count) = (Vec::new(), 0);
+    for batch in switch.batches(Some(&level))? {
+        decode_batch(switch.path(), &schema::SWITCH, &batch?, &mut rows)?;
+        count += rows.iter().filter(|row| row.level == Level::User).count();
+    }
+    Ok(u64::try_from(count).expect("a length fits 64 bits"))
+}
+
+/// Makes `rows` the rows of `batch`. Rows of an earlier batch may stand in it: each column
+/// overwrites its field, and a field without a column is blank in all of them.
+fn decode_batch<R: Clone>(
+    path: &Path,
+    table: &'static Table<R>,
+    batch: &RecordBatch,
+    rows: &mut Vec<R>,
+) -> Result<(), Error> {
+    rows.resize(batch.num_rows(), (table.blank)());
+    let decoded = table.decode(batch, rows);
+    decoded.map_err(|(column, mismatch)| Error::column(path, column, mismatch))
+}
+
 fn named<'a, T>(tables: &'a [(&'static str, T)], name: &str) -> &'a T {
+    find(tables, name).expect("every table of the schema is opened")
+}
+
+/// A table that older traces lack may be missing.
+fn find<'a, T>(tables: &'a [(&'static str, T)], name: &str) -> Option<&'a T> {
     let found = tables.iter().find(|table| table.0 == name);
-    &found.expect("every table of the schema is opened").1
+    found.map(|table| &table.1)
 }
 
 fn read_file(dir: &Path, name: &'static str) -> Result<Vec<u8>, Error> {

@@ -11,14 +11,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use swtch_core::{CgroupId, Gap, Open, Switch, TaskEvent};
+use swtch_core::{CgroupId, Gap, Level, Open, Switch, TaskEvent};
 
 use crate::checksums::{CHECKSUMS, Checksums, Chunk};
 use crate::draft;
 use crate::error::Error;
 use crate::finish;
 use crate::meta::{Meta, State};
-use crate::rows::{CgroupRow, FrameRow, StackRow};
+use crate::rows::{CgroupRow, FrameRow, StackRow, WaitTypeRow};
 use crate::schema::{self, Table};
 use crate::stream_table::StreamTableWriter;
 
@@ -36,6 +36,9 @@ pub struct Writer {
     cgroups: StreamTableWriter<CgroupRow>,
     stacks: StreamTableWriter<StackRow>,
     frames: StreamTableWriter<FrameRow>,
+    wait_types: StreamTableWriter<WaitTypeRow>,
+    user_pending: u64,
+    user_written: u64,
 }
 
 impl Writer {
@@ -70,6 +73,9 @@ impl Writer {
             cgroups: log.begin(&schema::CGROUP)?,
             stacks: log.begin(&schema::STACK)?,
             frames: log.begin(&schema::FRAME)?,
+            wait_types: log.begin(&schema::WAIT_TYPE)?,
+            user_pending: 0,
+            user_written: 0,
             log,
         })
     }
@@ -80,7 +86,18 @@ impl Writer {
     ///
     /// As [`Self::flush`], when this row made a batch full.
     pub fn push_switch(&mut self, row: &Switch) -> Result<(), Error> {
-        self.log.push(&mut self.switches, *row)
+        self.user_pending += u64::from(row.level == Level::User);
+        let pushed = self.log.push(&mut self.switches, *row);
+        self.settle_user_rows(pushed.is_ok());
+        pushed
+    }
+
+    /// Rows of level `user` that were pending are written, or gone.
+    fn settle_user_rows(&mut self, is_written: bool) {
+        if self.switches.pending_rows() == 0 {
+            let pending = std::mem::take(&mut self.user_pending);
+            self.user_written += if is_written { pending } else { 0 };
+        }
     }
 
     /// Takes a change of a task's identity.
@@ -138,6 +155,15 @@ impl Writer {
         self.log.push(&mut self.frames, row.clone())
     }
 
+    /// Takes the name of a wait type.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::flush`], when this row made a batch full.
+    pub fn push_wait_type(&mut self, row: &WaitTypeRow) -> Result<(), Error> {
+        self.log.push(&mut self.wait_types, row.clone())
+    }
+
     /// Writes all pending rows. After it, they survive the end of this process.
     ///
     /// # Errors
@@ -147,12 +173,15 @@ impl Writer {
     pub fn flush(&mut self) -> Result<(), Error> {
         self.log.check()?;
         self.log.flush(&mut self.tasks)?;
-        self.log.flush(&mut self.switches)?;
+        let flushed = self.log.flush(&mut self.switches);
+        self.settle_user_rows(flushed.is_ok());
+        flushed?;
         self.log.flush(&mut self.gaps)?;
         self.log.flush(&mut self.opens)?;
         self.log.flush(&mut self.cgroups)?;
         self.log.flush(&mut self.stacks)?;
-        self.log.flush(&mut self.frames)
+        self.log.flush(&mut self.frames)?;
+        self.log.flush(&mut self.wait_types)
     }
 
     /// Bytes written so far.
@@ -160,9 +189,14 @@ impl Writer {
         self.log.bytes_written
     }
 
-    /// Switches written so far: those that a reader would find.
+    /// Switches of the kernel written so far: those that a reader would find.
     pub const fn switches_written(&self) -> u64 {
-        self.switches.rows_written()
+        self.switches.rows_written() - self.user_written
+    }
+
+    /// Switches of user-mode schedulers written so far.
+    pub const fn user_switches_written(&self) -> u64 {
+        self.user_written
     }
 
     /// Removes the trace, for a recording that came to nothing.
@@ -189,6 +223,9 @@ impl Writer {
         let mut meta = meta.clone();
         if meta.state == State::Recording {
             meta.state = State::Finished;
+        }
+        if self.user_written > 0 {
+            meta.user.get_or_insert_default().stored = self.user_written;
         }
         finish::finish(&self.log.dir, &self.log.checksums, &meta, progress)
     }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use common::{End, Others, messaging, odd_switch, pipe, record, rows, said};
-use swtch_core::{Certainty, Reason, Rule, Switch, Timestamp};
+use swtch_core::{Certainty, Gap, Level, Reason, Rule, Switch, Timestamp, UserSide};
 use swtch_store::{Columns, Completeness, Meta, State, Trace, Writer};
 use tempfile::TempDir;
 
@@ -64,7 +64,8 @@ fn a_finished_trace_says_so_and_leaves_no_streams() {
     let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
     names.sort();
     let expected = "cgroup.parquet checksums.csv frame.parquet gap.parquet meta.json \
-                    open.parquet stack.parquet switch.parquet task.parquet";
+                    open.parquet stack.parquet switch.parquet task.parquet \
+                    wait_type.parquet";
     assert_eq!(names.join(" "), expected);
 }
 
@@ -222,4 +223,71 @@ fn meta_is_as_it_was_given_at_the_end() {
     meta.counts.lost = 7;
     writer.finish(&meta, &mut |_, _| ()).unwrap();
     assert_eq!(Trace::open(&path).unwrap().meta(), &meta);
+}
+
+/// Every third row of a user-mode scheduler's; whoever does not ask for them gets the kernel's alone.
+#[test]
+fn levels_are_never_mixed_unless_asked_for() {
+    for end in [End::Killed, End::Finished] {
+        let (_dir, path) = place();
+        let mut written: Vec<_> = pipe(4).take(300).collect();
+        for row in written.iter_mut().step_by(3) {
+            row.level = Level::User;
+        }
+        record(&path, &written, 70, end);
+        let trace = Trace::open(&path).unwrap();
+        assert_eq!((trace.row_count(), trace.user_row_count()), (200, 100));
+        let os = rows(&trace).unwrap();
+        assert_eq!(os.len(), 200);
+        assert!(os.iter().all(|row| row.level == Level::Os));
+        let mut both = Vec::new();
+        let mut take = |row: &Switch| both.push((row.ts, row.level));
+        trace
+            .scan_levels(Columns::TS | Columns::LEVEL, None, &mut take)
+            .unwrap();
+        assert_eq!(both.len(), 300);
+        let expected: Vec<_> = written.iter().map(|row| (row.ts, row.level)).collect();
+        assert_eq!(both, expected);
+    }
+}
+
+/// What a user-mode scheduler's ring lost is no gap in the kernel's switches.
+#[test]
+fn gaps_of_one_level_are_not_those_of_the_other() {
+    let (_dir, path) = place();
+    let mut writer = Writer::create(&path, &Meta::default()).unwrap();
+    for level in [Level::Os, Level::User, Level::User] {
+        let gap = Gap {
+            level,
+            ..Others::sample().gaps[0]
+        };
+        writer.push_gap(&gap).unwrap();
+    }
+    writer.finish(&Meta::default(), &mut |_, _| ()).unwrap();
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.gaps().unwrap().len(), 1);
+    assert_eq!(trace.gaps_of(Level::User).unwrap().len(), 2);
+}
+
+/// A real one, recorded by the first version: it lacks a table and some columns.
+#[test]
+fn a_trace_of_format_1_still_opens() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/format-1.swtch");
+    let trace = Trace::open(&path).unwrap();
+    assert_eq!(trace.meta().format_version, 1);
+    let rows = rows(&trace).unwrap();
+    assert_eq!(
+        u64::try_from(rows.len()).unwrap(),
+        trace.meta().counts.stored
+    );
+    assert!(
+        rows.iter()
+            .all(|row| row.level == Level::Os && row.user == UserSide::default())
+    );
+    assert_eq!(
+        (trace.user_row_count(), trace.wait_types().unwrap().len()),
+        (0, 0)
+    );
+    assert!(!trace.tasks().unwrap().is_empty());
+    assert!(trace.gaps().unwrap().is_empty());
 }

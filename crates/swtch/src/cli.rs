@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use swtch_core::{Nanos, Pid, Reason};
 
 use crate::cost;
+use crate::fiber::{self, View};
 use crate::format::Format;
 use crate::lab::LabVerb;
 use crate::record::{Lifetime, Request, Target};
@@ -35,6 +36,8 @@ pub enum Verb {
     Report(Report),
     /// Measure what each kind of switch costs on this machine.
     Cost(Cost),
+    /// Look at the user-mode schedulers of a process (those of swtch-fiber), beside the kernel.
+    Fiber(Fiber),
     /// Make the classic experiments on this machine, and say which claims of the textbooks hold here.
     Lab(Lab),
     /// Say what this machine allows, why not more, and what changes the answers.
@@ -42,6 +45,9 @@ pub enum Verb {
     /// Play the load of an experiment: what `swtch lab` starts.
     #[command(hide = true)]
     LabPlay(LabPlay),
+    /// Play workers beside threads: what `swtch lab two-levels` starts.
+    #[command(hide = true)]
+    LabLevels(LabPlay),
     /// Make switches on purpose: the workloads with known reasons that the tests use.
     #[command(hide = true)]
     Workload(Workload),
@@ -233,6 +239,41 @@ impl Cost {
             save: self.save,
             output: self.output.clone(),
             plot: self.plot.clone(),
+        }
+    }
+}
+
+/// Look at user-mode schedulers.
+#[derive(Debug, Args)]
+pub struct Fiber {
+    /// The process; without one, those that have schedulers are listed.
+    #[arg(value_name = "PID", value_parser = pid)]
+    pub pid: Option<Pid>,
+    /// What to show of it; without it, switches of both levels per second, side by side.
+    #[arg(value_name = "VIEW", requires = "pid")]
+    pub view: Option<View>,
+    /// Seconds between two looks at the rates.
+    #[arg(long, value_name = "SECS", default_value = "1", value_parser = seconds,
+          conflicts_with = "view")]
+    pub interval: Duration,
+    /// Look so many times (default: until the process ends; once for json).
+    #[arg(long, value_name = "N", conflicts_with = "view",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// How the answer is written.
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
+    pub format: Format,
+}
+
+impl Fiber {
+    /// What is asked for.
+    pub fn to_request(&self) -> fiber::Request {
+        fiber::Request {
+            pid: self.pid.map(Pid::get),
+            view: self.view,
+            format: self.format,
+            interval: self.interval,
+            count: self.count,
         }
     }
 }

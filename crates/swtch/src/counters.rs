@@ -40,6 +40,9 @@ mod sample;
 mod show;
 mod signals;
 
+#[cfg(test)]
+pub use sample::Runs;
+pub use sample::{Counters, read_thread};
 use sample::{Processes, Tally};
 use signals::{Origin, Signals};
 

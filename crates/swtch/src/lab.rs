@@ -10,6 +10,7 @@
 //! and an analysis here (what came of it, and what that says about the claims of the textbooks).
 
 use std::io::stdout;
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
@@ -40,6 +41,7 @@ mod smt;
 mod stage;
 mod timed;
 mod turnaround;
+mod two_levels;
 
 pub use command::LabVerb;
 pub use file::Mistake;
@@ -120,6 +122,14 @@ fn outcome_with(
         parameters: parameters.all().to_vec(),
         findings,
     })
+}
+
+/// The player of the two levels: `swtch lab-levels SCRIPT RESULT`.
+///
+/// # Errors
+/// The script cannot be read, or the result not be written.
+pub fn lab_levels(script: &Path, result: &Path) -> Result<u8> {
+    room::perform(script, result, two_levels::play)
 }
 
 /// What there is.

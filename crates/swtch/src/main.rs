@@ -7,6 +7,7 @@ mod counters;
 mod destination;
 mod doctor;
 mod explain;
+mod fiber;
 mod format;
 mod host;
 mod lab;
@@ -53,8 +54,10 @@ fn run(cli: Cli) -> Result<u8> {
             _ if words.tails => cost::run_tails(&words.to_request()),
             _ => cost::run(&words.to_request()),
         },
+        Verb::Fiber(words) => fiber::run(&words.to_request()),
         Verb::Lab(words) => lab::run(words.verb.as_ref()),
         Verb::LabPlay(words) => lab::lab_play(&words.load, &words.result),
+        Verb::LabLevels(words) => lab::lab_levels(&words.load, &words.result),
         Verb::Doctor(words) => doctor::run(words.format, &mut stdout()).map(|can| u8::from(!can)),
         Verb::Workload(words) => workload::run(words.name.as_deref(), words.count, words.quiet),
     }
@@ -98,7 +101,10 @@ fn tell(error: &anyhow::Error) -> u8 {
     let of_store = error
         .downcast_ref::<swtch_store::Error>()
         .and_then(|e| e.advice());
-    if let Some(advice) = of_capture.or(of_store) {
+    let of_fiber = error
+        .downcast_ref::<swtch_fiber::observe::Error>()
+        .and_then(|e| e.advice());
+    if let Some(advice) = of_capture.or(of_store).or(of_fiber) {
         eprintln!("  {advice}");
     }
     error

@@ -4,12 +4,13 @@
 //! hold the command ─▶ attach ─▶ drop privileges ─▶ release it
 //!     ┌───────────────────────────────────────────────┘
 //!     └▶ drain ─▶ merge ─▶ timeline ─▶ writer        (until it ends, a signal, or the time is up)
-//!                                         └▶ finish ─▶ Parquet, meta.json
+//!        user level ─▲                    └▶ finish ─▶ Parquet, meta.json
 //! ```
 
 mod command;
 mod facts;
 mod pipeline;
+mod user_level;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write as _};
@@ -34,6 +35,7 @@ use crate::FAILED;
 use crate::text::escaped;
 use command::exit_code;
 use pipeline::Pipeline;
+use user_level::UserLevel;
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -95,6 +97,15 @@ impl Recorded {
             Nanos::from_ns(overhead.recorder_cpu_ns),
             megabytes(overhead.recorder_peak_rss_bytes),
         );
+        if let Some(user) = &self.meta.user {
+            eprintln!(
+                "swtch: {} switches of user-mode schedulers, {} lost (report --by level)",
+                user.stored, user.lost
+            );
+            for refusal in &user.refused {
+                eprintln!("swtch: {}", escaped(refusal));
+            }
+        }
     }
 
     /// The exit code of the command; without one, whether all was recorded.
@@ -162,7 +173,9 @@ pub fn run(request: &Request) -> Result<Recorded> {
     let mut capture = Capture::start(&settings, arch)?;
     let mut meta = facts::at_start(request, &capture);
     let writer = Writer::create(&path, &meta)?;
-    let mut pipeline = Pipeline::new(arch, writer, request.stacks.is_some());
+    // Its thread must keep a right that we drop, and not our priority.
+    let user_level = UserLevel::start(capture.streams())?;
+    let mut pipeline = Pipeline::new(arch, writer, user_level, request.stacks.is_some());
     let kept = if request.stacks.is_some() {
         Kept::ReadMaps
     } else {

@@ -109,6 +109,7 @@ struct switch_record {
 	__u64 args[3]; /* of the system call, when it blocked */
 	__u64 cgroup;
 	__u64 kernel_count; /* nvcsw + nivcsw after this switch: the kernel's own count */
+	__u64 user_word; /* what the thread's user-mode scheduler ran on it, when has_user_word */
 	__u32 task; /* keys */
 	__u32 next_task;
 	__u32 waker;
@@ -128,7 +129,8 @@ struct switch_record {
 	__u8 waker_kind;
 	__u8 was_runnable; /* it had left runnable at out_ts */
 	__u8 in_scope; /* 0: recorded only because a task in scope waited for the CPU */
-	__u8 pad[5];
+	__u8 has_user_word;
+	__u8 pad[4];
 };
 
 /* Identity of a task: when first named, and at each change. */
@@ -150,6 +152,13 @@ struct task_record {
 	__u8 in_scope;
 	__u8 pad[3];
 	char comm[16];
+};
+
+/* A thread of a user-mode scheduler, as user space names it. */
+struct watched_word {
+	__u64 address;
+	__u32 pid; /* its process: tgid */
+	__u32 pad;
 };
 
 /*
@@ -231,6 +240,7 @@ struct cpu_state {
 	__u64 storage_failed;
 	__u64 stack_failed;
 	__u64 untraced; /* switches between that the tracepoint did not report */
+	__u64 words_unread; /* words of user-mode schedulers that could not be read */
 
 	__s32 cause_stack; /* with want_oracle: kernel stack of the first request of the run */
 

@@ -91,6 +91,22 @@ struct {
 	__array(values, struct ring);
 } rings SEC(".maps");
 
+/*
+ * Threads of user-mode schedulers: kernel pid -> process, which a reused pid does not match, and the
+ * address, in the thread's own memory, of the word that says what runs on it. User space fills it while recording and then moves the generation on,
+ * so that each thread is looked up once a generation; 0 is "no such thread anywhere", and all that
+ * other programs pay is that comparison.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 17);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, struct watched_word);
+} words SEC(".maps");
+
+volatile __u32 words_generation = 0;
+
 /* What a task needs across its wait. */
 struct task_state {
 	__u64 out_ts; /* its last switch-out */
@@ -99,6 +115,8 @@ struct task_state {
 	__u64 moved_ts;
 	__u64 cgroup;
 	struct css_set *css; /* for which `cgroup` and `in_scope` hold */
+	__u64 word_address; /* of `words`, as of words_generation; 0 none */
+	__u32 words_generation;
 	__u32 key;
 	__u32 waker;
 	__s32 kernel_stack;
@@ -907,6 +925,40 @@ static __always_inline void publish_slot(struct cpu_state *c)
 #endif
 }
 
+/*
+ * What the user-mode scheduler of `prev` says that it runs. `prev` is still current here and its
+ * memory is mapped (trace_sched_switch comes before context_switch in __schedule); a word that is
+ * not in memory right now cannot be read and is counted. One that ends has left its scheduler, and
+ * perhaps its memory. Not inline: inline it cost every other recording 8 ns a switch.
+ */
+static __attribute__((noinline)) int add_user_word(struct cpu_state *c, struct switch_record *r,
+						   struct task_struct *prev)
+{
+	struct watched_word *watched;
+	struct task_state *st;
+	__u32 pid;
+
+	if (!c || !r || !prev || !c->in_scope)
+		return 0;
+	st = bpf_task_storage_get(&tasks, prev, 0, 0);
+	if (!st)
+		return 0;
+	if (st->words_generation != words_generation) {
+		pid = prev->pid;
+		watched = bpf_map_lookup_elem(&words, &pid);
+		st->word_address =
+			watched && watched->pid == (__u32)prev->tgid ? watched->address : 0;
+		st->words_generation = words_generation;
+	}
+	if (!st->word_address || prev->flags & PF_EXITING)
+		return 0;
+	if (bpf_probe_read_user(&r->user_word, sizeof(r->user_word), (void *)st->word_address))
+		c->words_unread++;
+	else
+		r->has_user_word = 1;
+	return 0;
+}
+
 static __always_inline void emit(struct cpu_state *c, __u32 cpu, __u64 now,
 				 struct task_struct *prev, struct task_struct *next, __u32 next_key,
 				 __u32 state, bool preempt)
@@ -956,8 +1008,11 @@ static __always_inline void emit(struct cpu_state *c, __u32 cpu, __u64 now,
 		if (bpf_core_field_exists(prev->se.deadline))
 			r->evidence |= late_slice_evidence(c, prev);
 	}
+	r->has_user_word = 0;
 	__builtin_memset(r->pad, 0, sizeof(r->pad));
 	describe_call(r, prev, blocks);
+	if (words_generation)
+		add_user_word(c, r, prev);
 	publish_slot(c);
 	c->stored++;
 }

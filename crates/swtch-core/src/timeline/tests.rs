@@ -29,7 +29,7 @@ fn run(start: u64, end: u64) -> SwitchEvent {
             ..Evidence::RUNNABLE
         },
         cgroup: CgroupId::new(1),
-        user_task: None,
+        user_word: None,
         previous_out: None,
         was_runnable: false,
         wake: None,
@@ -322,4 +322,126 @@ fn time_of_interrupts_is_not_counted_as_stolen_too() {
     };
     // A moment of 0 is a moment here: the wire's 0 was turned into None before.
     assert_eq!(row(&mut timeline(), event).stolen, Nanos::ZERO);
+}
+
+fn named(tid: u32) -> Event {
+    Event::Task(TaskEvent {
+        ts: Timestamp::from_ns(1),
+        kind: crate::switch::TaskEventKind::Seen,
+        task: TASK,
+        tid: crate::ids::Tid::new(tid),
+        pid: crate::ids::Pid::new(tid),
+        parent_pid: crate::ids::Pid::new(1),
+        started_ns: 0,
+        comm: Vec::new(),
+        cgroup: CgroupId::new(9),
+        class: crate::evidence::Class::Fair,
+        prio: 120,
+        is_kthread: false,
+        in_scope: true,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+    })
+}
+
+/// Worker 7 left at 100, was runnable at 130, ran from 150 to 200, and yields to 8.
+fn user_switch(tid: u32, cpu: Option<u16>) -> UserSwitchEvent {
+    let at = Timestamp::from_ns;
+    let rule = crate::rules::classify_user(crate::rules::UserDeparture::Yield);
+    UserSwitchEvent {
+        ts: at(200),
+        tid: crate::ids::Tid::new(tid),
+        cpu: cpu.map(CpuId::new),
+        word: UserWord::new(7, 3),
+        next_task: Some(8),
+        run_start: at(150),
+        rule,
+        wait_type: None,
+        before: crate::user::UserWait {
+            out: Some(at(100)),
+            woken: at(130),
+            rule: Some(rule),
+            wait_type: Some(2),
+            waker: Some(5),
+        },
+    }
+}
+
+/// ```text
+///   out    woken   in        out
+///  ──┼───────┼──────┼─────────┼──▶
+///   100     130    150       200
+/// ```
+#[test]
+fn a_user_switch_is_a_row_of_its_thread() {
+    let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
+    timeline.push(named(70));
+    let Some(Step::Switch(row)) = timeline.push(Event::User(user_switch(70, Some(3)))) else {
+        panic!("a row")
+    };
+    assert_eq!(
+        (row.level, row.task, row.cpu),
+        (Level::User, TASK, CpuId::new(3))
+    );
+    assert_eq!((row.user_task, row.user.next_task), (Some(7), Some(8)));
+    assert_eq!(
+        (row.ran, row.wait.off, row.wait.runq),
+        (ns(50), ns(50), ns(20))
+    );
+    assert_eq!((row.user.run, row.user.waker), (Some(3), Some(5)));
+    assert_eq!(row.cgroup, CgroupId::new(9));
+}
+
+/// A scheduler that may run anywhere does not know its CPU; the kernel said where the thread was.
+#[test]
+fn a_user_switch_is_where_its_thread_was_last() {
+    let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
+    timeline.push(named(70));
+    assert!(timeline.push(Event::User(user_switch(70, None))).is_none());
+    timeline.push(Event::Switch(SwitchEvent {
+        cpu: CpuId::new(1),
+        ..run(10, 20)
+    }));
+    let Some(Step::Switch(row)) = timeline.push(Event::User(user_switch(70, None))) else {
+        panic!("a row")
+    };
+    assert_eq!(row.cpu, CpuId::new(1));
+    assert_eq!(timeline.unnamed_user(), 1);
+}
+
+/// The wait of a thread in the kernel has nothing to do with that of a worker on it.
+#[test]
+fn a_user_switch_changes_no_wait_of_the_kernel() {
+    let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
+    timeline.push(named(70));
+    timeline.push(Event::Switch(run(10, 50)));
+    timeline.push(Event::User(user_switch(70, Some(0))));
+    let last = timeline.push(Event::Switch(after(50, run(260, 300))));
+    let Some(Step::Switch(row)) = last else {
+        panic!("a row")
+    };
+    assert_eq!(
+        (row.wait.off, row.wait.reason),
+        (ns(210), Some(Reason::Fault))
+    );
+    assert_eq!(timeline.uncaught(), 0);
+}
+
+/// The word of a thread that runs no worker: it is a scheduler's all the same.
+#[test]
+fn an_os_switch_carries_the_worker_that_the_word_named() {
+    let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
+    let mut row = |word| match timeline.push(Event::Switch(SwitchEvent {
+        user_word: word,
+        ..run(1, 2)
+    })) {
+        Some(Step::Switch(row)) => (row.user_task, row.user.run, row.level),
+        _ => panic!("a row"),
+    };
+    assert_eq!(
+        row(Some(UserWord::new(4, 2))),
+        (Some(4), Some(2), Level::Os)
+    );
+    assert_eq!(row(Some(UserWord::default())), (None, Some(0), Level::Os));
+    assert_eq!(row(None), (None, None, Level::Os));
 }

@@ -14,10 +14,12 @@ use std::path::Path;
 use swtch_core::evidence::{Cause, Class, Evidence, EvidenceBits, WaitObject, WakerKind};
 use swtch_core::rules::rule_named;
 use swtch_core::{
-    CgroupId, CpuId, Gap, Nanos, Open, Pid, Reason, Rule, Switch, TaskEvent, TaskEventKind,
-    TaskKey, Tid, Timestamp, Wait,
+    CgroupId, CpuId, Gap, Level, Nanos, Open, Pid, Reason, Rule, Switch, TaskEvent, TaskEventKind,
+    TaskKey, Tid, Timestamp, UserSide, Wait,
 };
-use swtch_store::{CgroupRow, Columns, Error, FrameRow, Meta, StackKind, StackRow, Trace, Writer};
+use swtch_store::{
+    CgroupRow, Columns, Error, FrameRow, Meta, StackKind, StackRow, Trace, WaitTypeRow, Writer,
+};
 
 /// `splitmix64`: small, and the same everywhere.
 #[derive(Clone, Debug)]
@@ -279,6 +281,8 @@ impl Machine {
             evidence,
             next_task: Some(self.tasks[comer].key),
             user_task: None,
+            level: Level::Os,
+            user: UserSide::default(),
             cgroup: CgroupId::new(4_711),
             wait: wait_of(&task, Timestamp::from_ns(start)),
         }
@@ -369,6 +373,14 @@ pub fn odd_switch(ts: u64) -> Switch {
         },
         next_task: None,
         user_task: Some(u64::MAX),
+        level: Level::Os,
+        user: UserSide {
+            run: Some(u32::MAX),
+            next_task: Some(0),
+            waker: Some(1 << 63),
+            wait_type: Some(u16::MAX),
+            off_wait_type: Some(0),
+        },
         cgroup: CgroupId::new(u64::MAX),
         wait: Wait {
             reason: Some(Reason::Unknown),
@@ -394,6 +406,7 @@ pub fn said(row: &Switch) -> impl PartialEq + std::fmt::Debug + Clone + use<> {
     } = *row.rule;
     let run = (row.ts, row.cpu, row.task, row.ran, row.irq, row.stolen);
     let rest = (row.next_task, row.user_task, row.cgroup, row.wait);
+    let rest = (rest, row.level, row.user);
     (run, (name, reason, certainty), row.evidence, rest)
 }
 
@@ -427,6 +440,7 @@ pub struct Others {
     pub cgroups: Vec<CgroupRow>,
     pub stacks: Vec<StackRow>,
     pub frames: Vec<FrameRow>,
+    pub wait_types: Vec<WaitTypeRow>,
 }
 
 impl Others {
@@ -442,6 +456,7 @@ impl Others {
                 start: Timestamp::from_ns(5),
                 end: Timestamp::from_ns(9),
                 lost: 4,
+                level: Level::Os,
             }],
             opens: [Some(Reason::Futex), None]
                 .map(|reason| Open {
@@ -476,6 +491,10 @@ impl Others {
                 },
                 FrameRow::default(),
             ],
+            wait_types: vec![WaitTypeRow {
+                wait_type: 3,
+                name: "MUTEX".into(),
+            }],
         }
     }
 
@@ -493,6 +512,9 @@ impl Others {
         self.frames
             .iter()
             .try_for_each(|row| writer.push_frame(row))?;
+        self.wait_types
+            .iter()
+            .try_for_each(|row| writer.push_wait_type(row))?;
         let mut cgroups = self.cgroups.iter();
         cgroups.try_for_each(|row| writer.push_cgroup(row.cgroup, &row.path))
     }
@@ -505,6 +527,7 @@ impl Others {
             cgroups: trace.cgroups()?,
             stacks: trace.stacks()?,
             frames: trace.frames()?,
+            wait_types: trace.wait_types()?,
         })
     }
 }

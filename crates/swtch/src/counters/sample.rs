@@ -153,7 +153,7 @@ fn numbered(directory: &Path) -> io::Result<impl Iterator<Item = u32> + use<>> {
 
 /// The counters of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counters {
+pub struct Counters {
     pub voluntary: u64,
     pub nonvoluntary: u64,
     /// `None` where the kernel does not account for it (`CONFIG_SCHED_INFO`).
@@ -162,7 +162,7 @@ pub(super) struct Counters {
 
 /// What `/proc/PID/task/TID/schedstat` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Runs {
+pub struct Runs {
     /// Time on a CPU.
     pub ran: Nanos,
     /// Time runnable without a CPU.
@@ -172,7 +172,7 @@ pub(super) struct Runs {
 }
 
 impl Counters {
-    pub(super) fn switches(&self) -> u64 {
+    pub fn switches(&self) -> u64 {
         self.voluntary + self.nonvoluntary
     }
 
@@ -361,7 +361,10 @@ impl Tally {
 }
 
 /// Name and counters of a thread; `None` when it has ended.
-fn read_thread(pid: Pid, tid: Tid) -> io::Result<Option<(String, Counters)>> {
+///
+/// # Errors
+/// The kernel's files of the thread cannot be read or understood.
+pub fn read_thread(pid: Pid, tid: Tid) -> io::Result<Option<(String, Counters)>> {
     let Some(status) = read_if_alive(&format!("/proc/{pid}/task/{tid}/status"))? else {
         return Ok(None);
     };

@@ -22,9 +22,11 @@ use crate::report::Names;
 
 /// What the colours of a time line mean, in the order of the indices in its spans.
 const KINDS: [&str; 3] = ["running", "runnable, waits for the CPU", "blocked"];
-const RUNNING: usize = 0;
+/// A member has the CPU.
+pub const RUNNING: usize = 0;
 const RUNNABLE: usize = 1;
-const BLOCKED: usize = 2;
+/// It waits for something else than the CPU.
+pub const BLOCKED: usize = 2;
 
 /// What a trace says of a load.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,8 @@ use super::findings::Findings;
 use super::parameters::{Parameter, Parameters, Value};
 use super::room::Room;
 use super::{
-    footprint, launch, lock_ring, mutex, oversubscribe, pipe_token, primitives, quantum, turnaround,
+    footprint, launch, lock_ring, mutex, oversubscribe, pipe_token, primitives, quantum,
+    turnaround, two_levels,
 };
 
 /// An experiment: a file that says what it asks, and the analysis.
@@ -53,6 +54,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "quantum",
         file: quantum::FILE,
         run: quantum::run,
+    },
+    Experiment {
+        name: "two-levels",
+        file: two_levels::FILE,
+        run: two_levels::run,
     },
     Experiment {
         name: "pipe-token",

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use swtch_bench::load::{Load, Played};
 use swtch_capture::probe::Probe;
 use swtch_store::Trace;
@@ -23,7 +25,7 @@ mod child;
 mod disturbance;
 
 use child::Outcome;
-pub use child::lab_play;
+pub use child::{lab_play, perform};
 use disturbance::Counters;
 
 /// How often a play that others disturbed is made again.
@@ -65,6 +67,24 @@ impl Play {
             .collect()
     }
 }
+
+/// A script that was played.
+#[derive(Debug)]
+pub struct Performed<T> {
+    /// What the player left.
+    pub left: T,
+    /// Its switches, when it was recorded.
+    pub trace: Option<Trace>,
+    /// What disturbed it, although it was played again; `None` when nothing did.
+    pub disturbance: Option<String>,
+    /// What the recorder lost, in words.
+    lost: Option<String>,
+    /// Holds the trace.
+    _place: TempDir,
+}
+
+/// The player of loads.
+const LOADS: &str = "lab-play";
 
 /// What an experiment may use.
 #[derive(Debug)]
@@ -147,13 +167,36 @@ impl Room {
     /// # Errors
     /// It cannot be played or recorded.
     pub fn play(&self, load: &Load, recording: Recording) -> Result<Option<Play>> {
+        let Some(performed) = self.perform::<_, Played>(LOADS, load, recording)? else {
+            return Ok(None);
+        };
+        let mut played = performed.left;
+        played.notes.extend(performed.lost);
+        Ok(Some(Play {
+            played,
+            trace: performed.trace,
+            disturbance: performed.disturbance,
+            _place: performed._place,
+        }))
+    }
+
+    /// As [`Self::play`], for a script of another player: this program with the verb `player`.
+    ///
+    /// # Errors
+    /// It cannot be played or recorded.
+    pub fn perform<Script: Serialize, T: DeserializeOwned>(
+        &self,
+        player: &str,
+        script: &Script,
+        recording: Recording,
+    ) -> Result<Option<Performed<T>>> {
         let mut last = None;
         for _ in 0..=REPEATS {
             if self.must_stop() {
                 break;
             }
             let before = Counters::read();
-            let Some(mut play) = self.play_once(load, recording)? else {
+            let Some(mut play) = self.perform_once(player, script, recording)? else {
                 break;
             };
             play.disturbance = Counters::read().since(&before).disturbance();
@@ -167,27 +210,29 @@ impl Room {
         Ok(last)
     }
 
-    fn play_once(&self, load: &Load, recording: Recording) -> Result<Option<Play>> {
+    fn perform_once<Script: Serialize, T: DeserializeOwned>(
+        &self,
+        player: &str,
+        script: &Script,
+        recording: Recording,
+    ) -> Result<Option<Performed<T>>> {
         let place = tempfile::tempdir().context("making a directory for a play")?;
         let is_recorded = recording == Recording::Wanted && self.records();
         let trace = is_recorded.then(|| place.path().join("play.swtch"));
-        match child::play(load, place.path(), trace.as_deref(), &self.stop)? {
+        match child::play(player, script, place.path(), trace.as_deref(), &self.stop)? {
             Outcome::Stopped => Ok(None),
-            Outcome::Played(mut played) => {
+            Outcome::Played(left) => {
                 let trace = trace.map(|path| {
                     Trace::open(&path).with_context(|| format!("reading {}", path.display()))
                 });
                 let trace = trace.transpose()?;
                 let lost = trace.as_ref().map_or(0, |trace| trace.meta().counts.lost);
-                if lost > 0 {
-                    played
-                        .notes
-                        .push(format!("the recorder lost {lost} switches of this play"));
-                }
-                Ok(Some(Play {
-                    played,
+                Ok(Some(Performed {
+                    left,
                     trace,
                     disturbance: None,
+                    lost: (lost > 0)
+                        .then(|| format!("the recorder lost {lost} switches of this play")),
                     _place: place,
                 }))
             }

@@ -27,11 +27,17 @@ pub struct Stage<'a> {
     room: &'a Room,
     file: LoadFile,
     parameters: Parameters,
-    plays: u64,
     lost: u64,
     said: BTreeMap<String, u64>,
-    disturbances: Vec<String>,
+    disturbances: Disturbances,
     was_interrupted: bool,
+}
+
+/// How many plays there were, and what disturbed some of them.
+#[derive(Debug, Default)]
+pub struct Disturbances {
+    plays: u64,
+    what: Vec<String>,
 }
 
 /// A machine on which more than this share of the plays was disturbed refutes nothing.
@@ -72,10 +78,9 @@ impl<'a> Stage<'a> {
             room,
             file: LoadFile::read(&format!("{name}.toml"), text)?,
             parameters: parameters.clone(),
-            plays: 0,
             lost: 0,
             said: BTreeMap::new(),
-            disturbances: Vec::new(),
+            disturbances: Disturbances::default(),
             was_interrupted: false,
         })
     }
@@ -102,8 +107,7 @@ impl<'a> Stage<'a> {
             self.was_interrupted = true;
             return Ok(None);
         };
-        self.plays += 1;
-        self.disturbances.extend(play.disturbance.clone());
+        self.disturbances.add(play.disturbance.clone());
         for note in &play.played.notes {
             *self.said.entry(note.clone()).or_default() += 1;
         }
@@ -172,27 +176,14 @@ impl<'a> Stage<'a> {
         self.room.why_unrecorded()
     }
 
-    /// Adds to findings what a reader must know of all plays. Where others took the CPU in many of them,
-    /// a claim that does not hold may be theirs to answer for: it is open.
+    /// Adds to findings what a reader must know of all plays.
     pub fn close(self, findings: &mut Findings) {
-        if let Some(last) = self.disturbances.last() {
-            let count = self.disturbances.len();
-            let plays = text::counted(self.plays, "play");
-            let busy =
-                format!("the machine was busy: {count} of {plays} were disturbed, such as: {last}");
-            if count as f64 > DISTURBED * self.plays as f64 {
-                for answer in &mut findings.answers {
-                    if answer.verdict == Verdict::DoesNotHold {
-                        answer.verdict = Verdict::Undecided(busy.clone());
-                    }
-                }
-            }
-            findings.notes.push(busy);
-        }
+        let plays = self.disturbances.plays;
+        self.disturbances.note(findings);
         for (note, count) in self.said {
             let of = match count {
-                count if count == self.plays => String::new(),
-                count => format!(" ({count} of {})", text::counted(self.plays, "play")),
+                count if count == plays => String::new(),
+                count => format!(" ({count} of {})", text::counted(plays, "play")),
             };
             findings.notes.push(format!("{note}{of}"));
         }
@@ -202,6 +193,34 @@ impl<'a> Stage<'a> {
                 .push(format!("{} were lost", text::counted(self.lost, "record")));
         }
         findings.was_interrupted |= self.was_interrupted;
+    }
+}
+
+impl Disturbances {
+    /// A play, and what disturbed it.
+    pub fn add(&mut self, disturbance: Option<String>) {
+        self.plays += 1;
+        self.what.extend(disturbance);
+    }
+
+    /// Adds to findings that plays were disturbed. Where others took the CPU in many of them, a claim that
+    /// does not hold may be theirs to answer for: it is open.
+    pub fn note(&self, findings: &mut Findings) {
+        let Some(last) = self.what.last() else {
+            return;
+        };
+        let count = self.what.len();
+        let plays = text::counted(self.plays, "play");
+        let busy =
+            format!("the machine was busy: {count} of {plays} were disturbed, such as: {last}");
+        if count as f64 > DISTURBED * self.plays as f64 {
+            for answer in &mut findings.answers {
+                if answer.verdict == Verdict::DoesNotHold {
+                    answer.verdict = Verdict::Undecided(busy.clone());
+                }
+            }
+        }
+        findings.notes.push(busy);
     }
 }
 
@@ -236,7 +255,7 @@ impl<T> Rounds<T> {
 }
 
 /// Whether it is a length of time of 0, or holds one.
-fn has_no_length(value: &Value) -> bool {
+pub fn has_no_length(value: &Value) -> bool {
     match value {
         Value::Time(time) => time.is_zero(),
         Value::List(values) => values.iter().any(has_no_length),

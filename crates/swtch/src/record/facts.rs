@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use rustc_hash::FxHashSet;
 use swtch_capture::{Capture, boottime_ns, monotonic_ns, process_cpu_ns};
 use swtch_core::{Arch, CgroupId};
-use swtch_store::{Clock, Counts, Hooks, Host, Meta, Overhead, Stacks, State};
+use swtch_store::{Clock, Counts, Hooks, Host, Meta, Overhead, Stacks, State, UserCounts};
 
 use super::pipeline::Pipeline;
 use super::{Request, Target};
@@ -108,6 +108,10 @@ pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
         uncaught: pipeline.timeline().uncaught(),
         untraced: counters.untraced,
     };
+    meta.user = pipeline.user_counts().map(|user| UserCounts {
+        words_unread: counters.words_unread,
+        ..user
+    });
     meta.overhead = Overhead {
         recorder_cpu_ns: process_cpu_ns(),
         recorder_peak_rss_bytes: peak_memory_bytes(),

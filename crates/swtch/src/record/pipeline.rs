@@ -6,16 +6,18 @@ use swtch_capture::{Capture, Drained, StackKind, Stacks};
 use swtch_core::merge::Merge;
 use swtch_core::timeline::Step;
 use swtch_core::{
-    Arch, CgroupId, Event, Pid, Switch, SyscallTable, TaskEvent, TaskEventKind, TaskKey, Timeline,
-    Timestamp,
+    Arch, CgroupId, Event, Level, Pid, Switch, SyscallTable, TaskEvent, TaskEventKind, TaskKey,
+    Timeline, Timestamp,
 };
-use swtch_store::{Error, FrameRow, Meta, StackRow, Writer};
+use swtch_store::{Error, FrameRow, Meta, StackRow, UserCounts, Writer};
 
 use super::facts;
+use super::user_level::{Brought, UserLevel};
 
 /// Everything between the rings and the disk.
 pub struct Pipeline {
     merge: Merge,
+    user_level: UserLevel,
     rest: Rest,
     unreadable: u64,
 }
@@ -30,6 +32,7 @@ struct Rest {
     failure: Option<Error>,
     last_cgroup: Option<CgroupId>,
     taken: u64,
+    user_taken: u64,
 }
 
 /// Stacks are looked up in the process that has them, so processes are kept by task.
@@ -41,7 +44,7 @@ struct StackKeeper {
 
 impl Pipeline {
     /// A pipeline into `writer`.
-    pub fn new(arch: Arch, writer: Writer, with_stacks: bool) -> Self {
+    pub fn new(arch: Arch, writer: Writer, user_level: UserLevel, with_stacks: bool) -> Self {
         let stacks = with_stacks.then(|| {
             let stacks = Stacks::new();
             stacks.read_kernel_symbols();
@@ -53,6 +56,7 @@ impl Pipeline {
         });
         Self {
             merge: Merge::default(),
+            user_level,
             rest: Rest {
                 timeline: Timeline::new(SyscallTable::of(arch)),
                 writer,
@@ -62,6 +66,7 @@ impl Pipeline {
                 failure: None,
                 last_cgroup: None,
                 taken: 0,
+                user_taken: 0,
             },
             unreadable: 0,
         }
@@ -70,20 +75,27 @@ impl Pipeline {
     /// Empties the rings once; says how many records the fullest held.
     pub fn round(&mut self, capture: &mut Capture) -> Result<u64, Error> {
         let drained = self.drain(capture);
+        // After the kernel's rings: what they promise to be complete is complete here, too.
+        let brought = self.drain_user_level();
+        self.watch_user_level(capture);
         let rest = &mut self.rest;
-        self.merge
-            .take_until(drained.horizon, |event| rest.take(event));
+        let horizon = drained.horizon.min(brought.horizon);
+        self.merge.take_until(horizon, |event| rest.take(event));
         self.rest.look_stacks_up(capture);
-        self.rest
-            .failure
-            .take()
-            .map_or(Ok(drained.most_in_a_ring), Err)
+        let most = drained.most_in_a_ring.max(brought.most_in_a_ring);
+        self.rest.failure.take().map_or(Ok(most), Err)
     }
 
     /// Puts what is pending on disk, with the gaps since the last time.
     pub fn flush(&mut self, capture: &Capture) -> Result<(), Error> {
         for gap in capture.take_gaps() {
             self.rest.writer.push_gap(&gap)?;
+        }
+        for gap in self.user_level.take_gaps() {
+            self.rest.writer.push_gap(&gap)?;
+        }
+        for wait_type in self.user_level.take_wait_types() {
+            self.rest.writer.push_wait_type(&wait_type)?;
         }
         self.rest.name_cgroups()?;
         self.rest.write_stacks()?;
@@ -96,6 +108,7 @@ impl Pipeline {
     /// When the disk takes no more, now or since an earlier call: what is left is counted then.
     pub fn end(&mut self, capture: &mut Capture, end: Timestamp) -> Result<(), Error> {
         while self.drain(capture).switches > 0 {}
+        self.drain_user_level();
         let rest = &mut self.rest;
         self.merge.take_all(|event| rest.take(event));
         self.rest.look_stacks_up(capture);
@@ -122,7 +135,19 @@ impl Pipeline {
         self.rest.writer.discard()
     }
 
-    /// Rows of `switch` that are on disk.
+    /// What became of the switches of user-mode schedulers; `None` when there were none.
+    pub fn user_counts(&self) -> Option<UserCounts> {
+        let counts = self.user_level.counts()?;
+        let stored = self.rest.writer.user_switches_written();
+        Some(UserCounts {
+            stored,
+            unnamed: counts.unnamed + self.rest.timeline.unnamed_user(),
+            storage_failed: self.rest.user_taken - stored,
+            ..counts
+        })
+    }
+
+    /// Rows of `switch` of the kernel that are on disk.
     pub const fn stored(&self) -> u64 {
         self.rest.writer.switches_written()
     }
@@ -148,10 +173,29 @@ impl Pipeline {
     }
 
     fn drain(&mut self, capture: &mut Capture) -> Drained {
-        let merge = &mut self.merge;
-        let drained = capture.drain(|ring, event| merge.push(ring, event));
+        let (merge, user_level) = (&mut self.merge, &mut self.user_level);
+        let drained = capture.drain(|ring, event| {
+            if let Event::Task(task) = &event {
+                user_level.meet(task);
+            }
+            merge.push(ring, event);
+        });
         self.unreadable = drained.unreadable;
         drained
+    }
+
+    fn drain_user_level(&mut self) -> Brought {
+        let merge = &mut self.merge;
+        self.user_level
+            .drain(|stream, event| merge.push(stream, event))
+    }
+
+    /// A kernel side without room for more threads costs their attribution, not the recording.
+    fn watch_user_level(&mut self, capture: &mut Capture) {
+        if let Err(error) = self.user_level.look(capture) {
+            self.user_level
+                .refuse(Some(format!("{:#}", anyhow::Error::from(error))));
+        }
     }
 }
 
@@ -191,7 +235,10 @@ impl Rest {
             self.last_cgroup = Some(switch.cgroup);
             self.meet_cgroup(switch.cgroup);
         }
-        self.taken += 1;
+        match switch.level {
+            Level::Os => self.taken += 1,
+            Level::User => self.user_taken += 1,
+        }
         if let Some(keeper) = &mut self.stacks {
             let wait = &switch.wait;
             let kinds = [

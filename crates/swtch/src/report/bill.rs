@@ -827,6 +827,7 @@ mod tests {
             start: Timestamp::from_ns(1),
             end: Timestamp::from_ns(2),
             lost: 5,
+            level: swtch_core::Level::Os,
         };
         let json = json_of(&meta(), &rows(), &[gap], &prices());
         assert!(notes(&json).contains("5 records lost: the bill is a lower bound"));

@@ -6,8 +6,8 @@ use swtch_core::cost::{
 };
 use swtch_core::rules::all_rules;
 use swtch_core::{
-    CgroupId, Class, CpuId, Evidence, EvidenceBits, Nanos, Pid, Reason, Switch, TaskEvent,
-    TaskEventKind, TaskKey, Tid, Timestamp, Wait, WakerKind,
+    CgroupId, Class, CpuId, Evidence, EvidenceBits, Level, Nanos, Pid, Reason, Switch, TaskEvent,
+    TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait, WakerKind,
 };
 
 use super::names::Names;
@@ -64,6 +64,8 @@ pub fn row(task: u32, reason: Reason) -> Switch {
         },
         next_task: Some(TaskKey::IDLE),
         user_task: None,
+        level: Level::Os,
+        user: UserSide::default(),
         cgroup: CgroupId::new(1),
         wait: Wait::default(),
     }

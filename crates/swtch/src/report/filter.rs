@@ -31,6 +31,11 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Whether switches of all of the trace's time count.
+    pub const fn is_of_all_time(&self) -> bool {
+        self.since.is_none() && self.until.is_none()
+    }
+
     /// The filter in the words of the command line; `None` when it takes everything.
     pub fn to_words(&self) -> Option<String> {
         let mut words = Vec::new();

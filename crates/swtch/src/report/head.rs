@@ -321,6 +321,7 @@ trace  run.swtch · 2.00 s · perf bench
             start: Timestamp::from_ns(10),
             end: Timestamp::from_ns(2010),
             lost: 7,
+            level: swtch_core::Level::Os,
         }];
         head.filter = Some("--pid 10".into());
         let expected = "\

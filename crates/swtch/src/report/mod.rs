@@ -4,13 +4,14 @@
 //! Trace ──scan──▶ Switch ─▶ Selection (what counts of it?) ─▶ one aggregator ─▶ Sheet ─▶ table
 //!    │                                                         reason, group,            json
 //!    └─ tasks, gaps ─▶ Names, Head                             preemptor, waker,         csv
-//!                                                              wait, stack
+//!                                                              wait, stack, level
 //! ```
 //!
 //! - [`session`] opens the trace for one question: who the tasks are, what counts, the head.
 //! - Each aggregator takes rows one by one and keeps counts, never rows: a trace may be larger
 //!   than memory.
 //! - [`sheet`] knows the three formats; nothing else does, but for stacks, which are no table.
+//! - All count switches of the kernel; [`level`] alone reads those of user-mode schedulers, too.
 //! - [`bill()`] joins rows with prices, which are of no trace: what switches cost.
 //! - [`explain()`] puts the main reports together and ends with findings (`verdict`).
 //!
@@ -23,6 +24,7 @@ mod explain;
 mod filter;
 mod group;
 mod head;
+mod level;
 mod names;
 mod preemptor;
 mod pricing;
@@ -52,7 +54,7 @@ pub use bill::{BillBy, bill};
 pub use explain::explain;
 pub use filter::{Filter, Moment};
 pub use names::Names;
-pub use sheet::{Cell, Sheet, Shown};
+pub use sheet::{Cell, Sheet, Shown, View};
 
 use crate::format::{Format, write_answer};
 use crate::text;
@@ -104,11 +106,13 @@ pub enum By {
     Cpu,
     /// The cgroup of the task.
     Cgroup,
+    /// The level: the kernel, or a user-mode scheduler.
+    Level,
 }
 
 impl By {
     /// All of them, in the order in which help names them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Reason,
         Self::Process,
         Self::Thread,
@@ -119,6 +123,7 @@ impl By {
         Self::Stack,
         Self::Cpu,
         Self::Cgroup,
+        Self::Level,
     ];
 
     /// The word on the command line, which ends the schema's name too.
@@ -134,6 +139,7 @@ impl By {
             Self::Stack => "stack",
             Self::Cpu => "cpu",
             Self::Cgroup => "cgroup",
+            Self::Level => "level",
         }
     }
 
@@ -150,6 +156,9 @@ impl By {
 /// When the trace cannot be read or `out` cannot be written. A reader of `out` that has gone away
 /// is no error.
 pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<()> {
+    if request.by == By::Level {
+        return level::report(trace, request, out);
+    }
     let mut session = Session::open(trace, &request.filter)?;
     let (sheet, rows) = sheet_of(&mut session, request.by)?;
     let table = match request.by {
@@ -220,6 +229,7 @@ fn sheet_of(session: &mut Session<'_>, by: By) -> Result<(Sheet, Rows)> {
         By::Wait => by_wait(session),
         By::Stack => by_stack(session),
         By::Process | By::Thread | By::Syscall | By::Cpu | By::Cgroup => by_group(session, by),
+        By::Level => unreachable!("it reads both levels and has a function of its own"),
     }
 }
 
@@ -382,6 +392,7 @@ mod tests {
                 start: Timestamp::from_ns(1),
                 end: Timestamp::from_ns(2),
                 lost: 5,
+                level: swtch_core::Level::Os,
             })
             .unwrap();
         writer.finish(meta, &mut |_, _| ()).unwrap();

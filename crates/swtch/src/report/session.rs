@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use rustc_hash::FxHashMap;
-use swtch_core::{Arch, CgroupId, Coverage, Nanos, Open, Switch, Timestamp};
+use swtch_core::{Arch, CgroupId, Coverage, Level, Nanos, Open, Switch, Timestamp};
 use swtch_store::{Columns, Completeness, State, Trace};
 
 use super::filter::{Counted, Filter, Selection};
@@ -90,7 +90,14 @@ impl<'t> Session<'t> {
     pub fn scan(&mut self, columns: Columns, each: Each<'_>) -> Result<Rows> {
         let (from, to) = (self.selection.from(), self.selection.to());
         let span = self.selection.is_of_a_span().then_some((from, to));
-        self.scan_span(columns, span, each)
+        self.scan_span(columns, span, &[Level::Os], each)
+    }
+
+    /// As [`Self::scan`], with the rows of user-mode schedulers among them.
+    pub fn scan_levels(&mut self, columns: Columns, each: Each<'_>) -> Result<Rows> {
+        let (from, to) = (self.selection.from(), self.selection.to());
+        let span = self.selection.is_of_a_span().then_some((from, to));
+        self.scan_span(columns | Columns::LEVEL, span, Level::ALL, each)
     }
 
     /// As [`Self::scan`], with the rows before the span too: nothing of them counts, but what
@@ -103,13 +110,14 @@ impl<'t> Session<'t> {
             true => Columns::TS,
             false => Columns::NONE,
         };
-        self.scan_span(columns | ts, span, each)
+        self.scan_span(columns | ts, span, &[Level::Os], each)
     }
 
     fn scan_span(
         &mut self,
         columns: Columns,
         span: Option<(Timestamp, Timestamp)>,
+        levels: &[Level],
         each: Each<'_>,
     ) -> Result<Rows> {
         let (names, selection) = (&*self.names, &*self.selection);
@@ -125,12 +133,17 @@ impl<'t> Session<'t> {
         let mut take = |row: &Switch| {
             let task = names.index(row.task);
             let counted = selection.counts(row, task);
-            rows.counted += u64::from(counted.switch);
-            rows.out_of_scope += u64::from(!selection.is_in_scope(task));
+            if row.level == Level::Os {
+                rows.counted += u64::from(counted.switch);
+                rows.out_of_scope += u64::from(!selection.is_in_scope(task));
+            }
             last = row.ts;
             each(row, task, counted);
         };
-        let scanned = self.trace.scan(columns, span, &mut take);
+        let scanned = match levels {
+            [Level::Os] => self.trace.scan(columns, span, &mut take),
+            _ => self.trace.scan_levels(columns, span, &mut take),
+        };
         scanned.context("reading the switches of the trace")?;
         if ends_untold {
             let start = Timestamp::from_ns(self.head.meta.start_ns);

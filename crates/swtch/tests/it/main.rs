@@ -13,7 +13,9 @@
 //! - `output`: what is printed: formats, names from outside, closed pipes.
 //! - `claims`: what the lab lists, and what it refuses before minutes are spent.
 //! - `cost`: prices and bills: what is measured, kept, refused, and left behind.
+//! - `fiber`: the schedulers of another process: views, rates, refusals, and a target that dies.
 //! - `lab`: loads that are described in a file: played, refused, ended early.
+//! - `levels`: switches of a user-mode scheduler, beside the kernel's and never among them.
 //! - `plays`: the experiments that play loads: every claim is answered, and what is done is kept.
 //!
 //! Tests named `root_…` record, so they need root and are ignored by default:
@@ -29,7 +31,9 @@ mod cost;
 mod counts;
 mod damage;
 mod endings;
+mod fiber;
 mod lab;
+mod levels;
 mod machine;
 mod output;
 mod plays;

@@ -19,7 +19,7 @@ type Short = (
     &'static [&'static str],
 );
 
-const SHORT: [Short; 4] = [
+const SHORT: [Short; 5] = [
     (
         "oversubscribe",
         &["--work", "10ms", "--rounds", "1", "--most", "4"],
@@ -57,6 +57,11 @@ const SHORT: [Short; 4] = [
             "3ms,20ms",
         ],
         &["A6"],
+    ),
+    (
+        "two-levels",
+        &["--phase", "50ms", "--rounds", "1", "--megabytes", "1"],
+        &["A7", "A8", "A9"],
     ),
 ];
 

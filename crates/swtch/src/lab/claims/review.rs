@@ -447,7 +447,7 @@ pub mod tests {
             standing("D1"),
             "not answered (ended before the experiment turnaround began)"
         );
-        assert!(standing("A7").starts_with("cannot be tested here because the user-mode"));
+        assert!(standing("E6").starts_with("cannot be tested here because this is one machine"));
     }
 
     #[test]

@@ -24,53 +24,74 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
-use swtch_bench::load::{Load, Played};
+use swtch_bench::load::Load;
 
 /// How a play ended.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum Outcome<T> {
     /// It was played.
-    Played(Played),
+    Played(T),
     /// It was told to stop.
     Stopped,
 }
 
-/// What the player leaves: what came of the load, or why it could not be played.
-type Left = Result<Played, String>;
+/// What the player leaves: what came of the script, or why it could not be played.
+type Left<T> = Result<T, String>;
 
 /// How long a recorder may take to put its trace in order after it was told to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The player: `swtch lab-play LOAD RESULT`. Exit code 0 even when the load could not be played: the
-/// result says so.
+/// The player of loads: `swtch lab-play LOAD RESULT`. Exit code 0 even when the load could not be
+/// played: the result says so.
 ///
 /// # Errors
 /// The load cannot be read, or the result not be written.
 pub fn lab_play(load: &Path, result: &Path) -> Result<u8> {
+    perform(load, result, |load: Load| Ok(load.play()?))
+}
+
+/// Any player: reads its script, plays it, and leaves what came of it.
+///
+/// # Errors
+/// The script cannot be read, or the result not be written.
+pub fn perform<Script: DeserializeOwned, T: Serialize>(
+    script: &Path,
+    result: &Path,
+    play: impl FnOnce(Script) -> Result<T>,
+) -> Result<u8> {
     // A room that is gone wants nothing any more.
     set_pdeathsig(Signal::SIGKILL).context("asking to end with the room")?;
-    let text = fs::read(load).with_context(|| format!("reading {}", load.display()))?;
-    let load: Load = serde_json::from_slice(&text).context("understanding the load")?;
-    let left: Left = load.play().map_err(|error| error.to_string());
+    let text = fs::read(script).with_context(|| format!("reading {}", script.display()))?;
+    let script = serde_json::from_slice(&text).context("understanding what to play")?;
+    let left: Left<T> = play(script).map_err(|error| format!("{error:#}"));
     let json = serde_json::to_vec(&left).context("writing what was played")?;
     fs::write(result, json).with_context(|| format!("writing {}", result.display()))?;
     Ok(0)
 }
 
-/// Plays a load in a child, and records it to `trace` when there is one. Its files are made in `place`.
+/// Plays a script in a child, `swtch VERB SCRIPT RESULT`, and records it to `trace` when there is one. Its
+/// files are made in `place`.
 ///
 /// # Errors
 /// It cannot be played or recorded.
-pub fn play(load: &Load, place: &Path, trace: Option<&Path>, stop: &AtomicBool) -> Result<Outcome> {
-    let (load_file, result) = (place.join("load.json"), place.join("played.json"));
-    let json = serde_json::to_vec(load).context("writing a load")?;
-    fs::write(&load_file, json).with_context(|| format!("writing {}", load_file.display()))?;
+pub fn play<T: DeserializeOwned>(
+    verb: &str,
+    script: &impl Serialize,
+    place: &Path,
+    trace: Option<&Path>,
+    stop: &AtomicBool,
+) -> Result<Outcome<T>> {
+    let (script_file, result) = (place.join("load.json"), place.join("played.json"));
+    let json = serde_json::to_vec(script).context("writing a script")?;
+    fs::write(&script_file, json).with_context(|| format!("writing {}", script_file.display()))?;
     let said = place.join("said");
     let mut command = command(trace)?;
-    command.arg("lab-play").arg(&load_file).arg(&result);
+    command.arg(verb).arg(&script_file).arg(&result);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     command.stderr(File::create(&said).context("making a file for what the player says")?);
     let signals = SignalPipe::open()?;
@@ -83,7 +104,7 @@ pub fn play(load: &Load, place: &Path, trace: Option<&Path>, stop: &AtomicBool) 
         let said = fs::read_to_string(&said).unwrap_or_default();
         bail!("the player ended without a result: {}", said.trim());
     };
-    let left: Left = serde_json::from_slice(&text).context("understanding what was played")?;
+    let left: Left<T> = serde_json::from_slice(&text).context("understanding what was played")?;
     left.map(Outcome::Played).map_err(anyhow::Error::msg)
 }
 

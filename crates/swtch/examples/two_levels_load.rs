@@ -1,0 +1,138 @@
+//! A load with a known number of switches at the upper level, for recording both levels: it says
+//! what its schedulers and the kernel counted between two moments.
+//!
+//! ```text
+//! two_levels_load MODE SCHEDULERS WORKERS MILLISECONDS
+//! two_levels_load fiber 1 4 1000
+//! ```
+//!
+//! Workers scan memory and give the CPU up at the end of each quantum; every fourth takes turns with
+//! its neighbour all the time. It waits half a second before it begins, for a recorder to find it. The
+//! answer is one line of `key=value` on stdout.
+#![allow(clippy::print_stdout, reason = "the answer of a program")]
+
+use std::error::Error;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use swtch_fiber::observe::{Page, Snapshot, ThreadKind};
+use swtch_fiber::{Mode, Runtime, check_quantum, sleep, spawn, yield_now};
+
+/// What was counted up to a moment.
+struct Counted {
+    monotonic_ns: u64,
+    context_switches: u64,
+    yields: u64,
+    self_reselects: u64,
+    /// `(tid, voluntary, involuntary)` of each thread that runs workers.
+    threads: Vec<(u32, u64, u64)>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let mode = match arguments.next().as_deref() {
+        Some("thread") => Mode::Thread,
+        _ => Mode::Fiber,
+    };
+    let mut number = |default| -> Result<usize, Box<dyn Error>> {
+        Ok(arguments.next().map_or(Ok(default), |word| word.parse())?)
+    };
+    let (schedulers, workers) = (number(1)?, number(4)?);
+    let length = Duration::from_millis(u64::try_from(number(1000)?)?);
+    let runtime = Runtime::builder()
+        .mode(mode)
+        .schedulers(schedulers)
+        .build()?;
+    let (before, after) = runtime.run(move || {
+        sleep(Duration::from_millis(500));
+        let before = Counted::now();
+        let tasks = (0..workers).map(|index| spawn(move || scan(index, length)));
+        let tasks: Result<Vec<_>, _> = tasks.collect();
+        for task in tasks.into_iter().flatten() {
+            // A worker that panicked has said so.
+            let _ = task.join();
+        }
+        (before, Counted::now())
+    })?;
+    tell(&before?, &after?);
+    Ok(())
+}
+
+/// Runs for this long: every fourth worker yields all the time, the others at the end of a quantum.
+fn scan(index: usize, length: Duration) {
+    let mut memory = vec![1_u64; 1 << 15];
+    let end = Instant::now() + length;
+    while Instant::now() < end {
+        for word in &mut memory {
+            *word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        }
+        std::hint::black_box(&memory);
+        if index % 4 == 3 {
+            yield_now();
+        } else {
+            check_quantum();
+        }
+    }
+}
+
+impl Counted {
+    /// Seen from the worker that asks: no other one of its scheduler runs meanwhile.
+    fn now() -> Result<Self, String> {
+        let page = Page::of_process(std::process::id()).map_err(|error| error.to_string())?;
+        let snapshot = page.snapshot().map_err(|error| error.to_string())?;
+        let sum = |count: fn(&swtch_fiber::observe::SchedulerRow) -> u64| {
+            snapshot.schedulers.iter().map(count).sum()
+        };
+        Ok(Self {
+            monotonic_ns: snapshot.taken_monotonic_ns,
+            context_switches: sum(|row| row.context_switches_count),
+            yields: sum(|row| row.yield_count),
+            self_reselects: sum(|row| row.self_reselect_count),
+            threads: threads(&snapshot),
+        })
+    }
+}
+
+fn threads(snapshot: &Snapshot) -> Vec<(u32, u64, u64)> {
+    let run_workers = |kind| {
+        matches!(
+            kind,
+            ThreadKind::Scheduler | ThreadKind::Worker | ThreadKind::Helper
+        )
+    };
+    let threads = snapshot.threads.iter().filter(|row| run_workers(row.kind));
+    let counted = threads.filter_map(|row| {
+        let path = format!("/proc/self/task/{}/status", row.os_thread_id);
+        let status = fs::read_to_string(path).ok()?;
+        let count = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+            line.trim().parse::<u64>().ok()
+        };
+        Some((
+            row.os_thread_id,
+            count("voluntary_ctxt_switches:")?,
+            count("nonvoluntary_ctxt_switches:")?,
+        ))
+    });
+    counted.collect()
+}
+
+fn tell(before: &Counted, after: &Counted) {
+    println!(
+        "from_ns={} to_ns={} context_switches={} yields={} self_reselects={}",
+        before.monotonic_ns,
+        after.monotonic_ns,
+        after.context_switches - before.context_switches,
+        after.yields - before.yields,
+        after.self_reselects - before.self_reselects,
+    );
+    for (tid, voluntary, involuntary) in &after.threads {
+        let then = before.threads.iter().find(|row| row.0 == *tid);
+        let (_, was_voluntary, was_involuntary) = then.copied().unwrap_or_default();
+        println!(
+            "tid={tid} voluntary={} involuntary={}",
+            voluntary - was_voluntary,
+            involuntary - was_involuntary,
+        );
+    }
+}

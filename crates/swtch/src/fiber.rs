@@ -1,0 +1,103 @@
+//! `swtch fiber`: the user-mode schedulers of another process, and what the kernel does beside them.
+//!
+//! ```text
+//! shared page of the process ─▶ Snapshot ─┬─▶ views: schedulers, workers, tasks, threads, waits
+//! /proc/PID/task/TID         ─▶ counters ─┴─▶ rates of both levels, side by side, every second
+//! ```
+//!
+//! The target neither stops nor answers: its page is mapped ([`swtch_fiber::observe`]), the kernel's
+//! counters are read from procfs. Names of columns are those of SQL Server's views
+//! (`sys.dm_os_schedulers` and its like) with the unit added. What this does *not* do: record single
+//! switches; `swtch record` does.
+
+use std::fs;
+use std::io::{Write, stdout};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use swtch_fiber::observe::Page;
+
+use crate::format::{Format, write_answer};
+use crate::report::Sheet;
+
+mod head;
+mod kernel;
+mod list;
+mod live;
+mod price;
+mod rates;
+mod views;
+
+use head::Head;
+use kernel::Threads;
+pub use views::View;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// The process; without one, all that have schedulers are listed.
+    pub pid: Option<u32>,
+    /// Which view; without one, the rates of both levels.
+    pub view: Option<View>,
+    /// The form of the answer.
+    pub format: Format,
+    /// Time between two looks at the rates.
+    pub interval: Duration,
+    /// How often rates are shown; without it, until the target ends.
+    pub count: Option<u64>,
+}
+
+/// Answers it.
+///
+/// # Errors
+/// There is no such process, it has no scheduler, it may not be looked at; or stdout cannot be written.
+pub fn run(request: &Request) -> Result<u8> {
+    let Some(pid) = request.pid else {
+        let (sheet, head) = list::processes();
+        write(&sheet, &head, request.format)?;
+        return Ok(0);
+    };
+    let page = open(pid)?;
+    match request.view {
+        Some(view) => show_once(&page, view, request.format)?,
+        None => live::show(&page, request)?,
+    }
+    Ok(0)
+}
+
+/// Opens the page of a process. A thread's id is no process's, and the page's finder would say only that
+/// there is no scheduler.
+fn open(pid: u32) -> Result<Page> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let owner = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    let owner = owner.and_then(|owner| owner.trim().parse::<u32>().ok());
+    match owner {
+        Some(owner) if owner != pid => bail!("{pid} is a thread of process {owner}: give {owner}"),
+        _ => Ok(Page::of_process(pid)?),
+    }
+}
+
+fn show_once(page: &Page, view: View, format: Format) -> Result<()> {
+    let snapshot = page.snapshot()?;
+    let threads = Threads::read(page.pid(), &snapshot);
+    let head = Head::of(page.pid(), &head::name(page.pid()), &snapshot);
+    write(&view.sheet(&snapshot, &threads), &head, format)
+}
+
+/// Writes a sheet with its head.
+fn write(sheet: &Sheet, head: &Head, format: Format) -> Result<()> {
+    let mut answer = Vec::new();
+    match format {
+        Format::Table => {
+            head.write(&mut answer)?;
+            sheet.write_table(usize::MAX, &mut answer)?;
+        }
+        Format::Csv => sheet.write_csv(&mut answer)?,
+        Format::Json => answer.extend(head.json(sheet).into_bytes()),
+    }
+    tell(&answer)
+}
+
+fn tell(answer: &[u8]) -> Result<()> {
+    write_answer(&mut stdout() as &mut dyn Write, answer).context("writing the answer")
+}

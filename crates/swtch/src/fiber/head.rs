@@ -1,0 +1,176 @@
+//! The first lines of every answer: which machine, which process, and since when is counted.
+
+use std::fs;
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+use swtch_core::{Nanos, cost};
+use swtch_fiber::observe::{Mode, Snapshot};
+
+use crate::report::Sheet;
+use crate::text::{self, counted, escaped};
+use crate::{host, text::json_escaped};
+
+/// What is known apart from the rows.
+#[derive(Clone, Debug)]
+pub struct Head {
+    origin: cost::Origin,
+    target: Option<Target>,
+}
+
+/// A process with schedulers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Target {
+    pid: u32,
+    name: String,
+    has_ended: bool,
+    taken_monotonic_ns: u64,
+    /// Age of the oldest scheduler that is shown: the counters began then.
+    counted_for: Nanos,
+    schedulers: u64,
+    /// Of them, those whose runtime has ended.
+    ended: u64,
+}
+
+impl Head {
+    /// Of an answer about this machine.
+    pub fn of_machine() -> Self {
+        Self {
+            origin: host::origin(),
+            target: None,
+        }
+    }
+
+    /// Of an answer about a process.
+    pub fn of(pid: u32, name: &str, snapshot: &Snapshot) -> Self {
+        let schedulers = &snapshot.schedulers;
+        let ended = schedulers.iter().filter(|row| row.mode == Mode::Ended);
+        let oldest = schedulers.iter().map(|row| row.age_ns).max();
+        Self {
+            target: Some(Target {
+                pid,
+                name: name.to_owned(),
+                has_ended: snapshot.has_ended,
+                taken_monotonic_ns: snapshot.taken_monotonic_ns,
+                counted_for: Nanos::from_ns(oldest.unwrap_or(0)),
+                schedulers: schedulers.len() as u64,
+                ended: ended.count() as u64,
+            }),
+            ..Self::of_machine()
+        }
+    }
+
+    /// Writes the lines for people.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let cost::Origin {
+            hostname,
+            kernel_release,
+            machine,
+            cpus,
+            ..
+        } = &self.origin;
+        let cpus = counted(*cpus as u64, "CPU");
+        let host = format!("{hostname} · Linux {kernel_release} {machine} · {cpus}");
+        writeln!(out, "host    {}", escaped(&host))?;
+        if let Some(target) = &self.target {
+            writeln!(out, "target  {}", escaped(&target.words()))?;
+        }
+        writeln!(out)
+    }
+
+    /// The answer as one JSON object.
+    pub fn json(&self, sheet: &Sheet) -> String {
+        let target = self.target.as_ref().map(Target::json);
+        let object = json!({
+            "schema": format!("swtch.fiber.{}/1", sheet.name),
+            "host": {
+                "hostname": self.origin.hostname,
+                "kernel_release": self.origin.kernel_release,
+                "machine": self.origin.machine,
+                "cpus": self.origin.cpus,
+            },
+            "target": target,
+            "rows": sheet.to_json_rows(),
+            "notes": sheet.notes,
+        });
+        json_escaped(&format!("{object:#}\n"))
+    }
+}
+
+impl Target {
+    fn words(&self) -> String {
+        let ended = match self.ended {
+            0 => String::new(),
+            ended => format!(" ({ended} ended)"),
+        };
+        let since = match self.has_ended {
+            true => "the process has ended, and these counters are final".to_owned(),
+            false => format!("counted since they started, {} ago", self.counted_for),
+        };
+        format!(
+            "process {} ({}) · {}{ended} · {since}",
+            self.pid,
+            self.name,
+            counted(self.schedulers, "scheduler"),
+        )
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "pid": self.pid,
+            "comm": self.name,
+            "has_ended": self.has_ended,
+            "taken_monotonic_ns": self.taken_monotonic_ns,
+            "counted_for_ns": self.counted_for.as_ns(),
+            "schedulers": self.schedulers,
+            "schedulers_ended": self.ended,
+        })
+    }
+}
+
+/// What a process calls itself.
+pub fn name(pid: u32) -> String {
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    match name.trim_ascii_end() {
+        b"" => "?".to_owned(),
+        name => text::from_bytes(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target() -> Target {
+        Target {
+            pid: 4711,
+            name: "evil\u{1b}[2J".to_owned(),
+            has_ended: true,
+            taken_monotonic_ns: 1,
+            counted_for: Nanos::from_ns(2_500_000_000),
+            schedulers: 2,
+            ended: 1,
+        }
+    }
+
+    /// Counters that do not move any more look like a scheduler that does nothing.
+    #[test]
+    fn a_process_that_has_ended_is_said_to_be_final() {
+        let words = target().words();
+        assert!(words.contains("2 schedulers (1 ended)"), "{words}");
+        assert!(words.ends_with("these counters are final"), "{words}");
+        assert_eq!(target().json()["has_ended"], true);
+    }
+
+    #[test]
+    fn a_name_cannot_reach_the_terminal() {
+        let head = Head {
+            target: Some(target()),
+            ..Head::of_machine()
+        };
+        let mut out = Vec::new();
+        head.write(&mut out).unwrap();
+        assert!(!String::from_utf8(out).unwrap().contains('\u{1b}'));
+        assert!(!head.json(&Sheet::new("tasks", &[])).contains('\u{1b}'));
+    }
+}

@@ -1,0 +1,224 @@
+//! The rates of both levels, look after look, until the target ends or somebody has seen enough.
+
+use std::io::{IsTerminal as _, stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use swtch_core::Nanos;
+use swtch_fiber::observe::{Mode, Page, Snapshot};
+
+use super::head::{Head, name};
+use super::price::Prices;
+use super::rates::{COLUMNS, HEAD, Look, Rates};
+use super::{Request, View, tell, write};
+use crate::cost::stop_on_signals;
+use crate::format::Format;
+use crate::report::Sheet;
+
+/// How soon a wish to stop, or the target's end, is noticed.
+const STEP: Duration = Duration::from_millis(50);
+
+/// The shortest time between two looks: reading the counters of many threads takes a while.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// Lines after which the head is written again, where it scrolls away.
+const LINES_A_HEAD: usize = 40;
+
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Shows them.
+///
+/// # Errors
+/// No living scheduler, an interval that is too short, or stdout that cannot be written.
+pub fn show(page: &Page, request: &Request) -> Result<()> {
+    if request.interval < SHORTEST {
+        bail!("--interval must be 0.01 seconds or more");
+    }
+    let first = Look::at(page)?;
+    let modes: Vec<Mode> = first
+        .snapshot
+        .schedulers
+        .iter()
+        .map(|row| row.mode)
+        .collect();
+    let mut show = Show {
+        page,
+        name: name(page.pid()),
+        request,
+        prices: Prices::find(&modes),
+        began_ns: first.snapshot.taken_monotonic_ns,
+        sheet: sheet(request.format),
+        lines: 0,
+    };
+    show.prices_in_words();
+    show.go_on(first)
+}
+
+fn sheet(format: Format) -> Sheet {
+    let mut sheet = Sheet::new("rates", &COLUMNS);
+    if format != Format::Csv {
+        sheet.notes.push(
+            "a switch of the scheduler was tried out by two workers of this program; one of the kernel is \
+             the saved price of a preemption (swtch cost --save)"
+                .to_owned(),
+        );
+    }
+    sheet
+}
+
+struct Show<'a> {
+    page: &'a Page,
+    /// What the target called itself when it lived.
+    name: String,
+    request: &'a Request,
+    prices: Prices,
+    began_ns: u64,
+    /// What JSON and CSV get.
+    sheet: Sheet,
+    /// Of the table.
+    lines: usize,
+}
+
+/// Why a pause was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Paused {
+    Through,
+    Stopped,
+    TargetEnded,
+}
+
+impl Show<'_> {
+    fn go_on(&mut self, mut before: Look) -> Result<()> {
+        let stop = stop_on_signals()?;
+        // An object has an end: without a number there is one look.
+        let looks = match (self.request.count, self.request.format) {
+            (None, Format::Json) => Some(1),
+            (count, _) => count,
+        };
+        let mut done = 0;
+        let mut paused = Paused::Through;
+        while paused == Paused::Through && looks.is_none_or(|looks| done < looks) {
+            paused = self.pause(&stop);
+            if paused != Paused::Through {
+                break;
+            }
+            let now = Look::at(self.page)?;
+            if now.snapshot.has_ended {
+                paused = Paused::TargetEnded;
+                break;
+            }
+            self.show_rates(&before, &now)?;
+            before = now;
+            done += 1;
+        }
+        self.end(paused)
+    }
+
+    fn pause(&self, stop: &AtomicBool) -> Paused {
+        let until = Instant::now() + self.request.interval;
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Paused::Stopped;
+            }
+            if self.page.has_ended() {
+                return Paused::TargetEnded;
+            }
+            match until.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => return Paused::Through,
+                left => thread::sleep(left.min(STEP)),
+            }
+        }
+    }
+
+    fn show_rates(&mut self, before: &Look, now: &Look) -> Result<()> {
+        let at = Nanos::from_ns(now.snapshot.taken_monotonic_ns - self.began_ns);
+        let rates = now.since(before, &self.prices);
+        match self.request.format {
+            Format::Table => self.show_lines(&rates, at, now),
+            Format::Csv => {
+                let head_is_due = self.lines == 0;
+                self.lines += 1;
+                self.sheet.rows = rates.iter().map(|rates| rates.cells(at)).collect();
+                let mut text = Vec::new();
+                self.sheet.write_csv(&mut text)?;
+                let head = text
+                    .iter()
+                    .position(|byte| *byte == b'\n')
+                    .map_or(0, |end| end + 1);
+                tell(&text[if head_is_due { 0 } else { head }..])
+            }
+            Format::Json => {
+                self.sheet
+                    .rows
+                    .extend(rates.iter().map(|rates| rates.cells(at)));
+                Ok(())
+            }
+        }
+    }
+
+    /// On a terminal the page is written over, elsewhere lines follow lines.
+    fn show_lines(&mut self, rates: &[Rates], at: Nanos, now: &Look) -> Result<()> {
+        let mut text = Vec::new();
+        let is_screen = stdout().is_terminal();
+        if is_screen {
+            text.extend(CLEAR.as_bytes());
+        }
+        if is_screen || self.lines == 0 {
+            self.head(&now.snapshot).write(&mut text)?;
+        }
+        if is_screen || self.lines.is_multiple_of(LINES_A_HEAD) {
+            for line in HEAD {
+                text.extend(format!("{line}\n").into_bytes());
+            }
+        }
+        for rates in rates {
+            text.extend(format!("{}\n", rates.line(at)).into_bytes());
+            self.lines += 1;
+        }
+        if rates.is_empty() {
+            text.extend(b"no scheduler is at work in this process now\n");
+        }
+        if is_screen {
+            text.extend("\nCtrl-C ends this; the process goes on\n".as_bytes());
+        }
+        tell(&text)
+    }
+
+    fn head(&self, snapshot: &Snapshot) -> Head {
+        Head::of(self.page.pid(), &self.name, snapshot)
+    }
+
+    /// What is shown last: the object of JSON, or how a target left its counters.
+    fn end(&self, paused: Paused) -> Result<()> {
+        let snapshot = self.page.snapshot()?;
+        let head = self.head(&snapshot);
+        if self.request.format == Format::Json {
+            return write(&self.sheet, &head, Format::Json);
+        }
+        if paused != Paused::TargetEnded {
+            return Ok(());
+        }
+        if self.request.format == Format::Csv {
+            eprintln!("swtch: process {} has ended", self.page.pid());
+            return Ok(());
+        }
+        tell(b"\n")?;
+        let threads = super::Threads::read(self.page.pid(), &snapshot);
+        write(
+            &View::Schedulers.sheet(&snapshot, &threads),
+            &head,
+            Format::Table,
+        )
+    }
+
+    /// On a stream the notes come first: it may have no end.
+    fn prices_in_words(&self) {
+        if self.request.format == Format::Table {
+            for note in &self.sheet.notes {
+                eprintln!("swtch: {note}");
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What a switch at each level costs on this machine.
+//!
+//! A switch of the kernel: from the saved price list, as a preemption by another process is billed.
+//! One of the scheduler: tried out here and now, by two workers of our own that yield to each other;
+//! the target is not asked. What a switch makes slow afterwards is in neither.
+
+use std::thread;
+use std::time::Duration;
+
+use swtch_core::Reason;
+use swtch_core::cost::{Billing, Case, Successor};
+use swtch_fiber::observe::{Mode, Page};
+use swtch_fiber::{Runtime, spawn, yield_now};
+
+use super::kernel::{Threads, cpu_time};
+use crate::cost::saved;
+
+/// Yields of each of two workers: some milliseconds.
+const YIELDS: usize = 50_000;
+
+/// The kernel books the CPU time of a thread that runs at its tick, at the latest after 10 ms.
+const UNTIL_BOOKED: Duration = Duration::from_millis(20);
+
+/// Prices in ns, as far as they are known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Prices {
+    /// Of a switch between coroutines.
+    pub fiber_ns: Option<f64>,
+    /// Of a hand-over between threads.
+    pub thread_ns: Option<f64>,
+    /// Of a switch of the kernel.
+    pub os_ns: Option<f64>,
+}
+
+impl Prices {
+    /// Measures what switches in these modes cost, and looks the others up.
+    pub fn find(modes: &[Mode]) -> Self {
+        let measured = |mode, own| modes.contains(&mode).then(|| user_switch(own)).flatten();
+        Self {
+            fiber_ns: measured(Mode::Fiber, swtch_fiber::Mode::Fiber),
+            thread_ns: measured(Mode::Thread, swtch_fiber::Mode::Thread),
+            os_ns: os_switch(),
+        }
+    }
+
+    /// Of a switch of a scheduler.
+    pub const fn user_ns(&self, mode: Mode) -> Option<f64> {
+        match mode {
+            Mode::Fiber => self.fiber_ns,
+            Mode::Thread => self.thread_ns,
+            Mode::Ended => None,
+        }
+    }
+}
+
+/// The saved list's price of a task that is preempted by another process.
+fn os_switch() -> Option<f64> {
+    let list = saved::load(&saved::place().ok()?).ok()?;
+    let case = Case {
+        reason: Reason::Slice,
+        successor: Successor::OtherProcess,
+    };
+    let billing = Billing::new(&list);
+    Some(billing.tariff(case).ok()?.direct.point_ns)
+}
+
+/// CPU time of a scheduler per switch that it counted; `None` when it cannot be tried here.
+fn user_switch(mode: swtch_fiber::Mode) -> Option<f64> {
+    let runtime = Runtime::builder()
+        .schedulers(1)
+        .pinned(true)
+        .mode(mode)
+        // A busy machine is no news here.
+        .stall_threshold(Duration::ZERO)
+        .build()
+        .ok()?;
+    let page = Page::of_process(std::process::id()).ok()?;
+    let look = || {
+        let snapshot = page.snapshot().ok()?;
+        let living = snapshot.schedulers.iter();
+        let row = living.clone().find(|row| row.mode != Mode::Ended)?;
+        let threads = Threads::read(page.pid(), &snapshot);
+        let cpu = cpu_time(&threads.of_scheduler(row.scheduler)?)?;
+        Some((row.context_switches_count, cpu.as_ns()))
+    };
+    let before = look()?;
+    runtime.run(yield_to_each_other).ok()?;
+    thread::sleep(UNTIL_BOOKED);
+    let after = look()?;
+    let (switches, cpu_ns) = (after.0 - before.0, after.1.checked_sub(before.1)?);
+    (switches > 0).then(|| cpu_ns as f64 / switches as f64)
+}
+
+/// Both are started by a worker: from outside, the first might have done before the second came.
+fn yield_to_each_other() {
+    let yielders = [(); 2].map(|()| spawn(|| (0..YIELDS).for_each(|_| yield_now())));
+    for yielder in yielders.into_iter().flatten() {
+        // They do not panic.
+        drop(yielder.join());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Coroutines and threads differ by more than any noise of a machine: one is a system call, the
+    /// other is none.
+    #[test]
+    fn a_user_switch_is_cheaper_than_a_hand_over_between_threads() {
+        let prices = Prices::find(&[Mode::Fiber, Mode::Thread]);
+        let fiber = prices.user_ns(Mode::Fiber).unwrap();
+        let thread = prices.user_ns(Mode::Thread).unwrap();
+        assert!(0.0 < fiber && fiber < thread, "{fiber} ns, {thread} ns");
+        assert_eq!(prices.user_ns(Mode::Ended), None);
+    }
+}

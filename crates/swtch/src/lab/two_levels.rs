@@ -1,0 +1,207 @@
+//! `swtch lab two-levels`: a scheduler's switches beside the kernel's, of one thread (claims A7 to A9).
+//!
+//! ```text
+//!              alone            beside a hog           alone
+//!  user level  a b c a b c a b  c   a   b   c   a   b  c a b c     the scheduler counts
+//!  thread      ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓  ▓▓░░▓▓░░▓▓░░▓▓░░▓▓░░▓  ▓▓▓▓▓▓▓     the kernel counts
+//!  hog                            ▓▓  ▓▓  ▓▓  ▓▓  ▓▓
+//! ```
+//!
+//! `scan` is played in a child, as workers and as threads; `exact` makes known numbers of events, in a
+//! child as well; `script` is what crosses between the two processes. `answers`, `show` and `lanes` say
+//! what it comes to.
+
+use std::fmt;
+
+use anyhow::{Result, ensure};
+use swtch_core::{Nanos, cost::LatinSquare};
+
+use super::findings::Findings;
+use super::measured::{Rate, dispersion};
+use super::parameters::{Parameters, Value};
+use super::room::{Recording, Room};
+use super::stage::{Disturbances, has_no_length};
+use exact::Counted;
+use script::{Counts, Phase, Scan, Scanned, Script, Told, Who};
+
+mod answers;
+mod exact;
+mod lanes;
+mod scan;
+mod script;
+mod show;
+
+/// The file of the experiment.
+pub const FILE: &str = include_str!("../../../../lab/two-levels.toml");
+
+/// Who plays it: the verb that the program starts itself with.
+pub const VERB: &str = "lab-levels";
+
+/// Plays a script: in the child.
+///
+/// # Errors
+/// It cannot be understood or played.
+pub fn play(script: Script) -> Result<Told> {
+    Ok(match script {
+        Script::Scan(scan) => Told::Scanned(scan::play(&scan)?),
+        Script::Count => Told::Counted(exact::play()?),
+    })
+}
+
+/// All plays.
+#[derive(Debug, Default)]
+struct Plays {
+    workers: Vec<Scanned>,
+    threads: Vec<Scanned>,
+    counted: Vec<Counted>,
+    quantum: Nanos,
+}
+
+/// Makes the experiment.
+///
+/// # Errors
+/// A parameter makes no sense, or a script cannot be played.
+pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
+    let scan = scan_of(parameters)?;
+    let rounds = parameters.count("rounds");
+    let mut disturbances = Disturbances::default();
+    let mut plays = Plays {
+        quantum: Nanos::from_ns(u64::try_from(scan.quantum.as_nanos())?),
+        ..Plays::default()
+    };
+    room.progress("counting known numbers of events");
+    let mut was_interrupted = !plays.take(room, &Script::Count, &mut disturbances)?;
+    let square = LatinSquare::new(2, u64::from(std::process::id()));
+    for round in 0..usize::try_from(rounds)? {
+        for arm in square.row(round) {
+            let who = [Who::Workers, Who::Threads][arm];
+            room.progress(&format!("round {} of {rounds}: {who}", round + 1));
+            let script = Script::Scan(Scan {
+                who,
+                ..scan.clone()
+            });
+            was_interrupted |= was_interrupted || !plays.take(room, &script, &mut disturbances)?;
+        }
+    }
+    let mut findings = plays.findings();
+    if !was_interrupted && room.records() {
+        room.progress("recording both levels");
+        findings.pictures.extend(lanes::picture(room, &scan)?);
+    }
+    room.progress_done();
+    disturbances.note(&mut findings);
+    findings.was_interrupted = was_interrupted;
+    Ok(findings)
+}
+
+fn scan_of(parameters: &Parameters) -> Result<Scan> {
+    for (name, value) in parameters.all() {
+        let is_none = has_no_length(value) || *value == Value::Count(0);
+        ensure!(
+            !is_none,
+            "--{name} {value}: nothing would be done; give more than 0"
+        );
+    }
+    let small = |name: &str, most: u64| {
+        let number = parameters.count(name);
+        ensure!(number <= most, "--{name} {number}: {most} at most");
+        Ok(u32::try_from(number)?)
+    };
+    Ok(Scan {
+        who: Who::Workers,
+        scanners: small("workers", 1_000)?,
+        megabytes: small("megabytes", 1 << 20)?,
+        quantum: parameters.time("quantum"),
+        phase: parameters.time("phase"),
+    })
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Workers => "workers on one thread",
+            Self::Threads => "threads of the kernel",
+        })
+    }
+}
+
+impl Plays {
+    /// Plays a script and keeps what it told; false when told to stop.
+    fn take(
+        &mut self,
+        room: &Room,
+        script: &Script,
+        disturbances: &mut Disturbances,
+    ) -> Result<bool> {
+        let Some(play) = room.perform::<_, Told>(VERB, script, Recording::Unwanted)? else {
+            return Ok(false);
+        };
+        match play.left {
+            Told::Counted(counted) => self.counted = counted,
+            Told::Scanned(scanned) => {
+                disturbances.add(play.disturbance);
+                match script {
+                    Script::Scan(scan) if scan.who == Who::Threads => self.threads.push(scanned),
+                    _ => self.workers.push(scanned),
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn findings(&self) -> Findings {
+        Findings {
+            tables: vec![self.levels(), self.counters()],
+            pictures: vec![self.picture()],
+            sentences: self.sentences(),
+            answers: vec![self.a7(), self.a8(), self.a9()],
+            notes: self.notes(),
+            ..Findings::default()
+        }
+    }
+
+    fn plays(&self, who: Who) -> &[Scanned] {
+        match who {
+            Who::Workers => &self.workers,
+            Who::Threads => &self.threads,
+        }
+    }
+
+    /// A count of all windows of a phase over their time.
+    fn rate(&self, who: Who, phase: Phase, count: fn(&Counts) -> u64) -> Rate {
+        let windows = self.plays(who).iter().flat_map(|play| play.of(phase));
+        let windows = windows.map(|window| (count(&window.grown), window.seconds()));
+        let windows: Vec<(u64, f64)> = windows.collect();
+        let parts = windows
+            .iter()
+            .map(|(count, seconds)| (*count as f64, *seconds));
+        Rate {
+            count: windows.iter().map(|(count, _)| count).sum(),
+            seconds: windows.iter().map(|(_, seconds)| seconds).sum(),
+            dispersion: dispersion(&parts.collect::<Vec<_>>()),
+        }
+    }
+
+    /// All counts of a phase, and the seconds.
+    fn sum(&self, who: Who, phase: Phase) -> (Counts, f64) {
+        let windows = self.plays(who).iter().flat_map(|play| play.of(phase));
+        windows.fold((Counts::default(), 0.0), |(sum, seconds), window| {
+            (sum.plus(window.grown), seconds + window.seconds())
+        })
+    }
+
+    fn runs(&self, phase: Phase) -> Vec<f64> {
+        let plays = self.workers.iter();
+        plays.flat_map(|play| play.runs_of(phase)).collect()
+    }
+}
+
+fn mode(counted: &Counted) -> &'static str {
+    match counted.in_threads {
+        true => "thread mode",
+        false => "fiber mode",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! The other level of a recording: what user-mode schedulers in the recorded processes switch.
+//!
+//! ```text
+//! task events ─▶ finder ─Page─▶ Watched ─┬─ words  ─▶ the kernel side: which worker a thread ran
+//!  (processes)   (a thread)      │       └─ events ─▶ merge ─▶ timeline ─▶ rows of level `user`
+//!                                └ lease: "go on writing for a second", ten times a second
+//! ```
+//!
+//! A process without a scheduler is looked at a few times and left alone. What is read of a page is
+//! checked in `swtch_fiber::observe`; here it only becomes words of the trace. Losses at this level
+//! are counted apart: they are no losses of the kernel's switches.
+
+mod finder;
+mod wait_types;
+mod watched;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use swtch_capture::{Capture, monotonic_ns};
+use swtch_core::{Event, Gap, TaskEvent, Timestamp};
+use swtch_store::{UserCounts, WaitTypeRow};
+
+use finder::{Finder, Met};
+use wait_types::WaitTypes;
+use watched::Watched;
+
+/// Pages are looked for, leases renewed and threads looked at this often.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Why a scheduler could not be watched is said for so many processes.
+const MOST_REFUSED: usize = 20;
+
+/// All user-mode schedulers of a recording.
+pub struct UserLevel {
+    finder: Finder,
+    watched: Vec<Watched>,
+    wait_types: WaitTypes,
+    first_stream: usize,
+    streams: usize,
+    counts: UserCounts,
+    gaps: Vec<Gap>,
+    looked: Instant,
+}
+
+/// What one reading of all rings came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Brought {
+    /// Everything before this moment has been brought.
+    pub horizon: Timestamp,
+    /// Events that the fullest ring held.
+    pub most_in_a_ring: u64,
+}
+
+impl UserLevel {
+    /// Starts to look for schedulers. The streams of the merge from `first_stream` on are theirs.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(first_stream: usize) -> Result<Self> {
+        Ok(Self {
+            finder: Finder::start().context("starting to look for user-mode schedulers")?,
+            watched: Vec::new(),
+            wait_types: WaitTypes::default(),
+            first_stream,
+            streams: 0,
+            counts: UserCounts::default(),
+            gaps: Vec::new(),
+            looked: Instant::now(),
+        })
+    }
+
+    /// Takes notice of a task: its process may have, or soon start, a scheduler.
+    pub fn meet(&mut self, task: &TaskEvent) {
+        self.finder.meet(task);
+    }
+
+    /// Now and then: watches schedulers that were found, and keeps their leases.
+    ///
+    /// # Errors
+    /// When the kernel side has no room for more threads.
+    pub fn look(&mut self, capture: &mut Capture) -> Result<(), swtch_capture::Error> {
+        if self.looked.elapsed() < EVERY {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        for met in self.finder.found() {
+            match met {
+                Met::Page(page) => {
+                    self.counts.processes += 1;
+                    let (watched, refusal) = Watched::new(*page);
+                    self.watched.push(watched);
+                    self.refuse(refusal);
+                }
+                Met::Refused(why) => self.refuse(Some(why)),
+            }
+        }
+        for watched in &mut self.watched {
+            let streams = &mut self.streams;
+            watched.look(|| {
+                *streams += 1;
+                self.first_stream + *streams - 1
+            });
+            watched.tell_words(capture)?;
+        }
+        // What a process that has ended left in its rings has been read.
+        self.watched.retain(|watched| !watched.is_over());
+        Ok(())
+    }
+
+    /// Reads all rings; events go to the streams that were named.
+    pub fn drain(&mut self, mut sink: impl FnMut(usize, Event)) -> Brought {
+        let now = Timestamp::from_ns(monotonic_ns());
+        let mut brought = Brought {
+            horizon: now,
+            most_in_a_ring: 0,
+        };
+        for watched in &mut self.watched {
+            let of_one = watched.drain(
+                now,
+                &mut self.wait_types,
+                &mut self.counts,
+                &mut self.gaps,
+                &mut sink,
+            );
+            brought.horizon = brought.horizon.min(of_one.horizon);
+            brought.most_in_a_ring = brought.most_in_a_ring.max(of_one.most_in_a_ring);
+        }
+        brought
+    }
+
+    /// What was lost since this was last asked.
+    pub fn take_gaps(&mut self) -> Vec<Gap> {
+        std::mem::take(&mut self.gaps)
+    }
+
+    /// Names of wait types that were met since this was last asked.
+    pub fn take_wait_types(&mut self) -> Vec<WaitTypeRow> {
+        self.wait_types.take_fresh()
+    }
+
+    /// What was counted so far; `None` when no scheduler was met.
+    pub fn counts(&self) -> Option<UserCounts> {
+        let is_any = self.counts.processes > 0 || !self.counts.refused.is_empty();
+        is_any.then(|| self.counts.clone())
+    }
+
+    /// Says why something at this level is not recorded.
+    pub fn refuse(&mut self, why: Option<String>) {
+        let refused = &mut self.counts.refused;
+        refused.extend(why.filter(|_| refused.len() < MOST_REFUSED));
+    }
+}

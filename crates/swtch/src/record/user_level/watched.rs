@@ -1,0 +1,269 @@
+//! One process with a user-mode scheduler, while it is recorded.
+
+use rustc_hash::FxHashMap;
+use swtch_capture::{Capture, monotonic_ns};
+use swtch_core::{
+    CpuId, Event, Gap, Level, Pid, Tid, Timestamp, UserDeparture, UserSwitchEvent, UserWait,
+    UserWord, classify_user,
+};
+use swtch_fiber::observe::{Clock, EventKind, Lease, Page, Ring, Tids, UserSwitch};
+use swtch_store::UserCounts;
+
+use super::Brought;
+use super::wait_types::{WaitType, WaitTypes};
+
+// The word in a target's memory is what the rules take it for.
+const _: () = assert!(UserWord::RUN_BITS == swtch_fiber::page::layout::RUN_BITS);
+
+/// Switches are written down for so long after a renewal: when the recorder dies, it ends.
+const LEASE_NS: u64 = 1_000_000_000;
+
+/// A moment further away than this from now is none: the page is wrong.
+const MOST_OFF_NS: u64 = 10_000_000_000;
+
+/// Time between reading the clock and writing the event, with a virtual CPU's absence allowed for.
+const SLACK_NS: u64 = 2_000_000;
+
+/// Events taken from one ring in a round.
+const TURN: u64 = 1 << 16;
+
+/// Where a scheduler may run anywhere, its gaps are on this CPU.
+const ANY_CPU: CpuId = CpuId::new(u16::MAX);
+
+/// A process and its rings.
+pub(super) struct Watched {
+    page: Page,
+    lease: Option<Lease>,
+    clock: Option<Clock>,
+    rings: Vec<Scheduler>,
+    /// Schedulers beyond these have come while we held a lease.
+    were_there: usize,
+    tids: Tids,
+    words: FxHashMap<Tid, u64>,
+    wait_types: FxHashMap<u8, WaitType>,
+    /// Whether it had ended before the rings were read last.
+    is_over: bool,
+}
+
+struct Scheduler {
+    ring: Ring,
+    cpu: Option<CpuId>,
+    stream: usize,
+    last: Timestamp,
+}
+
+impl Watched {
+    /// Begins to watch; says why not all of it can be watched.
+    pub(super) fn new(page: Page) -> (Self, Option<String>) {
+        let (lease, refusal) = match page.lease() {
+            Ok(lease) => (Some(lease), None),
+            Err(error) => (
+                None,
+                Some(format!("its switches are not recorded: {error}")),
+            ),
+        };
+        let watched = Self {
+            were_there: page.scheduler_count(),
+            page,
+            lease,
+            clock: None,
+            rings: Vec::new(),
+            tids: Tids::default(),
+            words: FxHashMap::default(),
+            wait_types: FxHashMap::default(),
+            is_over: false,
+        };
+        (watched, refusal)
+    }
+
+    /// Whether it has ended and all that it wrote was read.
+    pub(super) const fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Renews the lease and meets new schedulers, whose events go to the next stream.
+    pub(super) fn look(&mut self, mut next_stream: impl FnMut() -> usize) {
+        self.clock = self.page.clock().or(self.clock);
+        let Some((clock, lease)) = self.clock.zip(self.lease.as_ref()) else {
+            return;
+        };
+        for index in self.rings.len()..self.page.scheduler_count() {
+            let ring = match index < self.were_there {
+                true => self.page.ring(index),
+                false => self.page.ring_from_start(index),
+            };
+            let Some(ring) = ring else {
+                break;
+            };
+            self.rings.push(Scheduler {
+                ring,
+                cpu: None,
+                stream: next_stream(),
+                last: Timestamp::from_ns(monotonic_ns()),
+            });
+        }
+        for (index, scheduler) in self.rings.iter_mut().enumerate() {
+            let cpu = self.page.scheduler_cpu(index);
+            scheduler.cpu = cpu.and_then(|cpu| u16::try_from(cpu).ok()).map(CpuId::new);
+        }
+        lease.renew(clock.ticks(monotonic_ns() + LEASE_NS));
+    }
+
+    /// Tells the kernel side which words to read.
+    ///
+    /// # Errors
+    /// When it has no room for more.
+    pub(super) fn tell_words(&mut self, capture: &mut Capture) -> Result<(), swtch_capture::Error> {
+        let pid = self.page.pid();
+        if self.page.has_ended() {
+            capture.forget_words(self.words.drain().map(|(tid, _)| tid));
+            return Ok(());
+        }
+        let in_page: Vec<_> = self.page.thread_words().collect();
+        if in_page
+            .iter()
+            .any(|(own, _)| self.tids.to_ours(*own).is_none())
+        {
+            self.tids.look(pid);
+        }
+        let now: FxHashMap<_, _> = in_page
+            .iter()
+            .filter_map(|(own, address)| Some((Tid::new(self.tids.to_ours(*own)?), *address)))
+            .collect();
+        if now == self.words {
+            return Ok(());
+        }
+        let gone = self.words.keys().filter(|tid| !now.contains_key(tid));
+        capture.forget_words(gone.copied());
+        let fresh = now
+            .iter()
+            .filter(|(tid, address)| self.words.get(tid) != Some(address));
+        capture.watch_words(Pid::new(pid), fresh.map(|(tid, address)| (*tid, *address)))?;
+        self.words = now;
+        Ok(())
+    }
+
+    /// Reads what was written since the last time.
+    pub(super) fn drain(
+        &mut self,
+        now: Timestamp,
+        names: &mut WaitTypes,
+        counts: &mut UserCounts,
+        gaps: &mut Vec<Gap>,
+        sink: &mut impl FnMut(usize, Event),
+    ) -> Brought {
+        let mut brought = Brought {
+            horizon: Timestamp::from_ns(now.as_ns().saturating_sub(SLACK_NS)),
+            most_in_a_ring: 0,
+        };
+        let has_ended = self.page.has_ended();
+        let Some(clock) = self.clock else {
+            self.is_over = has_ended;
+            return brought;
+        };
+        let (mut events, mut left) = (Vec::new(), 0);
+        for index in 0..self.rings.len() {
+            events.clear();
+            let scheduler = &mut self.rings[index];
+            let read = scheduler
+                .ring
+                .read(&self.page, TURN, |event| events.push(*event));
+            let (stream, cpu, before) = (scheduler.stream, scheduler.cpu, scheduler.last);
+            counts.written += read.taken + read.lost + read.unreadable;
+            let mut first = None;
+            let mut lost = read.lost + read.unreadable;
+            for event in &events {
+                let ts = Timestamp::from_ns(clock.monotonic_ns(event.ticks));
+                if ts.as_ns().abs_diff(now.as_ns()) > MOST_OFF_NS {
+                    lost += 1;
+                    continue;
+                }
+                first.get_or_insert(ts);
+                self.rings[index].last = ts;
+                if event.kind == EventKind::Idle {
+                    counts.idle += 1;
+                    continue;
+                }
+                match self.row_of(event, cpu, clock, names) {
+                    Some(row) => sink(stream, Event::User(row)),
+                    None => counts.unnamed += 1,
+                }
+            }
+            counts.lost += lost;
+            if lost > 0 {
+                gaps.push(Gap {
+                    cpu: cpu.unwrap_or(ANY_CPU),
+                    start: before,
+                    end: first.unwrap_or(now).max(before),
+                    lost,
+                    level: Level::User,
+                });
+            }
+            brought.most_in_a_ring = brought.most_in_a_ring.max(read.taken + read.left);
+            left += read.left;
+            if read.left > 0 {
+                brought.horizon = brought.horizon.min(self.rings[index].last);
+            }
+        }
+        self.is_over = has_ended && left == 0;
+        brought
+    }
+
+    /// The event in the words of the trace; `None` for a thread that is not known.
+    fn row_of(
+        &mut self,
+        event: &UserSwitch,
+        cpu: Option<CpuId>,
+        clock: Clock,
+        names: &mut WaitTypes,
+    ) -> Option<UserSwitchEvent> {
+        let tid = self.tids.to_ours(event.tid).or_else(|| {
+            self.tids.look(self.page.pid());
+            self.tids.to_ours(event.tid)
+        })?;
+        let at = |ticks| Timestamp::from_ns(clock.monotonic_ns(ticks));
+        let started = event.ticks.saturating_sub(event.ran_ticks);
+        let wait_type = self.wait_type(event.wait_type, names);
+        let before = self.wait_type(event.wait_type_before, names);
+        let departure = match event.kind {
+            EventKind::Yield => classify_user(UserDeparture::Yield),
+            EventKind::Preemptive => classify_user(UserDeparture::Preemptive),
+            EventKind::Done => classify_user(UserDeparture::Done),
+            EventKind::Suspend | EventKind::Idle => match wait_type {
+                Some(wait_type) => wait_type.rule_of_a_wait(),
+                None => classify_user(UserDeparture::Wait("")),
+            },
+        };
+        let is_first = event.off_ticks == 0;
+        Some(UserSwitchEvent {
+            ts: at(event.ticks),
+            tid: Tid::new(tid),
+            cpu,
+            word: UserWord::new(event.task, event.run),
+            next_task: (event.next_task != 0).then_some(event.next_task),
+            run_start: at(started),
+            rule: departure,
+            wait_type: wait_type.and_then(|wait_type| wait_type.number),
+            before: UserWait {
+                out: (!is_first).then(|| at(started.saturating_sub(event.off_ticks))),
+                woken: at(started.saturating_sub(event.queued_ticks)),
+                rule: before.filter(|_| !is_first).map(|before| before.rule),
+                wait_type: before.and_then(|before| before.number),
+                waker: (event.waker_task != 0).then_some(event.waker_task),
+            },
+        })
+    }
+
+    /// A wait type by its number in the process; `None` for 0, "no wait".
+    fn wait_type(&mut self, number: u8, names: &mut WaitTypes) -> Option<WaitType> {
+        if number == 0 {
+            return None;
+        }
+        let page = &self.page;
+        let named = || {
+            let name = page.wait_type_name(number.into());
+            names.named(&name.unwrap_or_else(|| format!("WAIT_TYPE_{number}")))
+        };
+        Some(*self.wait_types.entry(number).or_insert_with(named))
+    }
+}

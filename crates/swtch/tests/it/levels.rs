@@ -1,0 +1,291 @@
+//! Both levels in one trace: the kernel's switches and those of a user-mode scheduler, each against
+//! what its own side has counted.
+//!
+//! The load (`examples/two_levels_load.rs`) says on stdout what its schedulers and the kernel counted
+//! between two moments; a trace must hold as many rows between them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use swtch_core::{EvidenceBits, Level, Switch, TaskKey};
+use swtch_store::{Columns, Trace};
+
+use crate::recording::{Place, Recorded, Recording, SWTCH, stdout};
+
+/// The load: cargo builds the examples with the tests.
+fn load() -> PathBuf {
+    let path = Path::new(SWTCH)
+        .with_file_name("examples")
+        .join("two_levels_load");
+    assert!(
+        path.exists(),
+        "cargo build -p swtch --examples makes {}",
+        path.display()
+    );
+    path
+}
+
+/// Lines of `key=value`, as numbers.
+fn numbers(answer: &str) -> Vec<BTreeMap<&str, u64>> {
+    let pair = |word: &'_ str| {
+        let at = word.find('=').unwrap();
+        (at, word[at + 1..].parse().unwrap())
+    };
+    answer
+        .lines()
+        .map(|line| {
+            line.split(' ')
+                .map(|word| (&word[..pair(word).0], pair(word).1))
+                .collect()
+        })
+        .collect()
+}
+
+/// What the scheduler does between two runs takes less.
+const BETWEEN_RUNS_NS: u64 = 20_000;
+
+/// A recorded run of the load.
+struct TwoLevels {
+    recording: Recording,
+    rows: Vec<Switch>,
+    recorded: Recorded,
+}
+
+impl TwoLevels {
+    fn of(arguments: &[&str]) -> Self {
+        let load = load();
+        let mut words = vec!["--", load.to_str().unwrap()];
+        words.extend(arguments);
+        let recording = Recording::of(&words);
+        let trace = Trace::open(&recording.place.trace()).unwrap();
+        let mut rows = Vec::new();
+        trace
+            .scan_levels(Columns::all(), None, &mut |row| rows.push(*row))
+            .unwrap();
+        Self {
+            recorded: recording.read(),
+            rows,
+            recording,
+        }
+    }
+
+    fn rows(&self, level: Level) -> impl Iterator<Item = &Switch> {
+        self.rows.iter().filter(move |row| row.level == level)
+    }
+
+    /// The rows must be as many as the schedulers counted, and the kernel's as many as it did.
+    fn assert_counts(&self) {
+        let answer = stdout(&self.recording.output);
+        let answer = numbers(&answer);
+        let (said, threads) = answer.split_first().unwrap();
+        let is_between = |row: &&Switch| (said["from_ns"]..said["to_ns"]).contains(&row.ts.as_ns());
+        let user = self.rows(Level::User).filter(is_between).count();
+        assert_eq!(
+            u64::try_from(user).unwrap(),
+            said["context_switches"],
+            "{said:?}"
+        );
+        let keys: BTreeMap<u64, TaskKey> = self
+            .recorded
+            .tasks
+            .iter()
+            .map(|task| (u64::from(task.tid.get()), task.task))
+            .collect();
+        for thread in threads {
+            let of_thread = self
+                .rows(Level::Os)
+                .filter(|row| row.task == keys[&thread["tid"]]);
+            let between: Vec<_> = of_thread.filter(is_between).collect();
+            let voluntary = between
+                .iter()
+                .filter(|row| row.evidence.bits.has(EvidenceBits::VOLUNTARY));
+            let (rows, voluntary) = (between.len() as u64, voluntary.count() as u64);
+            // The load reads the kernel's counters some microseconds after the moment.
+            let counted = thread["voluntary"] + thread["involuntary"];
+            assert!(rows.abs_diff(counted) <= 2, "{rows} rows: {thread:?}");
+            assert!(
+                (rows - voluntary).abs_diff(thread["involuntary"]) <= 2,
+                "{thread:?}"
+            );
+        }
+    }
+
+    /// Where a user run covers an OS switch of its thread, the switch must carry that run. A run begins
+    /// by the clock that was read when the one before ended; a switch in the scheduler's own code
+    /// between the two, such as when it wakes another thread, still carries the one before.
+    fn assert_attribution(&self) {
+        let mut runs: BTreeMap<TaskKey, Vec<&Switch>> = BTreeMap::new();
+        for row in self.rows(Level::User) {
+            runs.entry(row.task).or_default().push(row);
+        }
+        let (mut covered, mut between, mut wrong) = (0, 0, Vec::new());
+        for row in self.rows(Level::Os) {
+            let of_thread = runs.get(&row.task).map_or(&[][..], Vec::as_slice);
+            let next = of_thread.partition_point(|run| run.ts < row.ts);
+            let Some(run) = of_thread.get(next) else {
+                continue;
+            };
+            let start = run.ts.as_ns() - run.ran.unwrap().as_ns();
+            let Some(into) = row.ts.as_ns().checked_sub(start) else {
+                continue;
+            };
+            covered += 1;
+            let carried = (row.user_task, row.user.run);
+            let is_before = next > 0 && {
+                let before = of_thread[next - 1];
+                carried == (before.user_task, before.user.run)
+            };
+            if carried == (run.user_task, run.user.run) {
+                continue;
+            }
+            if is_before && into < BETWEEN_RUNS_NS {
+                between += 1;
+            } else {
+                wrong.push((row.ts, into, row.user_task, run.user_task));
+            }
+        }
+        assert!(covered > 20, "only {covered} OS switches inside user runs");
+        assert!(
+            between * 50 <= covered,
+            "{between} of {covered} between two runs"
+        );
+        assert!(
+            wrong.len() * 1000 <= covered,
+            "{} of {covered}: {wrong:?}",
+            wrong.len()
+        );
+        println!(
+            "{covered} OS switches inside user runs, {between} between two, {} with a wrong worker",
+            wrong.len()
+        );
+    }
+
+    fn assert_balanced(&self) {
+        self.recorded.assert_balanced();
+        let user = self.recorded.meta.user.as_ref().unwrap();
+        let went = user.stored + user.idle + user.lost + user.unnamed + user.storage_failed;
+        assert_eq!((user.written, user.lost), (went, 0), "{user:?}");
+        assert_eq!(user.stored, self.rows(Level::User).count() as u64);
+        assert_eq!((user.words_unread, user.refused.len()), (0, 0), "{user:?}");
+    }
+}
+
+/// One thread runs all workers: what it runs changes some hundred times, and the kernel does not know.
+#[test]
+#[ignore = "needs root"]
+fn root_os_switches_of_a_scheduler_carry_the_worker_and_user_rows_are_its_counters() {
+    let run = TwoLevels::of(&["fiber", "1", "4", "1500"]);
+    run.assert_balanced();
+    run.assert_counts();
+    run.assert_attribution();
+}
+
+/// Two schedulers are two rings and two threads.
+#[test]
+#[ignore = "needs root"]
+fn root_each_scheduler_has_its_own_rows() {
+    let run = TwoLevels::of(&["fiber", "2", "8", "1000"]);
+    run.assert_balanced();
+    run.assert_counts();
+    run.assert_attribution();
+    let threads: std::collections::BTreeSet<_> =
+        run.rows(Level::User).map(|row| row.task).collect();
+    assert_eq!(threads.len(), 2);
+}
+
+/// Workers are threads here: a user switch is an OS switch, too, and still counted apart.
+#[test]
+#[ignore = "needs root"]
+fn root_thread_mode_has_the_same_counters() {
+    let run = TwoLevels::of(&["thread", "1", "4", "1000"]);
+    run.assert_balanced();
+    run.assert_counts();
+}
+
+/// The reports of before count the kernel's switches, as if nobody else switched.
+#[test]
+#[ignore = "needs root"]
+fn root_reports_never_mix_the_levels() {
+    let run = TwoLevels::of(&["fiber", "1", "4", "600"]);
+    let os = run
+        .recorded
+        .by_thread()
+        .values()
+        .map(Vec::len)
+        .sum::<usize>();
+    let total = |by: &str| {
+        let answer = run.recording.report(&["--by", by, "--format", "json"]);
+        let json: Value = serde_json::from_str(&stdout(&answer)).unwrap();
+        json["total"]["switches"].as_u64()
+    };
+    for by in ["reason", "process", "thread", "syscall", "cpu", "cgroup"] {
+        assert_eq!(total(by), Some(os as u64), "{by}");
+    }
+    let answer = run.recording.report(&["--by", "level", "--format", "json"]);
+    let json: Value = serde_json::from_str(&stdout(&answer)).unwrap();
+    let user = run.rows(Level::User).count();
+    assert_eq!(json["rows"][0]["switches"], os);
+    assert_eq!(json["rows"][1]["switches"], user);
+    let parts = [
+        "os_switches_in_user_run",
+        "user_switches_in_os_run",
+        "reasons",
+    ];
+    assert!(
+        parts
+            .iter()
+            .all(|part| !json[part].as_array().unwrap().is_empty())
+    );
+    let carried = &json["attribution"];
+    assert!(carried["with_worker"].as_u64().unwrap() > 0, "{carried}");
+}
+
+/// A program that runs already, and ends while it is recorded.
+#[test]
+#[ignore = "needs root"]
+fn root_a_running_scheduler_is_found_and_its_end_is_no_error() {
+    let mut load = Command::new(load())
+        .args(["fiber", "1", "4", "1000"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let place = Place::new();
+    let output = place
+        .record(&["-p", &load.id().to_string()])
+        .output()
+        .unwrap();
+    load.wait().unwrap();
+    assert!(output.status.success());
+    let trace = Trace::open(&place.trace()).unwrap();
+    assert!(trace.user_row_count() > 20, "{:?}", trace.meta().user);
+    let names: Vec<_> = trace
+        .wait_types()
+        .unwrap()
+        .into_iter()
+        .map(|row| row.name)
+        .collect();
+    assert!(
+        names.iter().any(|name| name == "SOS_SCHEDULER_YIELD"),
+        "{names:?}"
+    );
+}
+
+/// Nothing of all this is in a trace of a program that has no scheduler.
+#[test]
+#[ignore = "needs root"]
+fn root_a_program_without_scheduler_has_one_level() {
+    let recording = Recording::of(&["--", "sleep", "0.2"]);
+    let recorded = recording.read();
+    recorded.assert_balanced();
+    assert_eq!(recorded.meta.user, None);
+    assert!(recorded.switches.iter().all(|row| row.user.run.is_none()));
+    let answer = stdout(&recording.report(&["--by", "level"]));
+    assert!(
+        answer.contains("no user-mode scheduler was met"),
+        "{answer}"
+    );
+}
