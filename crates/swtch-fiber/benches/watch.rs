@@ -6,8 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use swtch_fiber::interrupted::Marker;
-use swtch_fiber::probes::{self, Arguments};
+use swtch_fiber::internals::{Arguments, Marker, switch};
 
 const CALLS: u64 = 200_000;
 const ROUNDS: usize = 101;
@@ -24,7 +23,7 @@ fn main() {
         (
             "probe, nobody listening",
             Box::new(|n| {
-                probes::switch(|| Arguments {
+                switch(|| Arguments {
                     scheduler: 1,
                     worker: 2,
                     task: n,

@@ -1,11 +1,10 @@
 //! A TCP echo server: a task per connection, written as if each had a thread of its own.
 //!
 //! ```text
-//! cargo run --release -p swtch-fiber --example echo -- [ADDRESS] [--schedulers N] [--mode fiber|thread]
-//!     [--io auto|uring|epoll]
+//! cargo run --release -p swtch-fiber --example echo
 //! ```
 //!
-//! Prints its address, and at Ctrl-C what it did, on both levels: switches between workers are
+//! `--help` tells the options. Prints its address, and at Ctrl-C what it did, on both levels: switches between workers are
 //! counted by the schedulers, switches between threads by the kernel. `echo_load` keeps it busy.
 
 use std::io::{self, Read, Write};
@@ -29,7 +28,22 @@ struct Served {
     bytes: AtomicU64,
 }
 
+const HELP: &str = "\
+A TCP echo server: a task per connection. Ctrl-C ends it and shows the switches of both levels.
+
+cargo run --release -p swtch-fiber --example echo -- [ADDRESS] [OPTION VALUE]...
+
+  ADDRESS          to listen on [127.0.0.1:0, a free port]
+  --schedulers N   [one per CPU]
+  --mode MODE      fiber or thread [fiber]
+  --io IO          auto, uring or epoll [auto]
+";
+
 fn main() -> ExitCode {
+    if std::env::args().any(|word| word == "--help" || word == "-h") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -44,7 +58,14 @@ fn serve() -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let runtime = settings.name("echo").build()?;
     let listener = TcpListener::bind(address)?;
-    println!("{} by {:?}", listener.local_addr()?, runtime.io_driver());
+    let driver = match runtime.io_driver() {
+        Io::Uring => "io_uring",
+        _ => "epoll",
+    };
+    println!(
+        "listening on {}, by {driver}; Ctrl-C ends it",
+        listener.local_addr()?
+    );
     let served = Arc::new(Served::default());
     let theirs = served.clone();
     let accepts = runtime.spawn(move || accept_all(&listener, &theirs))?;
@@ -144,14 +165,18 @@ fn arguments() -> Result<(String, Builder), Failure> {
         }
         let value = words.next().ok_or(format!("{word} needs a value"))?;
         settings = match (word.as_str(), value.as_str()) {
-            ("--schedulers", number) => settings.schedulers(number.parse()?),
+            ("--schedulers", number) => {
+                let number = number.parse();
+                let refusal = |_| format!("--schedulers {value}: this is no number of them");
+                settings.schedulers(number.map_err(refusal)?)
+            }
             ("--mode", "fiber") => settings.mode(Mode::Fiber),
             ("--mode", "thread") => settings.mode(Mode::Thread),
             ("--io", "auto") => settings.io(Io::Auto),
             ("--io", "uring") => settings.io(Io::Uring),
             ("--io", "epoll") => settings.io(Io::Epoll),
             _ => {
-                return Err(format!("{word} {value}: not known; see the head of this file").into());
+                return Err(format!("{word} {value}: not known; --help tells what is").into());
             }
         };
     }

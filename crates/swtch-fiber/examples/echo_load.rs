@@ -1,11 +1,10 @@
 //! Load for the example `echo`: connections that each send, wait for the echo, and send again.
 //!
 //! ```text
-//! cargo run --release -p swtch-fiber --example echo_load -- ADDRESS [--connections N] [--rounds M]
-//!     [--bytes B]
+//! cargo run --release -p swtch-fiber --example echo_load -- ADDRESS
 //! ```
 //!
-//! One line: round trips per second and the middle and the tail of their times. The load takes a CPU
+//! `--help` tells the options. One line: round trips per second and the middle and the tail of their times. The load takes a CPU
 //! of its own (one scheduler); leave it one.
 
 use std::io::{Read, Write};
@@ -25,7 +24,21 @@ struct Load {
     bytes: usize,
 }
 
+const HELP: &str = "\
+Load for the example `echo`: connections that each send, wait for the echo, and send again.
+
+cargo run --release -p swtch-fiber --example echo_load -- ADDRESS [OPTION N]...
+
+  --connections N   at the same time [100]
+  --rounds N        round trips of each [1000]
+  --bytes N         of each message [64]
+";
+
 fn main() -> ExitCode {
+    if std::env::args().any(|word| word == "--help" || word == "-h") {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
     match arguments().and_then(|load| play(&load)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -96,7 +109,7 @@ fn arguments() -> Result<Load, Failure> {
     let mut load = Load {
         address: words
             .next()
-            .ok_or("the address of an echo server is needed")?,
+            .ok_or("the address of an echo server is needed; --help tells the rest")?,
         connections: 100,
         rounds: 1000,
         bytes: 64,
@@ -105,12 +118,13 @@ fn arguments() -> Result<Load, Failure> {
         let value: usize = words
             .next()
             .ok_or(format!("{word} needs a value"))?
-            .parse()?;
+            .parse()
+            .map_err(|_| format!("{word} needs a number"))?;
         match word.as_str() {
             "--connections" => load.connections = value.max(1),
             "--rounds" => load.rounds = value.max(1),
             "--bytes" => load.bytes = value.max(1),
-            _ => return Err(format!("{word}: not known; see the head of this file").into()),
+            _ => return Err(format!("{word}: not known; --help tells what is").into()),
         }
     }
     Ok(load)

@@ -9,7 +9,7 @@
 //! cargo run --release -p swtch-fiber --example modes
 //! ```
 //!
-//! Options: `--rounds 3`, `--seconds 1` for each play.
+//! `--help` tells the options.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -22,6 +22,15 @@ use support::{Both, Failure, Words, grouped, own_page, rounded, time};
 use swtch_fiber::{Mode, Runtime, check_quantum, yield_now};
 
 mod support;
+
+const HELP: &str = "\
+One program in both modes: workers as coroutines, and workers as threads that hand a baton.
+
+cargo run --release -p swtch-fiber --example modes -- [OPTION N]...
+
+  --rounds N    plays of each, in turn [3]
+  --seconds N   how long each play is [1]
+";
 
 /// What the workers do.
 #[derive(Clone, Copy)]
@@ -59,7 +68,7 @@ struct Played {
 }
 
 fn main() -> ExitCode {
-    support::told(run)
+    support::told(HELP, run)
 }
 
 fn run() -> Result<(), Failure> {

@@ -9,8 +9,7 @@
 //! cargo run --release -p swtch-fiber --example range_scan -- --seconds 10
 //! ```
 //!
-//! Options: `--megabytes 256`, `--seconds 10`, `--schedulers 1`, `--scanners 3` on each,
-//! `--quantum 4` in ms, `--mode fiber` or `thread`.
+//! `--help` tells the options.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -24,6 +23,20 @@ use swtch_fiber::observe::Page;
 use swtch_fiber::{JoinHandle, Mode, Runtime, TaskBuilder, check_quantum, sleep, spawn, yield_now};
 
 mod support;
+
+const HELP: &str = "\
+A long scan in memory that gives way every quantum: what the scheduler counts and what the kernel
+counts for the same thread, each second.
+
+cargo run --release -p swtch-fiber --example range_scan -- [OPTION N]...
+
+  --megabytes N    the table that is scanned [256]
+  --seconds N      how long [10]
+  --schedulers N   [1]
+  --scanners N     workers that scan, on each scheduler [3]
+  --quantum N      ms that a worker runs before it gives way [4]
+  --mode MODE      fiber or thread [fiber]
+";
 
 /// Rows are looked at in portions of so many numbers (16 KiB): a yield point each.
 const PORTION: usize = 2_048;
@@ -49,7 +62,7 @@ struct Told {
 }
 
 fn main() -> ExitCode {
-    support::told(run)
+    support::told(HELP, run)
 }
 
 fn run() -> Result<(), Failure> {

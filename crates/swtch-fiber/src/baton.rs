@@ -16,6 +16,7 @@ use crate::page::layout::thread_kind;
 use crate::page::{self, ThreadSlot};
 use crate::runtime::Shared;
 use crate::scheduler::{Leave, Scheduler};
+use crate::stack::overflow;
 use crate::worker::{self, WorkerCell};
 
 thread_local! {
@@ -47,6 +48,8 @@ pub(crate) fn start_worker(
     builder
         .spawn(move || {
             slot.register(thread_kind::WORKER, Some(scheduler_index));
+            // Without it an overflow is told with the name of the thread, by Rust's library.
+            let _guard = overflow::guard_one_of_many().ok();
             RECORD.set(Some((slot.index, slot.record)));
             work(scheduler, cell);
         })

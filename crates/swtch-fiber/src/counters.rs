@@ -1,17 +1,20 @@
 //! The counters of a runtime, for the program itself. Another process reads the same from the
-//! [page](crate::page).
+//! page (see [`observe`](crate::observe)).
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock;
-use crate::page::layout::{SchedulerRecord, WaitRecord, WorkerRecord, worker_state};
+use crate::page::layout::{WaitRecord, WorkerRecord, worker_state};
 use crate::page::{self, Page};
 use crate::runtime::{Runtime, Seat};
 use crate::wait_type::WaitType;
 
+/// Looks at a scheduler before what it shows may be of two moments.
+const TRIES: usize = 1_000;
+
 /// What a scheduler has counted. Names and meanings as in
-/// [`SchedulerRecord`](crate::page::layout::SchedulerRecord).
+/// [`SchedulerRow`](crate::observe::SchedulerRow).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SchedulerCounters {
@@ -48,7 +51,7 @@ pub struct SchedulerCounters {
 }
 
 /// What a worker has counted. Names and meanings as in
-/// [`WorkerRecord`](crate::page::layout::WorkerRecord).
+/// [`WorkerRow`](crate::observe::WorkerRow).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WorkerCounters {
@@ -78,7 +81,7 @@ pub struct WorkerCounters {
     pub preemptive: Duration,
 }
 
-/// Waits of one type. Meanings as in [`WaitRecord`](crate::page::layout::WaitRecord).
+/// Waits of one type. Meanings as in [`WaitRow`](crate::observe::WaitRow).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WaitCounters {
@@ -105,24 +108,13 @@ impl Runtime {
         };
         self.seats()
             .iter()
-            .map(|seat| of_one_moment(seat.record, || read(page, seat)))
+            .map(|seat| {
+                let look = || read(page, seat);
+                // One that switches without pause would never let us finish.
+                seat.record.undisturbed(TRIES, look).unwrap_or_else(look)
+            })
             .collect()
     }
-}
-
-/// Reads again for as long as the scheduler writes meanwhile; a few times, since one that switches
-/// without pause would never let us finish.
-fn of_one_moment<Output>(record: &SchedulerRecord, read: impl Fn() -> Output) -> Output {
-    for _ in 0..1_000 {
-        let before = record.sequence.load(Ordering::Acquire);
-        let output = read();
-        fence(Ordering::Acquire);
-        if before & 1 == 0 && record.sequence.load(Ordering::Relaxed) == before {
-            return output;
-        }
-        std::hint::spin_loop();
-    }
-    read()
 }
 
 fn read(page: &Page, seat: &Seat) -> SchedulerCounters {

@@ -103,6 +103,9 @@ pub enum JoinError {
     /// No worker could be made for it.
     #[error("no worker could be made for the task: {0}")]
     NoWorker(String),
+    /// It is the calling task, which would wait for ever. It goes on without its handle.
+    #[error("a task cannot wait for its own end")]
+    Itself,
     /// It could not be queued.
     #[error("the task was not started: {0}")]
     NotStarted(Error),

@@ -14,7 +14,7 @@ use crate::page::ThreadSlot;
 use crate::runtime::Shared;
 use crate::scheduler::{Leave, Scheduler};
 use crate::stack::{PooledStack, StackHandle};
-use crate::stall::stacks;
+use crate::stall::places;
 use crate::worker::{self, WorkerCell};
 
 /// A worker as a coroutine.
@@ -43,7 +43,7 @@ pub(crate) fn furnish(
     let stack = pool.take()?;
     stack.set_owner(worker_index);
     let handle = stack.handle();
-    stacks::note(worker_index, stack.limit().get()..stack.base().get());
+    places::note_stack(worker_index, stack.limit().get()..stack.base().get());
     let coroutine = Coroutine::with_stack(stack, move |yielder, ()| work(cell, handle, yielder));
     // SAFETY: the caller holds the scheduler; the worker does not run.
     unsafe { cell.own() }.fiber = Some(Fiber {

@@ -1,17 +1,29 @@
 //! Helper threads of fiber mode: they run what workers do in preemptive sections.
 //!
-//! A helper per section at a time, kept for the next one. The kernel schedules them; the scheduler
-//! whose worker waits for one runs others meanwhile.
+//! A helper per section at a time, kept for the next one, and no more than [`MOST`] (or what the builder
+//! says): sections beyond that wait in a queue, first come, first served. The kernel schedules helpers;
+//! the scheduler whose worker waits for one runs others meanwhile.
+//!
+//! Sections that wait for each other need a helper each. When those that run wait for one in the queue,
+//! nothing goes on: the monitor says so when none has become free for [`LONG`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::page::layout::thread_kind;
 use crate::page::{self, ThreadSlot};
+use crate::stack::overflow;
+
+/// Helpers of a runtime at a time, by default. A thread costs some 10 kB and 2 mappings of 65,530; as many as
+/// tokio allows for blocking calls.
+pub(crate) const MOST: usize = 512;
+
+/// When no helper has become free for so long, and sections wait, it is told.
+pub(crate) const LONG: Duration = Duration::from_secs(5);
 
 /// A helper without work ends after this long.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,18 +35,34 @@ pub(crate) struct Job {
     pub(crate) scheduler: u32,
 }
 
+impl Job {
+    /// Its scheduler's record says how many wait.
+    fn count_queued(&self, more: i32) {
+        if let Some(page) = page::page_if_there() {
+            let queued = &page.scheduler(self.scheduler).queued_preemptive_count;
+            queued.fetch_add(more.cast_unsigned(), Ordering::Relaxed);
+        }
+    }
+}
+
 /// The helpers of a runtime.
 #[derive(Debug)]
 pub(crate) struct Helpers {
     state: Mutex<State>,
     work_or_end: Condvar,
+    /// Helpers at a time.
+    most: usize,
 }
 
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
+    /// When a job was taken last, or came to an empty queue.
+    moved: Option<Instant>,
     /// Helpers that wait for work.
     free: usize,
+    /// Helpers there are.
+    living: usize,
     /// Helpers made so far, for their names.
     made: usize,
     threads: Vec<thread::JoinHandle<()>>,
@@ -43,20 +71,33 @@ struct State {
 
 impl std::fmt::Debug for State {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (jobs, free) = (self.jobs.len(), self.free);
         formatter
             .debug_struct("State")
-            .field("jobs", &jobs)
-            .field("free", &free)
-            .finish()
+            .field("jobs", &self.jobs.len())
+            .field("free", &self.free)
+            .field("living", &self.living)
+            .finish_non_exhaustive()
     }
 }
 
+/// Jobs that wait although all helpers that there may be are there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queued {
+    /// Helpers, all of them busy.
+    pub(crate) helpers: usize,
+    /// Jobs that wait for one.
+    pub(crate) jobs: usize,
+    /// How long none has become free.
+    pub(crate) lasted: Duration,
+}
+
 impl Helpers {
-    pub(crate) fn new() -> Self {
+    /// None yet, and `most` at a time.
+    pub(crate) fn new(most: usize) -> Self {
         Self {
             state: Mutex::new(State::default()),
             work_or_end: Condvar::new(),
+            most,
         }
     }
 
@@ -64,7 +105,7 @@ impl Helpers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a job to a helper; makes one if none is free.
+    /// Gives a job to a helper; makes one if none is free and there may be more. Else the job waits.
     ///
     /// # Errors
     /// [`Error::Thread`] when there is no helper at all and none can be made; the job is dropped.
@@ -74,9 +115,16 @@ impl Helpers {
         shared: &std::sync::Arc<crate::runtime::Shared>,
     ) -> Result<(), Error> {
         let mut state = self.lock();
+        if state.jobs.is_empty() {
+            state.moved = Some(Instant::now());
+        }
+        job.count_queued(1);
         state.jobs.push_back(job);
         if state.free >= state.jobs.len() {
             self.work_or_end.notify_one();
+            return Ok(());
+        }
+        if state.living >= self.most {
             return Ok(());
         }
         state.made += 1;
@@ -87,26 +135,43 @@ impl Helpers {
             .spawn(move || help(&theirs));
         match started {
             Ok(thread) => {
+                state.living += 1;
                 state.threads.retain(|thread| !thread.is_finished());
                 state.threads.push(thread);
                 Ok(())
             }
             // Helpers that are busy now will come to it.
-            Err(_) if state.threads.iter().any(|thread| !thread.is_finished()) => Ok(()),
+            Err(_) if state.living > 0 => Ok(()),
             Err(source) => {
-                state.jobs.pop_back();
+                if let Some(job) = state.jobs.pop_back() {
+                    job.count_queued(-1);
+                }
                 Err(Error::Thread { name, source })
             }
         }
+    }
+
+    /// Whether jobs wait although no more helpers may be made.
+    pub(crate) fn queued(&self) -> Option<Queued> {
+        let state = self.lock();
+        let waits = !state.jobs.is_empty() && state.free == 0 && state.living >= self.most;
+        waits.then(|| Queued {
+            helpers: state.living,
+            jobs: state.jobs.len(),
+            lasted: state.moved.map_or(Duration::ZERO, |moved| moved.elapsed()),
+        })
     }
 
     fn next_job(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
             if let Some(job) = state.jobs.pop_front() {
+                state.moved = Some(Instant::now());
+                job.count_queued(-1);
                 return Some(job);
             }
             if state.ending {
+                state.living -= 1;
                 return None;
             }
             state.free += 1;
@@ -115,6 +180,7 @@ impl Helpers {
             state = woken;
             state.free -= 1;
             if result.timed_out() && state.jobs.is_empty() {
+                state.living -= 1;
                 return None;
             }
         }
@@ -138,6 +204,8 @@ impl Helpers {
 
 /// What a helper's thread does.
 fn help(shared: &crate::runtime::Shared) {
+    // Without it an overflow is told with the name of the thread, by Rust's library.
+    let _guard = overflow::guard_one_of_many().ok();
     // A helper without a record works as well; only a recorder does not learn whose work it does.
     let slot = page::page()
         .and_then(|page| ThreadSlot::take(page, thread_kind::HELPER, None))

@@ -28,6 +28,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::clock;
 use crate::error::Error;
+use crate::page::layout::io_driver;
 use crate::park::Deadline;
 use crate::runtime::Mode;
 use crate::scheduler::Scheduler;
@@ -52,14 +53,15 @@ pub enum Io {
 }
 
 impl Io {
-    /// What this machine makes of the setting.
-    pub(crate) fn choose(self, mode: Mode) -> Result<Self, Error> {
+    /// What this machine makes of the setting; and what the page says of it, one of
+    /// [`io_driver`].
+    pub(crate) fn choose(self, mode: Mode) -> Result<(Self, u32), Error> {
         if self == Self::Epoll || (self == Self::Auto && mode == Mode::Thread) {
-            return Ok(Self::Epoll);
+            return Ok((Self::Epoll, io_driver::EPOLL));
         }
         match uring::build(mode) {
-            Ok(_works) => Ok(Self::Uring),
-            Err(_) if self == Self::Auto => Ok(Self::Epoll),
+            Ok(_works) => Ok((Self::Uring, io_driver::URING)),
+            Err(_) if self == Self::Auto => Ok((Self::Epoll, io_driver::EPOLL_SINCE_REFUSED)),
             Err(source) => Err(Error::IoUring { source }),
         }
     }

@@ -50,21 +50,21 @@ mod fork;
 pub mod fs;
 mod futex;
 mod helpers;
-pub mod interrupted;
+mod interrupted;
 mod io;
 mod last_words;
 mod monitor;
 pub mod net;
 pub mod observe;
-pub mod page;
+mod page;
 mod pair;
 mod park;
 mod preemptive;
-pub mod probes;
+mod probes;
 mod runtime;
 mod scheduler;
 mod scope;
-pub mod stack;
+mod stack;
 pub mod stall;
 pub mod sync;
 mod task;
@@ -80,7 +80,19 @@ pub use io::Io;
 pub use preemptive::preemptive;
 pub use runtime::{Builder, Mode, Runtime};
 pub use scope::{Scope, ScopedJoinHandle, scope};
+pub use stack::StackError;
 pub use task::{JoinHandle, TaskBuilder, spawn};
 pub use time::{Elapsed, Interval, sleep, sleep_until, timeout};
 pub use wait_type::WaitType;
 pub use yielding::{check_quantum, yield_now};
+
+/// For this crate's own tests and benchmarks: anything here may change at any time.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::interrupted::Marker;
+    pub use crate::probes::{Arguments, switch};
+    pub use crate::stack::{
+        DEFAULT_STACK_SIZE, Guards, PooledStack, SMALLEST_STACK_SIZE, StackPool, overflow,
+    };
+    pub use crate::stall::waited_at;
+}

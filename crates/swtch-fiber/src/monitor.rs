@@ -4,19 +4,22 @@
 //! sleeps until the earliest end of a quantum, and sets a flag where a worker still runs then. It
 //! sleeps for good while all schedulers are idle.
 
+mod stacks;
+mod stalls;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::error::Error;
 use crate::page::layout::thread_kind;
 use crate::page::{self, ThreadSlot, add};
-use crate::probes::{self, Arguments};
 use crate::runtime::{Seat, Shared};
-use crate::stall::records::Records;
-use crate::stall::{self, Deadlock, Duty, Others, Stall, Watch, waits};
-use crate::{clock, futex};
+use crate::stack::overflow;
+use crate::{clock, futex, stall};
+use stacks::StackMeter;
+use stalls::StallWatch;
 
 /// Numbers of runtimes in this process.
 static NUMBER: AtomicU32 = AtomicU32::new(1);
@@ -29,17 +32,17 @@ const ENDING: u32 = 2;
 const STACKS_A_SECOND: usize = 1000;
 
 /// For so long nothing moves before deadlocks are looked for: a thread outside that is about to wake
-/// a worker is given time.
+/// a worker is given time. Doubled while one could.
 const QUIET: Duration = Duration::from_secs(1);
+
+/// While all wait and a thread outside could wake them, the monitor looks again this soon at least.
+const LONGEST_QUIET: Duration = Duration::from_secs(60);
 
 /// How often the later anchor of the page's clock is moved on.
 const ANCHOR_EVERY: Duration = Duration::from_secs(1);
 
 /// Wake-ups that lie closer together are made one.
 const SHORTEST_NAP: Duration = Duration::from_micros(50);
-
-/// While a scheduler is on its way from idle to work, the monitor looks again this soon at least.
-const LONGEST_NAP: Duration = Duration::from_millis(100);
 
 /// What schedulers know of their monitor.
 #[derive(Debug)]
@@ -101,7 +104,7 @@ impl Monitor {
 /// What the monitor remembers of a scheduler between two looks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Yields and switches, which tell one run from the next.
+    /// Tells one run from the next.
     progress: u64,
     /// When that run was first seen, ticks.
     since: u64,
@@ -115,7 +118,9 @@ fn watch(shared: &Shared) {
     let quantum = clock::rate().ticks_in(shared.quantum);
     let mut seen = vec![Seen::default(); shared.seats().len()];
     let mut stalls = StallWatch::new(shared);
+    let mut meter = StackMeter::default();
     let mut anchored = clock::ticks();
+    warn_of_handlers(shared);
     while shared.monitor.state.load(Ordering::SeqCst) != ENDING {
         let now = clock::ticks();
         if clock::rate().length(now.saturating_sub(anchored)) >= ANCHOR_EVERY {
@@ -125,6 +130,9 @@ fn watch(shared: &Shared) {
             if let Some(stacks) = shared.stacks {
                 stacks.trim(STACKS_A_SECOND);
             }
+            stalls.look_for_circles(shared);
+            warn_of_handlers(shared);
+            meter.look(shared);
             anchored = now;
         }
         let ends = shared
@@ -143,8 +151,18 @@ fn watch(shared: &Shared) {
                     .monitor
                     .sleep(Some(left.clamp(SHORTEST_NAP, ANCHOR_EVERY)));
             }
-            None => sleep_while_all_are_idle(shared, &mut stalls),
+            None => sleep_while_all_are_idle(shared, &mut stalls, &mut meter),
         }
+    }
+}
+
+/// Handlers may be installed at any time, before or after the runtime was made.
+fn warn_of_handlers(shared: &Shared) {
+    if shared.stacks.is_some()
+        && shared.stalls.is_some()
+        && let Some(warning) = overflow::warning_of_handlers()
+    {
+        stall::write(&warning);
     }
 }
 
@@ -155,8 +173,7 @@ fn look(seat: &Seat, seen: &mut Seen, now: u64, quantum: u64) -> Option<u64> {
     if record.is_idle.load(Ordering::SeqCst) != 0 {
         return None;
     }
-    let progress = record.yield_count.load(Ordering::Relaxed)
-        + record.tasks_completed_count.load(Ordering::Relaxed);
+    let progress = record.progress();
     if progress != seen.progress || seen.since == 0 {
         *seen = Seen {
             progress,
@@ -176,83 +193,6 @@ fn look(seat: &Seat, seen: &mut Seen, now: u64, quantum: u64) -> Option<u64> {
     Some(now.saturating_add(quantum))
 }
 
-/// The watches over all schedulers, where stalls are looked for.
-struct StallWatch {
-    watches: Vec<Watch>,
-    /// The deadlock that was reported last.
-    reported: Option<Deadlock>,
-}
-
-impl StallWatch {
-    fn new(shared: &Shared) -> Self {
-        let watch = |threshold: Duration| shared.seats().iter().map(move |_| Watch::new(threshold));
-        let stalls = shared.stalls.iter();
-        Self {
-            watches: stalls
-                .flat_map(|(threshold, _)| watch(*threshold))
-                .collect(),
-            reported: None,
-        }
-    }
-
-    /// All schedulers have been idle for a while: reports it if that cannot end, once.
-    fn look_for_deadlock(&mut self, shared: &Shared) {
-        let (Some((_, reporter)), Some(page)) = (&shared.stalls, page::page_if_there()) else {
-            return;
-        };
-        let seats = || shared.seats().iter();
-        let records = || seats().map(|seat| Records::new(page, seat.index));
-        let wakes_by_itself = seats()
-            .any(|seat| seat.scheduler.has_deadline.load(Ordering::Relaxed))
-            || records().any(Records::may_wake_by_itself);
-        if wakes_by_itself {
-            return;
-        }
-        let found = stall::find_deadlock(waits::waiting(records()), Others::Quiet);
-        // What was read while somebody worked is of several moments.
-        let stayed_quiet =
-            shared.monitor.state.load(Ordering::SeqCst) == ASLEEP && all_idle(shared);
-        if stayed_quiet && found != self.reported {
-            self.reported.clone_from(&found);
-            if let Some(deadlock) = found {
-                reporter.report_deadlock(deadlock);
-            }
-        }
-    }
-
-    /// Looks at each scheduler, and reports those that stall. Returns when to look again; `None`
-    /// while all are idle.
-    fn look(&mut self, shared: &Shared) -> Option<Duration> {
-        let (threshold, reporter) = shared.stalls.as_ref()?;
-        let page = page::page_if_there()?;
-        let mut again = None;
-        for (seat, watch) in shared.seats().iter().zip(&mut self.watches) {
-            let records = Records::new(page, seat.index);
-            let duty = records.duty(seat.scheduler);
-            let (now, progress) = (Instant::now(), records.progress());
-            if let Some(stall) = watch.look(now, progress, duty, || records.subject()) {
-                add(&seat.record.stalls_count, 1);
-                probe(&stall);
-                reporter.report(stall, now);
-            }
-            if duty != Duty::Idle {
-                again = Some((*threshold / 4).min(LONGEST_NAP));
-            }
-        }
-        again
-    }
-}
-
-fn probe(stall: &Stall) {
-    probes::stall(|| Arguments {
-        scheduler: stall.scheduler.into(),
-        worker: stall.offender.as_ref().map_or(0, |who| who.worker.into()),
-        task: stall.offender.as_ref().map_or(0, |who| who.task),
-        wait_type: 0,
-        ns: u64::try_from(stall.lasted.as_nanos()).unwrap_or(u64::MAX),
-    });
-}
-
 fn all_idle(shared: &Shared) -> bool {
     shared.seats().iter().all(|seat| {
         let waits = seat.scheduler.is_closing() || seat.scheduler.nothing_came_in();
@@ -260,7 +200,7 @@ fn all_idle(shared: &Shared) -> bool {
     })
 }
 
-fn sleep_while_all_are_idle(shared: &Shared, stalls: &mut StallWatch) {
+fn sleep_while_all_are_idle(shared: &Shared, stalls: &mut StallWatch, meter: &mut StackMeter) {
     let monitor = &shared.monitor;
     let order = (Ordering::SeqCst, Ordering::Relaxed);
     if monitor
@@ -271,10 +211,17 @@ fn sleep_while_all_are_idle(shared: &Shared, stalls: &mut StallWatch) {
         return;
     }
     // A scheduler that began to work before it saw ASLEEP is seen here.
-    if all_idle(shared) {
-        futex::wait(&monitor.state, ASLEEP, Some(QUIET));
-        if monitor.state.load(Ordering::SeqCst) == ASLEEP {
-            stalls.look_for_deadlock(shared);
+    let mut nap = all_idle(shared).then_some(QUIET);
+    while let Some(span) = nap {
+        futex::wait(&monitor.state, ASLEEP, Some(span));
+        if monitor.state.load(Ordering::SeqCst) != ASLEEP {
+            break;
+        }
+        meter.look(shared);
+        let stays_quiet = || monitor.state.load(Ordering::SeqCst) == ASLEEP && all_idle(shared);
+        let later = stalls.look_while_all_are_idle(shared, stays_quiet);
+        nap = later.then(|| (span * 2).min(LONGEST_QUIET));
+        if nap.is_none() {
             monitor.sleep(None);
         }
     }

@@ -7,7 +7,7 @@
 //!                                                 └─ lease     ◀─ "go on writing switches"
 //! ```
 //!
-//! The target writes its page ([`crate::page::layout`]) whether anybody looks or not; an observer
+//! The target writes its page (`page/layout.rs` of this crate) whether anybody looks or not; an observer
 //! maps the same memory. Nothing in that memory is trusted: places and sizes are checked once, when
 //! the page is opened, and kept; indices are checked at each use. A page that lies can show wrong
 //! numbers, and cannot make an observer read elsewhere or panic. What is mapped stays readable when
@@ -47,8 +47,11 @@ pub use lease::Lease;
 pub use page::Page;
 pub use ring::{Read, Ring, UserSwitch};
 pub use rows::{
-    Consistency, EventKind, Mode, SchedulerRow, TaskRow, ThreadKind, ThreadRow, WaitRow,
+    Consistency, EventKind, IoDriver, Mode, SchedulerRow, TaskRow, ThreadKind, ThreadRow, WaitRow,
     WaitingRow, WorkerRow, WorkerState,
 };
 pub use snapshot::Snapshot;
 pub use threads::{Tids, pid_in_namespace};
+
+/// Bits of a thread's word that count the runs of its task; the bits above are the task's id.
+pub const RUN_BITS: u32 = crate::page::layout::RUN_BITS;

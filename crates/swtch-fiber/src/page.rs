@@ -22,9 +22,9 @@ use crate::fork;
 use crate::wait_type;
 use layout::{
     Anchor, Event, Header, MAGIC, RingHeader, SchedulerRecord, Table, ThreadRecord, VERSION,
-    WAIT_TYPES, WaitRecord, WaitTypeName, WorkerName, WorkerRecord,
+    WAIT_TYPES, WaitRecord, WaitTypeName, WorkerName, WorkerRecord, WorkerStack,
 };
-pub(crate) use slots::{SchedulerSlot, ThreadSlot, WorkerSlot};
+pub(crate) use slots::{SchedulerSlot, ThreadSlot, WorkerSlot, gettid};
 
 /// Schedulers of a process at most.
 pub(crate) const SCHEDULERS: u32 = 256;
@@ -61,6 +61,7 @@ struct Places {
     worker_names: u64,
     waits: u64,
     rings: u64,
+    worker_stacks: u64,
     end: u64,
 }
 
@@ -130,6 +131,7 @@ impl Places {
                 u64::from(SCHEDULERS) * WAIT_TYPES as u64,
             ),
             rings: table(1, u64::from(SCHEDULERS) * RING_STRIDE),
+            worker_stacks: table(size_of::<WorkerStack>(), WORKERS.into()),
             end,
         }
     }
@@ -195,6 +197,12 @@ impl Page {
         );
         let ring = usize::try_from(RING_STRIDE).expect("a megabyte");
         set(&header.rings, places.rings, ring, SCHEDULERS);
+        set(
+            &header.worker_stacks,
+            places.worker_stacks,
+            size_of::<WorkerStack>(),
+            WORKERS,
+        );
 
         header.version.store(VERSION, Ordering::Relaxed);
         header.pid.store(std::process::id(), Ordering::Relaxed);
@@ -259,6 +267,11 @@ impl Page {
     pub(crate) fn worker_name(&self, index: u32) -> &WorkerName {
         assert!(index < WORKERS, "no worker {index}");
         self.record(self.places.worker_names, index as usize)
+    }
+
+    pub(crate) fn worker_stack(&self, index: u32) -> &WorkerStack {
+        assert!(index < WORKERS, "no worker {index}");
+        self.record(self.places.worker_stacks, index as usize)
     }
 
     pub(crate) fn waits(&self, scheduler: u32) -> &[WaitRecord; WAIT_TYPES] {

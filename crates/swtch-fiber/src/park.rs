@@ -145,6 +145,9 @@ pub(crate) fn wait(waiter: Waiter, deadline: Option<Deadline>) -> Wake {
     let Waiter { cell, ticket } = waiter;
     let limit = limit_before(cell, deadline);
     let deadline = limit.map(|limit| limit.deadline).or(deadline);
+    if deadline.is_none() {
+        cell.wait.has_no_deadline();
+    }
     if let Some(scheduler) = cell.scheduler() {
         if !cell.wait.is_uncancellable()
             && cancellation_wanted(cell)

@@ -19,6 +19,10 @@ use crate::{baton, fiber};
 /// must be chosen again before it goes on, which `wait_type` counts: a name that begins with
 /// `PREEMPTIVE_`, see [`WaitType::named`].
 ///
+/// Helper threads are bounded ([`Builder::helpers`](crate::Builder::helpers)): a section beyond them
+/// waits for one. No task can be spawned inside of `body`, where no worker runs
+/// ([`Error::NoRuntime`](crate::Error::NoRuntime)); spawn before it, or send what is to be spawned to a task.
+///
 /// Cancelling the task does not cut `body` short. Called by a thread that is no worker it just runs
 /// `body`.
 ///

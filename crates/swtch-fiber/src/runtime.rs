@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) workers_per_scheduler: usize,
     /// How sockets and files are driven: never [`Io::Auto`].
     pub(crate) io: Io,
+    /// What the page says of that.
+    io_driver: u32,
     pub(crate) seats: OnceLock<Vec<Seat>>,
     pub(crate) monitor: Monitor,
     /// After how long without progress a stall is reported, and to whom.
@@ -362,6 +364,7 @@ fn set_up(
     record
         .accounting
         .store(shared.accounting.into(), Ordering::Relaxed);
+    record.io_driver.store(shared.io_driver, Ordering::Relaxed);
     let quantum = u64::try_from(shared.quantum.as_nanos()).unwrap_or(u64::MAX);
     record.quantum_ns.store(quantum, Ordering::Relaxed);
     let guard = guard_workers(&shared)?;
@@ -375,12 +378,13 @@ fn set_up(
     Ok((thread, guard))
 }
 
-/// An overflow of a worker's stack is told with the name of its task. Threads have their own guard.
+/// An overflow of a worker's stack is told with the name of its task. Workers that are threads see to
+/// theirs themselves.
 fn guard_workers(shared: &Shared) -> Result<Option<overflow::Guard>, Error> {
+    overflow::set_describe(page::describe_worker);
     if shared.mode == Mode::Thread {
         return Ok(None);
     }
-    overflow::set_describe(page::describe_worker);
     let failed = |source| Error::Thread {
         name: shared.name.clone(),
         source,

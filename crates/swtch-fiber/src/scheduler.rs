@@ -30,8 +30,9 @@ mod timers;
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use crate::atomics::lock;
 use crate::clock;
 use crate::error::JoinError;
 use crate::page::layout::RUN_BITS;
@@ -88,10 +89,6 @@ unsafe impl Send for Scheduler {}
 
 /// Shells that nobody uses.
 static UNUSED: Mutex<Vec<&'static Scheduler>> = Mutex::new(Vec::new());
-
-fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Scheduler {
     /// A scheduler that nobody holds yet.

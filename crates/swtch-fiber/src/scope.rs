@@ -2,14 +2,16 @@
 
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, JoinError};
 use crate::park::Wake;
+use crate::sync::owners::Owners;
 use crate::task::{JoinHandle, TaskBuilder, ended_by};
 use crate::wait_queue::{Cancelling, WaitQueue};
 use crate::wait_type::WaitType;
+use crate::worker;
 
 /// Runs `body`, which may start tasks that borrow what lives longer than the call, and waits until
 /// all of them have ended. As `std::thread::scope`, with workers.
@@ -24,7 +26,7 @@ where
     Body: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Output,
 {
     let scope = Scope {
-        family: Arc::new(Family::default()),
+        family: Arc::new(Family::new()),
         scope: PhantomData,
         env: PhantomData,
     };
@@ -60,8 +62,11 @@ pub struct Scope<'scope, 'env: 'scope> {
 }
 
 /// What a scope knows of its tasks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
+#[repr(C)]
 struct Family {
+    /// Tasks that run, at the beginning, where the monitor looks for whom a parent waits for.
+    named: Owners,
     /// Tasks that have not ended.
     living: AtomicUsize,
     /// Tasks are to end as soon as they are started.
@@ -73,18 +78,22 @@ struct Family {
     members: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Default for WaitQueue {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Family {
+    fn new() -> Self {
+        Self {
+            named: Owners::of_group(),
+            living: AtomicUsize::new(0),
+            is_cancelled: AtomicBool::new(false),
+            has_panicked: AtomicBool::new(false),
+            parent: WaitQueue::new(),
+            members: Mutex::default(),
+        }
+    }
+
     fn wait(&self, cancelling: Cancelling) {
         let all_ended = || self.living.load(Ordering::Acquire) == 0;
-        let wake = self
-            .parent
-            .wait_until(WaitType::JOIN, None, cancelling, all_ended);
+        let what = (WaitType::JOIN, std::ptr::from_ref(&self.named).addr());
+        let wake = self.parent.wait_until(what, None, cancelling, all_ended);
         debug_assert_eq!(wake, Wake::Signalled, "it has no deadline");
     }
 
@@ -132,7 +141,10 @@ impl Drop for Living {
 }
 
 /// What a task leaves for its handle.
+#[repr(C)]
 struct Legacy<Output> {
+    /// The task, once it runs: at the beginning, where the monitor looks for whom a joiner waits for.
+    task: AtomicU64,
     family: Arc<Family>,
     ended: AtomicBool,
     result: Mutex<Option<Result<Output, JoinError>>>,
@@ -168,7 +180,6 @@ impl<Output> Drop for Legacy<Output> {
 struct Member<Body, Output> {
     body: Option<Body>,
     legacy: LegacyOf<Output>,
-    #[expect(dead_code, reason = "it is there to be dropped last")]
     living: Living,
 }
 
@@ -186,7 +197,14 @@ impl<Output> Drop for LegacyOf<Output> {
 impl<Body: FnOnce() -> Output, Output> Member<Body, Output> {
     fn run(mut self) {
         if let Some(body) = self.body.take() {
+            self.legacy
+                .0
+                .task
+                .store(worker::task_here(), Ordering::Relaxed);
+            let family = self.living.0.clone();
+            let named = family.named.add();
             let result = catch_unwind(AssertUnwindSafe(body)).map_err(ended_by);
+            family.named.remove(named);
             self.legacy.0.leave(result);
         }
     }
@@ -222,6 +240,7 @@ impl<'scope> Scope<'scope, '_> {
         Output: Send + 'scope,
     {
         let legacy = Arc::new(Legacy {
+            task: AtomicU64::new(0),
             family: self.family.clone(),
             ended: AtomicBool::new(false),
             result: Mutex::new(None),
@@ -272,13 +291,17 @@ impl<Output> ScopedJoinHandle<'_, Output> {
     /// Waits until the task has ended, and takes its result.
     ///
     /// # Errors
-    /// [`JoinError`] when it panicked or was cancelled.
+    /// [`JoinError`] when it panicked, was cancelled, or is the calling one.
     pub fn join(self) -> Result<Output, JoinError> {
+        if self.id == worker::task_here() {
+            return Err(JoinError::Itself);
+        }
         let ended = || self.is_finished();
+        let what = (WaitType::JOIN, std::ptr::from_ref(&self.legacy.task).addr());
         let wake = self
             .legacy
             .heir
-            .wait_until(WaitType::JOIN, None, Cancelling::Ends, ended);
+            .wait_until(what, None, Cancelling::Ends, ended);
         debug_assert_eq!(wake, Wake::Signalled, "it has no deadline");
         self.legacy.take()
     }

@@ -23,7 +23,7 @@
 //!
 //! What is *not* here: signal handlers that run on these stacks. A handler without `SA_ONSTACK`
 //! that interrupts a worker runs on the worker's stack, and the kernel's frame alone takes 3.4 kB
-//! with AVX-512, and 8 kB more for tiles where AMX is in use. [`overflow::handlers_without_onstack`] finds them.
+//! with AVX-512, and 8 kB more for tiles where AMX is in use. The monitor warns of them.
 
 mod alternate;
 mod error;
@@ -35,9 +35,11 @@ mod pool;
 mod pooled;
 mod shadow;
 mod slab;
+mod threads;
 
 pub use error::StackError;
 pub use geometry::{DEFAULT_STACK_SIZE, LARGEST_STACK_SIZE, SMALLEST_STACK_SIZE};
 pub use guards::Guards;
+pub(crate) use memory::bytes_used;
 pub use pool::StackPool;
 pub use pooled::{PooledStack, StackHandle};

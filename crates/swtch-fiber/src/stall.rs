@@ -1,8 +1,8 @@
 //! Stalls: a scheduler that ought to run workers and makes no progress.
 //!
-//! The runtime's monitor shows each scheduler's progress to a [`Watch`] every few ms. When it has not
+//! The runtime's monitor shows each scheduler's progress to a watch every few ms. When it has not
 //! moved for half of the threshold (25 ms, settable), the scheduler's thread is looked at; after the
-//! whole threshold it is looked at again, and the difference says why ([`judge`]):
+//! whole threshold it is looked at again, and the difference says why (`verdict`):
 //!
 //! ```text
 //! progress moves ──┬──────────────┬──────────────┬──▶ time
@@ -23,19 +23,22 @@ mod deadlock;
 mod evidence;
 mod holder;
 mod memory;
+pub(crate) mod outside;
+pub(crate) mod places;
 pub(crate) mod records;
 mod report;
-pub(crate) mod stacks;
 mod unwind;
 mod verdict;
 pub(crate) mod waits;
 mod watch;
 
 pub use backtrace::Backtrace;
-pub use capture::Usage;
-pub use deadlock::{Deadlock, Others, Waiting, find as find_deadlock};
-pub use evidence::{Call, Sample};
-pub use holder::{find as find_holders, waited_at};
-pub use report::{Holder, Offender, OnDeadlock, OnStall, Reporter, Stall};
-pub use verdict::{Duty, Numbers, Verdict, judge};
-pub use watch::{Subject, Watch};
+pub use deadlock::{Blocker, Deadlock, HasTo, Waiting};
+pub use evidence::Call;
+#[doc(hidden)]
+pub use holder::waited_at;
+pub use report::{Holder, Offender, Stall};
+pub(crate) use report::{Reporter, write};
+pub(crate) use verdict::Duty;
+pub use verdict::{Numbers, Verdict};
+pub(crate) use watch::Watch;

@@ -35,6 +35,7 @@ mod condvar;
 mod event;
 pub(crate) mod line;
 mod mutex;
+pub(crate) mod owners;
 mod permits;
 mod raw_mutex;
 mod rwlock;

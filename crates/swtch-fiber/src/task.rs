@@ -61,7 +61,8 @@ trait Work: Send + Sync {
     fn control(&self) -> &Control;
 }
 
-/// What of a task does not depend on its types.
+/// What of a task does not depend on its types. It begins with the task's id, where the monitor looks for
+/// whom a joiner waits for.
 ///
 /// ```text
 /// state:   RUNNING ──── finish ────────────────▶ DONE   the result is there
@@ -70,7 +71,9 @@ trait Work: Send + Sync {
 ///             ▼ │                                 │
 ///           AWAITED ─── finish: signals joiner ───┘
 /// ```
+#[repr(C)]
 struct Control {
+    task: u64,
     state: AtomicU32,
     /// The task is to end.
     cancel: AtomicBool,
@@ -166,10 +169,19 @@ pub(crate) fn ended_by(payload: Box<dyn Any + Send>) -> JoinError {
     }
 }
 
-impl Task {
+/// A task that has a worker, whose record says all else about it: the worker's block is small.
+pub(crate) struct BoundTask(Half<dyn Work>);
+
+impl std::fmt::Debug for BoundTask {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("BoundTask")
+    }
+}
+
+impl BoundTask {
     /// Runs it on the calling worker, until it ends.
     pub(crate) fn run(self, cell: &'static WorkerCell) {
-        let control = self.work.control();
+        let control = self.0.control();
         control
             .worker
             .store(ptr::from_ref(cell).cast_mut(), Ordering::Release);
@@ -177,10 +189,10 @@ impl Task {
         unsafe { cell.own() }.cancel = &raw const control.cancel;
         if control.cancel.load(Ordering::SeqCst) {
             // SAFETY: `self` is the one owner of the task, and gone afterwards.
-            unsafe { self.work.abandon(JoinError::Cancelled) };
+            unsafe { self.0.abandon(JoinError::Cancelled) };
         } else {
             // SAFETY: as above.
-            unsafe { self.work.run() };
+            unsafe { self.0.run() };
         }
         // SAFETY: as above; the worker is on the same thread as before.
         unsafe { cell.own() }.cancel = ptr::null();
@@ -189,7 +201,7 @@ impl Task {
 
     /// Without a handle the result ends here, and its destructor is code of the program as well.
     fn let_go(self) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(self.work))) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(self.0))) {
             // A payload that panics in turn would have no end: it is left as it is.
             std::mem::forget(payload);
         }
@@ -197,20 +209,28 @@ impl Task {
 
     /// Asks it to end before it begins.
     pub(crate) fn cancel(&self) {
-        self.work.control().cancel();
+        self.0.control().cancel();
+    }
+}
+
+impl Task {
+    /// It has got its worker.
+    pub(crate) fn bound(self) -> BoundTask {
+        BoundTask(self.work)
     }
 
     /// Ends it without running it.
     pub(crate) fn abandon(self, why: JoinError) {
         // SAFETY: `self` is the one owner of the task, and gone afterwards.
         unsafe { self.work.abandon(why) };
-        self.let_go();
+        self.bound().let_go();
     }
 }
 
 impl Control {
-    fn new() -> Self {
+    fn new(task: u64) -> Self {
         Self {
+            task,
             state: AtomicU32::new(RUNNING),
             cancel: AtomicBool::new(false),
             worker: AtomicPtr::new(ptr::null_mut()),
@@ -354,8 +374,11 @@ impl<Output> JoinHandle<Output> {
     /// blocking its thread; any other thread sleeps.
     ///
     /// # Errors
-    /// [`JoinError`] when the task panicked, was cancelled, or never got a worker.
+    /// [`JoinError`] when the task panicked, was cancelled, never got a worker, or is the calling one.
     pub fn join(self) -> Result<Output, JoinError> {
+        if self.id == worker::task_here() {
+            return Err(JoinError::Itself);
+        }
         let Wake::Signalled = self.wait(None) else {
             unreachable!("without a deadline nothing times out")
         };
@@ -455,7 +478,7 @@ impl TaskBuilder {
         Output: Send + 'static,
     {
         let (work, packet) = pair(Packet {
-            control: Control::new(),
+            control: Control::new(id),
             body: UnsafeCell::new(Some(body)),
             result: UnsafeCell::new(None),
         });

@@ -39,16 +39,15 @@ impl WaitQueue {
     }
 
     /// Waits until `is_ready`, which must become true before [`signal_all`](Self::signal_all) or
-    /// [`signal_one`](Self::signal_one) is called.
+    /// [`signal_one`](Self::signal_one) is called. `resource` is what views show as waited for.
     pub(crate) fn wait_until(
         &self,
-        wait_type: WaitType,
+        (wait_type, resource): (WaitType, usize),
         deadline: Option<Deadline>,
         cancelling: Cancelling,
         mut is_ready: impl FnMut() -> bool,
     ) -> Wake {
         while !is_ready() {
-            let resource = std::ptr::from_ref(self).addr();
             let waiter = match cancelling {
                 Cancelling::Ends => park::prepare(wait_type, resource),
                 Cancelling::Waits => park::prepare_uncancellable(wait_type, resource),

@@ -8,15 +8,16 @@ mod wait_word;
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use crate::atomics::lock;
 use crate::fiber::Fiber;
 use crate::page::WorkerSlot;
 use crate::page::layout::RUN_BITS;
 use crate::park::Limit;
 use crate::scheduler::Scheduler;
-use crate::task::Task;
+use crate::task::BoundTask;
 use crate::wait_type::WaitType;
 pub(crate) use wait_word::Phase;
 use wait_word::WaitWord;
@@ -61,7 +62,7 @@ pub(crate) struct Own {
     /// How it is suspended and resumed in fiber mode.
     pub(crate) fiber: Option<Fiber>,
     /// The task that was bound and has not started.
-    pub(crate) next_task: Option<Task>,
+    pub(crate) next_task: Option<BoundTask>,
     /// What the thread's word says while it runs: `task << RUN_BITS | run`.
     pub(crate) word: u64,
     /// When it was switched in last.
@@ -148,7 +149,7 @@ impl WorkerCell {
 
     /// A block that nobody uses. They are made in dozens: one by one, each would pay for its alignment.
     fn unused() -> &'static Self {
-        let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unused = lock(&UNUSED);
         if unused.is_empty() {
             let more: &'static [Self; 24] =
                 Box::leak(Box::new(std::array::from_fn(|_| Self::new())));
@@ -164,10 +165,7 @@ impl WorkerCell {
     pub(crate) unsafe fn give_back(&'static self) {
         // SAFETY: by the caller's promise nobody else reaches it.
         unsafe { *self.own.get() = Own::default() };
-        UNUSED
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(self);
+        lock(&UNUSED).push(self);
     }
 
     /// What the scheduler knows of it, for a short look or change.

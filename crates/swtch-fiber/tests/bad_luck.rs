@@ -1,27 +1,13 @@
 //! What is refused, and what ends the process with a reason.
 
-use std::process::Command;
+mod child;
+
 use std::time::Duration;
 
+use child::{PATIENCE, in_a_child, is_child};
 use swtch_fiber::{
     Error, JoinError, Mode, Runtime, TaskBuilder, check_quantum, sleep, spawn, yield_now,
 };
-
-/// Runs the test `name` of this file in a process of its own, where it does what it must not.
-fn in_a_child(name: &str) -> std::process::Output {
-    let this = std::env::current_exe().expect("a test has a file");
-    Command::new(this)
-        .args(["--exact", name, "--nocapture"])
-        .env("SWTCH_FIBER_CHILD", name)
-        .env("RUST_BACKTRACE", "0")
-        .output()
-        .expect("it starts")
-}
-
-/// Whether this process is the child that `name` was started in.
-fn is_child(name: &str) -> bool {
-    std::env::var("SWTCH_FIBER_CHILD").is_ok_and(|child| child == name)
-}
 
 fn refused(builder: swtch_fiber::Builder) -> String {
     match builder.build() {
@@ -124,7 +110,7 @@ fn a_wait_in_a_destructor_that_runs_in_a_panic_ends_the_process_with_the_reason(
         });
         panic!("must not get here: {ended:?}");
     }
-    let output = in_a_child(NAME);
+    let output = in_a_child(NAME, &[], PATIENCE);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
         said.contains("a destructor waits while its task unwinds"),
@@ -237,7 +223,7 @@ fn a_worker_that_drops_its_runtime_ends_the_process_with_the_reason() {
         drop(runtime);
         panic!("must not get here: {:?}", handle.expect("spawned").join());
     }
-    let output = in_a_child(NAME);
+    let output = in_a_child(NAME, &[], PATIENCE);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
         said.contains("a worker drops the runtime that runs it"),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use io_ways::in_all_ways;
 use swtch_fiber::net::{TcpListener, TcpStream};
+use swtch_fiber::sync::Event;
 use swtch_fiber::{JoinError, Runtime, sleep, spawn, yield_now};
 
 /// Everything here must be over long before.
@@ -94,14 +95,17 @@ fn a_large_transfer_arrives_whole() {
     in_all_ways(|runtime| {
         let received = runtime.run(move || {
             let (near, mut far) = pair();
+            let full = Arc::new(Event::manual());
+            let tell = full.clone();
             let writer = spawn(move || {
                 let data: Vec<u8> = (0..BYTES).map(byte).collect();
-                // One write does not take it all: the reader has not begun.
+                // One write does not take it all: nobody reads before it has returned.
                 let first = (&near).write(&data).expect("connected");
+                tell.set();
                 assert!(first < BYTES, "a socket that holds {first} bytes");
                 (&near).write_all(&data[first..]).expect("connected");
             });
-            yield_now();
+            full.wait();
             let mut received = Vec::new();
             far.read_to_end(&mut received).expect("connected");
             writer.expect("in a runtime").join().expect("no panic");

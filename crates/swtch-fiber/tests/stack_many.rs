@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use corosensei::{Coroutine, Yielder};
-use swtch_fiber::stack::{DEFAULT_STACK_SIZE, Guards, PooledStack, StackPool, overflow};
+use swtch_fiber::internals::{DEFAULT_STACK_SIZE, Guards, PooledStack, StackPool, overflow};
 
 const PLAY: &str = "STACK_MANY_PLAY";
 const WORKERS: usize = 100_000;

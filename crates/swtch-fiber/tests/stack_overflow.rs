@@ -2,16 +2,18 @@
 //! of a play in its environment.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod child;
+
 use std::fmt::{self, Write};
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
 use std::panic;
-use std::process::{Command, Output};
 
+use child::lived_through;
 use corosensei::{Coroutine, Yielder};
-use swtch_fiber::stack::{DEFAULT_STACK_SIZE, Guards, SMALLEST_STACK_SIZE, StackPool, overflow};
-
-const PLAY: &str = "STACK_OVERFLOW_PLAY";
+use swtch_fiber::internals::{
+    DEFAULT_STACK_SIZE, Guards, SMALLEST_STACK_SIZE, StackPool, overflow,
+};
 
 /// Recursion without a bound: what overflows stacks in real programs.
 #[inline(never)]
@@ -134,20 +136,9 @@ fn play(name: &str) {
 /// The way in for children; does nothing in the program that starts them.
 #[test]
 fn child() {
-    if let Ok(name) = std::env::var(PLAY) {
+    if let Some(name) = child::play() {
         play(&name);
     }
-}
-
-fn lived_through(name: &str) -> (Output, String) {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
-        .env(PLAY, name)
-        .env("RUST_BACKTRACE", "1")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output, said)
 }
 
 /// The promise: never a silent SIGSEGV. It says whose stack, how large, and what to do.

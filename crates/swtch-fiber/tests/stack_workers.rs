@@ -3,16 +3,18 @@
 //! with the name of a play in its environment.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod child;
+
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use swtch_fiber::stack::Guards;
-use swtch_fiber::{Error, Runtime, TaskBuilder, sleep, yield_now};
+use child::lived_through;
+use swtch_fiber::internals::Guards;
+use swtch_fiber::observe::Page;
+use swtch_fiber::{Error, Mode, Runtime, TaskBuilder, WaitType, preemptive, sleep, yield_now};
 
-const PLAY: &str = "STACK_WORKERS_PLAY";
 const WORKERS: usize = 100_000;
 const OVERFLOWING: usize = 54_321;
 
@@ -50,6 +52,17 @@ fn forked(child: impl FnOnce()) -> i32 {
     status
 }
 
+extern "C" fn nothing(_: libc::c_int) {}
+
+fn install(signal: libc::c_int, flags: libc::c_int) {
+    // SAFETY: a plain structure, for which zeros are valid.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as *const () as usize;
+    action.sa_flags = flags;
+    // SAFETY: the handler has one argument, as these flags promise it.
+    unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+}
+
 fn mappings() -> usize {
     std::fs::read_to_string("/proc/self/maps")
         .unwrap()
@@ -76,6 +89,14 @@ fn bytes_of_stacks() -> usize {
     bytes
 }
 
+/// Bytes in memory of this process.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let size = line.unwrap().trim().trim_end_matches(" kB");
+    1024 * size.parse::<usize>().unwrap()
+}
+
 /// All workers sleep; one of them wakes up and runs over.
 fn play_many() {
     let runtime = Runtime::builder()
@@ -83,7 +104,7 @@ fn play_many() {
         .workers(WORKERS + 1)
         .build()
         .unwrap();
-    let before = mappings();
+    let (before, resident_before) = (mappings(), resident());
     let body = move || {
         for number in 0..WORKERS {
             let sleeper = move || {
@@ -105,6 +126,9 @@ fn play_many() {
         }
         println!("bytes_each {}", bytes_of_stacks() / WORKERS);
         println!("mappings_more {}", mappings() - before);
+        // The scheduler has been idle once: queues have given back what the crowd took.
+        sleep(Duration::from_millis(200));
+        println!("resident_each {}", (resident() - resident_before) / WORKERS);
         ALL_SLEEP.store(true, Ordering::Relaxed);
         sleep(Duration::from_secs(100));
     };
@@ -119,6 +143,40 @@ fn play(name: &str) {
             let runtime = runtime();
             let handle = runtime.spawn_with(task, || black_box(recurse(1))).unwrap();
             let _ = handle.join();
+        }
+        "thread" => {
+            let builder = Runtime::builder().schedulers(1).mode(Mode::Thread);
+            let runtime = builder.stack_size(256 << 10).build().unwrap();
+            let task = TaskBuilder::new().name("endless thread");
+            let handle = runtime.spawn_with(task, || black_box(recurse(1))).unwrap();
+            let _ = handle.join();
+        }
+        "helper" => {
+            let task = TaskBuilder::new().name("endless section");
+            let body = || preemptive(WaitType::PREEMPTIVE_OTHER, || black_box(recurse(1)));
+            let runtime = runtime();
+            let handle = runtime.spawn_with(task, body).unwrap();
+            let _ = handle.join();
+        }
+        "null in a thread" => {
+            let builder = Runtime::builder().schedulers(1).mode(Mode::Thread);
+            let null = || {
+                let null: *mut u32 = black_box(std::ptr::null_mut());
+                // SAFETY: it is not safe: the fault is the play.
+                unsafe { null.write_volatile(1) };
+            };
+            let _ = builder.build().unwrap().run(null);
+        }
+        "handlers" => {
+            let runtime = runtime();
+            install(libc::SIGUSR1, libc::SA_ONSTACK);
+            let busy_for = |span| move || sleep(span);
+            runtime.run(busy_for(Duration::from_millis(1200))).unwrap();
+            eprintln!("now");
+            install(libc::SIGUSR2, 0);
+            for _ in 0..30 {
+                runtime.run(busy_for(Duration::from_millis(100))).unwrap();
+            }
         }
         "fork" => {
             let statuses = runtime().run(|| {
@@ -139,19 +197,9 @@ fn play(name: &str) {
 /// The way in for children; does nothing in the program that starts them.
 #[test]
 fn child() {
-    if let Ok(name) = std::env::var(PLAY) {
+    if let Some(name) = child::play() {
         play(&name);
     }
-}
-
-fn lived_through(name: &str) -> (Output, String) {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
-        .env(PLAY, name)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output, said)
 }
 
 /// Who reads the message knows his tasks, not our workers. A name cannot start a line of its own.
@@ -160,9 +208,55 @@ fn overflow_of_a_worker_names_its_task() {
     let (output, said) = lived_through("overflow");
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
     assert!(
-        said.contains("\"endless\\nsum\" (worker 0) has overflowed its stack"),
+        said.contains("\"endless\\nsum\" (worker 0) has overflowed its stack of 64 KiB"),
         "{said}"
     );
+}
+
+/// A worker may be a thread, or have lent its task to one: the task is named all the same, and the size
+/// is the one that was asked for.
+#[test]
+fn overflow_of_a_thread_that_runs_a_task_names_the_task() {
+    for (play, words) in [
+        (
+            "thread",
+            "\"endless thread\" (worker 0) has overflowed its stack of 256 KiB",
+        ),
+        (
+            "helper",
+            "\"endless section\" (worker 0), in a preemptive section, has overflowed its stack of",
+        ),
+    ] {
+        let (output, said) = lived_through(play);
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+/// A signal that comes while a worker runs would use its stack: whoever installs the handler is told, once.
+#[test]
+fn a_handler_that_would_run_on_small_stacks_is_warned_of() {
+    let (output, said) = lived_through("handlers");
+    assert!(output.status.success(), "{said}");
+    let (before, after) = said.split_once("now").unwrap();
+    assert!(!before.contains("SA_ONSTACK"), "{said}");
+    assert_eq!(
+        after.matches("handlers without SA_ONSTACK").count(),
+        1,
+        "{said}"
+    );
+    assert!(
+        after.contains(&format!("signal {}.", libc::SIGUSR2)),
+        "{said}"
+    );
+}
+
+/// A null pointer in such a thread is no overflow.
+#[test]
+fn other_faults_of_a_thread_keep_their_default_action() {
+    let (output, said) = lived_through("null in a thread");
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{said}");
+    assert!(!said.contains("swtch-fiber"), "{said}");
 }
 
 /// The promise of the crate, with all that a worker keeps on its stack while it waits: one page.
@@ -183,6 +277,8 @@ fn a_hundred_thousand_workers_have_small_stacks_and_an_overflow_is_named() {
     if std::env::var_os("ASAN_OPTIONS").is_none() {
         assert!((4096..=4300).contains(&figure("bytes_each")), "{said}");
         assert!(figure("mappings_more") <= 64, "{said}");
+        // All in all: block, record, name, timer, packet and the lists they stand in take 700 bytes.
+        assert!(figure("resident_each") <= 4900, "{said}");
     }
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{last_words}");
     let named = format!("\"sleeper {OVERFLOWING}\" (worker ");
@@ -218,4 +314,49 @@ fn stack_size_that_makes_no_sense_is_refused() {
     ));
     let error = built(1 << 40).unwrap_err();
     assert!(error.to_string().contains("too large"), "{error}");
+}
+
+/// Uses a good part of a stack, and gives it back.
+#[inline(never)]
+fn use_a_stack_deeply() -> u8 {
+    let deep = black_box([7_u8; 40 << 10]);
+    deep[black_box(20 << 10)]
+}
+
+/// How large stacks should be is seen from outside, in both modes: the monitor looks once a second.
+#[test]
+fn views_show_how_deep_a_stack_was_used() {
+    for mode in [Mode::Fiber, Mode::Thread] {
+        let runtime = Runtime::builder().schedulers(1).mode(mode).build().unwrap();
+        let (shallow, deep) = (format!("shallow {mode:?}"), format!("deep {mode:?}"));
+        let start = |name: &str, depth: fn() -> u8| {
+            let body = move || {
+                black_box(depth());
+                sleep(Duration::from_secs(3600));
+            };
+            drop(
+                runtime
+                    .spawn_with(TaskBuilder::new().name(name), body)
+                    .unwrap(),
+            );
+        };
+        start(&shallow, || 0);
+        start(&deep, use_a_stack_deeply);
+        let used = |name: &str| {
+            let snapshot = Page::of_process(std::process::id()).unwrap().snapshot();
+            let row = snapshot.unwrap().workers.into_iter();
+            let mut row = row.filter(|row| row.task_name.as_deref() == Some(name));
+            row.next().and_then(|row| row.stack_bytes_used)
+        };
+        let end = Instant::now() + child::PATIENCE;
+        while used(&shallow).is_none() || used(&deep).is_none() {
+            assert!(Instant::now() < end, "the monitor does not look");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let (shallow, deep) = (used(&shallow).unwrap(), used(&deep).unwrap());
+        assert!(
+            deep >= 40 << 10 && shallow < deep,
+            "{mode:?}: {shallow}, {deep}"
+        );
+    }
 }

@@ -40,14 +40,26 @@ fn one_scheduler(mode: Mode) -> (Runtime, mpsc::Receiver<Stall>) {
 
 /// Plays a fault until its verdict comes; the stall with it.
 fn assert_verdict(expected: Verdict, mode: Mode, fault: impl Fn(&Runtime)) -> Stall {
+    assert_stall(expected, mode, fault, |_| true)
+}
+
+/// As [`assert_verdict`], until it also comes with what must be there. On a busy machine a thread may not
+/// run in time to tell its backtrace, and the report says so.
+fn assert_stall(
+    expected: Verdict,
+    mode: Mode,
+    fault: impl Fn(&Runtime),
+    is_told: impl Fn(&Stall) -> bool,
+) -> Stall {
     let mut last = format!("no stall at all in {mode:?} mode");
-    for _ in 0..TRIES {
+    for number in 1..=TRIES {
         let (runtime, stalls) = one_scheduler(mode);
         fault(&runtime);
         // A report may still be on its way: its thread ends before the runtime's reporter does.
         drop(runtime);
         for stall in stalls {
-            if stall.verdict == expected {
+            if stall.verdict == expected && is_told(&stall) {
+                eprintln!("{expected} in {mode:?} mode: try {number}");
                 return stall;
             }
             last = stall.to_string();
@@ -79,15 +91,16 @@ fn a_loop_that_never_yields() {
 fn a_user_loop_is_named() {
     let _turn = turn();
     for mode in MODES {
-        let stall = assert_verdict(Verdict::UserLoop, mode, |runtime| {
+        let fault = |runtime: &Runtime| {
             let task = swtch_fiber::TaskBuilder::new().name("greedy");
             let task = runtime.spawn_with(task, a_loop_that_never_yields).unwrap();
             task.join().unwrap();
-        });
+        };
+        let has_backtrace = |stall: &Stall| stall.backtrace.missing.is_none();
+        let stall = assert_stall(Verdict::UserLoop, mode, fault, has_backtrace);
         assert_eq!(stall.offender.as_ref().unwrap().name, "greedy");
         let text = stall.to_string();
         assert!(text.contains("a_loop_that_never_yields"), "{text}");
-        assert_eq!(stall.backtrace.missing, None, "{text}");
     }
 }
 
@@ -273,7 +286,7 @@ fn who_holds_a_std_lock_over_a_yield_is_named() {
 
 /// Unlocks by force what a thread waits for.
 fn open(call: swtch_fiber::stall::Call) {
-    let address = swtch_fiber::stall::waited_at(call).expect("a lock");
+    let address = swtch_fiber::internals::waited_at(call).expect("a lock");
     let address = usize::try_from(address).expect("an address");
     let word = std::ptr::with_exposed_provenance_mut::<u32>(address);
     // SAFETY: the word of a lock that lives for ever, which all use atomically.
@@ -330,47 +343,5 @@ fn oversubscription_alone_is_no_stall() {
             assert_eq!(stall.verdict, Verdict::NotScheduled, "{stall}");
         }
         eprintln!("{mode:?}: {others} times others used the CPU for 25 ms");
-    }
-}
-
-/// The classic: two locks in two orders. The report names the circle.
-#[test]
-fn two_locks_in_two_orders_are_a_deadlock() {
-    let _turn = turn();
-    for mode in MODES {
-        let (send, deadlocks) = mpsc::channel();
-        let runtime = Runtime::builder()
-            .schedulers(1)
-            .mode(mode)
-            .on_deadlock(move |deadlock| drop(send.send(deadlock.clone())))
-            .build()
-            .unwrap();
-        let locks = Arc::new([
-            swtch_fiber::sync::Mutex::new(()),
-            swtch_fiber::sync::Mutex::new(()),
-        ]);
-        // Started by a task, which keeps the scheduler: else the first may end before the second.
-        let start = move || {
-            for first in [0, 1] {
-                let locks = locks.clone();
-                let task = swtch_fiber::TaskBuilder::new().name(["left", "right"][first]);
-                let body = move || {
-                    let _one = locks[first].lock();
-                    yield_now();
-                    let _other = locks[1 - first].lock();
-                };
-                task.spawn(body).unwrap();
-            }
-        };
-        runtime.run(start).unwrap();
-        let deadlock = deadlocks.recv_timeout(Duration::from_secs(60)).unwrap();
-        let swtch_fiber::stall::Deadlock::Cycle(circle) = &deadlock else {
-            panic!("{deadlock}");
-        };
-        let mut tasks: Vec<_> = circle.iter().map(|waiting| &*waiting.task).collect();
-        tasks.sort_unstable();
-        assert_eq!(tasks, ["left", "right"], "{deadlock}");
-        // Dropping the runtime cancels both.
-        drop(runtime);
     }
 }

@@ -286,3 +286,12 @@ fn a_thread_outside_waits_for_workers_and_they_for_it() {
         worker.expect("spawned").join().expect("no panic");
     });
 }
+
+/// The mistake is told with the numbers that led to it, not as an overflow of something inside.
+#[test]
+#[should_panic(
+    expected = "3 permits cannot be 18446744073709551615 more: 9223372036854775807 is the most"
+)]
+fn more_permits_than_there_can_be_are_refused_with_the_numbers() {
+    Semaphore::new(3).add_permits(usize::MAX);
+}

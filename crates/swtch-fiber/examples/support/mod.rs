@@ -11,8 +11,12 @@ use swtch_fiber::observe::{Mode, Page, Snapshot};
 /// What an example fails with.
 pub type Failure = Box<dyn Error>;
 
-/// Runs an example and says what went wrong.
-pub fn told(example: fn() -> Result<(), Failure>) -> ExitCode {
+/// Runs an example and says what went wrong; or says only how it is called, if that is asked.
+pub fn told(help: &str, example: fn() -> Result<(), Failure>) -> ExitCode {
+    if std::env::args().any(|word| word == "--help" || word == "-h") {
+        print!("{help}");
+        return ExitCode::SUCCESS;
+    }
     match example() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,12 +1,24 @@
 #![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Marker, Source, thread_switches};
+use super::{Marker, Source, involuntary_switches};
 use crate::worker::{self, WorkerCell};
 use crate::{Mode, Runtime, spawn, yield_now};
+
+thread_local! {
+    /// Switches of runs that were counted for another one already.
+    static FURTHER: Cell<i64> = const { Cell::new(0) };
+}
+
+/// A busy machine may take the CPU away again before the thread is back in user mode: one run, two
+/// switches.
+pub(super) fn note_switches_of_one_run(switches: i64) {
+    FURTHER.set(FURTHER.get() + (switches - 1).max(0));
+}
 
 /// Binds the calling thread to the last CPU it may use, and says which that is.
 fn pin() {
@@ -42,42 +54,83 @@ fn hog(stop: Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
 fn each_interruption_is_noticed_once() {
     pin();
     let mut marker = Marker::for_this_thread();
-    if !marker.is_exact() {
+    if !marker.has_the_word() {
         eprintln!("skipped: no rseq area here, or somebody else uses it");
         return;
     }
     let stop = Arc::new(AtomicBool::new(false));
     let hog = hog(Arc::clone(&stop));
     let end = Instant::now() + Duration::from_millis(1500);
-    marker.begin();
-    let before = thread_switches();
+    marker.begin_after_a_sleep();
+    FURTHER.set(0);
+    let before = involuntary_switches();
     let mut noticed = 0_i64;
     while Instant::now() < end {
         for _ in 0..1000 {
             noticed += i64::from(marker.was_interrupted());
         }
     }
-    let counted = thread_switches() - before;
+    let counted = involuntary_switches() - before;
     stop.store(true, Ordering::Relaxed);
     hog.join().unwrap();
     assert!(counted > 20, "the hog took the CPU {counted} times only");
-    let apart = (noticed - counted).abs();
+    let further = FURTHER.get();
+    let apart = (noticed + further - counted).abs();
     assert!(
-        apart <= 2.max(counted / 50),
-        "noticed {noticed}, the kernel counted {counted}"
+        apart <= 1,
+        "noticed {noticed} and {further} in the same runs, the kernel counted {counted}"
     );
 }
 
-/// A thread that blocks gives its CPU away: that run was not whole.
+impl Marker {
+    /// Whether each answer costs one load.
+    fn has_the_word(&self) -> bool {
+        matches!(self.source, Source::Rseq { .. })
+    }
+}
+
+/// The kernel clears the word when a thread blocks, too; but nobody took its CPU away. On a busy machine
+/// somebody may, just after it was woken: then the kernel counts it.
 #[test]
-fn a_blocking_call_is_an_interruption() {
+fn a_blocking_call_is_no_interruption() {
     let mut marker = Marker::for_this_thread();
+    let before = involuntary_switches();
     let mut noticed = 0;
     for _ in 0..50 {
         std::thread::sleep(Duration::from_micros(100));
-        noticed += u32::from(marker.was_long_run_interrupted());
+        noticed += i64::from(marker.was_interrupted());
     }
-    assert_eq!(noticed, 50);
+    let counted = involuntary_switches() - before;
+    assert!(noticed <= counted, "noticed {noticed}, counted {counted}");
+}
+
+/// Neither is a signal, which clears the word as well.
+#[test]
+fn a_signal_is_no_interruption() {
+    extern "C" fn nothing(_signal: i32) {}
+    // SAFETY: a plain structure, for which zeros are valid.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as *const () as usize;
+    action.sa_flags = libc::SA_ONSTACK;
+    // SAFETY: the handler has one argument, as these flags promise it.
+    unsafe { libc::sigaction(libc::SIGWINCH, &raw const action, std::ptr::null_mut()) };
+    let mut marker = Marker::for_this_thread();
+    let before = involuntary_switches();
+    let (mut noticed, mut cleared) = (0, 0);
+    for _ in 0..200 {
+        // SAFETY: the signal has a handler.
+        unsafe { libc::raise(libc::SIGWINCH) };
+        if let Source::Rseq { word, .. } = &marker.source {
+            cleared += u32::from(word.load(Ordering::Relaxed) == 0);
+        }
+        noticed += i64::from(marker.was_interrupted());
+    }
+    let counted = involuntary_switches() - before;
+    assert!(noticed <= counted, "noticed {noticed}, counted {counted}");
+    assert!(
+        cleared == 200 || !marker.has_the_word(),
+        "cleared {cleared}"
+    );
 }
 
 /// A system call that does not block is no interruption. Interruptions by others may come in
@@ -85,14 +138,17 @@ fn a_blocking_call_is_an_interruption() {
 #[test]
 fn a_plain_system_call_is_no_interruption() {
     let mut marker = Marker::for_this_thread();
-    let before = thread_switches();
+    let before = involuntary_switches();
     let mut noticed = 0;
     for _ in 0..1000 {
         // SAFETY: reads a number.
         unsafe { libc::getppid() };
         noticed += i64::from(marker.was_interrupted());
     }
-    assert!(noticed <= thread_switches() - before, "noticed {noticed}");
+    assert!(
+        noticed <= involuntary_switches() - before,
+        "noticed {noticed}"
+    );
 }
 
 /// `rseq_cs` has one user per thread; the second must not overwrite it, and the first one's end
@@ -100,30 +156,30 @@ fn a_plain_system_call_is_no_interruption() {
 #[test]
 fn the_word_has_one_user_at_a_time() {
     let first = Marker::for_this_thread();
-    if !first.is_exact() {
+    if !first.has_the_word() {
         eprintln!("skipped: no rseq area here, or somebody else uses it");
         return;
     }
     // The kernel may clear the word just here, hence some tries.
     let taken = (0..100).any(|_| {
         let mut second = Marker::for_this_thread();
-        let refused = !second.is_exact();
-        if let Source::Rseq(word) = second.source {
-            second.source = Source::counters();
+        let refused = !second.has_the_word();
+        if let Source::Rseq { word, .. } = second.source {
+            second.source = Source::counter();
             word.store(super::parked(), Ordering::Relaxed);
         }
         refused
     });
     assert!(taken);
     drop(first);
-    assert!((0..100).any(|_| Marker::for_this_thread().is_exact()));
+    assert!((0..100).any(|_| Marker::for_this_thread().has_the_word()));
 }
 
 /// An allocator that begins to use the word later keeps it; the marker falls back.
 #[test]
 fn a_word_taken_by_another_is_left_alone() {
     let mut marker = Marker::for_this_thread();
-    let Source::Rseq(word) = marker.source else {
+    let Source::Rseq { word, .. } = marker.source else {
         eprintln!("skipped: no rseq area here, or somebody else uses it");
         return;
     };
@@ -136,7 +192,7 @@ fn a_word_taken_by_another_is_left_alone() {
     let fell_back = (0..100).any(|_| {
         word.store((&raw const theirs).addr(), Ordering::Relaxed);
         marker.was_interrupted();
-        !marker.is_exact()
+        !marker.has_the_word()
     });
     let left = word.load(Ordering::Relaxed);
     word.store(0, Ordering::Relaxed);
@@ -144,21 +200,34 @@ fn a_word_taken_by_another_is_left_alone() {
     assert!(left == (&raw const theirs).addr() || left == 0);
 }
 
-/// Without `rseq` the kernel's counters answer, once in many runs.
+/// Without `rseq` the kernel's count answers, once in many runs.
 #[test]
-fn counters_answer_for_many_runs_at_once() {
+fn the_count_answers_for_many_runs_at_once() {
+    pin();
+    let stop = Arc::new(AtomicBool::new(false));
+    let hog = hog(Arc::clone(&stop));
     let mut marker = Marker::for_this_thread();
-    marker.source = Source::counters();
-    std::thread::sleep(Duration::from_millis(1));
-    let answers: u32 = (0..super::RUNS_PER_READ)
-        .map(|_| u32::from(marker.was_interrupted()))
-        .sum();
-    assert_eq!(answers, 1);
+    marker.source = Source::counter();
+    let before = involuntary_switches();
+    while involuntary_switches() < before + 3 {
+        std::hint::spin_loop();
+    }
+    stop.store(true, Ordering::Relaxed);
+    hog.join().unwrap();
+    let answers: Vec<bool> = (0..super::RUNS_PER_READ)
+        .map(|_| marker.was_interrupted())
+        .collect();
+    let place = answers.iter().position(|answer| *answer);
+    assert_eq!(
+        place,
+        Some(super::RUNS_PER_READ as usize - 1),
+        "{answers:?}"
+    );
 }
 
 /// A scheduler counts, without privilege, the runs that the kernel cut short: in both modes, for
-/// a worker that is alone (which never leaves), and for several. Wider than 2 %: a few clearings
-/// without a switch are seen in thread mode (61 noticed, 58 counted), for reasons not yet known.
+/// a worker that is alone (which never leaves), and for several. One more or less may fall between two
+/// readings.
 #[test]
 fn a_scheduler_counts_the_runs_that_the_os_interrupted() {
     for (mode, workers) in [(Mode::Fiber, 1), (Mode::Fiber, 3), (Mode::Thread, 1)] {
@@ -175,26 +244,33 @@ fn a_scheduler_counts_the_runs_that_the_os_interrupted() {
                 }
             };
             yield_now();
-            let (before, interrupted) = (thread_switches(), interrupted_runs());
+            let (before, interrupted) = (involuntary_switches(), interrupted_runs());
+            FURTHER.set(0);
             let others: Vec<_> = (1..workers).map(|_| spawn(scan).unwrap()).collect();
             scan();
             others.into_iter().for_each(|other| other.join().unwrap());
-            let counted = thread_switches() - before;
+            let counted = involuntary_switches() - before;
             let noticed = interrupted_runs() - interrupted;
             stop.store(true, Ordering::Relaxed);
             hog.join().unwrap();
-            (counted, noticed, super::rseq_word().is_none())
+            (
+                counted,
+                noticed,
+                FURTHER.get(),
+                super::rseq_word().is_none(),
+            )
         };
-        let (counted, noticed, is_absent) = runtime.run(body).unwrap();
+        let (counted, noticed, further, is_absent) = runtime.run(body).unwrap();
         if is_absent {
             eprintln!("skipped: no rseq area here");
             return;
         }
         assert!(counted > 10, "the hog took the CPU {counted} times only");
-        let apart = (noticed.cast_signed() - counted).abs();
+        let apart = (noticed.cast_signed() + further - counted).abs();
         assert!(
-            apart <= 6.max(counted / 10),
-            "{mode:?}, {workers} workers: noticed {noticed}, the kernel counted {counted}"
+            apart <= 1,
+            "{mode:?}, {workers} workers: noticed {noticed} and {further} in the same runs, the kernel \
+             counted {counted}"
         );
     }
 }

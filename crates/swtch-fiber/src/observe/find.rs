@@ -7,8 +7,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, FileType, MemfdFlags, Mode, OFlags, StatxFlags, memfd_create, open, statx,
+};
 
 use super::error::Error;
 use crate::page::layout::FILE_NAME;
@@ -38,6 +42,15 @@ impl Process {
         Ok(Self { pid, handle })
     }
 
+    /// A process by a handle that was opened elsewhere.
+    pub(super) const fn by_handle(pid: u32, handle: OwnedFd) -> Self {
+        Self { pid, handle }
+    }
+
+    pub(super) fn handle(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+
     /// Whether it has ended.
     pub(super) fn has_ended(&self) -> bool {
         let mut watched = libc::pollfd {
@@ -61,8 +74,8 @@ impl Process {
                 continue;
             };
             if target.as_os_str() == wanted.as_str() {
-                match File::open(entry.path()) {
-                    Ok(file) => found.push(file),
+                match memory_file(&entry.path()) {
+                    Ok(file) => found.extend(file),
                     Err(error) if error.kind() == ErrorKind::NotFound => {}
                     Err(error) => return Err(self.refusal(error)),
                 }
@@ -81,12 +94,42 @@ impl Process {
     }
 }
 
+/// Opens a memory file; `None` when it is something else.
+///
+/// Since its name was read, the target may have put any of its files there (dup2(2)). To open a FIFO,
+/// or to ask a file system in user space for anything, takes as long as the target likes. A handle
+/// (`O_PATH`), and what the kernel knows of the file already (`AT_STATX_DONT_SYNC`), ask nobody.
+fn memory_file(path: &Path) -> io::Result<Option<File>> {
+    let handle = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let one_of_ours = memfd_create("swtch-compared", MemfdFlags::CLOEXEC)?;
+    if type_and_device(&handle)? != type_and_device(&one_of_ours)? {
+        return Ok(None);
+    }
+    // By the handle: what is opened is what was looked at.
+    let own = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    File::open(own).map(Some)
+}
+
+/// Memory files are regular ones, on a file system of the kernel's that nobody can mount (`shm_mnt`,
+/// mm/shmem.c, v6.12).
+fn type_and_device(file: impl AsFd) -> io::Result<(FileType, (u32, u32))> {
+    let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let facts = statx(file, c"", how, StatxFlags::TYPE)?;
+    let device = (facts.stx_dev_major, facts.stx_dev_minor);
+    Ok((FileType::from_raw_mode(facts.stx_mode.into()), device))
+}
+
 pub(super) const fn system(pid: u32, what: &'static str, source: io::Error) -> Error {
     Error::System { pid, what, source }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use rustix::fs::{CWD, mknodat};
+
     use super::*;
 
     #[test]
@@ -105,5 +148,42 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(process.has_ended());
+    }
+
+    /// The open file behind `descriptor`, as it is found in a process; `None` when it is refused.
+    fn found(descriptor: impl AsFd) -> Option<File> {
+        let number = descriptor.as_fd().as_raw_fd();
+        let path = PathBuf::from(format!("/proc/{}/fd/{number}", std::process::id()));
+        let (answer, answered) = mpsc::channel();
+        // A thread of its own: one that waits for a writer would wait for ever.
+        std::thread::spawn(move || answer.send(memory_file(&path)));
+        let file = answered.recv_timeout(Duration::from_secs(20));
+        file.expect("it does not wait").unwrap()
+    }
+
+    #[test]
+    fn a_memory_file_is_opened() {
+        let file = File::from(memfd_create("swtch-test", MemfdFlags::CLOEXEC).unwrap());
+        file.set_len(4711).unwrap();
+        assert_eq!(found(&file).unwrap().metadata().unwrap().len(), 4711);
+    }
+
+    /// Who waits in `open` for a hostile process waits with the right to look at all others.
+    #[test]
+    fn a_fifo_in_its_place_is_not_waited_for() {
+        let name = format!("swtch-fifo-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        // No writer: to open it for reading again waits.
+        let fifo = open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
+        fs::remove_file(&path).unwrap();
+        assert!(found(fifo.unwrap()).is_none());
+    }
+
+    /// Opening a device may do something, and a file on a disk may take its time.
+    #[test]
+    fn other_files_in_its_place_are_refused() {
+        assert!(found(File::open("/dev/null").unwrap()).is_none());
+        assert!(found(File::open("/proc/self/exe").unwrap()).is_none());
     }
 }

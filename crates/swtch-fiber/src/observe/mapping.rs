@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use crate::page::layout::{
     Event, Header, RingHeader, SchedulerRecord, ThreadRecord, WaitRecord, WaitTypeName,
-    WorkerRecord,
+    WorkerRecord, WorkerStack,
 };
 
 /// A record that may lie in memory which another process writes.
@@ -24,6 +24,8 @@ unsafe impl Shared for SchedulerRecord {}
 unsafe impl Shared for ThreadRecord {}
 // SAFETY: atomics alone.
 unsafe impl Shared for WorkerRecord {}
+// SAFETY: atomics alone.
+unsafe impl Shared for WorkerStack {}
 // SAFETY: atomics alone.
 unsafe impl Shared for WaitTypeName {}
 // SAFETY: atomics alone.

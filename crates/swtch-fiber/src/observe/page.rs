@@ -5,7 +5,7 @@
 //! end would end the reader with a signal; `F_SEAL_SHRINK` rules that out for good (fcntl(2)).
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ use super::ring::Ring;
 use super::threads::pid_in_namespace;
 use crate::page::layout::{
     Event, Header, MAGIC, RingHeader, SchedulerRecord, Table, ThreadRecord, VERSION, WAIT_TYPES,
-    WaitRecord, WaitTypeName, WorkerName, WorkerRecord, thread_kind,
+    WaitRecord, WaitTypeName, WorkerName, WorkerRecord, WorkerStack, thread_kind,
 };
 use crate::page::text;
 
@@ -57,6 +57,7 @@ pub(super) struct Tables {
     pub(super) threads: Place,
     pub(super) workers: Place,
     pub(super) worker_names: Place,
+    pub(super) worker_stacks: Place,
     pub(super) waits: Place,
     pub(super) rings: Place,
 }
@@ -77,6 +78,24 @@ impl Page {
             }
         }
         Err(refused)
+    }
+
+    /// What the page is read through, for a process that may not open it itself: a handle of the
+    /// target, and its memory file.
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.process.handle(), self.file.as_fd()]
+    }
+
+    /// The page of process `pid`, by the [descriptors](Self::descriptors) that another process has
+    /// sent. Nothing that it found is relied on: the page is checked as by [`Self::of_process`].
+    ///
+    /// # Errors
+    /// When the page is of another version or makes no sense, or its process has ended.
+    pub fn from_descriptors(pid: u32, [process, file]: [OwnedFd; 2]) -> Result<Self, Error> {
+        let process = Process::by_handle(pid, process);
+        let file = File::from(file);
+        let checked = Checked::new(pid, &file)?;
+        Ok(checked.into_page(process, file))
     }
 
     /// The process, as we number it.
@@ -308,6 +327,7 @@ fn check_tables(pid: u32, header: &Header, len: usize) -> Result<Tables, Error> 
         threads: place::<ThreadRecord>(pid, header, &header.threads, len)?,
         workers: place::<WorkerRecord>(pid, header, &header.workers, len)?,
         worker_names: place::<WorkerName>(pid, header, &header.worker_names, len)?,
+        worker_stacks: place::<WorkerStack>(pid, header, &header.worker_stacks, len)?,
         waits: place::<WaitRecord>(pid, header, &header.waits, len)?,
         rings: place::<RingHeader>(pid, header, &header.rings, len)?,
     })
@@ -401,12 +421,13 @@ mod tests {
     #[test]
     fn a_table_outside_of_the_file_is_refused() {
         type Pick = fn(&Header) -> &Table;
-        let tables: [Pick; 7] = [
+        let tables: [Pick; 8] = [
             |h| &h.wait_type_names,
             |h| &h.schedulers,
             |h| &h.threads,
             |h| &h.workers,
             |h| &h.worker_names,
+            |h| &h.worker_stacks,
             |h| &h.waits,
             |h| &h.rings,
         ];
@@ -450,6 +471,25 @@ mod tests {
             .store(u64::MAX, Ordering::Relaxed);
         test.header().threads.stride.store(3, Ordering::Relaxed);
         assert_eq!(page.thread_words().collect::<Vec<_>>(), before);
+    }
+
+    /// Who may not open the file reads it all the same, and sees the same end of the process.
+    #[test]
+    fn a_page_can_be_handed_on_as_descriptors() {
+        let test = TestPage::new();
+        let page = test.observe().unwrap();
+        let copies = page
+            .descriptors()
+            .map(|fd| fd.try_clone_to_owned().unwrap());
+        let handed_on = Page::from_descriptors(page.pid(), copies).unwrap();
+        assert_eq!(handed_on.inode(), page.inode());
+        assert_eq!(handed_on.scheduler_count(), page.scheduler_count());
+        assert!(!handed_on.has_ended());
+        let turned_round = page
+            .descriptors()
+            .map(|fd| fd.try_clone_to_owned().unwrap());
+        let [process, file] = turned_round;
+        assert!(Page::from_descriptors(page.pid(), [file, process]).is_err());
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What an observer gets to see: rows with the names of SQL Server's views, times in ns.
 
-use crate::page::layout::{BUCKETS, event_kind, scheduler_status, thread_kind, worker_state};
+use crate::page::layout::{
+    BUCKETS, event_kind, io_driver, scheduler_status, thread_kind, worker_state,
+};
 
 /// Words for the numbers of the layout.
 macro_rules! numbered {
@@ -41,6 +43,15 @@ numbered! {
         Worker = thread_kind::WORKER, "worker": "it is a worker";
         Helper = thread_kind::HELPER, "helper": "it runs code of workers that went preemptive";
         Monitor = thread_kind::MONITOR, "monitor": "it watches quanta and stalls";
+    }
+}
+
+numbered! {
+    /// What drives a scheduler's input and output.
+    IoDriver: u32 {
+        Uring = io_driver::URING, "io_uring": "the kernel completes operations";
+        Epoll = io_driver::EPOLL, "epoll": "the kernel says what is ready";
+        EpollSinceRefused = io_driver::EPOLL_SINCE_REFUSED, "epoll (io_uring refused)": "the kernel refused `io_uring`";
     }
 }
 
@@ -117,6 +128,10 @@ pub struct SchedulerRow {
     pub active_workers_count: u32,
     /// Tasks that wait for a worker.
     pub work_queue_count: u32,
+    /// Workers that went preemptive and wait for a helper thread.
+    pub queued_preemptive_count: u32,
+    /// What drives its input and output.
+    pub io_driver: Option<IoDriver>,
     /// I/O that was started and has not completed.
     pub pending_io_count: u32,
     /// Weight by which new tasks are routed.
@@ -194,6 +209,8 @@ pub struct WorkerRow {
     pub signal_worker: Option<usize>,
     /// Times in a row that it went to the head of the runnable queue.
     pub boost_count: u32,
+    /// How deep it has used its stack, in whole pages; `None` when the monitor has not looked.
+    pub stack_bytes_used: Option<u32>,
     /// Tasks it has ended.
     pub tasks_processed_count: u32,
     /// Runs during which the OS took the CPU away, as far as noticed.

@@ -5,17 +5,18 @@
 //! row is read so by itself; where not even that comes out, the row is marked as torn. The number
 //! of tries is bounded: a target that died in the middle of a change stays odd for ever.
 
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::clock::Clock;
 use super::error::Error;
 use super::page::{Page, read, wait_index};
 use super::rows::{
-    Consistency, Mode, SchedulerRow, TaskRow, ThreadKind, ThreadRow, WaitRow, WaitingRow,
+    Consistency, IoDriver, Mode, SchedulerRow, TaskRow, ThreadKind, ThreadRow, WaitRow, WaitingRow,
     WorkerRow, WorkerState,
 };
 use crate::page::layout::{
     BUCKETS, RUN_BITS, SchedulerRecord, ThreadRecord, WAIT_TYPES, WaitRecord, WorkerRecord,
+    WorkerStack,
 };
 
 /// Looks at a row before it counts as torn.
@@ -168,7 +169,7 @@ impl Look<'_> {
         } else {
             0
         };
-        let whole = undisturbed(record, tries, || {
+        let whole = record.undisturbed(tries, || {
             (
                 self.scheduler_row(index, record),
                 of_workers(Consistency::Whole),
@@ -179,7 +180,7 @@ impl Look<'_> {
             rows.extend(of_workers);
             return;
         }
-        let row = undisturbed(record, TRIES_OF_A_ROW, || self.scheduler_row(index, record));
+        let row = record.undisturbed(TRIES_OF_A_ROW, || self.scheduler_row(index, record));
         let (row, consistency) = match row {
             Some(row) => (row, Consistency::Rows),
             None => (self.scheduler_row(index, record), Consistency::Torn),
@@ -187,7 +188,7 @@ impl Look<'_> {
         schedulers.extend(row.map(|row| SchedulerRow { consistency, ..row }));
         for worker in workers {
             let one = || self.worker(*worker, Consistency::Rows);
-            let row = undisturbed(record, TRIES_OF_A_ROW, one);
+            let row = record.undisturbed(TRIES_OF_A_ROW, one);
             rows.extend(row.unwrap_or_else(|| self.worker(*worker, Consistency::Torn)));
         }
     }
@@ -234,6 +235,8 @@ impl Look<'_> {
             current_workers_count: small(&record.current_workers_count),
             active_workers_count: small(&record.active_workers_count),
             work_queue_count: small(&record.work_queue_count),
+            io_driver: IoDriver::from_number(small(&record.io_driver)),
+            queued_preemptive_count: small(&record.queued_preemptive_count),
             pending_io_count: small(&record.pending_io_count),
             load_factor: small(&record.load_factor),
             failed_to_create_worker: small(&record.failed_to_create_worker),
@@ -284,11 +287,17 @@ impl Look<'_> {
             wait_resource: read(&record.wait_resource),
             signal_worker: one_less(&record.signal_worker_plus_one),
             boost_count: small(&record.boost_count),
+            stack_bytes_used: self.stack_bytes_used(index),
             tasks_processed_count: small(&record.tasks_processed_count),
             os_interrupted_quanta_count: small(&record.os_interrupted_quanta_count),
             age_ns: self.since(read(&record.created_ticks)),
             consistency,
         })
+    }
+
+    fn stack_bytes_used(&self, worker: usize) -> Option<u32> {
+        let stack: &WorkerStack = self.page.record(self.page.tables.worker_stacks, worker)?;
+        Some(small(&stack.bytes_used)).filter(|bytes| *bytes != 0)
     }
 
     fn thread(&self, index: usize) -> Option<ThreadRow> {
@@ -338,22 +347,6 @@ fn histogram(record: &WaitRecord) -> [u64; BUCKETS] {
     std::array::from_fn(|bucket| read(&record.histogram[bucket]))
 }
 
-/// What `look` sees while the scheduler changes nothing; `None` when it always did.
-fn undisturbed<T>(record: &SchedulerRecord, tries: usize, look: impl Fn() -> T) -> Option<T> {
-    for _ in 0..tries {
-        let before = record.sequence.load(Ordering::Acquire);
-        if before.is_multiple_of(2) {
-            let seen = look();
-            fence(Ordering::Acquire);
-            if record.sequence.load(Ordering::Relaxed) == before {
-                return Some(seen);
-            }
-        }
-        std::hint::spin_loop();
-    }
-    None
-}
-
 fn small(counter: &AtomicU32) -> u32 {
     counter.load(Ordering::Relaxed)
 }
@@ -365,7 +358,7 @@ fn one_less(counter: &AtomicU32) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, fence};
 
     use super::super::test_page::TestPage;
     use super::*;

@@ -9,7 +9,8 @@ use super::mapping::{Access, Mapping, Shared};
 use super::page::Page;
 use crate::page::layout::{
     Event, Header, MAGIC, RingHeader, SchedulerRecord, Table, ThreadRecord, VERSION, WAIT_TYPES,
-    WaitRecord, WaitTypeName, WorkerName, WorkerRecord, event_kind, scheduler_status, thread_kind,
+    WaitRecord, WaitTypeName, WorkerName, WorkerRecord, WorkerStack, event_kind, scheduler_status,
+    thread_kind,
 };
 
 /// A page and its owner's mapping.
@@ -88,6 +89,11 @@ impl TestPage {
             Self::SCHEDULERS * WAIT_TYPES,
         );
         put(&header.rings, ring, Self::SCHEDULERS);
+        put(
+            &header.worker_stacks,
+            size_of::<WorkerStack>(),
+            Self::WORKERS,
+        );
         header.version.store(VERSION, Ordering::Relaxed);
         header.pid.store(std::process::id(), Ordering::Relaxed);
         header

@@ -28,7 +28,7 @@
 //! - Sizes and places of all tables stand in the header; [`VERSION`] grows with any change of a
 //!   record.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The name of the memory file: what `/proc/PID/fd` shows is `/memfd:swtch-fiber (deleted)`.
 pub const FILE_NAME: &str = "swtch-fiber";
@@ -37,7 +37,7 @@ pub const FILE_NAME: &str = "swtch-fiber";
 pub const MAGIC: u64 = u64::from_le_bytes(*b"swtchfib");
 
 /// Grows whenever a record changes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Number of wait types at most, built-in ones and those that programs name.
 pub const WAIT_TYPES: usize = 128;
@@ -113,6 +113,8 @@ pub struct Header {
     pub waits: Table,
     /// See [`RingHeader`]; a stride holds the header and, at its end, all events of one scheduler.
     pub rings: Table,
+    /// See [`WorkerStack`].
+    pub worker_stacks: Table,
 }
 
 /// Name of a wait type: UTF-8, filled up with zeros.
@@ -212,8 +214,48 @@ pub struct SchedulerRecord {
     pub stolen_tasks_count: AtomicU64,
     /// Stalls reported here.
     pub stalls_count: AtomicU64,
+    /// Workers that went preemptive and wait for a helper thread (fiber mode).
+    pub queued_preemptive_count: AtomicU32,
+    /// One of [`io_driver`].
+    pub io_driver: AtomicU32,
     /// Room for what comes.
-    pub reserved: [AtomicU64; 6],
+    pub reserved: [AtomicU32; 10],
+}
+
+impl SchedulerRecord {
+    /// A number that moves whenever a worker gives the scheduler up, and when it goes idle: what tells
+    /// one run from the next.
+    pub(crate) fn progress(&self) -> u64 {
+        self.yield_count.load(Ordering::Relaxed)
+            + self.tasks_completed_count.load(Ordering::Relaxed)
+            + self.idle_switches_count.load(Ordering::Relaxed)
+    }
+
+    /// What `look` sees while the scheduler changes nothing; `None` when it always did, in so many tries.
+    pub(crate) fn undisturbed<Seen>(&self, tries: usize, look: impl Fn() -> Seen) -> Option<Seen> {
+        for _ in 0..tries {
+            let before = self.sequence.load(Ordering::Acquire);
+            if before.is_multiple_of(2) {
+                let seen = look();
+                fence(Ordering::Acquire);
+                if self.sequence.load(Ordering::Relaxed) == before {
+                    return Some(seen);
+                }
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+}
+
+/// What drives a scheduler's input and output; 0 before that is known.
+pub mod io_driver {
+    /// `io_uring`.
+    pub const URING: u32 = 1;
+    /// epoll, as its mode or its settings want it.
+    pub const EPOLL: u32 = 2;
+    /// epoll, since the kernel refused `io_uring`.
+    pub const EPOLL_SINCE_REFUSED: u32 = 3;
 }
 
 /// What an OS thread is to its scheduler.
@@ -320,6 +362,15 @@ pub struct WorkerRecord {
 
 /// Name of a worker's task.
 pub type WorkerName = WaitTypeName;
+
+/// How deep a worker has used its stack.
+#[derive(Debug)]
+#[repr(C)]
+pub struct WorkerStack {
+    /// Bytes from the lowest page in memory to the beginning of the stack, as the monitor found it last;
+    /// 0 when it has not looked.
+    pub bytes_used: AtomicU32,
+}
 
 /// Waits of one type on one scheduler, with the meanings of `sys.dm_os_wait_stats`.
 #[derive(Debug)]

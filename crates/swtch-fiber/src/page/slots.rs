@@ -1,13 +1,14 @@
 //! Who uses which record of the page: records are taken, reset, used, and given back.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::layout::{
     SchedulerRecord, Table, ThreadRecord, WAIT_TYPES, WaitRecord, WorkerRecord, scheduler_status,
     thread_kind, worker_state,
 };
 use super::{Page, SCHEDULERS, THREADS, WORKERS};
+use crate::atomics::lock;
 use crate::clock;
 use crate::error::Error;
 
@@ -52,16 +53,11 @@ static FREE_THREADS: Mutex<Free> = Mutex::new(Free::new("thread", THREADS));
 static FREE_WORKERS: Mutex<Free> = Mutex::new(Free::new("worker", WORKERS));
 
 fn take(free: &Mutex<Free>, table: &Table) -> Result<u32, Error> {
-    free.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take(table)
+    lock(free).take(table)
 }
 
 fn give_back(free: &Mutex<Free>, index: u32) {
-    free.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .given_back
-        .push(index);
+    lock(free).given_back.push(index);
 }
 
 /// The record of a scheduler and its wait statistics.
@@ -128,6 +124,8 @@ impl SchedulerSlot {
             &record.pending_io_count,
             &record.load_factor,
             &record.failed_to_create_worker,
+            &record.queued_preemptive_count,
+            &record.io_driver,
             &record.active_worker_plus_one,
             &record.active_thread_plus_one,
         ] {
@@ -271,6 +269,13 @@ impl WorkerSlot {
             .worker_names
             .used
             .fetch_max(index + 1, Ordering::Release);
+        page.header()
+            .worker_stacks
+            .used
+            .fetch_max(index + 1, Ordering::Release);
+        page.worker_stack(index)
+            .bytes_used
+            .store(0, Ordering::Relaxed);
         let record = page.worker(index);
         for counter in [
             &record.task_id,

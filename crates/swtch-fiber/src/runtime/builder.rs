@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Mode, Runtime, Shared};
 use crate::affinity;
 use crate::error::Error;
-use crate::helpers::Helpers;
+use crate::helpers::{self, Helpers};
 use crate::io::Io;
 use crate::monitor::Monitor;
 use crate::page::SCHEDULERS;
@@ -31,6 +31,7 @@ pub struct Builder {
     accounting: bool,
     stack_size: usize,
     workers: usize,
+    helpers: usize,
     io: Io,
     name: String,
     stall_threshold: Option<Duration>,
@@ -47,6 +48,7 @@ impl Default for Builder {
             accounting: true,
             stack_size: DEFAULT_STACK_SIZE,
             workers: 1 << 17,
+            helpers: helpers::MOST,
             io: Io::Auto,
             name: "swtch".into(),
             stall_threshold: None,
@@ -108,6 +110,15 @@ impl Builder {
         self
     }
 
+    /// Helper threads for [`preemptive`](crate::preemptive) sections of fiber mode at a time, 512 by
+    /// default. Further sections wait for one to be free: sections that wait for each other need one
+    /// each. When all of them are busy for long while others wait, it is told as a deadlock is.
+    #[must_use]
+    pub fn helpers(mut self, helpers: usize) -> Self {
+        self.helpers = helpers;
+        self
+    }
+
     /// How sockets and files are driven; by default as this machine allows.
     #[must_use]
     pub fn io(mut self, io: Io) -> Self {
@@ -123,7 +134,8 @@ impl Builder {
     }
 
     /// After how long without progress of a scheduler a stall is reported: 25 ms by default, or four
-    /// quanta if that is more. [`Duration::ZERO`] for never.
+    /// quanta if that is more. [`Duration::ZERO`] for never; then nothing else is looked for either
+    /// (deadlocks, signal handlers that would run on workers' stacks).
     #[must_use]
     pub fn stall_threshold(mut self, threshold: Duration) -> Self {
         self.stall_threshold = Some(threshold);
@@ -138,9 +150,12 @@ impl Builder {
         self
     }
 
-    /// Who is told that workers wait for each other, or that all wait and nobody inside can wake
-    /// them, once nothing has moved for a second; on a thread of its own. By default circles are
-    /// written to standard error. Not looked for where stalls are not.
+    /// Who is told, once, that workers wait for each other in a circle, or that all wait and nothing
+    /// is left that could wake them; within some seconds, at most five a minute, on a thread of its
+    /// own. By default it is written to standard error. Not looked for where stalls are not.
+    ///
+    /// A wait with a deadline is part of no circle. Of the readers of a read-write lock, and of the
+    /// tasks of a scope, four are known.
     #[must_use]
     pub fn on_deadlock(mut self, on_deadlock: impl Fn(&Deadlock) + Send + Sync + 'static) -> Self {
         self.reporter = self.reporter.with_on_deadlock(Arc::new(on_deadlock));
@@ -160,6 +175,7 @@ impl Builder {
             doing: "asking for the CPUs",
             source,
         })?;
+        let (io, io_driver) = self.io.choose(self.mode)?;
         let shared = Shared {
             name: self.name,
             mode: self.mode,
@@ -168,11 +184,12 @@ impl Builder {
             stacks,
             thread_stack_size: self.stack_size.max(LEAST_THREAD_STACK),
             workers_per_scheduler: self.workers,
-            io: self.io.choose(self.mode)?,
+            io,
+            io_driver,
             seats: OnceLock::new(),
             monitor: Monitor::new(),
             stalls,
-            helpers: Helpers::new(),
+            helpers: Helpers::new(self.helpers),
             hungry: AtomicUsize::new(0),
             ending: AtomicBool::new(false),
             turn: AtomicUsize::new(0),
@@ -227,6 +244,13 @@ impl Builder {
                 "workers",
                 "0".into(),
                 "at least one is needed to run anything",
+            );
+        }
+        if self.helpers == 0 {
+            return refuse(
+                "helpers",
+                "0".into(),
+                "at least one is needed for preemptive sections",
             );
         }
         if self.quantum < Duration::from_micros(100) {

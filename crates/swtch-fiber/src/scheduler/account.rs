@@ -37,8 +37,8 @@ pub(crate) struct Accounts {
     ring: Option<Ring>,
     /// The record of the thread that holds the scheduler.
     thread: Option<(u32, &'static ThreadRecord)>,
-    /// Who left last, while somebody records and nobody was chosen yet.
-    departure: Option<Departure>,
+    /// The ring has the switch-out of who left last, and nobody was chosen yet.
+    is_departure_open: bool,
 }
 
 impl Accounts {
@@ -51,7 +51,7 @@ impl Accounts {
             slot,
             ring,
             thread: None,
-            departure: None,
+            is_departure_open: false,
         }
     }
 
@@ -154,7 +154,8 @@ impl Accounts {
                 .wait_type
                 .store(own.wait_type.number().into(), Ordering::Relaxed);
         }
-        worker.state.store(state, Ordering::Relaxed);
+        // Whoever sees the state sees what it waits for: the monitor, which looks for deadlocks.
+        worker.state.store(state, Ordering::Release);
         if self.timed {
             let ran = now.saturating_sub(own.in_ticks);
             add(&worker.running_ticks, ran);
@@ -162,19 +163,18 @@ impl Accounts {
             worker.state_since_ticks.store(now, Ordering::Relaxed);
             own.since_ticks = now;
             own.out_ticks = now;
-            let recording = self
-                .ring
-                .as_ref()
-                .is_some_and(|ring| ring.is_recording(now));
-            self.departure = recording.then(|| Departure {
-                ticks: now,
-                ran_ticks: ran,
-                word: own.word,
-                before: own.before,
-                kind,
-                wait_type: own.wait_type.number(),
-                tid: self.tid(),
-            });
+            if let Some(ring) = self.recording_ring(now) {
+                ring.begin(&Departure {
+                    ticks: now,
+                    ran_ticks: ran,
+                    word: own.word,
+                    before: own.before,
+                    kind,
+                    wait_type: own.wait_type.number(),
+                    tid: self.tid(),
+                });
+                self.is_departure_open = true;
+            }
         }
         self.end();
         self.probe_departure(own, leave, now);
@@ -271,6 +271,12 @@ impl Accounts {
         let (worker, scheduler) = (slot.record, self.record());
         self.begin();
         own.word = with_next_run(own.word);
+        // First of all: the run began at `now`, when the one before ended, and until here a recorder sees
+        // the worker that left. That is the scheduler's own code, in which no worker is wronged; it is
+        // short, so that few switches of the kernel fall between the clock and the word.
+        if let Some((_, thread)) = self.thread {
+            thread.word.store(own.word, Ordering::Relaxed);
+        }
         // A signal from another thread may be younger than the reading of the clock.
         let now = now.max(own.since_ticks);
         if self.timed {
@@ -303,21 +309,27 @@ impl Accounts {
         scheduler
             .active_worker_plus_one
             .store(slot.index + 1, Ordering::Relaxed);
-        if let Some((index, thread)) = self.thread {
-            thread.word.store(own.word, Ordering::Relaxed);
+        if let Some((index, _)) = self.thread {
             worker.thread_plus_one.store(index + 1, Ordering::Relaxed);
         }
-        if let Some(departure) = self.departure.take() {
-            self.write_event(&departure, own.word >> RUN_BITS);
+        if self.is_departure_open {
+            self.complete_departure(own.word >> RUN_BITS);
         }
         self.end();
         self.probe_arrival(own, now);
     }
 
+    /// The ring, while somebody records.
+    #[inline(always)]
+    fn recording_ring(&self, now: u64) -> Option<&Ring> {
+        self.ring.as_ref().filter(|ring| ring.is_recording(now))
+    }
+
     #[cold]
-    fn write_event(&self, departure: &Departure, to_task: u64) {
+    fn complete_departure(&mut self, to_task: u64) {
+        self.is_departure_open = false;
         if let Some(ring) = &self.ring {
-            ring.write(departure, to_task);
+            ring.complete(to_task);
         }
     }
 
@@ -399,8 +411,8 @@ impl Accounts {
         scheduler.is_idle.store(1, Ordering::Relaxed);
         scheduler.run_started_ticks.store(0, Ordering::Relaxed);
         scheduler.active_worker_plus_one.store(0, Ordering::Relaxed);
-        if let Some(departure) = self.departure.take() {
-            self.write_event(&departure, 0);
+        if self.is_departure_open {
+            self.complete_departure(0);
         }
         self.end();
     }
@@ -417,11 +429,7 @@ impl Accounts {
             let idle_until = runnable_since.clamp(began, now);
             add(&scheduler.total_idle_ticks, idle_until - began);
             add(&scheduler.total_scheduler_delay_ticks, now - idle_until);
-            if self
-                .ring
-                .as_ref()
-                .is_some_and(|ring| ring.is_recording(now))
-            {
+            if let Some(ring) = self.recording_ring(now) {
                 let nobody = Departure {
                     ticks: now,
                     ran_ticks: now - began,
@@ -433,7 +441,8 @@ impl Accounts {
                 };
                 // SAFETY: called by the holder.
                 let task = first.map_or(0, |cell| unsafe { cell.own() }.word >> RUN_BITS);
-                self.write_event(&nobody, task);
+                ring.begin(&nobody);
+                ring.complete(task);
             }
         }
         self.end();

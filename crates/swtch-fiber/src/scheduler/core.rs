@@ -17,6 +17,7 @@ use crate::io::driver::Driver;
 use crate::page::{self, SchedulerSlot, WorkerSlot};
 use crate::park::Deadline;
 use crate::runtime::{Mode, Shared};
+use crate::stall::places;
 use crate::task::{self, Task};
 use crate::worker::{Phase, WorkerCell};
 use crate::{baton, fiber};
@@ -128,7 +129,7 @@ impl Core {
     /// The scheduler's thread slept because nothing was runnable: that is no interruption.
     pub(crate) fn slept(&mut self) {
         if let Some(marker) = &mut self.marker {
-            marker.begin();
+            marker.begin_after_a_sleep();
         }
     }
 
@@ -205,9 +206,8 @@ impl Core {
     ) {
         self.accounts.bound(cell, &task, now);
         // SAFETY: the holder may change a worker that has no task.
-        unsafe { cell.own() }.next_task = Some(task);
-        let waiting = self.waiting_tasks(scheduler);
-        self.accounts.count_tasks(scheduler.load.tasks(), waiting);
+        unsafe { cell.own() }.next_task = Some(task.bound());
+        self.count_tasks(scheduler);
     }
 
     /// Whether a task could be bound at once.
@@ -238,10 +238,15 @@ impl Core {
         let cell = WorkerCell::take(Some(scheduler));
         // SAFETY: nobody else knows the block yet.
         unsafe { cell.own() }.slot = Some(slot);
+        places::note_cell(index, cell);
         let made = match self.shared.mode {
             Mode::Fiber => fiber::furnish(cell, index, &self.shared),
-            Mode::Thread => baton::start_worker(scheduler, cell, &self.shared)
-                .map(|thread| self.threads.push(thread)),
+            // It brings its own stack: the number may have been a coroutine's.
+            Mode::Thread => {
+                places::note_stack(index, 0..0);
+                baton::start_worker(scheduler, cell, &self.shared)
+                    .map(|thread| self.threads.push(thread))
+            }
         };
         if let Err(error) = made {
             // SAFETY: it was never runnable.
@@ -274,6 +279,17 @@ impl Core {
     /// A task of this scheduler has ended.
     pub(crate) fn task_ended(&mut self, scheduler: &Scheduler) {
         scheduler.load.count_end();
+        self.count_tasks(scheduler);
+    }
+
+    /// Gives back what queues took when very many waited at a time: 64 bytes a task were seen to stay.
+    pub(crate) fn shrink_queues(&mut self) {
+        shrink(&mut self.near);
+        shrink(&mut self.runnable);
+    }
+
+    /// Says how many tasks there are, and how many of them wait for a worker.
+    pub(crate) fn count_tasks(&self, scheduler: &Scheduler) {
         let waiting = self.waiting_tasks(scheduler);
         self.accounts.count_tasks(scheduler.load.tasks(), waiting);
     }
@@ -294,5 +310,13 @@ impl Core {
     #[inline(always)]
     pub(crate) fn count_runnable(&self) {
         self.accounts.count_runnable(self.runnable.len());
+    }
+}
+
+/// Leaves room for twice as many as there are, where there is room for very many more.
+fn shrink<Item>(queue: &mut VecDeque<Item>) {
+    const FEW: usize = 1024;
+    if queue.capacity() > FEW && queue.capacity() / 4 > queue.len() {
+        queue.shrink_to(FEW.max(queue.len() * 2));
     }
 }

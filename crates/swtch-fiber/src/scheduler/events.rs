@@ -3,6 +3,9 @@
 //! A recorder sets `record_until_ticks` in the header of the page a little ahead and keeps moving
 //! it; a switch compares it with the clock that it has read anyway. So recording needs no consent
 //! of the target and ends by itself when the recorder dies.
+//!
+//! A switch is written where it happens and completed when it is known who comes: kept aside until then
+//! and copied, it cost 4 ns to 7 ns, and so it costs 2 ns to 3 ns (`make bench-fiber ARGS=--recorded`, Zen 5).
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -50,14 +53,13 @@ impl Ring {
             > now
     }
 
-    /// Writes a switch-out, over the oldest one if need be.
-    pub(crate) fn write(&self, departure: &Departure, to_task: u64) {
-        let number = self.header.written.load(Ordering::Relaxed);
-        // A reader who sees the new bytes of this slot must see `written` at `number` at least, and
-        // so know that the old ones are gone.
+    /// Writes down a switch-out, over the oldest one if need be, except for who comes next: no reader
+    /// takes it before [`Self::complete`]. One at a time.
+    pub(crate) fn begin(&self, departure: &Departure) {
+        // A reader who sees the new bytes of this slot must see `written` at its number at least, and so
+        // know that the old ones are gone.
         fence(Ordering::Release);
-        let slot = usize::try_from(number % u64::from(EVENTS)).expect("below the capacity");
-        let event = &self.events[slot];
+        let event = self.next().1;
         let before = &departure.before;
         let packed = u64::from(departure.tid)
             | u64::from(departure.kind) << 32
@@ -68,13 +70,25 @@ impl Ring {
             .ran_ticks
             .store(departure.ran_ticks, Ordering::Relaxed);
         event.from_word.store(departure.word, Ordering::Relaxed);
-        event.to_task.store(to_task, Ordering::Relaxed);
         event.off_ticks.store(before.off_ticks, Ordering::Relaxed);
         event
             .queued_ticks
             .store(before.queued_ticks, Ordering::Relaxed);
         event.waker_task.store(before.waker_task, Ordering::Relaxed);
         event.packed.store(packed, Ordering::Relaxed);
+    }
+
+    /// Hands the switch-out that was begun to readers, with the task that comes; 0 for none.
+    pub(crate) fn complete(&self, to_task: u64) {
+        let (number, event) = self.next();
+        event.to_task.store(to_task, Ordering::Relaxed);
         self.header.written.store(number + 1, Ordering::Release);
+    }
+
+    /// The event to be written next, and its number.
+    fn next(&self) -> (u64, &Event) {
+        let number = self.header.written.load(Ordering::Relaxed);
+        let slot = usize::try_from(number % u64::from(EVENTS)).expect("below the capacity");
+        (number, &self.events[slot])
     }
 }

@@ -38,6 +38,8 @@ impl Scheduler {
                 core.shared.ring_all();
                 return false;
             }
+            core.count_tasks(self);
+            core.shrink_queues();
             let takes_tasks = core.has_a_worker_to_spare();
             self.takes_tasks.store(takes_tasks, Ordering::Relaxed);
             if takes_tasks && core.steal_one(self) {

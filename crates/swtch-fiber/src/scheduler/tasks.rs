@@ -13,10 +13,11 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::{Core, Scheduler};
+use crate::atomics::lock;
 use crate::fork;
 use crate::scheduler::Leave;
 use crate::task::Task;
@@ -44,7 +45,7 @@ impl OpenQueue {
     }
 
     fn with<Result>(&self, change: impl FnOnce(&mut VecDeque<Task>) -> Result) -> Result {
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = lock(&self.tasks);
         let result = change(&mut tasks);
         let length = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
         self.length.store(length, Ordering::Relaxed);

@@ -26,6 +26,8 @@ pub(super) struct AlternateStack {
 struct Mapping {
     low: usize,
     length: usize,
+    /// Bytes at the low end that fault.
+    guard: usize,
 }
 
 impl AlternateStack {
@@ -36,6 +38,20 @@ impl AlternateStack {
     ///
     /// Where the kernel has no memory.
     pub fn of_this_thread() -> io::Result<Self> {
+        Self::below(Mapping::guarded)
+    }
+
+    /// As [`Self::of_this_thread`], without a guard of its own: the stacks of many threads then lie in
+    /// one mapping, of which a process has 65,530.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn of_one_of_many() -> io::Result<Self> {
+        Self::below(Mapping::open)
+    }
+
+    fn below(new: impl FnOnce(usize) -> io::Result<Mapping>) -> io::Result<Self> {
         // SAFETY: the call has no precondition.
         let frame = unsafe { libc::getauxval(AT_MINSIGSTKSZ) };
         let frame = usize::try_from(frame).unwrap_or(0).max(libc::MINSIGSTKSZ);
@@ -47,11 +63,11 @@ impl AlternateStack {
                 not_send: PhantomData,
             });
         }
-        let mapping = Mapping::guarded((frame + HANDLER).next_multiple_of(page_size()))?;
+        let mapping = new((frame + HANDLER).next_multiple_of(page_size()))?;
         exchange(Some(libc::stack_t {
-            ss_sp: (mapping.low + page_size()) as *mut libc::c_void,
+            ss_sp: (mapping.low + mapping.guard) as *mut libc::c_void,
             ss_flags: 0,
-            ss_size: mapping.length - page_size(),
+            ss_size: mapping.length - mapping.guard,
         }))?;
         Ok(Self {
             own: Some((before, mapping)),
@@ -72,12 +88,22 @@ impl Drop for AlternateStack {
 }
 
 impl Mapping {
+    /// `usable` bytes.
+    fn open(usable: usize) -> io::Result<Self> {
+        Ok(Self {
+            low: map(usable)?,
+            length: usable,
+            guard: 0,
+        })
+    }
+
     /// `usable` bytes above a page that faults.
     fn guarded(usable: usize) -> io::Result<Self> {
         let length = usable + page_size();
         let mapping = Self {
             low: map(length)?,
             length,
+            guard: page_size(),
         };
         // SAFETY: the range is the lowest page of a mapping that nobody else knows of.
         let answer = unsafe {

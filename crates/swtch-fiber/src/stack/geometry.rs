@@ -43,6 +43,8 @@ const LARGEST_SLAB: usize = 512 << 20;
 /// Sizes of all slots of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Geometry {
+    /// Bytes that were asked for: what messages say.
+    pub asked: usize,
     /// Bytes of a page.
     pub page: usize,
     /// Bytes at the low end of a slot that fault.
@@ -81,6 +83,7 @@ impl Geometry {
         }
         let darkest = (COLOURS as usize - 1) * COLOUR_STEP;
         Ok(Self {
+            asked: stack_size,
             page,
             guard: GUARD.next_multiple_of(page),
             usable: (stack_size + darkest).next_multiple_of(page),

@@ -1,6 +1,7 @@
 //! The system calls by which stacks get and lose their memory.
 
 use std::io;
+use std::ops::Range;
 use std::ptr;
 
 /// Bytes of a page.
@@ -21,6 +22,36 @@ pub(super) fn map(length: usize) -> io::Result<usize> {
     } else {
         Ok(low as usize)
     }
+}
+
+/// Bytes of a stack from its lowest page in memory to its end. Pages that were swapped out do not
+/// count; 0 also where there is no such memory.
+pub(crate) fn bytes_used(stack: Range<usize>) -> usize {
+    let page = page_size();
+    let mut resident = [0_u8; 128];
+    let (mut low, high) = (
+        stack.start.next_multiple_of(page),
+        stack.end.next_multiple_of(page),
+    );
+    while low < high {
+        let pages = ((high - low) / page).min(resident.len());
+        // SAFETY: `resident` has a byte for each page; the kernel refuses what is not mapped.
+        let answer = unsafe {
+            libc::mincore(
+                low as *mut libc::c_void,
+                pages * page,
+                resident.as_mut_ptr(),
+            )
+        };
+        if answer != 0 {
+            return 0;
+        }
+        if let Some(first) = resident[..pages].iter().position(|byte| byte & 1 == 1) {
+            return stack.end.saturating_sub(low + first * page);
+        }
+        low += pages * page;
+    }
+    0
 }
 
 /// Tells the kernel what to do with whole pages of a mapping of stacks.

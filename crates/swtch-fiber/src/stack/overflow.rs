@@ -1,7 +1,8 @@
 //! A stack that ran over names its worker, instead of ending in a bare `SIGSEGV`.
 //!
 //! The fault address decides. If it lies in the guard of one of our stacks, the handler says whose
-//! stack that is, how large, and what to do, and aborts. Any other fault is none of ours: it goes to
+//! stack that is, how large, and what to do, and aborts; likewise below the stack of a thread that runs
+//! a task (`threads`). Any other fault is none of ours: it goes to
 //! the handler that was installed before, with all that `sigaction` promises it. That is how
 //! Rust's own message for ordinary threads stays in place.
 //!
@@ -18,11 +19,13 @@ use std::fmt::{self, Write};
 use std::io;
 use std::mem;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::alternate::AlternateStack;
 use super::geometry::Place;
 use super::slab::Slot;
+use super::threads;
 use crate::last_words::{LastWords, abort_with};
 
 /// Writes what a worker (by its index) works on. Runs in a signal handler: it must neither allocate
@@ -57,8 +60,16 @@ pub struct Guard {
 ///
 /// Where the kernel has no memory for the alternate stack.
 pub fn guard_this_thread() -> io::Result<Guard> {
+    guard_with(AlternateStack::of_this_thread()?)
+}
+
+/// As [`guard_this_thread`], for one of many threads that run tasks on their own stacks.
+pub(crate) fn guard_one_of_many() -> io::Result<Guard> {
+    guard_with(AlternateStack::of_one_of_many()?)
+}
+
+fn guard_with(alternate: AlternateStack) -> io::Result<Guard> {
     static INSTALLED: Mutex<bool> = Mutex::new(false);
-    let alternate = AlternateStack::of_this_thread()?;
     let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
     if !*installed {
         for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
@@ -72,8 +83,7 @@ pub fn guard_this_thread() -> io::Result<Guard> {
 }
 
 /// Signals whose handlers would run on the stack of whatever worker they interrupt, since they were
-/// installed without `SA_ONSTACK`. Small stacks make that an overflow by bad luck; a scheduler that
-/// starts should warn of them.
+/// installed without `SA_ONSTACK`. Small stacks make that an overflow by bad luck.
 pub fn handlers_without_onstack() -> Vec<libc::c_int> {
     (1..=libc::SIGRTMAX())
         .filter(|signal| {
@@ -83,6 +93,27 @@ pub fn handlers_without_onstack() -> Vec<libc::c_int> {
             })
         })
         .collect()
+}
+
+/// A warning of such handlers, the first time that there are any.
+pub(crate) fn warning_of_handlers() -> Option<String> {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if WARNED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let signals: Vec<_> = handlers_without_onstack()
+        .into_iter()
+        .map(|signal| signal.to_string())
+        .collect();
+    if signals.is_empty() || WARNED.swap(true, Ordering::Relaxed) {
+        return None;
+    }
+    Some(format!(
+        "swtch-fiber: handlers without SA_ONSTACK run on the small stack of whatever worker they \
+         interrupt, and may overflow it: signal {}. Install them with SA_ONSTACK, or take a larger \
+         `stack_size`.\n",
+        signals.join(", ")
+    ))
 }
 
 /// A signal's action before ours: written once, before our handler can run, and only read then.
@@ -137,6 +168,11 @@ extern "C" fn on_fault(
             let stack_pointer = stack_pointer(unsafe { &*context.cast::<libc::ucontext_t>() });
             abort_with(|words| tell(words, slot, address, stack_pointer));
         }
+        // SAFETY: as above.
+        let stack_pointer = stack_pointer(unsafe { &*context.cast::<libc::ucontext_t>() });
+        if let Some(overflow) = threads::overflow_here(address, stack_pointer) {
+            abort_with(|words| overflow.tell(words));
+        }
     }
     pass_on(signal, code, info, context);
 }
@@ -149,7 +185,7 @@ fn tell(words: &mut LastWords, slot: Slot, address: usize, stack_pointer: usize)
         (Some(worker), None) => write!(words, "worker {worker}")?,
         (None, _) => words.write_str("a coroutine without a worker")?,
     }
-    let size = (slot.base() - slot.low()) / 1024;
+    let size = slot.asked() / 1024;
     let (low, base) = (slot.low(), slot.base());
     if (slot.limit()..slot.high()).contains(&stack_pointer) {
         write!(words, " has overflowed its stack of {size} KiB\n  ")?;

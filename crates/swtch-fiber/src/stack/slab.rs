@@ -12,7 +12,7 @@ use super::StackError;
 use super::error::mapping_limit;
 use super::geometry::{Geometry, Place};
 use super::guards::Guards;
-use super::memory::{advise, map};
+use super::memory::{advise, bytes_used, map};
 
 /// Bytes at the top of a stack that stay in memory while it is warm.
 pub(super) const KEPT: usize = 16 * 1024;
@@ -33,7 +33,8 @@ struct Record {
     limit: usize,
     /// Where the stack begins, downwards.
     base: usize,
-    geometry: Geometry,
+    /// Of all stacks of its slab.
+    geometry: &'static Geometry,
     /// Index of the worker that it belongs to, plus one; 0 for none.
     owner_plus_one: AtomicU32,
     /// Times that it was used. Only changed by who has the stack.
@@ -42,7 +43,7 @@ struct Record {
 
 impl Record {
     /// Slot `index` of the slab at `slab_low`.
-    fn new(slab_low: usize, geometry: Geometry, index: u32) -> Self {
+    fn new(slab_low: usize, geometry: &'static Geometry, index: u32) -> Self {
         let limit = slab_low + geometry.offset(index);
         Self {
             limit,
@@ -58,7 +59,7 @@ impl Record {
 #[derive(Debug)]
 pub(super) struct Slab {
     low: usize,
-    geometry: Geometry,
+    geometry: &'static Geometry,
     guards: Guards,
     records: Box<[Record]>,
     /// The slab that was the newest before this one.
@@ -93,6 +94,7 @@ impl Slab {
         // A huge page under a stack would cost 2 MiB for the first word pushed. A kernel without
         // huge pages refuses the advice, and does not need it.
         let _ = advise(low, geometry.offset(slots), libc::MADV_NOHUGEPAGE);
+        let geometry: &'static Geometry = Box::leak(Box::new(geometry));
         let records = (0..slots)
             .map(|index| Record::new(low, geometry, index))
             .collect();
@@ -182,6 +184,11 @@ impl Slot {
         self.0.limit + self.0.geometry.guard
     }
 
+    /// Usable bytes that were asked for. Rounding and colours make them somewhat more.
+    pub fn asked(self) -> usize {
+        self.0.geometry.asked
+    }
+
     /// One past the highest address; a stack begins a colour below.
     pub fn high(self) -> usize {
         self.0.limit + self.0.geometry.stride()
@@ -224,28 +231,7 @@ impl Slot {
     /// Bytes from the lowest page in memory to the base: how deep the stack was used since its
     /// pages were given back last. Pages that were swapped out do not count.
     pub fn bytes_used(self) -> usize {
-        let page = self.0.geometry.page;
-        let mut resident = [0_u8; 128];
-        let mut low = self.low();
-        while low < self.high() {
-            let pages = ((self.high() - low) / page).min(resident.len());
-            // SAFETY: the range is mapped for ever, and `resident` has a byte for each of its pages.
-            let answer = unsafe {
-                libc::mincore(
-                    low as *mut libc::c_void,
-                    pages * page,
-                    resident.as_mut_ptr(),
-                )
-            };
-            if answer != 0 {
-                return 0;
-            }
-            if let Some(first) = resident[..pages].iter().position(|byte| byte & 1 == 1) {
-                return self.base().saturating_sub(low + first * page);
-            }
-            low += pages * page;
-        }
-        0
+        bytes_used(self.low()..self.base())
     }
 
     /// Gives all pages back to the kernel but those of the highest `keep` bytes; the guard stays.

@@ -125,6 +125,11 @@ pub fn install() -> Option<i32> {
     })
 }
 
+/// The signal, if it was ever needed.
+pub(super) fn signal() -> Option<i32> {
+    SIGNAL.get().copied().flatten()
+}
+
 /// Whether nobody handles or ignores the signal.
 fn is_free(signal: i32) -> bool {
     // SAFETY: as above.

@@ -95,7 +95,7 @@ impl Sample {
             voluntary: switches.and_then(|(voluntary, _)| voluntary),
             involuntary: switches.and_then(|(_, involuntary)| involuntary),
             state: stat.map(|(state, ..)| state),
-            call: read(tid, "syscall").map_or(Call::Unknown, |text| parse_call(&text)),
+            call: call_of(tid),
             waits_in: read(tid, "wchan").filter(|name| !matches!(name.trim(), "" | "0")),
             preemptive: preemptive
                 .iter()
@@ -126,6 +126,17 @@ pub(super) fn is_runnable(tid: i32) -> bool {
     stat.as_deref()
         .and_then(parse_stat)
         .is_some_and(|(state, ..)| state == 'R')
+}
+
+/// Where a thread of this process is in the kernel.
+pub(super) fn call_of(tid: i32) -> Call {
+    read(tid, "syscall").map_or(Call::Unknown, |text| parse_call(&text))
+}
+
+/// Switches of a thread of this process so far, of both kinds.
+pub(super) fn switches_of(tid: i32) -> Option<u64> {
+    let (voluntary, involuntary) = parse_switches(&read(tid, "status")?);
+    Some(voluntary? + involuntary?)
 }
 
 /// Whether two threads ran last on the same CPU; also when that is not known.

@@ -8,12 +8,12 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::evidence;
+use super::places;
 use super::report::Offender;
-use super::stacks;
 use super::verdict::Duty;
 use super::watch::Subject;
 use crate::page::layout::{SchedulerRecord, ThreadRecord, thread_kind, worker_state};
-use crate::page::layout::{WAIT_TYPES, WorkerRecord, scheduler_status};
+use crate::page::layout::{WorkerRecord, scheduler_status};
 use crate::page::{Page, text};
 use crate::scheduler::Scheduler;
 
@@ -38,11 +38,9 @@ impl Records {
         }
     }
 
-    /// A number that moves whenever a worker gives the scheduler up, and when it goes idle.
+    /// See [`SchedulerRecord::progress`].
     pub(crate) fn progress(self) -> u64 {
-        self.record.yield_count.load(Ordering::Relaxed)
-            + self.record.tasks_completed_count.load(Ordering::Relaxed)
-            + self.record.idle_switches_count.load(Ordering::Relaxed)
+        self.record.progress()
     }
 
     /// What the scheduler ought to be doing.
@@ -153,38 +151,20 @@ impl Records {
         Some(self.page.thread(index.checked_sub(1)?))
     }
 
-    /// Workers that wait.
-    pub(super) fn suspended(self) -> impl Iterator<Item = (u32, &'static WorkerRecord)> {
-        self.workers(&[worker_state::SUSPENDED])
-    }
-
     /// Whether something is under way that may wake a worker: I/O, or a preemptive section.
     pub(crate) fn may_wake_by_itself(self) -> bool {
         self.record.pending_io_count.load(Ordering::Relaxed) != 0
             || self.workers(&[worker_state::PREEMPTIVE]).next().is_some()
     }
 
-    /// The name of the wait type with this number.
-    pub(super) fn wait_type_name(self, number: u32) -> String {
-        let number = (number as usize).min(WAIT_TYPES - 1);
-        text::load(&self.page.wait_type_name(number).bytes)
-    }
-
     /// Workers that may hold something while they do not run, with their stacks.
     fn switched_out(self) -> impl Iterator<Item = (u32, Range<usize>)> {
         self.workers(&[worker_state::RUNNABLE, worker_state::SUSPENDED])
-            .map(move |(index, worker)| {
-                let stack = if self.has_fibers() {
-                    stacks::of(index)
-                } else {
-                    self.thread_of(worker).map_or(0..0, stack_of)
-                };
-                (index, stack)
-            })
+            .map(move |(index, _)| (index, places::stack(self.page, index)))
     }
 
     /// The name of a worker's task, or what stands for one.
-    pub(super) fn task_name(self, worker: u32) -> String {
+    fn task_name(self, worker: u32) -> String {
         let name = text::load(&self.page.worker_name(worker).bytes);
         if name.is_empty() {
             let task = &self.page.worker(worker).task_id;
@@ -192,9 +172,4 @@ impl Records {
         }
         name
     }
-}
-
-fn stack_of(thread: &'static ThreadRecord) -> Range<usize> {
-    let edge = |address: u64| usize::try_from(address).unwrap_or(0);
-    edge(thread.stack_low.load(Ordering::Relaxed))..edge(thread.stack_high.load(Ordering::Relaxed))
 }

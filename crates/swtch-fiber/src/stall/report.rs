@@ -160,6 +160,8 @@ pub struct Reporter {
     on_stall: OnStall,
     on_deadlock: OnDeadlock,
     limit: Arc<Mutex<Limit>>,
+    /// Counted apart: a deadlock is told once, and not lost among stalls.
+    deadlocks: Arc<Mutex<Limit>>,
 }
 
 impl fmt::Debug for Reporter {
@@ -169,22 +171,19 @@ impl fmt::Debug for Reporter {
 }
 
 impl Default for Reporter {
-    /// Writes stalls and circles of waiters to standard error. That all wait for a thread outside is
-    /// what a server does at night, and not written.
+    /// Writes stalls and deadlocks to standard error.
     fn default() -> Self {
         Self {
             on_stall: Arc::new(|stall| write(&stall.to_string())),
-            on_deadlock: Arc::new(|deadlock| {
-                if let Deadlock::Cycle(_) = deadlock {
-                    write(&deadlock.to_string());
-                }
-            }),
+            on_deadlock: Arc::new(|deadlock| write(&deadlock.to_string())),
             limit: Arc::default(),
+            deadlocks: Arc::default(),
         }
     }
 }
 
-fn write(text: &str) {
+/// Writes to standard error.
+pub(crate) fn write(text: &str) {
     // Nobody to tell when even this fails.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
@@ -204,8 +203,16 @@ impl Reporter {
         self
     }
 
-    /// Reports a deadlock; whether there was a thread for that.
-    pub fn report_deadlock(&self, deadlock: Deadlock) -> bool {
+    /// Reports a deadlock, unless there were too many of late; whether it did.
+    pub fn report_deadlock(&self, deadlock: Deadlock, now: Instant) -> bool {
+        let mut limit = self
+            .deadlocks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if limit.pass(now).is_none() {
+            return false;
+        }
+        drop(limit);
         let thread = std::thread::Builder::new().name("swtch-stall".into());
         let on_deadlock = Arc::clone(&self.on_deadlock);
         thread.spawn(move || on_deadlock(&deadlock)).is_ok()

@@ -1,43 +1,268 @@
-//! Who waits for whom, as the records in the shared page show it.
+//! Who waits for whom, as the records in the shared page and the words of `sync::owners` show it.
 //!
-//! A mutex begins with the number of the task that holds it, and its address is what the record of
-//! a waiting worker names; so the edges of a circle can be read without asking any worker. The
-//! mutex may be gone by then: the kernel reads it for us.
+//! Nobody is stopped while this is read, so it is read in an order that proves it. A wait has a ticket
+//! that is never used again. A worker whose wait is the same before and after somebody else's owner was
+//! read has waited all the while: what it held then, it holds still. So a circle is believed when its
+//! owners were read between two looks at the tickets of all its members.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
 
-use super::deadlock::Waiting;
-use super::memory;
-use super::records::Records;
+use super::deadlock::{Blocker, Deadlock, HasTo, Waiting, circles};
+use super::{memory, places};
+use crate::page::layout::{WAIT_TYPES, WorkerRecord, worker_state};
+use crate::page::{Page, text};
+use crate::sync::owners::{NAMED, SEVERAL};
 use crate::wait_type::WaitType;
+use crate::worker::WorkerCell;
 
-/// All workers of these schedulers that wait, and who owns what they wait for.
-pub(crate) fn waiting(schedulers: impl Iterator<Item = Records>) -> Vec<Waiting> {
-    let mut workers = HashMap::new();
-    let mut all = Vec::new();
-    for records in schedulers {
-        for (worker, record) in records.suspended() {
-            workers.insert(record.task_id.load(Ordering::Relaxed), worker);
-            let resource = record.wait_resource.load(Ordering::Relaxed);
-            let wait_type = record.wait_type.load(Ordering::Relaxed);
-            let is_mutex = wait_type == u32::from(WaitType::MUTEX.number());
-            let owner = is_mutex.then(|| task_at(resource)).flatten();
-            let name = records.wait_type_name(wait_type);
-            let waiting = Waiting::new(worker, records.task_name(worker), name, resource, None);
-            all.push((waiting, owner));
-        }
-    }
-    let owned = all.into_iter().map(|(mut waiting, owner)| {
-        waiting.owner = owner.and_then(|task| workers.get(&task).copied());
-        waiting
-    });
-    owned.collect()
+/// One worker that waits.
+#[derive(Clone, Copy, Debug)]
+struct Suspended {
+    worker: u32,
+    record: &'static WorkerRecord,
+    cell: &'static WorkerCell,
+    /// Of its wait, when that has no deadline.
+    ticket: Option<u64>,
+    task: u64,
+    wait_type: u32,
+    resource: u64,
+    /// When it began to wait; 0 where no times are kept.
+    since: u64,
 }
 
-/// The number of a task that stands at an address.
-fn task_at(address: u64) -> Option<u64> {
+/// Words at a resource: the first, and those that are named behind it.
+type Words = [u64; 1 + NAMED];
+
+/// All workers of some schedulers that wait, at one moment.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    page: &'static Page,
+    all: Vec<Suspended>,
+    /// Places by the id of the task.
+    tasks: HashMap<u64, usize>,
+    /// Places of those that want to write, and may wait for ever, by what they wait for.
+    writers: HashMap<u64, Vec<usize>>,
+}
+
+impl Waits {
+    /// Looks at the workers of the schedulers with these records.
+    pub(crate) fn look(page: &'static Page, schedulers: impl Iterator<Item = u32>) -> Self {
+        let own: Vec<u32> = schedulers.map(|index| index + 1).collect();
+        let used = page.header().workers.used.load(Ordering::Acquire);
+        let all: Vec<_> = (0..used)
+            .filter_map(|worker| Suspended::look(page, worker, &own))
+            .collect();
+        let tasks = all.iter().enumerate().map(|(place, one)| (one.task, place));
+        let mut writers: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (place, one) in all.iter().enumerate() {
+            if one.ticket.is_some() && one.is(WaitType::RWLOCK_EXCLUSIVE) {
+                writers.entry(one.resource).or_default().push(place);
+            }
+        }
+        Self {
+            page,
+            tasks: tasks.collect(),
+            writers,
+            all,
+        }
+    }
+
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The circles, each with a number that is the same as long as nobody in it moves.
+    pub(crate) fn circles(&self) -> Vec<(u64, Deadlock)> {
+        let mut known = HashMap::new();
+        let edges: Vec<Vec<usize>> = (0..self.all.len())
+            .map(|place| {
+                self.edges(place, |resource, holds| {
+                    *known
+                        .entry(resource)
+                        .or_insert_with(|| words_at(resource, holds))
+                })
+                .map(|(blocker, _)| blocker)
+                .collect()
+            })
+            .collect();
+        circles(&edges)
+            .into_iter()
+            .filter_map(|circle| Some((self.number_of(&circle), self.proved(&circle)?)))
+            .collect()
+    }
+
+    /// All who wait, of so many `tasks`: the others wait for a worker.
+    pub(crate) fn all(&self, tasks: u64) -> (u64, Deadlock) {
+        let queued = tasks.saturating_sub(self.all.len() as u64);
+        let places: Vec<usize> = (0..self.all.len()).collect();
+        let waiting = places
+            .iter()
+            .map(|place| {
+                let blocker = self.edges(*place, words_at).next();
+                self.waiting(*place, blocker)
+            })
+            .collect();
+        (
+            self.number_of(&places),
+            Deadlock::AllWait { waiting, queued },
+        )
+    }
+
+    /// The circle, if its members waited while its edges were read.
+    fn proved(&self, circle: &[usize]) -> Option<Deadlock> {
+        let next = circle.iter().cycle().skip(1);
+        let waiting: Option<Vec<_>> = circle
+            .iter()
+            .zip(next)
+            .map(|(place, next)| {
+                let edge = self.edges(*place, words_at).find(|(to, _)| to == next)?;
+                Some(self.waiting(*place, Some(edge)))
+            })
+            .collect();
+        let all_wait = circle.iter().all(|place| self.all[*place].waits_still());
+        waiting.filter(|_| all_wait).map(Deadlock::Cycle)
+    }
+
+    /// The workers that have to act before this one can go on, as far as they wait as well.
+    fn edges(
+        &self,
+        place: usize,
+        mut words: impl FnMut(u64, bool) -> Words,
+    ) -> impl Iterator<Item = (usize, HasTo)> {
+        let one = self.all[place];
+        let mut edges = Vec::new();
+        // With a deadline it waits for nobody.
+        if one.ticket.is_some() {
+            let (writes, reads) = (
+                one.is(WaitType::RWLOCK_EXCLUSIVE),
+                one.is(WaitType::RWLOCK_SHARED),
+            );
+            let ends = one.is(WaitType::JOIN);
+            if one.is(WaitType::MUTEX) || ends || writes || reads {
+                let has_to = if ends { HasTo::End } else { HasTo::Unlock };
+                let [first, named @ ..] = words(one.resource, writes || reads);
+                // Who wants to read waits for those who read only behind a writer.
+                let named = if first == SEVERAL || writes {
+                    named
+                } else {
+                    [0; NAMED]
+                };
+                let tasks = [first].into_iter().chain(named);
+                let holders = tasks.filter_map(|task| self.tasks.get(&task).copied());
+                edges.extend(holders.map(|holder| (holder, has_to)));
+            }
+            if reads {
+                let before = |writer: &usize| {
+                    let since = self.all[*writer].since;
+                    since != 0 && since < one.since
+                };
+                let writers = self.writers.get(&one.resource).into_iter().flatten();
+                let writers = writers.copied().filter(before);
+                edges.extend(writers.map(|writer| (writer, HasTo::GoFirst)));
+            }
+        }
+        edges.into_iter()
+    }
+
+    fn waiting(&self, place: usize, edge: Option<(usize, HasTo)>) -> Waiting {
+        let one = &self.all[place];
+        let wait_type = (one.wait_type as usize).min(WAIT_TYPES - 1);
+        Waiting {
+            worker: one.worker,
+            task: self.task_name(one),
+            wait_type: text::load(&self.page.wait_type_name(wait_type).bytes),
+            resource: one.resource,
+            blocker: edge.map(|(blocker, has_to)| {
+                let blocker = &self.all[blocker];
+                Blocker {
+                    worker: blocker.worker,
+                    task: self.task_name(blocker),
+                    has_to,
+                }
+            }),
+        }
+    }
+
+    fn task_name(&self, one: &Suspended) -> String {
+        let name = text::load(&self.page.worker_name(one.worker).bytes);
+        if name.is_empty() {
+            return format!("#{}", one.task);
+        }
+        name
+    }
+
+    /// A number for these waits.
+    fn number_of(&self, places: &[usize]) -> u64 {
+        let mut waits: Vec<_> = places
+            .iter()
+            .map(|place| (self.all[*place].worker, self.all[*place].ticket))
+            .collect();
+        waits.sort_unstable();
+        let mut hasher = DefaultHasher::new();
+        waits.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl Suspended {
+    fn look(page: &'static Page, worker: u32, own: &[u32]) -> Option<Self> {
+        let record = page.worker(worker);
+        // What it waits for was written before the state.
+        let waits = record.state.load(Ordering::Acquire) == worker_state::SUSPENDED;
+        if !waits || !own.contains(&record.scheduler_plus_one.load(Ordering::Relaxed)) {
+            return None;
+        }
+        let cell = places::cell(worker)?;
+        let ticket = cell.wait.endless_ticket();
+        let one = Self {
+            worker,
+            record,
+            cell,
+            ticket,
+            task: record.task_id.load(Ordering::Relaxed),
+            wait_type: record.wait_type.load(Ordering::Relaxed),
+            resource: record.wait_resource.load(Ordering::Relaxed),
+            since: record.state_since_ticks.load(Ordering::Relaxed),
+        };
+        // All of it belongs to the wait at hand, or the worker moves and is none that waits for ever.
+        (ticket.is_none() || one.waits_still()).then_some(one)
+    }
+
+    /// Whether it is in the wait that was seen first.
+    fn waits_still(&self) -> bool {
+        std::sync::atomic::fence(Ordering::Acquire);
+        self.ticket.is_some()
+            && self.cell.wait.endless_ticket() == self.ticket
+            && self.record.state.load(Ordering::Acquire) == worker_state::SUSPENDED
+    }
+
+    fn is(&self, wait_type: WaitType) -> bool {
+        self.wait_type == u32::from(wait_type.number())
+    }
+}
+
+/// The words at a resource, 0 where there is nothing to be read. The resource may be gone meanwhile: the
+/// kernel reads it for us. `holds` says that it is a lock, which has all of them.
+fn words_at(address: u64, holds: bool) -> Words {
+    let mut words = [0; 1 + NAMED];
+    words[0] = word_at(address);
+    if holds || words[0] == SEVERAL {
+        for (place, word) in words.iter_mut().enumerate().skip(1) {
+            *word = word_at(address.saturating_add(8 * place as u64));
+        }
+    }
+    words
+}
+
+fn word_at(address: u64) -> u64 {
     let mut bytes = [0; 8];
-    let address = usize::try_from(address).ok()?;
-    (memory::read(address, &mut bytes) == bytes.len()).then(|| u64::from_ne_bytes(bytes))
+    let address = usize::try_from(address).unwrap_or(usize::MAX);
+    if memory::read(address, &mut bytes) == bytes.len() {
+        u64::from_ne_bytes(bytes)
+    } else {
+        0
+    }
 }

@@ -67,7 +67,20 @@ impl Permits {
         wait_type: WaitType,
         deadline: Option<Deadline>,
     ) -> bool {
-        self.try_acquire(count) || self.acquire_in_line(count, wait_type, deadline)
+        let resource = std::ptr::from_ref(self).addr();
+        self.acquire_part(count, (wait_type, resource), deadline)
+    }
+
+    /// As [`acquire`](Self::acquire), for permits that are part of `resource`, which is what views show
+    /// as waited for.
+    #[inline]
+    pub(crate) fn acquire_part(
+        &self,
+        count: usize,
+        (wait_type, resource): (WaitType, usize),
+        deadline: Option<Deadline>,
+    ) -> bool {
+        self.try_acquire(count) || self.acquire_in_line(count, wait_type, resource, deadline)
     }
 
     #[cold]
@@ -75,6 +88,7 @@ impl Permits {
         &self,
         count: usize,
         wait_type: WaitType,
+        resource: usize,
         deadline: Option<Deadline>,
     ) -> bool {
         let waiter = {
@@ -82,7 +96,7 @@ impl Permits {
             if self.take_or_announce(count) {
                 return true;
             }
-            let waiter = park::prepare(wait_type, std::ptr::from_ref(self).addr());
+            let waiter = park::prepare(wait_type, resource);
             line.push_back(waiter, count);
             waiter
         };
@@ -186,5 +200,12 @@ impl Permits {
 fn more(state: usize, count: usize) -> usize {
     let free = (state >> 1).checked_add(count);
     let free = free.filter(|free| *free <= Permits::MOST);
-    free.expect("fewer permits than half the address space") << 1 | state & WAITING
+    let most = Permits::MOST;
+    free.unwrap_or_else(|| {
+        panic!(
+            "{} permits cannot be {count} more: {most} is the most",
+            state >> 1
+        )
+    }) << 1
+        | state & WAITING
 }

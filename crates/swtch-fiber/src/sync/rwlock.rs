@@ -10,6 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use crate::park::Deadline;
+use crate::sync::owners::{Owners, Place};
 use crate::sync::permits::Permits;
 use crate::wait_type::WaitType;
 
@@ -18,7 +19,10 @@ use crate::wait_type::WaitType;
 /// writer may stand between the two.
 ///
 /// It is not poisoned, see [the module](crate::sync).
+#[repr(C)]
 pub struct RwLock<Value: ?Sized> {
+    /// At the beginning, where the monitor looks for them.
+    owners: Owners,
     permits: Permits,
     value: UnsafeCell<Value>,
 }
@@ -35,6 +39,7 @@ impl<Value> RwLock<Value> {
     /// An open lock.
     pub const fn new(value: Value) -> Self {
         Self {
+            owners: Owners::of_lock(),
             permits: Permits::new(ALL),
             value: UnsafeCell::new(value),
         }
@@ -50,7 +55,7 @@ impl<Value: ?Sized> RwLock<Value> {
     /// Locks it for reading.
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, Value> {
-        let taken = self.permits.acquire(1, WaitType::RWLOCK_SHARED, None);
+        let taken = self.acquire(1, WaitType::RWLOCK_SHARED, None);
         debug_assert!(taken, "without a deadline nothing times out");
         RwLockReadGuard::new(self)
     }
@@ -58,7 +63,7 @@ impl<Value: ?Sized> RwLock<Value> {
     /// Locks it for writing.
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, Value> {
-        let taken = self.permits.acquire(ALL, WaitType::RWLOCK_EXCLUSIVE, None);
+        let taken = self.acquire(ALL, WaitType::RWLOCK_EXCLUSIVE, None);
         debug_assert!(taken, "without a deadline nothing times out");
         RwLockWriteGuard::new(self)
     }
@@ -82,17 +87,22 @@ impl<Value: ?Sized> RwLock<Value> {
     /// Locks it for reading; `None` when that was not possible within `span`.
     pub fn read_timeout(&self, span: Duration) -> Option<RwLockReadGuard<'_, Value>> {
         let deadline = Some(Deadline::after(span));
-        self.permits
-            .acquire(1, WaitType::RWLOCK_SHARED, deadline)
+        self.acquire(1, WaitType::RWLOCK_SHARED, deadline)
             .then(|| RwLockReadGuard::new(self))
     }
 
     /// Locks it for writing; `None` when that was not possible within `span`.
     pub fn write_timeout(&self, span: Duration) -> Option<RwLockWriteGuard<'_, Value>> {
         let deadline = Some(Deadline::after(span));
-        self.permits
-            .acquire(ALL, WaitType::RWLOCK_EXCLUSIVE, deadline)
+        self.acquire(ALL, WaitType::RWLOCK_EXCLUSIVE, deadline)
             .then(|| RwLockWriteGuard::new(self))
+    }
+
+    #[inline]
+    fn acquire(&self, count: usize, wait_type: WaitType, deadline: Option<Deadline>) -> bool {
+        let resource = std::ptr::from_ref(&self.owners).addr();
+        self.permits
+            .acquire_part(count, (wait_type, resource), deadline)
     }
 
     /// The value, without locking: nobody else can have it.
@@ -128,6 +138,7 @@ impl<Value: ?Sized + fmt::Debug> fmt::Debug for RwLock<Value> {
 #[must_use = "it unlocks at once if it is not kept"]
 pub struct RwLockReadGuard<'lock, Value: ?Sized> {
     lock: &'lock RwLock<Value>,
+    named: Place,
     not_send: PhantomData<*const ()>,
 }
 
@@ -139,6 +150,7 @@ impl<'lock, Value: ?Sized> RwLockReadGuard<'lock, Value> {
     fn new(lock: &'lock RwLock<Value>) -> Self {
         Self {
             lock,
+            named: lock.owners.add(),
             not_send: PhantomData,
         }
     }
@@ -155,6 +167,7 @@ impl<Value: ?Sized> Deref for RwLockReadGuard<'_, Value> {
 
 impl<Value: ?Sized> Drop for RwLockReadGuard<'_, Value> {
     fn drop(&mut self) {
+        self.lock.owners.remove(self.named);
         self.lock.permits.release(1);
     }
 }
@@ -178,6 +191,7 @@ unsafe impl<Value: ?Sized + Sync> Sync for RwLockWriteGuard<'_, Value> {}
 impl<'lock, Value: ?Sized> RwLockWriteGuard<'lock, Value> {
     /// For whoever has taken all permits of `lock`.
     fn new(lock: &'lock RwLock<Value>) -> Self {
+        lock.owners.held_alone();
         Self {
             lock,
             not_send: PhantomData,
@@ -203,6 +217,7 @@ impl<Value: ?Sized> DerefMut for RwLockWriteGuard<'_, Value> {
 
 impl<Value: ?Sized> Drop for RwLockWriteGuard<'_, Value> {
     fn drop(&mut self) {
+        self.lock.owners.left();
         self.lock.permits.release(ALL);
     }
 }

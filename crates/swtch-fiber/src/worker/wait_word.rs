@@ -47,6 +47,8 @@ pub(crate) struct WaitWord {
     word: AtomicU64,
     /// The wait at hand must not be cut short.
     uncancellable: AtomicBool,
+    /// The wait at hand has no deadline. Said after it was armed: until then it is not known.
+    endless: AtomicBool,
 }
 
 impl WaitWord {
@@ -55,6 +57,7 @@ impl WaitWord {
             Self {
                 word: AtomicU64::new(0),
                 uncancellable: AtomicBool::new(false),
+                endless: AtomicBool::new(false),
             }
         }
     }
@@ -67,6 +70,7 @@ impl WaitWord {
     /// Begins a wait. Returns its ticket.
     pub(crate) fn arm(&self, uncancellable: bool) -> u64 {
         self.uncancellable.store(uncancellable, Ordering::Relaxed);
+        self.endless.store(false, Ordering::Relaxed);
         let ticket = (self.word.load(Ordering::Relaxed) >> PHASE_BITS) + 1;
         self.word.store(
             ticket << PHASE_BITS | Phase::Armed as u64,
@@ -76,6 +80,21 @@ impl WaitWord {
         // between it and the look at this word.
         fence(Ordering::SeqCst);
         ticket
+    }
+
+    /// The wait that was armed last has no deadline.
+    #[inline(always)]
+    pub(crate) fn has_no_deadline(&self) {
+        self.endless.store(true, Ordering::Relaxed);
+    }
+
+    /// The ticket of the wait at hand, while it is undecided and known to have no deadline.
+    pub(crate) fn endless_ticket(&self) -> Option<u64> {
+        let ticket = self.open_ticket()?;
+        let endless = self.endless.load(Ordering::Relaxed);
+        // Said of this wait only if that is still the one at hand.
+        fence(Ordering::Acquire);
+        (endless && self.is_open(ticket)).then_some(ticket)
     }
 
     /// Decides the wait with this ticket. False when it was decided already.

@@ -137,7 +137,7 @@ fn who_waits_for_a_condition_hears_of_it() {
         let ready = || shared.1.load(Ordering::Relaxed);
         let wake = shared
             .0
-            .wait_until(WaitType::EVENT, None, Cancelling::Ends, ready);
+            .wait_until((WaitType::EVENT, 0), None, Cancelling::Ends, ready);
         assert_eq!(wake, Wake::Signalled);
         signaller.join().expect("no panic");
     });
@@ -156,7 +156,7 @@ fn a_waiter_that_gives_up_swallows_no_signal() {
             };
             shared
                 .0
-                .wait_until(WaitType::EVENT, deadline, Cancelling::Ends, taken)
+                .wait_until((WaitType::EVENT, 0), deadline, Cancelling::Ends, taken)
         };
         let (patient, hasty) = (shared.clone(), shared.clone());
         let hasty = thread::spawn(move || take(&hasty, Some(Deadline)));

@@ -1,0 +1,51 @@
+//! How deep workers have used their stacks, for the views: looked at by the monitor now and then.
+//!
+//! A look is a system call of 0.3 µs, so it is never made where workers run, and a thousand are made a
+//! second at most: what is shown is some seconds old, with very many workers some minutes.
+
+use std::sync::atomic::Ordering;
+
+use crate::page::layout::worker_state;
+use crate::page::{self, Page};
+use crate::runtime::Shared;
+use crate::stack::bytes_used;
+use crate::stall::places;
+
+/// Stacks that are looked at each time.
+const AT_A_TIME: u32 = 1000;
+
+/// Goes through the stacks of a runtime's workers.
+#[derive(Debug, Default)]
+pub(super) struct StackMeter {
+    /// The worker that comes next.
+    next: u32,
+}
+
+impl StackMeter {
+    /// Looks at the next ones.
+    pub(super) fn look(&mut self, shared: &Shared) {
+        let Some(page) = page::page_if_there() else {
+            return;
+        };
+        let used = page.header().workers.used.load(Ordering::Acquire);
+        let owners: Vec<u32> = shared.seats().iter().map(|seat| seat.index + 1).collect();
+        for _ in 0..used.min(AT_A_TIME) {
+            self.next = if self.next >= used { 0 } else { self.next };
+            measure(page, self.next, &owners);
+            self.next += 1;
+        }
+    }
+}
+
+fn measure(page: &'static Page, worker: u32, owners: &[u32]) {
+    let record = page.worker(worker);
+    let is_used = record.state.load(Ordering::Acquire) != worker_state::UNUSED;
+    if !is_used || !owners.contains(&record.scheduler_plus_one.load(Ordering::Relaxed)) {
+        return;
+    }
+    let stack = places::stack(page, worker);
+    let bytes = u32::try_from(bytes_used(stack)).unwrap_or(u32::MAX);
+    page.worker_stack(worker)
+        .bytes_used
+        .store(bytes, Ordering::Relaxed);
+}

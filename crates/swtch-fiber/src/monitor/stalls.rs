@@ -1,0 +1,176 @@
+//! Stalls and deadlocks, where the monitor looks for them.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::helpers;
+use crate::page::{self, add};
+use crate::probes::{self, Arguments};
+use crate::runtime::{Seat, Shared};
+use crate::stall::records::Records;
+use crate::stall::waits::Waits;
+use crate::stall::{Deadlock, Duty, Stall, Watch, outside};
+
+/// While a scheduler is on its way from idle to work, the monitor looks again this soon at least.
+const LONGEST_NAP: Duration = Duration::from_millis(100);
+
+/// The watches over all schedulers, where stalls are looked for.
+#[derive(Debug)]
+pub(super) struct StallWatch {
+    watches: Vec<Watch>,
+    /// The deadlocks that were reported and are still there.
+    reported: Vec<u64>,
+    /// That no helper becomes free was reported and is still so.
+    helpers_told: bool,
+    /// Circles are not looked for before.
+    circles_from: Option<Instant>,
+}
+
+impl StallWatch {
+    pub(super) fn new(shared: &Shared) -> Self {
+        let watch = |threshold: Duration| shared.seats().iter().map(move |_| Watch::new(threshold));
+        let stalls = shared.stalls.iter();
+        Self {
+            watches: stalls
+                .flat_map(|(threshold, _)| watch(*threshold))
+                .collect(),
+            reported: Vec::new(),
+            helpers_told: false,
+            circles_from: None,
+        }
+    }
+
+    /// Reports circles of waiters, each once. Nobody need be idle for that.
+    ///
+    /// With very many workers a look takes long, and the monitor has quanta to end: it takes a two
+    /// hundredth of its time at most.
+    pub(super) fn look_for_circles(&mut self, shared: &Shared) {
+        let began = Instant::now();
+        if shared.stalls.is_none() || self.circles_from.is_some_and(|from| began < from) {
+            return;
+        }
+        if let Some(waits) = waits(shared) {
+            self.report_circles(shared, &waits);
+        }
+        self.look_for_helpers(shared);
+        let now = Instant::now();
+        self.circles_from = Some(now + now.duration_since(began) * 200);
+    }
+
+    /// Whether preemptive sections wait for a helper; reported, once, when they do so for long.
+    fn look_for_helpers(&mut self, shared: &Shared) -> bool {
+        let queued = shared.helpers.queued();
+        let lasts = queued.filter(|queued| queued.lasted >= helpers::LONG);
+        if let (Some(queued), false) = (lasts, self.helpers_told)
+            && let Some((_, reporter)) = &shared.stalls
+        {
+            let deadlock = Deadlock::NoHelper {
+                helpers: queued.helpers,
+                queued: queued.jobs,
+                lasted: queued.lasted,
+            };
+            self.helpers_told = reporter.report_deadlock(deadlock, Instant::now());
+        }
+        if lasts.is_none() {
+            self.helpers_told = false;
+        }
+        queued.is_some()
+    }
+
+    fn report_circles(&mut self, shared: &Shared, waits: &Waits) -> bool {
+        let found = waits.circles();
+        let is_there = |number: &u64| found.iter().any(|(circle, _)| circle == number);
+        self.reported.retain(is_there);
+        let any = !found.is_empty();
+        for (number, deadlock) in found {
+            self.report_once(shared, number, deadlock);
+        }
+        any
+    }
+
+    /// All schedulers have been idle for a while: reports it if that cannot end, once. True when it
+    /// should be looked at again, because somebody outside could wake a worker and may not do so.
+    pub(super) fn look_while_all_are_idle(
+        &mut self,
+        shared: &Shared,
+        stays_quiet: impl Fn() -> bool,
+    ) -> bool {
+        let (Some(page), Some(waits)) = (page::page_if_there(), waits(shared)) else {
+            return false;
+        };
+        if shared.stalls.is_none() {
+            return false;
+        }
+        if self.look_for_helpers(shared) {
+            return true;
+        }
+        if waits.is_empty() {
+            return false;
+        }
+        let seats = || shared.seats().iter();
+        let wakes_by_itself = |seat: &Seat| {
+            let has_deadline = seat.scheduler.has_deadline.load(Ordering::Relaxed);
+            has_deadline || Records::new(page, seat.index).may_wake_by_itself()
+        };
+        if self.report_circles(shared, &waits) || seats().any(wakes_by_itself) {
+            return false;
+        }
+        if outside::could_wake(page, shared.monitor.number()) {
+            return true;
+        }
+        // What was read while somebody worked is of several moments.
+        if stays_quiet() {
+            let tasks: u64 = seats().map(|seat| seat.scheduler.load.tasks()).sum();
+            let (number, deadlock) = waits.all(tasks);
+            self.report_once(shared, number, deadlock);
+        }
+        false
+    }
+
+    fn report_once(&mut self, shared: &Shared, number: u64, deadlock: Deadlock) {
+        if let Some((_, reporter)) = &shared.stalls
+            && !self.reported.contains(&number)
+            && reporter.report_deadlock(deadlock, Instant::now())
+        {
+            self.reported.push(number);
+        }
+    }
+
+    /// Looks at each scheduler, and reports those that stall. Returns when to look again; `None`
+    /// while all are idle.
+    pub(super) fn look(&mut self, shared: &Shared) -> Option<Duration> {
+        let (threshold, reporter) = shared.stalls.as_ref()?;
+        let page = page::page_if_there()?;
+        let mut again = None;
+        for (seat, watch) in shared.seats().iter().zip(&mut self.watches) {
+            let records = Records::new(page, seat.index);
+            let duty = records.duty(seat.scheduler);
+            let (now, progress) = (Instant::now(), records.progress());
+            if let Some(stall) = watch.look(now, progress, duty, || records.subject()) {
+                add(&seat.record.stalls_count, 1);
+                probe(&stall);
+                reporter.report(stall, now);
+            }
+            if duty != Duty::Idle {
+                again = Some((*threshold / 4).min(LONGEST_NAP));
+            }
+        }
+        again
+    }
+}
+
+/// Who waits for whom in this runtime now.
+fn waits(shared: &Shared) -> Option<Waits> {
+    let own = shared.seats().iter().map(|seat| seat.index);
+    Some(Waits::look(page::page_if_there()?, own))
+}
+
+fn probe(stall: &Stall) {
+    probes::stall(|| Arguments {
+        scheduler: stall.scheduler.into(),
+        worker: stall.offender.as_ref().map_or(0, |who| who.worker.into()),
+        task: stall.offender.as_ref().map_or(0, |who| who.task),
+        wait_type: 0,
+        ns: u64::try_from(stall.lasted.as_nanos()).unwrap_or(u64::MAX),
+    });
+}

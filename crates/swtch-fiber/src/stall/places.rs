@@ -1,0 +1,60 @@
+//! Where the stacks and control blocks of workers lie, for the monitor.
+//!
+//! What a worker owns is known to the holder of its scheduler only, and a scheduler that stalls
+//! cannot be asked. So whoever makes a worker notes these places here, under the worker's number.
+
+use std::ops::Range;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use crate::page::{Page, WORKERS};
+use crate::worker::WorkerCell;
+
+struct Place {
+    low: AtomicUsize,
+    high: AtomicUsize,
+    cell: AtomicPtr<WorkerCell>,
+}
+
+/// Takes memory only as far as there are workers: pages of zeros that nobody touched.
+static PLACES: [Place; WORKERS as usize] = [const {
+    Place {
+        low: AtomicUsize::new(0),
+        high: AtomicUsize::new(0),
+        cell: AtomicPtr::new(ptr::null_mut()),
+    }
+}; WORKERS as usize];
+
+/// Notes the control block of a worker that is being made.
+pub(crate) fn note_cell(worker: u32, cell: &'static WorkerCell) {
+    let place = &PLACES[worker as usize].cell;
+    place.store(ptr::from_ref(cell).cast_mut(), Ordering::Release);
+}
+
+/// Notes the stack of a worker that is being made.
+pub(crate) fn note_stack(worker: u32, stack: Range<usize>) {
+    let place = &PLACES[worker as usize];
+    place.low.store(stack.start, Ordering::Relaxed);
+    place.high.store(stack.end, Ordering::Relaxed);
+}
+
+/// The control block of a worker, which may be another's meanwhile.
+pub(super) fn cell(worker: u32) -> Option<&'static WorkerCell> {
+    let cell = PLACES[worker as usize].cell.load(Ordering::Acquire);
+    // SAFETY: noted from a reference that lives for ever: blocks are never freed.
+    unsafe { cell.as_ref() }
+}
+
+/// The stack of a worker: the one that was noted, or that of its thread; empty when there is none. Its
+/// memory may be gone meanwhile.
+pub(crate) fn stack(page: &Page, worker: u32) -> Range<usize> {
+    let place = &PLACES[worker as usize];
+    let noted = place.low.load(Ordering::Relaxed)..place.high.load(Ordering::Relaxed);
+    let thread = page.worker(worker).thread_plus_one.load(Ordering::Relaxed);
+    let Some(thread) = thread.checked_sub(1).filter(|_| noted.is_empty()) else {
+        return noted;
+    };
+    let edge = |address: &AtomicU64| usize::try_from(address.load(Ordering::Relaxed)).unwrap_or(0);
+    let thread = page.thread(thread);
+    edge(&thread.stack_low)..edge(&thread.stack_high)
+}

@@ -1,0 +1,94 @@
+//! Programs that end badly, or that must have a process to themselves: a test starts itself again as a
+//! child, where it does what it must not.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Says to a test that it is the child.
+const VARIABLE: &str = "SWTCH_FIBER_CHILD";
+
+/// Says to the test `child` which of its plays to play.
+const PLAY: &str = "SWTCH_FIBER_PLAY";
+
+/// How long anything may take on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Whether this process is the child that `name` was started in.
+pub fn is_child(name: &str) -> bool {
+    std::env::var(VARIABLE).is_ok_and(|child| child == name)
+}
+
+/// What the test `child` is to play; `None` in the program that starts the children.
+pub fn play() -> Option<String> {
+    std::env::var(PLAY).ok()
+}
+
+/// Plays `name` in a process whose only test is `child`; how that ended, and its standard error.
+pub fn lived_through(name: &str) -> (Output, String) {
+    let variables = [(PLAY, name), ("RUST_BACKTRACE", "1")];
+    let output = in_a_child_with("child", &["--test-threads=1"], &variables, PATIENCE);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, said)
+}
+
+/// Runs the test `name` of this file in a process of its own, with further options for the harness.
+///
+/// # Panics
+/// When it has not ended after `patience`; it is killed then.
+pub fn in_a_child(name: &str, options: &[&str], patience: Duration) -> Output {
+    in_a_child_with(name, options, &[], patience)
+}
+
+/// As [`in_a_child`], with further variables of its environment.
+pub fn in_a_child_with(
+    name: &str,
+    options: &[&str],
+    variables: &[(&str, &str)],
+    patience: Duration,
+) -> Output {
+    let this = std::env::current_exe().expect("a test has a file");
+    let mut child = Command::new(this)
+        .args(["--exact", name, "--nocapture", "--include-ignored"])
+        .args(options)
+        .env(VARIABLE, name)
+        .env("RUST_BACKTRACE", "0")
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let stdout = collect(child.stdout.take().expect("piped"));
+    let stderr = collect(child.stderr.take().expect("piped"));
+    let end = Instant::now() + patience;
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            break status;
+        }
+        if Instant::now() > end {
+            child.kill().expect("it is our child");
+            child.wait().expect("it is our child");
+            let said = String::from_utf8_lossy(&stderr.join().expect("it reads")).into_owned();
+            panic!("{name} had not ended after {patience:?}:\n{said}");
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
+    Output {
+        status,
+        stdout: stdout.join().expect("it reads"),
+        stderr: stderr.join().expect("it reads"),
+    }
+}
+
+/// Reads all of it meanwhile: a full pipe would keep the child from ending.
+fn collect(mut from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut all = Vec::new();
+        from.read_to_end(&mut all).expect("a pipe");
+        all
+    })
+}

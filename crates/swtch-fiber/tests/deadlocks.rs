@@ -1,0 +1,413 @@
+//! Workers that wait for ever are reported, with who waits for whom; workers that may be woken are not.
+//!
+//! "Nothing is left that could wake them" is said of a whole process, so those programs run in a process
+//! of their own each.
+
+mod child;
+
+use std::process::Command;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use child::{PATIENCE, in_a_child, is_child};
+use swtch_fiber::stall::{Deadlock, HasTo};
+use swtch_fiber::sync::{Event, Mutex, RwLock, Semaphore, channel};
+use swtch_fiber::{
+    JoinError, JoinHandle, Mode, Runtime, TaskBuilder, WaitType, preemptive, scope, sleep, spawn,
+    timeout, yield_now,
+};
+
+const MODES: [Mode; 2] = [Mode::Fiber, Mode::Thread];
+
+/// Long enough for the monitor to look once more.
+const AGAIN: Duration = Duration::from_millis(1500);
+
+/// Long enough for the monitor to look twice.
+const LONG: Duration = Duration::from_millis(2500);
+
+/// A runtime with one scheduler and one task that always has something to do, and its deadlocks.
+fn busy(mode: Mode) -> (Runtime, mpsc::Receiver<Deadlock>) {
+    let (send, deadlocks) = mpsc::channel();
+    let runtime = Runtime::builder()
+        .schedulers(1)
+        .mode(mode)
+        .on_deadlock(move |deadlock| drop(send.send(deadlock.clone())))
+        .build()
+        .expect("a runtime");
+    let body = || {
+        loop {
+            sleep(Duration::from_millis(20));
+        }
+    };
+    runtime.spawn(body).expect("it starts");
+    (runtime, deadlocks)
+}
+
+/// The tasks of a circle with what each blocker has to do, in the order of names.
+fn members(deadlock: &Deadlock) -> Vec<(String, HasTo)> {
+    let Deadlock::Cycle(circle) = deadlock else {
+        panic!("{deadlock}");
+    };
+    let next = circle.iter().cycle().skip(1);
+    let mut members: Vec<_> = circle
+        .iter()
+        .zip(next)
+        .map(|(waiting, next)| {
+            let blocker = waiting.blocker.as_ref().expect("in a circle");
+            assert_eq!(blocker.task, next.task, "{deadlock}");
+            (waiting.task.clone(), blocker.has_to)
+        })
+        .collect();
+    members.sort_by(|(one, _), (other, _)| one.cmp(other));
+    members
+}
+
+/// Plays `program` beside a task that sleeps and runs, in both modes; the circle must be this one, and
+/// reported once.
+fn assert_circle(expected: &[(&str, HasTo)], program: fn()) {
+    for mode in MODES {
+        let (runtime, deadlocks) = busy(mode);
+        // As a task, which keeps the scheduler: else the first may end before the second.
+        let program = runtime.spawn_with(TaskBuilder::new().name("program"), program);
+        let deadlock = deadlocks.recv_timeout(PATIENCE).expect("a report");
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(task, has_to)| ((*task).to_owned(), *has_to))
+            .collect();
+        assert_eq!(members(&deadlock), expected, "{mode:?}: {deadlock}");
+        let again = deadlocks.recv_timeout(AGAIN);
+        assert!(again.is_err(), "{mode:?}: reported twice: {again:?}");
+        drop(program);
+        // Dropping the runtime cancels all of them.
+        drop(runtime);
+    }
+}
+
+fn start(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    TaskBuilder::new()
+        .name(name)
+        .spawn(body)
+        .expect("it starts")
+}
+
+/// The classic: two locks in two orders. Others sleep and run meanwhile.
+#[test]
+fn two_mutexes_in_two_orders_are_a_circle() {
+    let expected = [("left", HasTo::Unlock), ("right", HasTo::Unlock)];
+    assert_circle(&expected, || {
+        let locks = Arc::new([Mutex::new(()), Mutex::new(())]);
+        for (first, name) in ["left", "right"].into_iter().enumerate() {
+            let locks = locks.clone();
+            start(name, move || {
+                let _one = locks[first].lock();
+                yield_now();
+                let _other = locks[1 - first].lock();
+            });
+        }
+    });
+}
+
+/// Two tasks that got each other's handle.
+#[test]
+fn two_tasks_that_join_each_other_are_a_circle() {
+    let expected = [("left", HasTo::End), ("right", HasTo::End)];
+    assert_circle(&expected, || {
+        let (to_left, from_right) = channel::unbounded::<JoinHandle<()>>();
+        let (to_right, from_left) = channel::unbounded::<JoinHandle<()>>();
+        let left = start("left", move || drop(from_right.recv().unwrap().join()));
+        let right = start("right", move || drop(from_left.recv().unwrap().join()));
+        to_right.send(left).unwrap();
+        to_left.send(right).unwrap();
+    });
+}
+
+/// Who holds a lock and joins a task that wants it; the lock is held by readers or by a writer.
+#[test]
+fn a_circle_may_be_of_several_kinds() {
+    let expected = [
+        ("joiner", HasTo::End),
+        ("reader", HasTo::Unlock),
+        ("writer", HasTo::Unlock),
+    ];
+    assert_circle(&expected, || {
+        let mutex = Arc::new(Mutex::new(()));
+        let lock = Arc::new(RwLock::new(()));
+        let (theirs, wanted) = (mutex.clone(), lock.clone());
+        // Two may read: the one who waits for the mutex is in the circle.
+        let _idle_reader = start("bystander", {
+            let lock = lock.clone();
+            move || {
+                let _read = lock.read();
+                sleep(Duration::from_secs(3600));
+            }
+        });
+        start("reader", move || {
+            let _read = wanted.read();
+            sleep(Duration::from_millis(30));
+            let _mutex = theirs.lock();
+        });
+        start("joiner", move || {
+            let _mutex = mutex.lock();
+            sleep(Duration::from_millis(60));
+            let writer = start("writer", move || drop(lock.write()));
+            writer.join().unwrap();
+        });
+    });
+}
+
+/// A writer that stands between two read locks of one task: the case that `RwLock`'s page warns of.
+#[test]
+fn a_second_read_lock_behind_a_writer_is_a_circle() {
+    let expected = [("reader", HasTo::GoFirst), ("writer", HasTo::Unlock)];
+    assert_circle(&expected, || {
+        let lock = Arc::new(RwLock::new(()));
+        let theirs = lock.clone();
+        start("reader", move || {
+            let _one = theirs.read();
+            sleep(Duration::from_millis(50));
+            let _other = theirs.read();
+        });
+        start("writer", move || {
+            sleep(Duration::from_millis(20));
+            drop(lock.write());
+        });
+    });
+}
+
+/// A scope waits for all of its tasks, so one that needs what its parent holds is enough.
+#[test]
+fn a_scope_that_holds_what_its_task_wants_is_a_circle() {
+    let expected = [("#", HasTo::Unlock), ("parent", HasTo::End)];
+    for by_handle in [false, true] {
+        let (runtime, deadlocks) = busy(Mode::Fiber);
+        let parent = TaskBuilder::new().name("parent");
+        let parent = runtime.spawn_with(parent, move || {
+            let mutex = Mutex::new(());
+            let _held = mutex.lock();
+            scope(|scope| {
+                let wants = scope.spawn(|| drop(mutex.lock())).unwrap();
+                if by_handle {
+                    wants.join().unwrap();
+                }
+            });
+        });
+        let deadlock = deadlocks.recv_timeout(PATIENCE).unwrap();
+        let mut found = members(&deadlock);
+        found[0].0.truncate(1);
+        let expected = expected.map(|(task, has_to)| (task.to_owned(), has_to));
+        assert_eq!(found, expected, "by handle {by_handle}: {deadlock}");
+        drop(parent);
+    }
+}
+
+/// Where it can be known at once, it is an error and no deadlock.
+#[test]
+fn a_task_that_joins_itself_is_told() {
+    for mode in MODES {
+        let (runtime, _deadlocks) = busy(mode);
+        let (send, receive) = channel::unbounded::<JoinHandle<()>>();
+        let (tell, told) = mpsc::channel();
+        let task = runtime.spawn(move || {
+            let own = receive.recv().unwrap();
+            tell.send(own.join()).unwrap();
+        });
+        send.send(task.unwrap()).unwrap();
+        let told = told.recv_timeout(PATIENCE).unwrap();
+        assert!(matches!(told, Err(JoinError::Itself)), "{told:?}");
+    }
+}
+
+/// What ends by itself is no deadlock: a lock with a time limit, a timeout around it, a sleeper that
+/// holds what others want, a preemptive section, a semaphore, an event.
+#[test]
+fn waits_that_may_end_are_not_reported() {
+    for mode in MODES {
+        let (runtime, deadlocks) = busy(mode);
+        let program = || {
+            for limited in [false, true] {
+                let locks = Arc::new([Mutex::new(()), Mutex::new(())]);
+                for first in [0, 1] {
+                    let locks = locks.clone();
+                    start("limited", move || {
+                        let _one = locks[first].lock();
+                        yield_now();
+                        let other = &locks[1 - first];
+                        if first == 0 {
+                            drop(other.lock());
+                        } else if limited {
+                            drop(other.lock_timeout(Duration::from_secs(3600)));
+                        } else {
+                            timeout(Duration::from_secs(3600), || drop(other.lock())).unwrap();
+                        }
+                    });
+                }
+            }
+            let held = Arc::new(Mutex::new(()));
+            let wanted = held.clone();
+            start("sleeper", move || {
+                let _held = held.lock();
+                sleep(Duration::from_secs(3600));
+            });
+            start("patient", move || drop(wanted.lock()));
+            let permits = Arc::new(Semaphore::new(0));
+            start("permit", move || drop(permits.acquire()));
+            let event = Arc::new(Event::manual());
+            start("event", move || event.wait());
+        };
+        runtime.run(program).unwrap();
+        let none = deadlocks.recv_timeout(LONG);
+        assert!(none.is_err(), "{mode:?}: {}", none.unwrap());
+    }
+}
+
+/// The program of `name` runs alone in a process, by the harness's main thread; its standard error.
+fn said_by(name: &str) -> String {
+    let output = in_a_child(name, &["--test-threads=1"], PATIENCE);
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Ends this process. By another one: a thread that sleeps could wake somebody.
+fn kill_after(span: Duration) {
+    let end = format!(
+        "sleep {}; kill -9 {}",
+        span.as_secs_f64(),
+        std::process::id()
+    );
+    let shell = Command::new("sh").args(["-c", &end]).spawn();
+    drop(shell.expect("there is a shell"));
+}
+
+/// Plays `body` in a process whose only other thread waits for it, until `LONG` is over.
+fn play_until_it_is_over(mode: Mode, body: fn()) {
+    let runtime = Runtime::builder()
+        .schedulers(2)
+        .mode(mode)
+        .build()
+        .expect("a runtime");
+    let main = runtime.spawn_with(TaskBuilder::new().name("main"), body);
+    kill_after(LONG * 2);
+    drop(main.expect("it starts").join());
+}
+
+/// All wait, and the thread that started them waits for their end: nothing can wake them, which is said
+/// without being asked for, once, with who waits for what.
+#[test]
+fn all_waiting_with_nobody_left_is_told_on_standard_error() {
+    const NAME: &str = "all_waiting_with_nobody_left_is_told_on_standard_error";
+    if is_child(NAME) {
+        play_until_it_is_over(Mode::Fiber, || {
+            let holder = start("holder", || {
+                let held = Arc::new(Mutex::new(()));
+                let wanted = held.clone();
+                let _held = held.lock();
+                start("wants", move || drop(wanted.lock()));
+                Event::manual().wait();
+            });
+            holder.join().unwrap();
+        });
+    }
+    let text = said_by(NAME);
+    assert_eq!(text.matches("deadlock: all 3 workers").count(), 1, "{text}");
+    for part in [
+        "(task \"holder\") waits for EVENT",
+        "(task \"wants\") waits for MUTEX",
+        "held by worker",
+        "(task \"main\") waits for JOIN",
+        "the end of worker",
+    ] {
+        assert!(text.contains(part), "no {part:?} in:\n{text}");
+    }
+}
+
+/// In thread mode the threads of workers wait in the kernel too.
+#[test]
+fn all_waiting_in_thread_mode_is_told() {
+    const NAME: &str = "all_waiting_in_thread_mode_is_told";
+    if is_child(NAME) {
+        play_until_it_is_over(Mode::Thread, || {
+            let (_send, receive) = channel::unbounded::<()>();
+            receive.recv().unwrap();
+        });
+    }
+    let text = said_by(NAME);
+    assert!(
+        text.contains("(task \"main\") waits for CHANNEL_RECEIVE"),
+        "{text}"
+    );
+}
+
+/// A task that no worker is free for, and the one worker waits for it.
+#[test]
+fn a_task_without_a_worker_is_part_of_the_report() {
+    const NAME: &str = "a_task_without_a_worker_is_part_of_the_report";
+    if is_child(NAME) {
+        let runtime = Runtime::builder().schedulers(1).workers(1).build().unwrap();
+        let main = runtime
+            .spawn(|| drop(spawn(|| ()).unwrap().join()))
+            .unwrap();
+        kill_after(LONG * 2);
+        drop(main.join());
+    }
+    let text = said_by(NAME);
+    assert!(text.contains("tasks that wait for a worker: 1"), "{text}");
+}
+
+/// Each of these could wake somebody: a sleeper, a preemptive section, a socket, a thread that sleeps, a
+/// thread that is in a system call, another runtime.
+#[test]
+fn all_waiting_while_somebody_could_wake_them_is_not_told() {
+    const NAME: &str = "all_waiting_while_somebody_could_wake_them_is_not_told";
+    let others: [(&str, fn()); 6] = [
+        ("sleeper", || {
+            spawn(|| sleep(Duration::from_secs(3600))).unwrap();
+        }),
+        ("preemptive", || {
+            let foreign = || std::thread::sleep(Duration::from_secs(3600));
+            spawn(move || preemptive(WaitType::PREEMPTIVE_OTHER, foreign)).unwrap();
+        }),
+        ("socket", || {
+            let listener = swtch_fiber::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            spawn(move || drop(listener.accept())).unwrap();
+        }),
+        ("thread that sleeps", || {
+            std::thread::spawn(|| std::thread::sleep(Duration::from_secs(3600)));
+        }),
+        ("thread in a call", || {
+            std::thread::spawn(|| {
+                let mut ends = [0; 2];
+                // SAFETY: room for two descriptors.
+                unsafe { libc::pipe(ends.as_mut_ptr()) };
+                // SAFETY: room for a byte.
+                unsafe { libc::read(ends[0], (&raw mut ends).cast(), 1) };
+            });
+        }),
+        ("another runtime", || {
+            std::mem::forget(Runtime::builder().schedulers(1).build().unwrap());
+        }),
+    ];
+    if is_child(NAME) {
+        let number: usize = std::env::var("SWTCH_FIBER_OTHER").unwrap().parse().unwrap();
+        let other = others[number].1;
+        let runtime = Runtime::builder().schedulers(1).build().unwrap();
+        let main = runtime.spawn(move || {
+            other();
+            Event::manual().wait();
+        });
+        kill_after(LONG * 2);
+        drop(main.unwrap().join());
+    }
+    let children: Vec<_> = (0..others.len())
+        .map(|number| {
+            std::thread::spawn(move || {
+                let number = number.to_string();
+                let with = [("SWTCH_FIBER_OTHER", &*number)];
+                child::in_a_child_with(NAME, &["--test-threads=1"], &with, PATIENCE)
+            })
+        })
+        .collect();
+    for ((what, _), child) in others.iter().zip(children) {
+        let output = child.join().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!text.contains("deadlock"), "{what}: {text}");
+    }
+}
