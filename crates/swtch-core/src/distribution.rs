@@ -78,6 +78,14 @@ impl Distribution {
         // The histogram answers with the upper edge of a bucket, which none may have reached.
         Some(bound.min(longest))
     }
+
+    /// Lengths that were recorded, each within 1 %, the shortest first, and how often.
+    pub fn recorded(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
+        self.histogram.iter_recorded().map(|bucket| {
+            let edge = Nanos::from_ns(bucket.value_iterated_to());
+            (edge.min(self.longest), bucket.count_at_value())
+        })
+    }
 }
 
 #[cfg(test)]
@@ -110,6 +118,18 @@ mod tests {
             distribution.percentile(99.9),
             Some(Nanos::from_ns(1_234_567))
         );
+    }
+
+    /// What is drawn of a distribution is all of it, however long the lengths are.
+    #[test]
+    fn recorded_lengths_are_all_there_within_one_percent() {
+        let hour = 3_600_000_000_000;
+        let recorded: Vec<_> = of([7, 1_000_000, 1_000_000, hour]).recorded().collect();
+        let counts: Vec<_> = recorded.iter().map(|(_, count)| *count).collect();
+        assert_eq!(counts, [1, 2, 1]);
+        for ((shown, _), exact) in recorded.iter().zip([7, 1_000_000, hour]) {
+            assert!(shown.as_ns().abs_diff(exact) * 100 <= exact, "{shown}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod user;
 pub use user::{UserDeparture, classify_user};
 
 /// Version of this table. It grows by one whenever a verdict may change for the same evidence.
-pub const RULES_VERSION: u32 = 1;
+pub const RULES_VERSION: u32 = 2;
 
 // Task states, `include/linux/sched.h` (v5.15 to v6.18; the values below did not change).
 const TASK_UNINTERRUPTIBLE: u32 = 0x2;
@@ -98,7 +98,7 @@ impl Facts<'_> {
 
     /// In user mode or in a fault: no system call, and not a kernel thread.
     fn is_outside_calls(&self) -> bool {
-        self.evidence.syscall.is_none() && !self.has(Bits::KTHREAD)
+        self.evidence.syscall.is_none() && !self.has(Bits::KTHREAD) && !self.has(Bits::NO_CALL)
     }
 
     /// Asleep in a way that counts as load. Idle kernel threads sleep uninterruptibly, but say that
@@ -339,6 +339,13 @@ const BLOCKED: &[Rule] = &[
         Inferred,
         |f| f.has(Bits::WQ_WORKER) && !f.is_uninterruptible(),
         "a kernel worker without work waits for another context to queue some"
+    ),
+    rule!(
+        "call_not_told",
+        Unknown,
+        Inferred,
+        |f| f.has(Bits::NO_CALL) && !f.has(Bits::KTHREAD),
+        "it blocked; what was imported does not tell in which system call"
     ),
     rule!(
         "kernel_thread",

@@ -48,10 +48,10 @@ mod writer;
 pub use column::{Column, Kind, Presence};
 pub use error::Error;
 pub use meta::{
-    Clock, Counts, FORMAT_VERSION, Hooks, Host, KernelCounts, Meta, Overhead, Stacks, State,
-    UserCounts,
+    Clock, Counts, FORMAT_VERSION, Hooks, Host, Imported, KernelCounts, Meta, Overhead, Stacks,
+    State, UserCounts,
 };
-pub use plain_table::{PlainColumn, PlainTable};
+pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
 pub use rows::{CgroupRow, FrameRow, StackKind, StackRow, WaitTypeRow};
 pub use schema::{Columns, Table};
 pub use schema_page::schema_markdown;

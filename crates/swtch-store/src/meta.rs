@@ -51,6 +51,8 @@ pub struct Meta {
     pub stacks: Option<Stacks>,
     /// Where the switches of user-mode schedulers went; `None` when no such scheduler was met.
     pub user: Option<UserCounts>,
+    /// What it was imported from; `None` for a recording of our own.
+    pub imported: Option<Imported>,
 }
 
 /// How far a recording came.
@@ -180,6 +182,18 @@ pub struct Hooks {
     pub missing: Vec<String>,
 }
 
+/// What a trace was made of that another program recorded. Its evidence is less: reasons go only as far.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Imported {
+    /// The format, and the program that wrote it.
+    pub format: String,
+    /// The file's name.
+    pub file: String,
+    /// The kernel's events that it holds.
+    pub events: Vec<String>,
+}
+
 /// How stacks were taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -208,6 +222,7 @@ impl Default for Meta {
             hooks: Hooks::default(),
             stacks: None,
             user: None,
+            imported: None,
         }
     }
 }

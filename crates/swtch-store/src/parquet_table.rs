@@ -1,7 +1,8 @@
 //! A table of a finished trace: one Parquet file.
 //!
-//! Row groups are large, so that encodings have something to work with, and each carries the
-//! first and last moment, so that a span of time reads only what it needs. The file gets its name
+//! Row groups are large, so that encodings have something to work with. Each of them, and within it
+//! each page of the column of moments, carries its first and last moment: a span of time reads only
+//! what it needs. The file gets its name
 //! after it is whole and on the disk.
 
 use std::io;
@@ -12,10 +13,13 @@ use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
 };
 use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData, SortingColumn};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, PageIndexPolicy, RowGroupMetaData, SortingColumn,
+};
+use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::reader::Length;
 use parquet::file::statistics::Statistics;
@@ -124,7 +128,10 @@ impl ParquetTable {
             let what = "its length is not that of the list in checksums.csv";
             return Err(Error::damaged(file.path(), what));
         }
-        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new());
+        let metadata = ArrowReaderMetadata::load(
+            &file,
+            ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional),
+        );
         let metadata = metadata.map_err(|err| file.explain(err))?;
         Ok(Self { file, metadata })
     }
@@ -140,12 +147,12 @@ impl ParquetTable {
         self.file.len()
     }
 
-    /// Its batches, with those `columns` (all without), from the row groups that reach into the
-    /// span of time (all without).
+    /// Its batches, with those `columns` (all without), from the row groups and pages that reach
+    /// into the span of time (all without).
     pub(crate) fn batches<'a>(
         &'a self,
         columns: Option<&[&str]>,
-        span: Option<(Timestamp, Timestamp)>,
+        span: Option<Span>,
     ) -> impl Iterator<Item = Result<RecordBatch, Error>> + Send + use<'a> {
         let schema = self.metadata.parquet_schema();
         let mask = match columns {
@@ -154,31 +161,69 @@ impl ParquetTable {
         };
         let groups = self.metadata.metadata().row_groups().iter().enumerate();
         let groups = groups.filter(move |(_, group)| span.is_none_or(|span| reaches(group, span)));
-        groups.flat_map(move |(index, _)| self.row_group(index, mask.clone()))
+        groups.flat_map(move |(index, _)| self.row_group(index, mask.clone(), span))
     }
 
     fn row_group(
         &self,
         index: usize,
         mask: ProjectionMask,
+        span: Option<Span>,
     ) -> Box<dyn Iterator<Item = Result<RecordBatch, Error>> + Send> {
         let metadata = self.metadata.clone();
-        let reader =
+        let builder =
             ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), metadata)
                 .with_row_groups(vec![index])
                 .with_projection(mask)
-                .with_batch_size(BATCH_ROWS)
-                .build();
+                .with_batch_size(BATCH_ROWS);
+        let reader = match span.and_then(|span| self.rows_of_pages(index, span)) {
+            Some(rows) => builder.with_row_selection(rows).build(),
+            None => builder.build(),
+        };
         let file = self.file.clone();
         match reader {
             Ok(reader) => Box::new(reader.map(move |batch| batch.map_err(|err| file.explain(err)))),
             Err(err) => Box::new(std::iter::once(Err(file.explain(err)))),
         }
     }
+
+    /// Rows of the pages of a row group that may hold a row of the span; `None` where the file does
+    /// not tell, and all must be read.
+    fn rows_of_pages(&self, group: usize, (since, until): Span) -> Option<RowSelection> {
+        let metadata = self.metadata.metadata();
+        let columns = metadata.row_group(group).columns();
+        let time = columns
+            .iter()
+            .position(|column| column.column_path().string() == TIME)?;
+        let index = metadata.page_index_for_row_group(group);
+        let ColumnIndexMetaData::INT64(times) = index.column_index(time)? else {
+            return None;
+        };
+        let (firsts, lasts) = (times.min_values(), times.max_values());
+        // A moment beyond 2^63 comes from a broken clock: its order is not that of statistics.
+        if firsts.iter().any(|first| *first < 0) {
+            return None;
+        }
+        let all = usize::try_from(metadata.row_group(group).num_rows()).ok()?;
+        let row = |page: usize| match index.offset_index(time)?.page_locations().get(page) {
+            Some(location) => usize::try_from(location.first_row_index).ok(),
+            None => Some(all),
+        };
+        let begin = lasts.partition_point(|last| last.cast_unsigned() < since.as_ns());
+        let end = firsts.partition_point(|first| first.cast_unsigned() <= until.as_ns());
+        let rows = row(begin)?..row(end.max(begin))?;
+        Some(RowSelection::from_consecutive_ranges(
+            std::iter::once(rows),
+            all,
+        ))
+    }
 }
 
+/// From a moment to a moment, both included.
+type Span = (Timestamp, Timestamp);
+
 /// Whether a row group may hold a row of the span. Without statistics it may.
-fn reaches(group: &RowGroupMetaData, (since, until): (Timestamp, Timestamp)) -> bool {
+fn reaches(group: &RowGroupMetaData, (since, until): Span) -> bool {
     let time = |column: &&ColumnChunkMetaData| column.column_path().string() == TIME;
     let column = group.columns().iter().find(time);
     let Some(Statistics::Int64(times)) = column.and_then(|column| column.statistics()) else {

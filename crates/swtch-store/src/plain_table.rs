@@ -4,13 +4,14 @@
 //! what the columns mean; what holds for all rows travels as key and value in the file's footer
 //! (`parquet_kv_metadata` in `DuckDB`, `schema.metadata` in pyarrow).
 
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
 };
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::KeyValue;
 
@@ -87,31 +88,72 @@ impl PlainTable {
     /// [`Error::Write`] when the file cannot be written, [`Error::Encode`] when the columns are not of
     /// one length.
     pub fn write_parquet(&self, path: &Path) -> Result<(), Error> {
-        let batch = self.to_batch(path)?;
-        let draft = Draft::create(path)?;
-        let properties = properties(&batch.schema());
-        let writer = ArrowWriter::try_new(draft, batch.schema(), Some(properties));
-        let mut writer = writer.map_err(|err| write_error(path, err))?;
-        writer.write(&batch).map_err(|err| write_error(path, err))?;
-        for (key, value) in &self.metadata {
-            writer.append_key_value_metadata(KeyValue::new(key.clone(), value.clone()));
-        }
-        let draft = writer.into_inner().map_err(|err| write_error(path, err))?;
-        draft.publish()?;
+        // Columns of different lengths are found before there is a file.
+        self.to_batch(path)?;
+        let mut writer = PlainWriter::new(Draft::create(path)?, path, self)?;
+        writer.write(self)?;
+        writer.finish()?.publish()?;
         Ok(())
     }
 
+    fn to_schema(&self) -> SchemaRef {
+        let columns = self.columns.iter();
+        let fields = columns.map(|(name, column)| Field::new(*name, column.arrow_type(), true));
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    }
+
     fn to_batch(&self, path: &Path) -> Result<RecordBatch, Error> {
-        let fields: Vec<Field> = self
-            .columns
-            .iter()
-            .map(|(name, column)| Field::new(*name, column.arrow_type(), true))
-            .collect();
         let arrays = self.columns.iter().map(|(_, column)| column.to_arrow());
         let options = RecordBatchOptions::new().with_row_count(Some(self.rows()));
-        let schema = Arc::new(Schema::new(fields));
-        RecordBatch::try_new_with_options(schema, arrays.collect(), &options)
+        RecordBatch::try_new_with_options(self.to_schema(), arrays.collect(), &options)
             .map_err(|err| Error::encode(path, err))
+    }
+}
+
+/// A table that is written part by part, for one that is larger than memory.
+#[derive(Debug)]
+pub struct PlainWriter<W: Write + Send> {
+    writer: ArrowWriter<W>,
+    path: PathBuf,
+}
+
+impl<W: Write + Send> PlainWriter<W> {
+    /// Begins a Parquet file with the columns and the metadata of `first`, whose rows are not written.
+    /// `path` is what errors speak of.
+    ///
+    /// # Errors
+    /// [`Error::Write`] when `out` cannot be written.
+    pub fn new(out: W, path: &Path, first: &PlainTable) -> Result<Self, Error> {
+        let schema = first.to_schema();
+        let properties = properties(&schema);
+        let writer = ArrowWriter::try_new(out, schema, Some(properties));
+        let mut writer = writer.map_err(|err| write_error(path, err))?;
+        for (key, value) in &first.metadata {
+            writer.append_key_value_metadata(KeyValue::new(key.clone(), value.clone()));
+        }
+        Ok(Self {
+            writer,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Adds rows. The columns must be those that it began with.
+    ///
+    /// # Errors
+    /// As [`PlainTable::write_parquet`].
+    pub fn write(&mut self, part: &PlainTable) -> Result<(), Error> {
+        let batch = part.to_batch(&self.path)?;
+        let written = self.writer.write(&batch);
+        written.map_err(|err| write_error(&self.path, err))
+    }
+
+    /// Writes the footer, without which nobody can read the file.
+    ///
+    /// # Errors
+    /// [`Error::Write`] when `out` cannot be written.
+    pub fn finish(self) -> Result<W, Error> {
+        let finished = self.writer.into_inner();
+        finished.map_err(|err| write_error(&self.path, err))
     }
 }
 
@@ -154,6 +196,16 @@ mod tests {
         };
         assert_eq!(*batch, table().to_batch(&path).unwrap());
         assert_eq!(batch.column(0).as_string::<i32>().value(1), "yield");
+    }
+
+    #[test]
+    fn parts_become_one_table() {
+        let mut writer = PlainWriter::new(Vec::new(), Path::new("t"), &table()).unwrap();
+        writer.write(&table()).unwrap();
+        writer.write(&table()).unwrap();
+        let bytes = bytes::Bytes::from(writer.finish().unwrap());
+        let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap();
+        assert_eq!(reader.metadata().file_metadata().num_rows(), 4);
     }
 
     #[test]

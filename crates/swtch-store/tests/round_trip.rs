@@ -182,6 +182,45 @@ fn a_span_includes_both_its_ends() {
     }
 }
 
+/// In a finished trace only the pages that reach into a span are read: at their edges no row may be
+/// missed, whole rows must come, and moments may repeat across pages.
+#[test]
+fn a_span_is_the_same_however_many_pages_it_cuts() {
+    let (_dir, path) = place();
+    let mut written: Vec<_> = messaging(7).take(130_000).collect();
+    let repeated = written[41_500].ts;
+    for row in &mut written[39_000..41_500] {
+        row.ts = repeated;
+    }
+    record(&path, &written, 10_000, End::Finished);
+    let trace = Trace::open(&path).unwrap();
+    let all = rows(&trace).unwrap();
+    let last = all.len() - 1;
+    for (first, end) in [
+        (0, 0),
+        (19_999, 20_001),
+        (39_500, 39_501),
+        (60_000, 125_000),
+        (last, last),
+    ] {
+        let span = (all[first].ts, all[end].ts);
+        let expected = all
+            .iter()
+            .filter(|row| span.0 <= row.ts && row.ts <= span.1);
+        let expected: Vec<_> = expected.map(said).collect();
+        let mut read = Vec::new();
+        trace
+            .scan(Columns::all(), Some(span), &mut |row| read.push(said(row)))
+            .unwrap();
+        assert!(
+            read == expected,
+            "{first}..={end}: {} of {}",
+            read.len(),
+            expected.len()
+        );
+    }
+}
+
 /// A trace can be made of another, and rules come and go.
 #[test]
 fn a_rule_of_another_version_keeps_its_name_and_verdict() {
