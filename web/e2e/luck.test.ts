@@ -1,0 +1,159 @@
+// Bad luck: nothing to see, too much to see, a whole day, a trace that is still growing, no prices, no server.
+import { spawn } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, expect, inject, test } from "vitest";
+import { browser, coloursOf, open, openTab, picture, settled } from "./support/browser";
+import { swtchPath, view } from "./support/program";
+
+const { made, empty, crowded, day, sampler, prices } = inject("traces");
+
+let chromium: Browser;
+
+beforeAll(async () => {
+  chromium = await browser();
+});
+
+afterAll(async () => {
+  await chromium?.close();
+});
+
+/** No switch is a trace, too: it says so instead of drawing nothing. */
+test("a trace without a switch opens and every panel says that there is nothing", async () => {
+  const other = await view(empty, "--prices", prices);
+  const { page, complaints, close } = await open(chromium, other.url);
+  for (const tab of await page.getByRole("tab").allInnerTexts()) {
+    await openTab(page, tab);
+    expect((await page.locator(".panel").innerText()).length, tab).toBeGreaterThan(10);
+  }
+  expect(complaints).toEqual([]);
+  await picture(page, "9-empty");
+  await close();
+  await other.end();
+});
+
+test("20,000 threads can be scrolled, and a table of them stays quick", async () => {
+  const other = await view(crowded, "--prices", prices);
+  const { page, complaints, close } = await open(chromium, other.url);
+  await openTab(page, "Threads");
+  expect(await page.locator(".sheet tbody tr").count()).toBeLessThanOrEqual(200);
+  const height = await page.locator(".lane-scroller").evaluate((scroller) => scroller.scrollHeight);
+  expect(height).toBeGreaterThan(20_000 * 10);
+  await page.locator(".lane-scroller").evaluate((scroller) => {
+    scroller.scrollTop = scroller.scrollHeight / 2;
+  });
+  await settled(page);
+  expect(await page.locator("body *").count()).toBeLessThan(20_000);
+  await picture(page, "9-crowded");
+  expect(complaints).toEqual([]);
+  await close();
+  await other.end();
+});
+
+/** Moments of a day are told in hours; the lanes are drawn as those of a second are. */
+test("a trace of a day is drawn and told in hours", async () => {
+  const other = await view(day, "--prices", prices);
+  const { page, complaints, close } = await open(chromium, other.url);
+  await expect.poll(() => coloursOf(page, "canvas.lanes")).toBeGreaterThan(4);
+  for (let press = 0; press < 4; press += 1) await page.keyboard.press("+");
+  await settled(page);
+  expect(await page.locator(".range-words").innerText()).toMatch(/\d+:\d\d:\d\d/);
+  expect(complaints).toEqual([]);
+  await picture(page, "9-day");
+  await close();
+  await other.end();
+});
+
+/** A bill needs prices; the panel says how to get them instead of showing zeros. */
+test("without a price list the bill says how to get one", async () => {
+  const nowhere = await mkdtemp(join(tmpdir(), "swtch-web-home-"));
+  const other = await view(made, { XDG_DATA_HOME: nowhere, HOME: nowhere });
+  const { page, close } = await open(chromium, other.url);
+  await openTab(page, "Bill");
+  expect(await page.locator(".panel").innerText()).toContain("swtch cost --save");
+  await picture(page, "9-no-prices");
+  await close();
+  await other.end();
+  await rm(nowhere, { recursive: true, force: true });
+});
+
+/** The page stays as it is, says so, and does not fill the screen with errors. */
+test("when the server has ended the page says so and keeps what it shows", async () => {
+  const other = await view(made, "--prices", prices);
+  const { page, close } = await open(chromium, other.url);
+  await openTab(page, "Reasons");
+  await other.end();
+  await openTab(page, "Threads");
+  await page
+    .getByText(/server has ended|does not answer/)
+    .first()
+    .waitFor();
+  expect(await coloursOf(page, "canvas.lanes")).toBeGreaterThan(4);
+  await picture(page, "9-server-gone");
+  await close();
+});
+
+/** What is recorded while somebody looks appears by itself. */
+test.skipIf(sampler === null)("a trace that is being recorded is followed", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "swtch-web-growing-"));
+  const trace = join(folder, "growing.swtch");
+  const load = ["sh", "-c", "for i in $(seq 400); do sleep 0.05; done"];
+  const recorder = spawn(swtchPath(), ["record", "-d", "15", "-o", trace, "--", ...load], {
+    stdio: "ignore",
+  });
+  const ended = new Promise((gone) => recorder.on("exit", gone));
+  await new Promise((later) => setTimeout(later, 3000));
+  const other = await view(trace, "--prices", prices);
+  const { page, complaints, close } = await open(chromium, other.url);
+  await openTab(page, "Reasons");
+  const total = async (): Promise<number> =>
+    Number((await page.locator(".sheet tfoot td").nth(2).innerText()).replaceAll(",", ""));
+  const before = await total();
+  await expect.poll(total, { timeout: 20_000 }).toBeGreaterThan(before);
+  await picture(page, "9-growing");
+  expect(complaints).toEqual([]);
+  await close();
+  await other.end();
+  recorder.kill("SIGINT");
+  await ended;
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** A tab that is left open for a day: what is looked at goes away again, and at rest nothing is asked. */
+test("long use leaves nothing behind, and a page at rest asks nothing", async () => {
+  const other = await view(made, "--prices", prices);
+  const { page, close } = await open(chromium, other.url);
+  const session = await page.context().newCDPSession(page);
+  const heapMb = async (): Promise<number> => {
+    await session.send("HeapProfiler.collectGarbage");
+    const { usedSize } = await session.send("Runtime.getHeapUsage");
+    return usedSize / 2 ** 20;
+  };
+  const use = async (rounds: number): Promise<void> => {
+    for (let round = 0; round < rounds; round += 1) {
+      await page.locator(".lane-scroller").focus();
+      for (const key of ["+", "+", "ArrowDown", "ArrowRight", "Enter"]) {
+        await page.keyboard.press(key);
+      }
+      await page
+        .getByRole("tab")
+        .nth(round % 8)
+        .click();
+      await page.waitForTimeout(120);
+      if (round % 5 === 4) await page.keyboard.press("0");
+    }
+    await settled(page);
+  };
+  await use(10);
+  const before = await heapMb();
+  await use(50);
+  expect((await heapMb()) - before).toBeLessThan(10);
+  const asked: string[] = [];
+  page.on("request", (request) => asked.push(request.url()));
+  await page.waitForTimeout(5000);
+  expect(asked).toEqual([]);
+  await close();
+  await other.end();
+});

@@ -1,0 +1,49 @@
+import { describe, expect, it } from "vitest";
+import { tickDistance, toMoment, toPx, withinTrace, zoomed } from "./scale";
+import { cssPx, rangeOf, spanOf, traceNs } from "./units";
+
+const SECOND = traceNs(1e9);
+
+describe("a view", () => {
+  it("stays within the trace but for a little air", () => {
+    expect(withinTrace(rangeOf(-5e9, 9e9), SECOND)).toEqual(rangeOf(-2e7, 1.02e9));
+    const beyond = withinTrace(rangeOf(5e9, 5.1e9), SECOND);
+    expect(beyond.to).toBeCloseTo(1.02e9);
+    expect(spanOf(beyond)).toBeCloseTo(1e8);
+  });
+
+  /** A day is 8.64e13 ns: far from where doubles of whole ns end, and zooming must go all the way. */
+  it("of a day can be zoomed to a hundred nanoseconds", () => {
+    const day = traceNs(86_400e9);
+    let view = rangeOf(0, day);
+    for (let turn = 0; turn < 200; turn++) {
+      view = withinTrace(zoomed(view, traceNs(43_200e9 + 17), 0.7), day);
+    }
+    expect(spanOf(view)).toBeCloseTo(100, 0);
+    expect(Math.abs(view.from - 43_200e9)).toBeLessThan(200);
+  });
+
+  it("of an empty trace has a width", () => {
+    expect(spanOf(withinTrace(rangeOf(0, 0), traceNs(0)))).toBeGreaterThan(0);
+  });
+
+  it("keeps the moment under the pointer while it zooms", () => {
+    const scale = { range: rangeOf(1e6, 9e6), width: cssPx(800) };
+    const moment = toMoment(scale, cssPx(200));
+    const closer = { range: zoomed(scale.range, moment, 0.5), width: scale.width };
+    expect(toPx(closer, moment)).toBeCloseTo(200);
+  });
+});
+
+it("ticks stand at 1, 2 and 5", () => {
+  expect([0.3, 1, 3, 7, 12, 480, 51_000].map(tickDistance)).toEqual([
+    1, 1, 5, 10, 20, 500, 100_000,
+  ]);
+});
+
+/** 20,000 s is 5:33:20 on a clock: nobody counts so. */
+it("ticks beyond a minute stand at full minutes and hours", () => {
+  expect([25e9, 40e9, 150e9, 1_000e9, 5_000e9, 80_000e9].map(tickDistance)).toEqual([
+    30e9, 60e9, 300e9, 1_200e9, 7_200e9, 86_400e9,
+  ]);
+});

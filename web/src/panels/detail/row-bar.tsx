@@ -1,0 +1,40 @@
+// The row as one bar in time order: blocked, in the run queue, running, each as long as it took.
+import type { Detail } from "../../api/types";
+import { lengthOf } from "../../lib/format";
+
+interface Part {
+  readonly word: string;
+  readonly kind: string;
+  readonly ns: number;
+}
+
+function partsOf({ run, wait }: Detail): Part[] {
+  const parts = [
+    { word: "blocked", kind: wait?.category ?? "unknown", ns: wait?.blocked_ns ?? 0 },
+    { word: "in the run queue", kind: "queue", ns: wait?.runq_ns ?? 0 },
+    { word: "ran", kind: "running", ns: run.ns ?? 0 },
+  ];
+  return parts.filter((part) => part.ns > 0);
+}
+
+export function RowBar({ detail }: { readonly detail: Detail }) {
+  const parts = partsOf(detail);
+  if (parts.length === 0) return null;
+  const words = parts.map(({ word, ns }) => `${word} ${lengthOf(ns)}`).join(", then ");
+  return (
+    <figure class="row-bar">
+      <div class="row-bar-parts" role="img" aria-label={words}>
+        {parts.map(({ word, kind, ns }) => (
+          <span key={word} data-kind={kind} style={{ flexGrow: ns }} />
+        ))}
+      </div>
+      <figcaption>
+        {parts.map(({ word, ns }) => (
+          <span key={word}>
+            {word} <b>{lengthOf(ns)}</b>
+          </span>
+        ))}
+      </figcaption>
+    </figure>
+  );
+}

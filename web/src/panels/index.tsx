@@ -1,0 +1,30 @@
+// The slots of the frame that panels fill: the panel at the side, the tabs at the bottom, the search box.
+import type { ComponentType } from "preact";
+import { BillPanel } from "./bill-panel";
+import { FlamePanel } from "./flame/flame-panel";
+import { LengthsPanel } from "./lengths/lengths-panel";
+import { LocksPanel } from "./locks-panel";
+import { RatePanel } from "./rate/rate-panel";
+import { PreemptorsPanel, ReasonsPanel, ThreadsPanel } from "./sheet/report-panels";
+import "./panels.css";
+
+export { SearchBox } from "./search-box";
+export { SidePanel } from "./detail/side-panel";
+
+export interface Tab {
+  readonly id: string;
+  readonly title: string;
+  readonly view: ComponentType;
+}
+
+/** In the order of the questions: how many, why, whose, how long, at what cost, for what, where, by whom. */
+export const TABS: readonly Tab[] = [
+  { id: "rate", title: "Rate", view: RatePanel },
+  { id: "reasons", title: "Reasons", view: ReasonsPanel },
+  { id: "threads", title: "Threads", view: ThreadsPanel },
+  { id: "lengths", title: "Distributions", view: LengthsPanel },
+  { id: "bill", title: "Bill", view: BillPanel },
+  { id: "locks", title: "Locks", view: LocksPanel },
+  { id: "flame", title: "Off-CPU", view: FlamePanel },
+  { id: "preemptors", title: "Who took my CPU", view: PreemptorsPanel },
+];

@@ -1,0 +1,138 @@
+// What was waited for: each lock, pipe or queue with its waiters and with those who ended the waits.
+// The kernel does not say who held a lock; who released it is inferred from who woke its waiters.
+import type { ComponentChildren } from "preact";
+import { useMemo } from "preact/hooks";
+import * as api from "../api/client";
+import type { Locks, Thread } from "../api/types";
+import { escaped } from "../lib/escape";
+import { counted, grouped, lengthOf } from "../lib/format";
+import { useAtom } from "../lib/use-atom";
+import { reasons } from "../state/trace";
+import { Answered, RangeLine } from "./answered";
+import { RowLink, Swatch, ThreadLink } from "./names";
+import type { Row } from "./sheet/columns";
+import { SheetTable } from "./sheet/sheet-table";
+import { useRangeAnswer } from "./use-answer";
+
+type Key = Locks["keys"][number];
+
+/** So many of the hottest; a list that ends in keys of one wait each helps nobody. */
+const MOST = 50;
+
+export function LocksPanel() {
+  const answer = useRangeAnswer("locks", (range, signal) => api.locks(range, MOST, signal));
+  return (
+    <section class="panel" aria-label="Locks">
+      <RangeLine answer={answer}>
+        <span class="muted">what was waited for; who released it is inferred from who woke it</span>
+      </RangeLine>
+      <Answered answer={answer}>{({ value }) => <KeyTable keys={value.keys} />}</Answered>
+    </section>
+  );
+}
+
+const HEADS = { key: "waited for", max_ns: "longest", releasers: "released by (inferred)" };
+
+function KeyTable({ keys }: { readonly keys: readonly Key[] }) {
+  const known = useAtom(reasons);
+  const keyOfRow = useMemo(() => new Map(keys.map((key) => [rowOf(key), key])), [keys]);
+  const most = Math.max(...keys.map((key) => key.blocked_ns), 1);
+  const cell = (column: string, row: Row): ComponentChildren | undefined => {
+    const key = keyOfRow.get(row);
+    if (key === undefined) return undefined;
+    switch (column) {
+      case "key":
+        return (
+          <>
+            <Swatch
+              category={known.find((one) => one.reason === key.reason)?.category ?? "unknown"}
+            />
+            {escaped(key.key)}
+          </>
+        );
+      case "max_ns":
+        return <Longest of={key} />;
+      case "waiters":
+        return <Waiters of={key} />;
+      case "releasers":
+        return <Releasers of={key} />;
+      default:
+        return undefined;
+    }
+  };
+  return (
+    <SheetTable
+      label="What was waited for"
+      rows={[...keyOfRow.keys()]}
+      columns={["key", "blocked_ns", "waits", "max_ns", "waiters", "releasers"]}
+      heads={HEADS}
+      bar={(column, row) =>
+        column === "blocked_ns" ? ((keyOfRow.get(row)?.blocked_ns ?? 0) * 100) / most : null
+      }
+      cell={cell}
+    />
+  );
+}
+
+function Waiters({ of }: { readonly of: Key }) {
+  const people = of.waiters.map((thread) => ({
+    thread,
+    words: `${lengthOf(thread.blocked_ns)} in ${counted(thread.waits, "wait")}`,
+  }));
+  return <People people={people} />;
+}
+
+function Releasers({ of }: { readonly of: Key }) {
+  const people = of.releasers.map((thread) => ({ thread, words: counted(thread.wakes, "time") }));
+  return <People people={people} />;
+}
+
+function Longest({ of }: { readonly of: Key }) {
+  if (of.longest_row === null) return <>{lengthOf(of.max_ns)}</>;
+  return (
+    <RowLink
+      row={of.longest_row}
+      part="blocked"
+      label={`${lengthOf(of.max_ns)}: go to the longest wait for ${escaped(of.key)}`}
+    >
+      {lengthOf(of.max_ns)}
+    </RowLink>
+  );
+}
+
+/** How many are named before the rest is only counted. */
+const NAMED = 3;
+
+function People({
+  people,
+}: {
+  readonly people: readonly { readonly thread: Thread; readonly words: string }[];
+}) {
+  const rest = people.length - NAMED;
+  return (
+    <ul class="people">
+      {people.slice(0, NAMED).map(({ thread, words }) => (
+        <li key={thread.task}>
+          <ThreadLink thread={thread} /> <span class="muted">{words}</span>
+        </li>
+      ))}
+      {rest > 0 && <li class="muted">and {grouped(rest)} more</li>}
+    </ul>
+  );
+}
+
+const namesOf = (
+  people: readonly { readonly name: string; readonly tid: number | null }[],
+): string[] => people.map(({ name, tid }) => (tid === null ? name : `${name}/${tid}`));
+
+function rowOf(key: Key): Row {
+  return {
+    key: key.key,
+    reason: key.reason,
+    waits: key.waits,
+    blocked_ns: key.blocked_ns,
+    max_ns: key.max_ns,
+    waiters: namesOf(key.waiters),
+    releasers: namesOf(key.releasers),
+  };
+}

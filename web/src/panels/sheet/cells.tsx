@@ -1,0 +1,55 @@
+// Cells that say more than their text: reasons with the colour of their category, threads as links.
+import type { ComponentChildren } from "preact";
+import { CATEGORIES, type Category } from "../../api/types";
+import { reasons, threads } from "../../state/trace";
+import { showThread } from "../../state/navigate";
+import { Swatch } from "../names";
+import { cellText, type Row } from "./columns";
+
+const isCategory = (word: unknown): word is Category => CATEGORIES.some((one) => one === word);
+
+function categoryOf(row: Row, reason: unknown): Category | null {
+  if (isCategory(row["category"])) return row["category"];
+  return reasons.get().find((one) => one.reason === reason)?.category ?? null;
+}
+
+/** Reasons with their colour. */
+export function reasonCell(key: string, row: Row): ComponentChildren | undefined {
+  if (key !== "reason" && key !== "main_reason") return undefined;
+  const category = categoryOf(row, row[key]);
+  if (category === null) return undefined;
+  return (
+    <>
+      <Swatch category={category} />
+      {cellText(key, row[key])}
+    </>
+  );
+}
+
+/** Which columns hold the name of a thread, and which its tid. */
+const NAMES_OF_THREADS: Readonly<Record<string, string>> = {
+  thread: "tid",
+  preemptor: "tid",
+  waker: "waker_tid",
+  woken: "woken_tid",
+};
+
+/** The task with this tid; the last one, when the kernel has used the number again. */
+function taskOf(tid: unknown): number | null {
+  const columns = threads.get();
+  const place = columns?.tid.lastIndexOf(Number(tid)) ?? -1;
+  return tid === null || place < 0 ? null : (columns?.task[place] ?? null);
+}
+
+/** As `reasonCell`, and threads lead to their lane. */
+export function linkedCell(key: string, row: Row): ComponentChildren | undefined {
+  const tidKey = NAMES_OF_THREADS[key];
+  if (tidKey === undefined) return reasonCell(key, row);
+  const task = taskOf(row[tidKey]);
+  if (task === null) return undefined;
+  return (
+    <button type="button" class="link" onClick={() => showThread(task)}>
+      {cellText(key, row[key])}
+    </button>
+  );
+}

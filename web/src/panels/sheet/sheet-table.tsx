@@ -1,0 +1,135 @@
+// A report as a table: heads that sort, numbers to the right with their unit, the sum below, and
+// a button that copies everything as CSV. What stands in it is what the server sent.
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { counted } from "../../lib/format";
+import { cellText, headOf, isNumeric, type Row } from "./columns";
+import { CopyCsv } from "./copy-csv";
+import { nextOrder, ordered, type Order } from "./order";
+
+/** A report of 20,000 threads has as many rows; no person reads them, and the page must stay quick. */
+const ROWS_AT_ONCE = 200;
+
+export interface SheetProps {
+  /** What the rows are, for those who cannot see the tab above. */
+  readonly label: string;
+  readonly rows: readonly Row[];
+  /** Keys of the columns, from left to right. */
+  readonly columns: readonly string[];
+  /** What the rows sum to, as the server says it. */
+  readonly total?: Row | null;
+  /** Heads that say more than the key of their column. */
+  readonly heads?: Readonly<Record<string, string>>;
+  /** The length of the bar behind a cell, in percent; `null` for none. */
+  readonly bar?: (key: string, row: Row) => number | null;
+  /** What a cell shows instead of its plain text: a link, a colour. */
+  readonly cell?: (key: string, row: Row) => ComponentChildren | undefined;
+  /** What stands beside the table: notes. */
+  readonly children?: ComponentChildren;
+}
+
+export function SheetTable({
+  label,
+  rows,
+  columns,
+  total,
+  heads,
+  bar,
+  cell,
+  children,
+}: SheetProps) {
+  const [order, setOrder] = useState<Order | null>(null);
+  const [most, setMost] = useState(ROWS_AT_ONCE);
+  if (rows.length === 0) return <p class="muted">No rows in this range.</p>;
+
+  const numeric = new Set(columns.filter((key) => isNumeric(key, rows)));
+  const shown = ordered(rows, order).slice(0, most);
+  const hidden = rows.length - shown.length;
+  return (
+    <div class="sheet-and-notes">
+      <div class="sheet-scroll" tabIndex={0} role="region" aria-label={label}>
+        <table class="sheet">
+          <thead>
+            <tr>
+              {columns.map((key) => (
+                <Head
+                  key={key}
+                  head={heads?.[key] ?? headOf(key)}
+                  numeric={numeric.has(key)}
+                  direction={order?.key === key ? order.direction : "none"}
+                  onOrder={() => setOrder(nextOrder(order, key, numeric.has(key)))}
+                />
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((row, place) => (
+              <tr key={place}>
+                {columns.map((key) => (
+                  <td key={key} class={numeric.has(key) ? "number" : undefined}>
+                    <Bar share={bar?.(key, row) ?? null} />
+                    {cell?.(key, row) ?? cellText(key, row[key])}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+          {total && (
+            <tfoot>
+              <tr>
+                {columns.map((key) => (
+                  <td key={key} class={numeric.has(key) ? "number" : undefined}>
+                    {total[key] === null || total[key] === undefined
+                      ? ""
+                      : cellText(key, total[key])}
+                  </td>
+                ))}
+              </tr>
+            </tfoot>
+          )}
+        </table>
+      </div>
+      <div class="sheet-beside">
+        <p class="sheet-foot">
+          {hidden > 0 && (
+            <button type="button" class="button" onClick={() => setMost(most * 5)}>
+              {counted(hidden, "more row")}
+            </button>
+          )}
+          <CopyCsv rows={rows} />
+        </p>
+        {children}
+      </div>
+    </div>
+  );
+}
+
+interface HeadProps {
+  readonly head: string;
+  readonly numeric: boolean;
+  readonly direction: Order["direction"] | "none";
+  readonly onOrder: () => void;
+}
+
+const ARROWS = { none: "", ascending: "▲", descending: "▼" };
+
+function Head({ head, numeric, direction, onOrder }: HeadProps) {
+  return (
+    <th scope="col" class={numeric ? "number" : undefined} aria-sort={direction}>
+      <button type="button" onClick={onOrder}>
+        {head}
+        <span class="sort-arrow" aria-hidden="true">
+          {ARROWS[direction]}
+        </span>
+      </button>
+    </th>
+  );
+}
+
+/** The share as a length behind its number: a column of bars is compared at a glance. */
+function Bar({ share }: { readonly share: number | null }) {
+  if (share === null) return null;
+  return (
+    <span class="share-bar" aria-hidden="true" style={{ width: `${Math.min(share, 100)}%` }} />
+  );
+}

@@ -1,0 +1,233 @@
+// Which lanes there are, from top to bottom: CPUs, then threads by process. Pure; the places on the
+// screen are sums of heights, so that a lane is found by bisection among 20,000.
+import type { ThreadColumns, TraceInfo } from "../api/types";
+import type { LaneSort } from "../state/filter";
+import { type CssPx, type TraceRange, cssPx } from "../lib/units";
+
+export const HEADER_PX = 24;
+export const THREAD_PX = 24;
+export const CPU_PX = 20;
+export const USER_PX = 12;
+
+export interface HeaderRow {
+  readonly kind: "header";
+  /** `cpus`, or `p` and a pid: what `collapsed` holds. */
+  readonly key: string;
+  /** As it came, not escaped. */
+  readonly title: string;
+  readonly pid: number | null;
+  readonly count: number;
+  readonly open: boolean;
+  readonly top: CssPx;
+  readonly height: CssPx;
+}
+
+export interface LaneRow {
+  readonly kind: "cpu" | "thread" | "user";
+  /** Its name on the wire. */
+  readonly key: string;
+  readonly title: string;
+  /** Place in the columns of threads; -1 for a CPU. */
+  readonly place: number;
+  /** A number apart from the name: the tid, the CPU; null where it is not known. */
+  readonly number: number | null;
+  /** Whether it stands for a process of its own, without a line above. */
+  readonly single: boolean;
+  readonly top: CssPx;
+  readonly height: CssPx;
+}
+
+export type Row = HeaderRow | LaneRow;
+
+export interface Lanes {
+  readonly rows: readonly Row[];
+  readonly height: CssPx;
+  readonly placeOf: ReadonlyMap<string, number>;
+}
+
+export interface LaneChoice {
+  readonly sort: LaneSort;
+  readonly filter: string;
+  /** Only threads that lived in this range. */
+  readonly alive: TraceRange | null;
+  readonly outOfScope: boolean;
+  readonly collapsed: ReadonlySet<string>;
+}
+
+interface Group {
+  readonly pid: number;
+  /** Places of the threads that are shown. */
+  readonly members: number[];
+  /** It has no other thread than its first: a line for the process would say nothing more. */
+  readonly single: boolean;
+}
+
+/** A row before it has its place. */
+type Unplaced = Omit<HeaderRow, "top"> | Omit<LaneRow, "top">;
+
+export function lanesOf(
+  trace: TraceInfo | null,
+  threads: ThreadColumns | null,
+  choice: LaneChoice,
+): Lanes {
+  const rows: Row[] = [];
+  let top = 0;
+  const add = (row: Unplaced): void => {
+    rows.push({ ...row, top: cssPx(top) });
+    top += row.height;
+  };
+  if (trace !== null && trace.cpus.length > 0) {
+    addCpus(trace, choice, add);
+  }
+  if (threads !== null) {
+    for (const group of groupsOf(threads, choice)) addGroup(threads, group, choice, add);
+  }
+  return { rows, height: cssPx(top), placeOf: new Map(rows.map(({ key }, at) => [key, at])) };
+}
+
+function addCpus(trace: TraceInfo, choice: LaneChoice, add: (row: Unplaced) => void): void {
+  const open = !choice.collapsed.has("cpus");
+  const height = cssPx(HEADER_PX);
+  const count = trace.cpus.length;
+  add({ kind: "header", key: "cpus", title: "CPUs", pid: null, count, open, height });
+  if (!open) return;
+  for (const { cpu } of trace.cpus) {
+    const title = `CPU ${cpu}`;
+    const at = { place: -1, number: cpu, single: false, height: cssPx(CPU_PX) };
+    add({ kind: "cpu", key: `c${cpu}`, title, ...at });
+  }
+}
+
+function addGroup(
+  threads: ThreadColumns,
+  { pid, members, single }: Group,
+  choice: LaneChoice,
+  add: (row: Unplaced) => void,
+): void {
+  const first = members[0] ?? 0;
+  const key = `p${pid}`;
+  const open = single || !choice.collapsed.has(key);
+  const title = threads.process[first] || (threads.name[first] ?? "");
+  if (!single) {
+    const height = cssPx(HEADER_PX);
+    add({ kind: "header", key, title, pid, count: members.length, open, height });
+  }
+  if (!open) return;
+  for (const place of members) {
+    const task = threads.task[place] ?? 0;
+    const at = {
+      place,
+      title: threads.name[place] ?? "",
+      number: threads.tid[place] ?? null,
+      single,
+    };
+    if (threads.user[place] === true) {
+      add({ kind: "user", key: `u${task}`, ...at, height: cssPx(USER_PX) });
+    }
+    add({ kind: "thread", key: `t${task}`, ...at, height: cssPx(THREAD_PX) });
+  }
+}
+
+/** Processes with their threads, both in the order that is asked for. */
+function groupsOf(threads: ThreadColumns, choice: LaneChoice): Group[] {
+  const groups = new Map<number, number[]>();
+  const all = new Map<number, number>();
+  const wanted = choice.filter.trim().toLowerCase();
+  for (let place = 0; place < threads.task.length; place++) {
+    const pid = threads.pid[place] ?? 0;
+    all.set(pid, (all.get(pid) ?? 0) + 1);
+    if (!isShown(threads, place, wanted, choice)) continue;
+    const members = groups.get(pid);
+    if (members === undefined) groups.set(pid, [place]);
+    else members.push(place);
+  }
+  const ordered = [...groups].map(([pid, members]) => ({
+    pid,
+    members,
+    single: all.get(pid) === 1 && threads.tid[members[0] ?? 0] === pid,
+  }));
+  for (const { members } of ordered) members.sort(orderOf(threads, choice.sort));
+  return ordered.sort(groupOrder(threads, choice.sort));
+}
+
+function isShown(
+  threads: ThreadColumns,
+  place: number,
+  wanted: string,
+  { outOfScope, alive }: LaneChoice,
+): boolean {
+  if (!outOfScope && threads.in_scope[place] === false) return false;
+  const [first, last] = [threads.first_ns[place] ?? 0, threads.last_ns[place] ?? 0];
+  if (alive !== null && (last < alive.from || first > alive.to)) return false;
+  if (wanted === "") return true;
+  const words = [
+    threads.name[place] ?? "",
+    threads.process[place] ?? "",
+    String(threads.tid[place] ?? ""),
+    String(threads.pid[place] ?? ""),
+  ];
+  return words.some((word) => word.toLowerCase().includes(wanted));
+}
+
+/** What is sorted by, largest first; null for an order that is not by a number. */
+function measure(threads: ThreadColumns, sort: LaneSort): ((place: number) => number) | null {
+  switch (sort) {
+    case "cpu time":
+      return (place) => threads.run_ns[place] ?? 0;
+    case "switches":
+      return (place) => threads.switches[place] ?? 0;
+    case "wait":
+      return (place) => (threads.blocked_ns[place] ?? 0) + (threads.runq_ns[place] ?? 0);
+    case "start":
+    case "name":
+      return null;
+  }
+}
+
+function orderOf(threads: ThreadColumns, sort: LaneSort): (a: number, b: number) => number {
+  const size = measure(threads, sort);
+  if (size !== null) return (a, b) => size(b) - size(a) || a - b;
+  if (sort === "name") {
+    return (a, b) => (threads.name[a] ?? "").localeCompare(threads.name[b] ?? "") || a - b;
+  }
+  return (a, b) => a - b;
+}
+
+function groupOrder(threads: ThreadColumns, sort: LaneSort): (a: Group, b: Group) => number {
+  const size = measure(threads, sort);
+  const first = ({ members }: Group): number => members[0] ?? 0;
+  if (size !== null) {
+    const sums = new Map<Group, number>();
+    const sum = (group: Group): number => {
+      const known = sums.get(group);
+      if (known !== undefined) return known;
+      const value = group.members.reduce((total, place) => total + size(place), 0);
+      sums.set(group, value);
+      return value;
+    };
+    return (a, b) => sum(b) - sum(a) || first(a) - first(b);
+  }
+  if (sort === "name") {
+    const name = (group: Group): string => threads.process[first(group)] ?? "";
+    return (a, b) => name(a).localeCompare(name(b)) || a.pid - b.pid;
+  }
+  return (a, b) => first(a) - first(b);
+}
+
+/** The place of the row at a height; the last one below the end. */
+export function rowAt(lanes: Lanes, y: number): number {
+  let low = 0;
+  let high = lanes.rows.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >>> 1;
+    if ((lanes.rows[middle]?.top ?? 0) <= y) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+/** The rows between two heights. */
+export function rowsBetween(lanes: Lanes, top: number, bottom: number): readonly Row[] {
+  if (lanes.rows.length === 0) return [];
+  return lanes.rows.slice(rowAt(lanes, top), rowAt(lanes, bottom) + 1);
+}

@@ -1,0 +1,80 @@
+// Keys, and how to read the lanes.
+import { useEffect, useRef } from "preact/hooks";
+import { useAtom } from "../lib/use-atom";
+import { helpOpen } from "../state/frame";
+
+const KEYS: readonly (readonly [string, string])[] = [
+  ["w s  or  + −", "zoom in, out"],
+  ["a d", "earlier, later"],
+  ["f", "fit the selection"],
+  ["0  or  Home", "the whole trace"],
+  ["← →", "piece by piece along a lane (without a piece: earlier, later)"],
+  ["↑ ↓", "lane by lane"],
+  ["Enter", "the detail of the piece"],
+  ["Shift + ← →", "select a range"],
+  ["Escape", "clear the selection"],
+  ["/", "search"],
+  ["?", "this page"],
+];
+
+const POINTER: readonly (readonly [string, string])[] = [
+  ["wheel", "scroll lanes; on the ruler: zoom"],
+  ["Ctrl + wheel, pinch", "zoom at the pointer"],
+  ["Shift + wheel", "earlier, later"],
+  ["drag", "move the view"],
+  ["Shift + drag, drag on the ruler", "select a range and measure it"],
+  ["double click", "fit the piece"],
+  ["Shift + click in the legend", "only this category"],
+];
+
+export function Help() {
+  const open = useAtom(helpOpen);
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    if (open) dialog.current?.showModal();
+  }, [open]);
+  if (!open) return null;
+  return (
+    <dialog
+      class="dialog"
+      ref={dialog}
+      aria-labelledby="help-title"
+      onClose={() => helpOpen.set(false)}
+      onClick={({ target, currentTarget }) => {
+        if (target === currentTarget) currentTarget.close();
+      }}
+    >
+      <h2 id="help-title">How to read and move</h2>
+      <p>
+        Every lane is the life of a thread. A full bar is time on a CPU. A low bar in the colour of
+        its category is time blocked; a hatched one is time in the run queue, able to run while
+        something else had the CPU. Where many fit into a pixel, each has the height of its share. A
+        thin row over a lane says which worker a user-mode scheduler runs on that thread.
+      </p>
+      <h3>Keys, after a click or Tab into the lanes</h3>
+      <Keys rows={KEYS} />
+      <h3>Pointer</h3>
+      <Keys rows={POINTER} />
+      <form method="dialog">
+        <p>
+          <button class="button">Close</button>
+        </p>
+      </form>
+    </dialog>
+  );
+}
+
+function Keys({ rows }: { readonly rows: readonly (readonly [string, string])[] }) {
+  return (
+    <dl class="keys">
+      {rows.map(([keys, meaning]) => (
+        <>
+          <dt>
+            <kbd>{keys}</kbd>
+          </dt>
+          <dd>{meaning}</dd>
+        </>
+      ))}
+    </dl>
+  );
+}

@@ -1,0 +1,132 @@
+// The time line in the page: tools, minimap and ruler above, names beside, lanes below them. The canvas lies
+// under a scroller that holds the names and is as high as all lanes together, so that scrolling, its bar
+// and its keys are the browser's own.
+import { useEffect, useRef } from "preact/hooks";
+import { useAtom } from "../lib/use-atom";
+import { lanes } from "../state/lanes";
+import { wantedLane } from "../state/navigate";
+import { threads, trace, wholeRange } from "../state/trace";
+import { viewRange } from "../state/view";
+import { attachKeys } from "../timeline/keyboard";
+import { watchMinimap } from "../timeline/minimap";
+import { LanePointer } from "../timeline/pointer";
+import { attachMinimap, attachRuler } from "../timeline/strips";
+import { Timeline } from "../timeline/timeline";
+import { Announcer } from "./announcer";
+import { LaneLabels } from "./lane-labels";
+import { TimelineTools } from "./timeline-tools";
+import { Tooltip } from "./tooltip";
+
+export function TimelineArea() {
+  const scroller = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const ruler = useRef<HTMLCanvasElement>(null);
+  const minimap = useRef<HTMLCanvasElement>(null);
+
+  useEffect(() => {
+    const [lanesAt, picture, rulerAt, map] = [
+      scroller.current,
+      canvas.current,
+      ruler.current,
+      minimap.current,
+    ];
+    if (lanesAt === null || picture === null || rulerAt === null || map === null) return undefined;
+    const timeline = new Timeline({
+      scroller: lanesAt,
+      canvas: picture,
+      ruler: rulerAt,
+      minimap: map,
+    });
+    const pointer = new LanePointer(timeline, lanesAt, picture);
+    const ends = [
+      () => timeline.end(),
+      () => pointer.end(),
+      attachRuler(timeline, rulerAt),
+      attachMinimap(timeline, map),
+      attachKeys(timeline, lanesAt),
+      watchMinimap(),
+      scrollToWanted(timeline),
+    ];
+    return () => ends.forEach((end) => end());
+  }, []);
+
+  return (
+    <section class="timeline" aria-label="Time line">
+      <TimelineTools />
+      <div class="timeline-head">
+        <div class="minimap">
+          <canvas ref={minimap} aria-hidden="true" />
+          <MinimapWindow />
+        </div>
+        <canvas class="ruler" ref={ruler} aria-hidden="true" />
+      </div>
+      <div class="timeline-body">
+        <canvas class="lanes" ref={canvas} aria-hidden="true" />
+        <div
+          class="lane-scroller"
+          ref={scroller}
+          tabIndex={0}
+          role="application"
+          aria-label="Lanes of CPUs and threads"
+          aria-describedby="lanes-help"
+          data-lanes
+        >
+          <LaneLabels scroller={scroller} />
+        </div>
+        <NoLanes />
+      </div>
+      <p class="hidden-but-read" id="lanes-help">
+        Up and down go from lane to lane, left and right from piece to piece, Enter opens the
+        detail, w and s zoom, a and d move, question mark shows all keys.
+      </p>
+      <Announcer />
+      <Tooltip />
+    </section>
+  );
+}
+
+/** Scrolls when a panel wants a lane seen; waits for the lanes to have it. */
+function scrollToWanted(timeline: Timeline): () => void {
+  const look = (): void => {
+    const wish = wantedLane.get();
+    if (wish === null) return;
+    const all = lanes.get();
+    const row = all.rows[all.placeOf.get(wish.lane) ?? -1];
+    if (row !== undefined) {
+      wantedLane.set(null);
+      // After the names have their new height, or there is nothing to scroll yet.
+      requestAnimationFrame(() => timeline.scrollTo(row));
+    }
+  };
+  const ends = [wantedLane.watch(look), lanes.watch(look)];
+  return () => ends.forEach((end) => end());
+}
+
+function MinimapWindow() {
+  const view = useAtom(viewRange);
+  const whole = useAtom(wholeRange);
+  const part = (moment: number): number => Math.min(Math.max(moment / whole.to, 0), 1) * 100;
+  const left = part(view.from);
+  const right = part(view.to);
+  return (
+    <>
+      <div class="minimap-shade" style={{ left: "0", width: `${left}%` }} />
+      <div class="minimap-shade" style={{ left: `${right}%`, right: "0" }} />
+      <div class="minimap-window" style={{ left: `${left}%`, width: `${right - left}%` }} />
+    </>
+  );
+}
+
+function NoLanes() {
+  const { rows } = useAtom(lanes);
+  const known = useAtom(trace);
+  const hidden = useAtom(threads)?.task.length ?? 0;
+  if (rows.some(({ key }) => key !== "cpus" && !key.startsWith("c"))) return null;
+  const words =
+    hidden > 0
+      ? "No thread matches what is looked for."
+      : known?.state === "recording"
+        ? "No switch has been recorded yet."
+        : "There is no switch in this trace.";
+  return <p class="no-lanes">{words}</p>;
+}
