@@ -1,7 +1,7 @@
 # The ways into the tree. `make help` lists them; each is a script in scripts/ or one cargo line.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test vm-test model sanitize-fiber lint fmt schema check bench-record bench-cost bench-bill bench-fiber lab-page setup
+.PHONY: help demo test vm-test model sanitize-fiber lint fmt schema check bench-record bench-cost bench-bill bench-fiber lab-page web web-test bench-view setup test-peers
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -11,6 +11,9 @@ demo: ## install what is missing, build, and explain a sample program that makes
 
 test: ## install what is missing and run every test, the privileged ones too when it may
 	@scripts/test.sh
+
+test-peers: ## exports, read back by Perfetto's own reader (needs pip and node)
+	@scripts/test-peers.sh
 
 vm-test: ## other kernels, emulated, no root; which ones: KERNELS, see scripts/vm-test --help
 	@scripts/vm-test $(KERNELS)
@@ -44,8 +47,17 @@ bench-cost: ## are the prices of switches right? beside peers, false alarms, cov
 bench-bill: ## is a bill right? three programs with many and with few switches, against the clock (as root)
 	@scripts/bench-bill.sh $(ARGS)
 
-bench-fiber: ## what a switch of swtch-fiber costs, beside other schedulers (ARGS="--only yield --json FILE")
+bench-fiber: ## what a switch of swtch-fiber costs, beside other schedulers, or while recorded (ARGS="--only yield --json FILE", ARGS=--recorded)
 	@scripts/bench-fiber.sh $(ARGS)
+
+web: ## the viewer's page, into web/dist: build swtch anew afterwards to have it inside
+	@scripts/web.sh build
+
+web-test: ## the page's tests, without a browser and in Chromium
+	@scripts/web.sh test
+
+bench-view: ## how fast a trace of 10 million switches is drawn (ARGS="--switches 1000000")
+	@scripts/web.sh bench $(ARGS)
 
 lab-page: ## make all experiments here, and put answers and figures into docs/LAB.md (ARGS="quantum claims")
 	@scripts/lab-page.sh $(ARGS)

@@ -30,6 +30,18 @@ require_lint_tools() {
         die "no clippy or rustfmt: install them by rustup, or the packages rust-clippy and rustfmt"
 }
 
+# Types and formatting of the page. Node.js is not needed for anything else, so a machine without it is told.
+lint_page() {
+    local status=0
+    say "lint: page"
+    scripts/web.sh check || status=$?
+    case $status in
+    0) ;;
+    3) say "lint: page passed over" ;;
+    *) failed+=("page") ;;
+    esac
+}
+
 check_dependencies() {
     if command -v cargo-deny >/dev/null; then
         lint "cargo deny" cargo deny --locked check
@@ -42,11 +54,14 @@ scripts/setup.sh || exit
 find_cargo || die "no cargo after setup"
 require_lint_tools
 
+# Before clippy: what is embedded decides what has to be compiled.
+scripts/web.sh build || say "lint: the page is not built"
 lint "rustfmt" cargo fmt --all --check
 lint "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
 lint "rustdoc" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 lint "xtask check" cargo run --locked --quiet -p xtask -- check
 check_dependencies
+lint_page
 mapfile -t c_files < <(find crates -path '*/src/bpf/*' \( -name '*.c' -o -name '*.h' \))
 if [ ${#c_files[@]} -gt 0 ]; then
     lint_if_installed clang-format --dry-run -Werror "${c_files[@]}"

@@ -2,6 +2,8 @@
 # Every test. Those that need root are marked `#[ignore = "needs root"]` and run when this may:
 # as root, or with a sudo that does not ask. Otherwise it names what it passed over.
 #
+# Then those of the viewer's page, where there is Node.js and, for those in a browser, Chromium.
+#
 # The last line is "N passed, N failed", and ", N skipped" when tests were passed over.
 set -u -o pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -36,7 +38,15 @@ run_tests() {
     return "${PIPESTATUS[0]}"
 }
 
-# Sum of a column ("passed", "failed", "ignored") over all "test result:" lines.
+# Runs the page's tests against the program that cargo test has just built, and appends what they said.
+run_page_tests() {
+    SWTCH_BUILT=1 scripts/web.sh test 2>&1 | tee -a "$log"
+    local status="${PIPESTATUS[0]}"
+    # 3: without Node.js they are passed over, and counted as such.
+    [ "$status" -eq 0 ] || [ "$status" -eq 3 ]
+}
+
+# Sum of a column ("passed", "failed", "ignored", "skipped") over all "test result:" lines.
 sum_of() {
     sed 's/\x1b\[[0-9;]*m//g' "$log" | awk -v word="$1" '
         /^test result:/ {
@@ -56,6 +66,9 @@ count_failed() {
 scripts/setup.sh || exit
 find_cargo || die "no cargo after setup"
 
+# Before cargo: the page is embedded when the program is built. Whether it could be is told by its tests.
+scripts/web.sh build
+
 reason=$(why_not_privileged)
 status=0
 skipped=0
@@ -71,6 +84,8 @@ else
     run_tests --lib --bins --tests -- --ignored || status=$?
 fi
 
+run_page_tests || status=1
+
 passed=$(sum_of passed)
 failed=$(count_failed)
 if [ "$passed" -eq 0 ] && [ "$failed" -eq 0 ]; then
@@ -78,11 +93,19 @@ if [ "$passed" -eq 0 ] && [ "$failed" -eq 0 ]; then
     status=1
 fi
 summary="$passed passed, $failed failed"
-if [ "$skipped" -gt 0 ]; then
+of_page=$(sum_of skipped)
+if [ "$of_page" -gt 0 ]; then
+    echo
+    echo "passed over, $of_page of the page's tests:"
+    sed -n -e 's/^test \(.*\) \.\.\. skipped.*/  \1/p' \
+        -e 's/^test result: ok. 0 passed; 0 failed; 1 skipped; /  /p' "$log" | sort
+fi
+if [ -n "$reason" ] && [ "$skipped" -gt 0 ]; then
     echo
     echo "passed over, $skipped tests that need root ($reason):"
     sed -n 's/^test \(.*\) \.\.\. ignored.*/  \1/p' "$log" | sort
-    summary+=", $skipped skipped"
 fi
+skipped=$((skipped + of_page))
+[ "$skipped" -gt 0 ] && summary+=", $skipped skipped"
 echo "$summary"
 exit "$status"

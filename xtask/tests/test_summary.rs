@@ -5,16 +5,33 @@ use std::env;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs the script with a cargo that, asked to test, says `said` and exits with `code`.
+/// Runs the script with a cargo that, asked to test, says `said` and exits with `code`; the page has
+/// no tests.
 fn test_script(said: &str, code: u8) -> Output {
-    run_with_cargo(said, code).expect("scripts/test.sh starts")
+    run_with(said, code, "exit 0").expect("scripts/test.sh starts")
 }
 
-fn run_with_cargo(said: &str, code: u8) -> io::Result<Output> {
-    let bin = tempfile::tempdir()?;
-    let cargo = bin.path().join("cargo");
+/// The scripts in a tree of their own, where `scripts/web.sh` is `page`.
+fn run_with(said: &str, code: u8, page: &str) -> io::Result<Output> {
+    let tree = tempfile::tempdir()?;
+    let bin = tree.path();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let scripts = tree.path().join("scripts");
+    fs::create_dir(&scripts)?;
+    for name in ["test.sh", "env.sh", "setup.sh"] {
+        fs::copy(root.join("scripts").join(name), scripts.join(name))?;
+    }
+    fs::copy(root.join("Cargo.toml"), tree.path().join("Cargo.toml"))?;
+    let web = scripts.join("web.sh");
+    fs::write(
+        &web,
+        format!("#!/bin/sh\n[ \"$1\" = test ] || exit 0\n{page}\n"),
+    )?;
+    fs::set_permissions(&web, fs::Permissions::from_mode(0o755))?;
+    let cargo = bin.join("cargo");
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = --version ] && echo 'cargo 999.0.0 (stub)' && exit\n\
          cat <<'SAID'\n{said}\nSAID\nexit {code}\n"
@@ -22,8 +39,8 @@ fn run_with_cargo(said: &str, code: u8) -> io::Result<Output> {
     fs::write(&cargo, script)?;
     fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755))?;
     let path = env::var("PATH").unwrap_or_default();
-    Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/test.sh"))
-        .env("PATH", format!("{}:{path}", bin.path().display()))
+    Command::new(scripts.join("test.sh"))
+        .env("PATH", format!("{}:{path}", bin.display()))
         .output()
 }
 
@@ -97,6 +114,38 @@ fn binary_without_a_result_counts_as_failed() {
 fn run_without_tests_fails() {
     let output = test_script("Finished", 0);
     assert!(!output.status.success());
+}
+
+/// The page's tests count as all others do, and without Node.js they are named as passed over.
+#[test]
+fn tests_of_the_page_are_summed_too() {
+    let line = |text: &str| format!("echo 'test result: {text}; the page'");
+    let run = |page: &str| run_with(&result(3, 0, 0), 0, page).expect("scripts/test.sh starts");
+    let passed = run(&line("ok. 5 passed; 0 failed; 0 skipped"));
+    assert!(passed.status.success());
+    assert_eq!(
+        counts(&passed),
+        format!("{} passed, 0 failed", 3 * passes() + 5)
+    );
+    let failed = run(&format!(
+        "{}\nexit 1",
+        line("FAILED. 5 passed; 2 failed; 0 skipped")
+    ));
+    assert!(!failed.status.success());
+    assert_eq!(
+        counts(&failed),
+        format!("{} passed, 2 failed", 3 * passes() + 5)
+    );
+    let without = run(&format!(
+        "{}\nexit 3",
+        line("ok. 0 passed; 0 failed; 1 skipped")
+    ));
+    assert!(without.status.success());
+    assert!(
+        last_line(&without).ends_with("1 skipped"),
+        "{}",
+        last_line(&without)
+    );
 }
 
 /// Colours of a terminal stand between the words.

@@ -33,7 +33,7 @@ pub use error::Error;
 pub use launch::{HeldCommand, LaunchError};
 pub use load::{Capture, Settings, kernel_version};
 pub use privilege::{Kept, drop_privileges, raise_priority};
-pub use scope::Scope;
+pub use scope::{Scope, Target};
 pub use share::{KernelShare, ShareCounts, Shares, Whose};
 pub use stacks::{Frame, Stack, StackKind, Stacks};
 

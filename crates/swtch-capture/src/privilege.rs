@@ -11,6 +11,8 @@ pub enum Kept {
     Nothing,
     /// `CAP_SYS_PTRACE`: to read other users' `/proc/PID/maps` when stacks are symbolised.
     ReadMaps,
+    /// `CAP_SYS_PTRACE`, and nothing for a capture, on no kernel: to see what others hold open.
+    LookAtProcesses,
 }
 
 /// `include/uapi/linux/capability.h`.
@@ -70,10 +72,10 @@ pub fn drop_privileges(kept: Kept, kernel: (u32, u32)) -> Result<(), Error> {
         return Err(Error::Privileges(io::Error::last_os_error()));
     }
     let mut wanted = 0u64;
-    if kept == Kept::ReadMaps {
+    if kept != Kept::Nothing {
         wanted |= 1 << CAP_SYS_PTRACE;
     }
-    if kernel < MAPS_READ_FREELY {
+    if kernel < MAPS_READ_FREELY && kept != Kept::LookAtProcesses {
         wanted |= 1 << CAP_BPF | 1 << CAP_PERFMON;
     }
     for (word, data) in held.iter_mut().enumerate() {

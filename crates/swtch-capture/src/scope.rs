@@ -22,10 +22,10 @@ pub enum Scope {
 
 /// A process as the kernel side knows it: an id is reused, an id with a start time is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
-    pub pid: Pid,
+pub struct Target {
+    pub(crate) pid: Pid,
     /// Start in 1/100 s since boot, field 22 of `/proc/PID/stat`.
-    pub start_ticks: u64,
+    pub(crate) start_ticks: u64,
 }
 
 /// A cgroup as the kernel side knows it.
@@ -43,6 +43,10 @@ const CGROUP2_SUPER_MAGIC: i64 = 0x6367_7270;
 const INIT_PID_NAMESPACE: u64 = 0xefff_fffc;
 
 impl Target {
+    /// The process that has this id now.
+    ///
+    /// # Errors
+    /// When there is none.
     pub fn find(pid: Pid) -> Result<Self, Error> {
         let missing = |source| Error::NoProcess {
             pid: pid.get(),

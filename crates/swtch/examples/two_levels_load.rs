@@ -2,19 +2,24 @@
 //! what its schedulers and the kernel counted between two moments.
 //!
 //! ```text
-//! two_levels_load MODE SCHEDULERS WORKERS MILLISECONDS
+//! two_levels_load MODE SCHEDULERS WORKERS MILLISECONDS [OWN_CODE]
 //! two_levels_load fiber 1 4 1000
 //! ```
 //!
 //! Workers scan memory and give the CPU up at the end of each quantum; every fourth takes turns with
 //! its neighbour all the time. It waits half a second before it begins, for a recorder to find it. The
-//! answer is one line of `key=value` on stdout.
+//! answer is one line of `key=value` on stdout. In the file `OWN_CODE` it leaves when each worker was in
+//! its own code, by its own reading of the clock, as lines of `task=… from_ns=… to_ns=…`: from after it
+//! had come back from the scheduler until before it called it again.
 #![allow(clippy::print_stdout, reason = "the answer of a program")]
 
 use std::error::Error;
+use std::fmt::Write as _;
 use std::fs;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
 use swtch_fiber::observe::{Page, Snapshot, ThreadKind};
 use swtch_fiber::{Mode, Runtime, check_quantum, sleep, spawn, yield_now};
 
@@ -39,40 +44,70 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (schedulers, workers) = (number(1)?, number(4)?);
     let length = Duration::from_millis(u64::try_from(number(1000)?)?);
+    let own_code = arguments.next();
     let runtime = Runtime::builder()
         .mode(mode)
         .schedulers(schedulers)
         .build()?;
-    let (before, after) = runtime.run(move || {
+    let (before, after, stays) = runtime.run(move || {
         sleep(Duration::from_millis(500));
         let before = Counted::now();
         let tasks = (0..workers).map(|index| spawn(move || scan(index, length)));
         let tasks: Result<Vec<_>, _> = tasks.collect();
+        let mut stays = Vec::new();
         for task in tasks.into_iter().flatten() {
+            let id = task.id();
             // A worker that panicked has said so.
-            let _ = task.join();
+            let own = task.join().unwrap_or_default();
+            stays.extend(own.into_iter().map(|stay| (id, stay)));
         }
-        (before, Counted::now())
+        (before, Counted::now(), stays)
     })?;
     tell(&before?, &after?);
+    if let Some(file) = own_code {
+        let mut lines = String::new();
+        for (task, stay) in stays {
+            let (from, to) = (stay.start, stay.end);
+            writeln!(lines, "task={task} from_ns={from} to_ns={to}")?;
+        }
+        fs::write(file, lines)?;
+    }
     Ok(())
 }
 
 /// Runs for this long: every fourth worker yields all the time, the others at the end of a quantum.
-fn scan(index: usize, length: Duration) {
+/// When it was in here.
+fn scan(index: usize, length: Duration) -> Vec<Range<u64>> {
     let mut memory = vec![1_u64; 1 << 15];
+    let mut stays = Vec::new();
     let end = Instant::now() + length;
+    let mut came = monotonic_ns();
     while Instant::now() < end {
         for word in &mut memory {
             *word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         }
         std::hint::black_box(&memory);
-        if index % 4 == 3 {
+        let goes = monotonic_ns();
+        let has_left = if index % 4 == 3 {
             yield_now();
+            true
         } else {
-            check_quantum();
+            check_quantum()
+        };
+        if has_left {
+            stays.push(came..goes);
+            came = monotonic_ns();
         }
     }
+    stays.push(came..monotonic_ns());
+    stays
+}
+
+/// The clock of traces.
+fn monotonic_ns() -> u64 {
+    // It is there on every Linux.
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Counted {

@@ -10,11 +10,14 @@ use clap::{Args, Parser, Subcommand};
 use swtch_core::{Nanos, Pid, Reason};
 
 use crate::cost;
-use crate::fiber::{self, View};
+use crate::export::{self, To};
+use crate::fiber;
 use crate::format::Format;
+use crate::import;
 use crate::lab::LabVerb;
 use crate::record::{Lifetime, Request, Target};
 use crate::report::{BillBy, By, Filter, Moment};
+use crate::view;
 
 /// Context switches on Linux: how many, why, who took the CPU and for how long.
 #[derive(Debug, Parser)]
@@ -34,6 +37,12 @@ pub enum Verb {
     Record(Record),
     /// Answer questions about a trace.
     Report(Report),
+    /// Write a trace in a format that other tools read.
+    Export(Export),
+    /// Make a trace of what perf recorded.
+    Import(Import),
+    /// Look at a trace in the browser.
+    View(View),
     /// Measure what each kind of switch costs on this machine.
     Cost(Cost),
     /// Look at the user-mode schedulers of a process (those of swtch-fiber), beside the kernel.
@@ -48,6 +57,9 @@ pub enum Verb {
     /// Play workers beside threads: what `swtch lab two-levels` starts.
     #[command(hide = true)]
     LabLevels(LabPlay),
+    /// Look for user-mode schedulers: what `swtch record` starts.
+    #[command(hide = true)]
+    FindSchedulers,
     /// Make switches on purpose: the workloads with known reasons that the tests use.
     #[command(hide = true)]
     Workload(Workload),
@@ -113,14 +125,32 @@ pub struct Report {
     #[arg(long, value_name = "WHAT", value_parser = by())]
     pub by: Option<String>,
     /// What the switches cost: joined with this machine's saved price list (swtch cost --save).
-    #[arg(long)]
+    #[arg(long, group = "priced")]
     pub bill: bool,
     /// Take the prices from this file.
-    #[arg(long, value_name = "FILE.json", requires = "bill")]
+    #[arg(long, value_name = "FILE.json", requires = "priced")]
     pub prices: Option<PathBuf>,
     /// How the answer is written.
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
     pub format: Format,
+    /// Write all of it as one page that can be sent: it opens from a disk and needs no network.
+    #[arg(long, value_name = "FILE.html", group = "priced",
+          conflicts_with_all = ["by", "bill", "format", "top"])]
+    pub html: Option<PathBuf>,
+    /// Draw it: FILE.svg or FILE.png, one file per picture (timeline, rate, lengths).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bill", "html"])]
+    pub plot: Option<PathBuf>,
+    /// What is counted.
+    #[command(flatten)]
+    pub chosen: Chosen,
+    /// At most so many rows (default: 20 in a table, all elsewhere).
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+}
+
+/// Which switches of a trace.
+#[derive(Debug, Args)]
+pub struct Chosen {
     /// Only these processes.
     #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = pid)]
     pub pid: Vec<Pid>,
@@ -136,9 +166,69 @@ pub struct Report {
     /// Only before this moment.
     #[arg(long, value_name = "MOMENT")]
     pub until: Option<Moment>,
-    /// At most so many rows (default: 20 in a table, all elsewhere).
-    #[arg(long, value_name = "N")]
-    pub top: Option<usize>,
+}
+
+impl Chosen {
+    /// As reports and exports take it.
+    pub fn to_filter(&self) -> Filter {
+        Filter {
+            pids: self.pid.clone(),
+            comms: self.comm.clone(),
+            reasons: self.reason.clone(),
+            since: self.since,
+            until: self.until,
+        }
+    }
+}
+
+/// Export a trace.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The trace.
+    #[arg(value_name = "NAME.swtch")]
+    pub trace: PathBuf,
+    /// The format.
+    #[arg(long, value_name = "FORMAT", value_parser = to())]
+    pub to: To,
+    /// Where it goes (default: stdout).
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// What is written.
+    #[command(flatten)]
+    pub chosen: Chosen,
+}
+
+impl Export {
+    /// What to export.
+    pub fn to_request(&self) -> export::Request {
+        export::Request {
+            trace: self.trace.clone(),
+            to: self.to,
+            output: self.output.clone(),
+            filter: self.chosen.to_filter(),
+        }
+    }
+}
+
+/// Import what perf recorded.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// What perf sched record or perf record -a -e 'sched:*' wrote.
+    #[arg(value_name = "perf.data")]
+    pub file: PathBuf,
+    /// Where the trace goes (default: the file's name with .swtch, in this directory).
+    #[arg(short, long, value_name = "NAME.swtch")]
+    pub output: Option<PathBuf>,
+}
+
+impl Import {
+    /// What to import.
+    pub fn to_request(&self) -> import::Request {
+        import::Request {
+            file: self.file.clone(),
+            output: self.output.clone(),
+        }
+    }
 }
 
 /// What a report answers.
@@ -174,15 +264,33 @@ impl Report {
             },
         }
     }
+}
 
-    /// What is counted.
-    pub fn filter(&self) -> Filter {
-        Filter {
-            pids: self.pid.clone(),
-            comms: self.comm.clone(),
-            reasons: self.reason.clone(),
-            since: self.since,
-            until: self.until,
+/// Look at a trace.
+#[derive(Debug, Args)]
+pub struct View {
+    /// The trace; one that is being recorded is followed.
+    #[arg(value_name = "NAME.swtch")]
+    pub trace: PathBuf,
+    /// Only print the address.
+    #[arg(long)]
+    pub no_open: bool,
+    /// Serve on this port (default: any that is free).
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Take the prices from this file (default: this machine's saved list).
+    #[arg(long, value_name = "FILE.json")]
+    pub prices: Option<PathBuf>,
+}
+
+impl View {
+    /// What is asked for.
+    pub fn to_request(&self) -> view::Request {
+        view::Request {
+            trace: self.trace.clone(),
+            port: self.port,
+            open: !self.no_open,
+            prices: self.prices.clone(),
         }
     }
 }
@@ -251,9 +359,9 @@ pub struct Fiber {
     pub pid: Option<Pid>,
     /// What to show of it; without it, switches of both levels per second, side by side.
     #[arg(value_name = "VIEW", requires = "pid")]
-    pub view: Option<View>,
-    /// Seconds between two looks at the rates.
-    #[arg(long, value_name = "SECS", default_value = "1", value_parser = seconds,
+    pub view: Option<fiber::View>,
+    /// Seconds between two looks at the rates (0.01 or more).
+    #[arg(long, value_name = "SECS", default_value = "1", value_parser = interval,
           conflicts_with = "view")]
     pub interval: Duration,
     /// Look so many times (default: until the process ends; once for json).
@@ -363,6 +471,11 @@ fn by() -> PossibleValuesParser {
     PossibleValuesParser::new(reports.chain(bills.filter(|word| By::from_word(word).is_none())))
 }
 
+fn to() -> impl clap::builder::TypedValueParser<Value = To> {
+    PossibleValuesParser::new(To::ALL.map(To::as_str))
+        .map(|word| To::from_word(&word).expect("it is one of the possible values"))
+}
+
 fn reason() -> impl clap::builder::TypedValueParser<Value = Reason> {
     PossibleValuesParser::new(Reason::ALL.iter().map(|reason| reason.as_str()))
         .map(|word| Reason::from_word(&word).expect("it is one of the possible values"))
@@ -376,6 +489,20 @@ fn seconds(words: &str) -> Result<Duration, String> {
         .ok()
         .filter(|length| !length.is_zero())
         .ok_or_else(|| format!("`{words}` is no length of time to record for"))
+}
+
+/// Reading the counters of many threads takes a while, so looks are not closer together than this.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+
+fn interval(words: &str) -> Result<Duration, String> {
+    let interval = words.parse().ok().map(Duration::try_from_secs_f64);
+    interval
+        .and_then(Result::ok)
+        .filter(|interval| *interval >= SHORTEST_INTERVAL)
+        .ok_or_else(|| {
+            let least = SHORTEST_INTERVAL.as_secs_f64();
+            format!("`{words}` is no time between two looks: {least} seconds or more")
+        })
 }
 
 /// A length of time with a unit: `0`, `800ns`, `50us`, `1.5ms`, `2s`.

@@ -22,6 +22,7 @@ use crate::report::Sheet;
 
 mod head;
 mod kernel;
+mod lines;
 mod list;
 mod live;
 mod price;

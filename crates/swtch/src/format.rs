@@ -10,7 +10,8 @@ pub enum Format {
     Table,
     /// One JSON object, all columns in raw units.
     Json,
-    /// CSV by RFC 4180, all columns in raw units.
+    /// CSV by RFC 4180, all columns in raw units. Names are escaped as in tables
+    /// ([`crate::text::escaped`]): this, too, is looked at on terminals. JSON has them exactly.
     Csv,
 }
 

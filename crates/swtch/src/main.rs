@@ -7,15 +7,20 @@ mod counters;
 mod destination;
 mod doctor;
 mod explain;
+mod export;
 mod fiber;
 mod format;
 mod host;
+mod html;
+mod import;
 mod lab;
+mod page;
 mod plot;
 mod prices;
 mod record;
 mod report;
 mod text;
+mod view;
 mod workload;
 
 use std::io::stdout;
@@ -49,15 +54,19 @@ fn run(cli: Cli) -> Result<u8> {
             explain::run(&words.record.to_request()?, words.format, bill)
         }
         Verb::Report(words) => report(&words),
+        Verb::Export(words) => export::run(&words.to_request()),
+        Verb::Import(words) => import::run(&words.to_request()),
         Verb::Cost(words) => match words.compare.as_deref() {
             Some([before, after]) => cost::run_compare(before, after, words.format),
             _ if words.tails => cost::run_tails(&words.to_request()),
             _ => cost::run(&words.to_request()),
         },
+        Verb::View(words) => view::run(&words.to_request()),
         Verb::Fiber(words) => fiber::run(&words.to_request()),
         Verb::Lab(words) => lab::run(words.verb.as_ref()),
         Verb::LabPlay(words) => lab::lab_play(&words.load, &words.result),
         Verb::LabLevels(words) => lab::lab_levels(&words.load, &words.result),
+        Verb::FindSchedulers => record::find_schedulers(),
         Verb::Doctor(words) => doctor::run(words.format, &mut stdout()).map(|can| u8::from(!can)),
         Verb::Workload(words) => workload::run(words.name.as_deref(), words.count, words.quiet),
     }
@@ -65,6 +74,22 @@ fn run(cli: Cli) -> Result<u8> {
 
 fn report(words: &cli::Report) -> Result<u8> {
     let question = words.question()?;
+    if let Some(file) = &words.html {
+        let prices = match &words.prices {
+            Some(path) => Some(prices::chosen(Some(path))?),
+            None => prices::saved()?,
+        };
+        page::write(
+            &words.trace,
+            &words.chosen.to_filter(),
+            prices.as_ref(),
+            file,
+        )?;
+        return Ok(0);
+    }
+    if let Some(file) = &words.plot {
+        page::plot(&words.trace, &words.chosen.to_filter(), file)?;
+    }
     let trace =
         Trace::open(&words.trace).with_context(|| format!("reading {}", words.trace.display()))?;
     let request = report::Request {
@@ -73,7 +98,7 @@ fn report(words: &cli::Report) -> Result<u8> {
             Question::Page | Question::Bill(_) => report::By::Reason,
         },
         format: words.format,
-        filter: words.filter(),
+        filter: words.chosen.to_filter(),
         top: words.top,
     };
     match question {

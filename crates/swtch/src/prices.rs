@@ -21,6 +21,18 @@ pub fn chosen(path: Option<&Path>) -> Result<PriceList> {
     }
 }
 
+/// The saved list of this machine; `None` where none was saved.
+///
+/// # Errors
+///
+/// There is one, and it cannot be read.
+pub fn saved() -> Result<Option<PriceList>> {
+    match saved::place() {
+        Ok(place) if place.exists() => saved_at(&place).map(Some),
+        _ => Ok(None),
+    }
+}
+
 /// Says where the prices may not hold for the trace.
 pub fn warn(trace: &Trace, list: &PriceList) {
     for warning in report::warnings(trace, list) {

@@ -1,8 +1,8 @@
 //! `swtch record`: one pipeline, from the rings to the trace.
 //!
 //! ```text
-//! hold the command ─▶ attach ─▶ drop privileges ─▶ release it
-//!     ┌───────────────────────────────────────────────┘
+//! hold the command ─▶ start the finder ─▶ attach ─▶ drop privileges ─▶ release it
+//!     ┌───────────────────────────────────────────────────────────────────┘
 //!     └▶ drain ─▶ merge ─▶ timeline ─▶ writer        (until it ends, a signal, or the time is up)
 //!        user level ─▲                    └▶ finish ─▶ Parquet, meta.json
 //! ```
@@ -35,7 +35,9 @@ use crate::FAILED;
 use crate::text::escaped;
 use command::exit_code;
 use pipeline::Pipeline;
-use user_level::UserLevel;
+use user_level::{Finder, UserLevel};
+
+pub use user_level::find_schedulers;
 
 /// What to record.
 #[derive(Clone, Debug)]
@@ -83,6 +85,8 @@ pub struct Recorded {
     pub path: PathBuf,
     /// Its facts.
     pub meta: Meta,
+    /// Switches of the tasks that were asked for: what reports count.
+    in_scope: u64,
     /// The exit code of the command, when there was one and it has ended.
     exit_code: Option<u8>,
 }
@@ -92,11 +96,15 @@ impl Recorded {
         let (counts, overhead) = (&self.meta.counts, &self.meta.overhead);
         eprintln!(
             "swtch: {} switches, {} lost; recorder: {} CPU, {:.0} MB memory",
-            counts.stored,
+            self.in_scope,
             counts.lost,
             Nanos::from_ns(overhead.recorder_cpu_ns),
             megabytes(overhead.recorder_peak_rss_bytes),
         );
+        let others = counts.stored.saturating_sub(self.in_scope);
+        if others > 0 {
+            eprintln!("swtch: {others} more are those of others, which had the CPU meanwhile");
+        }
         if let Some(user) = &self.meta.user {
             eprintln!(
                 "swtch: {} switches of user-mode schedulers, {} lost (report --by level)",
@@ -170,11 +178,13 @@ pub fn run(request: &Request) -> Result<Recorded> {
         .clone()
         .unwrap_or_else(|| facts::default_path(&request.target));
     let settings = settings(request, command.as_ref());
+    // It inherits a right that we drop, and shall not inherit our priority. What starting it takes is
+    // over before the first switch is recorded.
+    let finder = Finder::start().context("starting to look for user-mode schedulers")?;
     let mut capture = Capture::start(&settings, arch)?;
     let mut meta = facts::at_start(request, &capture);
     let writer = Writer::create(&path, &meta)?;
-    // Its thread must keep a right that we drop, and not our priority.
-    let user_level = UserLevel::start(capture.streams())?;
+    let user_level = UserLevel::new(finder, capture.streams());
     let mut pipeline = Pipeline::new(arch, writer, user_level, request.stacks.is_some());
     let kept = if request.stacks.is_some() {
         Kept::ReadMaps
@@ -205,10 +215,11 @@ pub fn run(request: &Request) -> Result<Recorded> {
         Ending::Failed(error) => Err(error),
     };
     let exit_code = session.command_exit_code(ending.is_err())?;
-    finish(pipeline, &mut capture, &mut meta, ending);
+    let in_scope = finish(pipeline, &mut capture, &mut meta, ending);
     Ok(Recorded {
         path,
         meta,
+        in_scope,
         exit_code,
     })
 }
@@ -340,7 +351,7 @@ impl Session<'_> {
             stderr,
             "\r\x1b[Kswtch: {} s, {} switches, {} lost, {:.1} MB",
             elapsed.as_secs(),
-            counters.stored,
+            pipeline.in_scope(),
             counters.lost,
             megabytes(pipeline.bytes_written()),
         );
@@ -364,13 +375,13 @@ impl Session<'_> {
 }
 
 /// Puts the trace in its final form. A disk that takes no more is no error of ours: what is there
-/// stays readable, and the facts say so.
+/// stays readable, and the facts say so. Returns how many switches of the asked-for tasks there are.
 fn finish(
     mut pipeline: Pipeline,
     capture: &mut Capture,
     meta: &mut Meta,
     recorded: Result<(), swtch_store::Error>,
-) {
+) -> u64 {
     let end = Timestamp::from_ns(meta.end_ns);
     // Even after a failure: what is left must be counted.
     let ended = pipeline.end(capture, end);
@@ -379,12 +390,14 @@ fn finish(
         Err(error) => stop_early(meta, error),
     }
     facts::complete(meta, capture, &pipeline);
+    let in_scope = pipeline.in_scope();
     let mut progress = Progress::new("finishing");
     let finished = pipeline.finish(meta, &mut |done, all| progress.tell(done, all));
     progress.clear();
     if let Err(error) = finished {
         stop_early(meta, error);
     }
+    in_scope
 }
 
 /// The first reason counts: the others follow from it.

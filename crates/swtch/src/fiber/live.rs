@@ -5,23 +5,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use swtch_core::Nanos;
 use swtch_fiber::observe::{Mode, Page, Snapshot};
 
 use super::head::{Head, name};
+use super::lines::{self, Layout};
 use super::price::Prices;
-use super::rates::{COLUMNS, HEAD, Look, Rates};
+use super::rates::{COLUMNS, Look, Rates};
 use super::{Request, View, tell, write};
 use crate::cost::stop_on_signals;
 use crate::format::Format;
 use crate::report::Sheet;
+use crate::text::wrapped;
 
 /// How soon a wish to stop, or the target's end, is noticed.
 const STEP: Duration = Duration::from_millis(50);
-
-/// The shortest time between two looks: reading the counters of many threads takes a while.
-const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Lines after which the head is written again, where it scrolls away.
 const LINES_A_HEAD: usize = 40;
@@ -31,11 +30,8 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// Shows them.
 ///
 /// # Errors
-/// No living scheduler, an interval that is too short, or stdout that cannot be written.
+/// No living scheduler, or stdout that cannot be written.
 pub fn show(page: &Page, request: &Request) -> Result<()> {
-    if request.interval < SHORTEST {
-        bail!("--interval must be 0.01 seconds or more");
-    }
     let first = Look::at(page)?;
     let modes: Vec<Mode> = first
         .snapshot
@@ -160,30 +156,54 @@ impl Show<'_> {
 
     /// On a terminal the page is written over, elsewhere lines follow lines.
     fn show_lines(&mut self, rates: &[Rates], at: Nanos, now: &Look) -> Result<()> {
-        let mut text = Vec::new();
+        let mut text = String::new();
         let is_screen = stdout().is_terminal();
+        let columns = is_screen.then(screen_columns).flatten();
         if is_screen {
-            text.extend(CLEAR.as_bytes());
+            text += CLEAR;
         }
         if is_screen || self.lines == 0 {
-            self.head(&now.snapshot).write(&mut text)?;
+            let mut head = Vec::new();
+            self.head(&now.snapshot).write(&mut head)?;
+            let head = String::from_utf8_lossy(&head);
+            head.lines()
+                .for_each(|line| text += &lines_of(line, columns));
         }
-        if is_screen || self.lines.is_multiple_of(LINES_A_HEAD) {
-            for line in HEAD {
-                text.extend(format!("{line}\n").into_bytes());
+        if Layout::fitting(columns) == Layout::Stacked {
+            text += &lines::stacked(rates, at);
+        } else {
+            if is_screen || self.lines.is_multiple_of(LINES_A_HEAD) {
+                text += &lines::head();
             }
+            rates
+                .iter()
+                .for_each(|rates| text += &lines::line(rates, at));
         }
-        for rates in rates {
-            text.extend(format!("{}\n", rates.line(at)).into_bytes());
-            self.lines += 1;
-        }
+        self.lines += rates.len();
         if rates.is_empty() {
-            text.extend(b"no scheduler is at work in this process now\n");
+            text += "no scheduler is at work in this process now\n";
         }
         if is_screen {
-            text.extend("\nCtrl-C ends this; the process goes on\n".as_bytes());
+            text += &self.below(columns);
         }
-        tell(&text)
+        tell(text.as_bytes())
+    }
+
+    /// What stands below the table on a screen, where all that was said before is gone.
+    fn below(&self, columns: Option<u16>) -> String {
+        let prices = match self.prices.os_ns {
+            Some(_) => {
+                "each: what one switch takes; the scheduler's as tried out here, the kernel's from the saved \
+                 prices. cost %: of one CPU"
+            }
+            None => {
+                "each: what one switch takes, the scheduler's as tried out here; the kernel's is not known: \
+                 `swtch cost --save` measures it. cost %: of one CPU"
+            }
+        };
+        let notes = [prices, "Ctrl-C ends this; the process goes on"];
+        let lines = notes.map(|note| lines_of(note, columns));
+        format!("\n{}{}", lines[0], lines[1])
     }
 
     fn head(&self, snapshot: &Snapshot) -> Head {
@@ -196,6 +216,13 @@ impl Show<'_> {
         let head = self.head(&snapshot);
         if self.request.format == Format::Json {
             return write(&self.sheet, &head, Format::Json);
+        }
+        if paused == Paused::Stopped
+            && self.request.format == Format::Table
+            && stdout().is_terminal()
+        {
+            // The terminal has shown ^C, and the shell goes on in that line.
+            return tell(b"\n");
         }
         if paused != Paused::TargetEnded {
             return Ok(());
@@ -213,12 +240,28 @@ impl Show<'_> {
         )
     }
 
-    /// On a stream the notes come first: it may have no end.
+    /// On a stream the notes come first: it may have no end. A screen has them below.
     fn prices_in_words(&self) {
-        if self.request.format == Format::Table {
+        if self.request.format == Format::Table && !stdout().is_terminal() {
             for note in &self.sheet.notes {
                 eprintln!("swtch: {note}");
             }
         }
+    }
+}
+
+/// How wide the terminal is now: it may have changed since the last look.
+fn screen_columns() -> Option<u16> {
+    let size = rustix::termios::tcgetwinsize(stdout()).ok()?;
+    Some(size.ws_col).filter(|columns| *columns > 0)
+}
+
+/// A line of ours, broken between words where the screen ends.
+fn lines_of(line: &str, columns: Option<u16>) -> String {
+    match columns {
+        Some(columns) if line.chars().count() > usize::from(columns) => {
+            wrapped(line, columns.into()).join("\n") + "\n"
+        }
+        _ => format!("{line}\n"),
     }
 }

@@ -55,29 +55,29 @@ impl Look {
 /// What a scheduler did per second, at both levels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
-    scheduler: usize,
-    mode: Mode,
-    user_per_s: f64,
-    yields_per_s: f64,
-    reselects_per_s: f64,
-    user_ns: Option<f64>,
+    pub(super) scheduler: usize,
+    pub(super) mode: Mode,
+    pub(super) user_per_s: f64,
+    pub(super) yields_per_s: f64,
+    pub(super) reselects_per_s: f64,
+    pub(super) user_ns: Option<f64>,
     /// Of one CPU, in percent.
-    user_pct: Option<f64>,
-    os: Option<OsRates>,
-    os_ns: Option<f64>,
-    runnable: u32,
-    delay_ns_per_s: f64,
+    pub(super) user_pct: Option<f64>,
+    pub(super) os: Option<OsRates>,
+    pub(super) os_ns: Option<f64>,
+    pub(super) runnable: u32,
+    pub(super) delay_ns_per_s: f64,
 }
 
 /// What the kernel did with its threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct OsRates {
-    voluntary_per_s: f64,
-    involuntary_per_s: f64,
-    cpu_pct: Option<f64>,
+pub(super) struct OsRates {
+    pub(super) voluntary_per_s: f64,
+    pub(super) involuntary_per_s: f64,
+    pub(super) cpu_pct: Option<f64>,
 }
 
-/// Columns of JSON and CSV; the table has them in the same order.
+/// Columns of JSON and CSV; lines for people have them in the same order.
 pub const COLUMNS: [&str; 16] = [
     "at_ns",
     "scheduler",
@@ -95,13 +95,6 @@ pub const COLUMNS: [&str; 16] = [
     "runnable_tasks_count",
     "scheduler_delay_ns_per_s",
     "os_per_user_switch",
-];
-
-/// The head of the table: a line of groups above a line of names.
-pub const HEAD: [&str; 2] = [
-    "               ╭──── user level: the scheduler counts ────╮  ╭── OS level: the kernel counts ──╮",
-    "  time sch mode  switches/s  yields/s  self/s    each  CPU %  volunt./s invol./s     each  CPU %  \
-     CPU %  runnable  delay/s",
 ];
 
 impl Rates {
@@ -143,7 +136,7 @@ impl Rates {
     }
 
     /// What the kernel's switches take of one CPU.
-    fn os_pct(&self) -> Option<f64> {
+    pub(super) fn os_pct(&self) -> Option<f64> {
         Some(percent_of_cpu(self.os_per_s()?, self.os_ns?))
     }
 
@@ -172,49 +165,10 @@ impl Rates {
             number(per_user.map(|os| os / self.user_per_s)),
         ]
     }
-
-    /// A line of the table, under [`HEAD`].
-    pub fn line(&self, at: Nanos) -> String {
-        let rate = |value: Option<f64>| value.map_or_else(dash, brief);
-        let price = |value: Option<f64>| value.map_or_else(dash, crate::text::nanos);
-        let percent = |value: Option<f64>| value.map_or_else(dash, |pct| format!("{pct:.3}"));
-        let cpu = self.os.and_then(|os| os.cpu_pct);
-        format!(
-            "{:>6} {:>3} {:<6}{:>10} {:>9} {:>7} {:>7} {:>6}  {:>9} {:>8} {:>8} {:>6}  {:>5}  {:>8}  {:>7}",
-            format!("{:.1} s", at.as_ns() as f64 / 1e9),
-            self.scheduler,
-            self.mode.as_str(),
-            brief(self.user_per_s),
-            brief(self.yields_per_s),
-            brief(self.reselects_per_s),
-            price(self.user_ns),
-            percent(self.user_pct),
-            rate(self.os.map(|os| os.voluntary_per_s)),
-            rate(self.os.map(|os| os.involuntary_per_s)),
-            price(self.os_ns),
-            percent(self.os_pct()),
-            cpu.map_or_else(dash, |pct| format!("{pct:.1}")),
-            self.runnable,
-            Nanos::from_rounded(self.delay_ns_per_s).to_string(),
-        )
-    }
 }
 
 fn percent_of_cpu(per_s: f64, ns: f64) -> f64 {
     per_s * ns / 1e7
-}
-
-fn dash() -> String {
-    "-".to_owned()
-}
-
-/// A rate as a table shows it: `252`, `0.50`, `19,812,958`.
-fn brief(rate: f64) -> String {
-    match rate {
-        0.0 => "0".to_owned(),
-        rate if rate < 9.95 => format!("{rate:.1}"),
-        rate => crate::text::grouped(Nanos::from_rounded(rate).as_ns()),
-    }
 }
 
 #[cfg(test)]
@@ -269,20 +223,5 @@ mod tests {
         assert_eq!(rates.cells(Nanos::ZERO).len(), COLUMNS.len());
         // Nobody has measured what a switch of this scheduler costs.
         assert_eq!(rates.user_pct, None);
-    }
-
-    /// People read down a column.
-    #[test]
-    fn lines_end_below_the_ends_of_the_heads() {
-        let rates = Rates::between(
-            &row(0, 0),
-            &row(19_812_958, 0),
-            None,
-            Duration::from_secs(1),
-            &Prices::default(),
-        );
-        let line = rates.line(Nanos::from_ns(1_000_000_000));
-        assert_eq!(line.chars().count(), HEAD[1].chars().count());
-        assert!(line.contains(" 19,812,958 "), "{line}");
     }
 }

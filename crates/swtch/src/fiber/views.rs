@@ -156,7 +156,7 @@ const LEVEL_TABLES: [Table; 2] = [
     },
 ];
 
-const SCHEDULERS: [&str; 33] = [
+const SCHEDULERS: [&str; 35] = [
     "scheduler",
     "runtime",
     "scheduler_id",
@@ -175,6 +175,8 @@ const SCHEDULERS: [&str; 33] = [
     "current_workers_count",
     "active_workers_count",
     "work_queue_count",
+    "queued_preemptive_count",
+    "io_driver",
     "pending_io_count",
     "load_factor",
     "failed_to_create_worker",
@@ -212,6 +214,9 @@ fn scheduler(row: &SchedulerRow) -> Vec<Cell> {
         Cell::Count(row.current_workers_count.into()),
         Cell::Count(row.active_workers_count.into()),
         Cell::Count(row.work_queue_count.into()),
+        Cell::Count(row.queued_preemptive_count.into()),
+        row.io_driver
+            .map_or(Cell::Missing, |driver| Cell::text(driver.as_str())),
         Cell::Count(row.pending_io_count.into()),
         Cell::Count(row.load_factor.into()),
         Cell::Count(row.failed_to_create_worker.into()),
@@ -230,7 +235,7 @@ fn scheduler(row: &SchedulerRow) -> Vec<Cell> {
     ]
 }
 
-const WORKERS: [&str; 23] = [
+const WORKERS: [&str; 24] = [
     "worker",
     "scheduler",
     "thread",
@@ -250,6 +255,7 @@ const WORKERS: [&str; 23] = [
     "wait_resource",
     "signal_worker",
     "boost_count",
+    "stack_bytes_used",
     "tasks_processed_count",
     "os_interrupted_quanta_count",
     "age_ns",
@@ -277,6 +283,8 @@ fn worker(row: &WorkerRow) -> Vec<Cell> {
         Cell::Hex(row.wait_resource),
         row.signal_worker.map_or(Cell::Missing, id),
         Cell::Count(row.boost_count.into()),
+        row.stack_bytes_used
+            .map_or(Cell::Missing, |bytes| Cell::Count(bytes.into())),
         Cell::Count(row.tasks_processed_count.into()),
         Cell::Count(row.os_interrupted_quanta_count.into()),
         time(row.age_ns),

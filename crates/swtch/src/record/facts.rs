@@ -112,9 +112,11 @@ pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
         words_unread: counters.words_unread,
         ..user
     });
+    let finder = pipeline.finder();
     meta.overhead = Overhead {
-        recorder_cpu_ns: process_cpu_ns(),
-        recorder_peak_rss_bytes: peak_memory_bytes(),
+        recorder_cpu_ns: process_cpu_ns() + finder.cpu_time().as_ns(),
+        recorder_peak_rss_bytes: peak_memory_bytes("self")
+            + peak_memory_bytes(&finder.pid().to_string()),
         kernel_ns_per_switch: None,
         bytes: pipeline.bytes_written(),
     };
@@ -224,8 +226,9 @@ fn ctxt() -> Option<u64> {
         .ok()
 }
 
-fn peak_memory_bytes() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+/// The most that a process had in memory at a time; 0 when it has ended.
+fn peak_memory_bytes(process: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024

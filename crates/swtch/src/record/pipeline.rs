@@ -12,7 +12,7 @@ use swtch_core::{
 use swtch_store::{Error, FrameRow, Meta, StackRow, UserCounts, Writer};
 
 use super::facts;
-use super::user_level::{Brought, UserLevel};
+use super::user_level::{Brought, Finder, UserLevel};
 
 /// Everything between the rings and the disk.
 pub struct Pipeline {
@@ -33,6 +33,17 @@ struct Rest {
     last_cgroup: Option<CgroupId>,
     taken: u64,
     user_taken: u64,
+    scope: InScope,
+}
+
+/// Rows of the kernel's switches by whether the task was asked for. Those of others are recorded while
+/// a task in scope waits for their CPU; reports leave them out of every count.
+#[derive(Debug, Default)]
+struct InScope {
+    tasks: FxHashSet<TaskKey>,
+    /// Rows of tasks that are not in scope, or not yet: a report takes a task as a whole.
+    of_others: FxHashMap<TaskKey, u64>,
+    rows_of_others: u64,
 }
 
 /// Stacks are looked up in the process that has them, so processes are kept by task.
@@ -67,6 +78,7 @@ impl Pipeline {
                 last_cgroup: None,
                 taken: 0,
                 user_taken: 0,
+                scope: InScope::default(),
             },
             unreadable: 0,
         }
@@ -147,6 +159,16 @@ impl Pipeline {
         })
     }
 
+    /// The process that looks for user-mode schedulers.
+    pub const fn finder(&self) -> &Finder {
+        self.user_level.finder()
+    }
+
+    /// Switches of tasks that were asked for, of those that came this far.
+    pub const fn in_scope(&self) -> u64 {
+        self.rest.taken - self.rest.scope.rows_of_others
+    }
+
     /// Rows of `switch` of the kernel that are on disk.
     pub const fn stored(&self) -> u64 {
         self.rest.writer.switches_written()
@@ -199,6 +221,21 @@ impl Pipeline {
     }
 }
 
+impl InScope {
+    fn add_task(&mut self, task: TaskKey) {
+        if self.tasks.insert(task) {
+            self.rows_of_others -= self.of_others.remove(&task).unwrap_or(0);
+        }
+    }
+
+    fn add_row(&mut self, task: TaskKey) {
+        if !self.tasks.contains(&task) {
+            *self.of_others.entry(task).or_default() += 1;
+            self.rows_of_others += 1;
+        }
+    }
+}
+
 impl Rest {
     /// After a failure the rest is still taken, so that it is counted.
     fn take(&mut self, event: Event) {
@@ -236,7 +273,10 @@ impl Rest {
             self.meet_cgroup(switch.cgroup);
         }
         match switch.level {
-            Level::Os => self.taken += 1,
+            Level::Os => {
+                self.taken += 1;
+                self.scope.add_row(switch.task);
+            }
             Level::User => self.user_taken += 1,
         }
         if let Some(keeper) = &mut self.stacks {
@@ -255,6 +295,9 @@ impl Rest {
 
     fn take_task(&mut self, task: &TaskEvent) -> Result<(), Error> {
         self.meet_cgroup(task.cgroup);
+        if task.in_scope {
+            self.scope.add_task(task.task);
+        }
         if let Some(keeper) = &mut self.stacks
             && task.kind != TaskEventKind::Exit
         {
@@ -310,5 +353,27 @@ impl Rest {
             })?;
         }
         self.writer.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last line of a recording must say what the first lines of its reports say.
+    #[test]
+    fn rows_count_for_a_task_that_comes_into_scope_later_too() {
+        let key = TaskKey::new;
+        let mut scope = InScope::default();
+        scope.add_task(key(1));
+        scope.add_row(key(1));
+        scope.add_row(key(2));
+        scope.add_row(key(2));
+        scope.add_row(key(3));
+        assert_eq!(scope.rows_of_others, 3);
+        scope.add_task(key(2));
+        scope.add_task(key(2));
+        scope.add_row(key(2));
+        assert_eq!(scope.rows_of_others, 1);
     }
 }

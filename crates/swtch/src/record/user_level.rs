@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! task events ─▶ finder ─Page─▶ Watched ─┬─ words  ─▶ the kernel side: which worker a thread ran
-//!  (processes)   (a thread)      │       └─ events ─▶ merge ─▶ timeline ─▶ rows of level `user`
+//!  (processes)   (a process)     │       └─ events ─▶ merge ─▶ timeline ─▶ rows of level `user`
 //!                                └ lease: "go on writing for a second", ten times a second
 //! ```
 //!
@@ -16,14 +16,15 @@ mod watched;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
 use swtch_capture::{Capture, monotonic_ns};
 use swtch_core::{Event, Gap, TaskEvent, Timestamp};
 use swtch_store::{UserCounts, WaitTypeRow};
 
-use finder::{Finder, Met};
+use finder::Met;
 use wait_types::WaitTypes;
 use watched::Watched;
+
+pub use finder::{Finder, find_schedulers};
 
 /// Pages are looked for, leases renewed and threads looked at this often.
 const EVERY: Duration = Duration::from_millis(100);
@@ -53,13 +54,10 @@ pub struct Brought {
 }
 
 impl UserLevel {
-    /// Starts to look for schedulers. The streams of the merge from `first_stream` on are theirs.
-    ///
-    /// # Errors
-    /// When no thread can be started.
-    pub fn start(first_stream: usize) -> Result<Self> {
-        Ok(Self {
-            finder: Finder::start().context("starting to look for user-mode schedulers")?,
+    /// Watches what `finder` finds. The streams of the merge from `first_stream` on are theirs.
+    pub fn new(finder: Finder, first_stream: usize) -> Self {
+        Self {
+            finder,
             watched: Vec::new(),
             wait_types: WaitTypes::default(),
             first_stream,
@@ -67,7 +65,7 @@ impl UserLevel {
             counts: UserCounts::default(),
             gaps: Vec::new(),
             looked: Instant::now(),
-        })
+        }
     }
 
     /// Takes notice of a task: its process may have, or soon start, a scheduler.
@@ -80,6 +78,7 @@ impl UserLevel {
     /// # Errors
     /// When the kernel side has no room for more threads.
     pub fn look(&mut self, capture: &mut Capture) -> Result<(), swtch_capture::Error> {
+        self.finder.pass_on();
         if self.looked.elapsed() < EVERY {
             return Ok(());
         }
@@ -143,6 +142,11 @@ impl UserLevel {
     pub fn counts(&self) -> Option<UserCounts> {
         let is_any = self.counts.processes > 0 || !self.counts.refused.is_empty();
         is_any.then(|| self.counts.clone())
+    }
+
+    /// The process that looks for schedulers, for what it costs.
+    pub const fn finder(&self) -> &Finder {
+        &self.finder
     }
 
     /// Says why something at this level is not recorded.

@@ -168,7 +168,7 @@ fn departure_of(row: &Switch, task: usize, names: &Names) -> Departure {
 }
 
 /// Who comes after the task with this index.
-fn successor(next: Option<TaskKey>, task: usize, names: &Names) -> Successor {
+pub fn successor(next: Option<TaskKey>, task: usize, names: &Names) -> Successor {
     let Some(next) = next else {
         return Successor::Unknown;
     };

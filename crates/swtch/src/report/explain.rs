@@ -22,7 +22,7 @@ use swtch_core::{Arch, CgroupId, Reason, Switch};
 use swtch_store::{Columns, Trace};
 
 use super::bill::{Bill, is_complete};
-use super::filter::{Counted, Selection};
+use super::filter::{Counted, Filter, Selection};
 use super::group::{Groups, Words, reason_of_open};
 use super::head::{Head, Rows};
 use super::names::Names;
@@ -105,6 +105,60 @@ pub fn explain(
         explained.write(session.head(), rows, most, &mut written)?;
     }
     write_answer(out, &written).context("writing the page")
+}
+
+/// What a page that is sent is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The first lines of every report.
+    pub head: Vec<String>,
+    /// Where every switch went.
+    pub balance: String,
+    /// Tables and what they show.
+    pub tables: Vec<(&'static str, Sheet)>,
+    /// All of it in a few lines.
+    pub summary: Vec<String>,
+    /// What stands out.
+    pub findings: Vec<Told>,
+}
+
+/// A finding in words.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// What was seen, with its numbers.
+    pub seen: String,
+    /// Where it comes from.
+    pub places: Vec<String>,
+    /// What removing it would save.
+    pub worth: Option<String>,
+    /// What a person could change.
+    pub advice: Option<String>,
+}
+
+/// The parts of the page that explains a trace.
+///
+/// # Errors
+///
+/// When the trace cannot be read.
+pub fn parts(trace: &Trace, filter: &Filter, prices: Option<&PriceList>) -> Result<Parts> {
+    let mut session = Session::open(trace, filter)?;
+    let prices = prices.map(|list| Prices::new(list, trace.meta()));
+    let (page, rows) = Page::read(&mut session, prices.as_ref())?;
+    let explained = page.explained(&session, prices.as_ref())?;
+    let mut head = Vec::new();
+    session.head().write(rows, &mut head)?;
+    let head = String::from_utf8_lossy(&head);
+    Ok(Parts {
+        head: head
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect(),
+        balance: session.head().balance(),
+        summary: explained.summary_lines.clone(),
+        findings: explained.told(),
+        tables: explained.into_tables(),
+    })
 }
 
 impl<'p> Page<'p> {
@@ -262,16 +316,7 @@ impl Explained {
         writeln!(out, "balance: {}", head.balance())?;
         writeln!(out, "\nwhy tasks left the CPU")?;
         self.reasons.write_table(usize::MAX, out)?;
-        let tables = [
-            ("threads with the most switches", &self.threads),
-            (
-                "who had the CPU while tasks were runnable",
-                &self.preemptors,
-            ),
-            ("what was waited for", &self.waits),
-            ("who woke whom", &self.wakers),
-        ];
-        for (title, sheet) in tables {
+        for (title, sheet) in self.further_tables() {
             if !sheet.rows.is_empty() {
                 writeln!(out, "\n{title}")?;
                 // Notes on sums stand under the first table.
@@ -287,6 +332,50 @@ impl Explained {
             billed.sheet.write_table(most, out)?;
         }
         self.write_verdict(out)
+    }
+
+    /// The tables after the first that have one form everywhere.
+    const fn further_tables(&self) -> [(&'static str, &Sheet); 4] {
+        [
+            ("threads with the most switches", &self.threads),
+            (
+                "who had the CPU while tasks were runnable",
+                &self.preemptors,
+            ),
+            ("what was waited for", &self.waits),
+            ("who woke whom", &self.wakers),
+        ]
+    }
+
+    /// All tables that have rows.
+    fn into_tables(self) -> Vec<(&'static str, Sheet)> {
+        let further = self
+            .further_tables()
+            .map(|(title, sheet)| (title, without_notes_of(sheet, &self.reasons)));
+        let mut tables = vec![("why tasks left the CPU", self.reasons)];
+        tables.extend(further);
+        tables.extend(
+            self.stacks
+                .map(|sheet| ("places that waited longest", sheet)),
+        );
+        tables.extend(
+            self.billed
+                .map(|billed| ("what the switches cost", billed.sheet)),
+        );
+        tables.retain(|(_, sheet)| !sheet.rows.is_empty());
+        tables
+    }
+
+    /// The findings in words.
+    fn told(&self) -> Vec<Told> {
+        let findings = self.findings.iter().enumerate();
+        let told = findings.map(|(place, finding)| Told {
+            seen: finding.seen.clone(),
+            places: finding.places.clone(),
+            worth: self.saving(place).map(Saving::to_words),
+            advice: finding.advice.clone(),
+        });
+        told.collect()
     }
 
     fn write_verdict(&self, out: &mut Vec<u8>) -> Result<()> {

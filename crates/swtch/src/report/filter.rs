@@ -153,6 +153,11 @@ impl Selection {
         self.tasks[task] && self.reasons & bit(reason) != 0 && since < self.to
     }
 
+    /// Whether switches of this task may count.
+    pub fn takes_task(&self, task: usize) -> bool {
+        self.tasks[task]
+    }
+
     /// Whether the capture was asked for this task.
     pub fn is_in_scope(&self, task: usize) -> bool {
         self.in_scope[task]
@@ -178,7 +183,9 @@ const fn bit(reason: Reason) -> u32 {
     1 << reason.index()
 }
 
-fn takes_task(filter: &Filter, names: &Names, index: usize) -> bool {
+/// Whether a filter takes the thread with this index: by process and name, and only where the
+/// capture was asked for it.
+pub fn takes_task(filter: &Filter, names: &Names, index: usize) -> bool {
     let thread = names.thread(index);
     let pid = names.process_of(index).pid;
     let takes_pid = filter.pids.is_empty() || pid.is_some_and(|pid| filter.pids.contains(&pid));

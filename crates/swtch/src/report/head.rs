@@ -108,6 +108,9 @@ impl Head {
         if self.meta.state == State::Recording {
             return "not told (the recording did not end)".to_owned();
         }
+        if self.meta.imported.is_some() {
+            return "not told (imported)".to_owned();
+        }
         let cpu = Nanos::from_ns(overhead.recorder_cpu_ns);
         let megabytes = overhead.recorder_peak_rss_bytes.div_ceil(1_000_000);
         let kernel = overhead.kernel_ns_per_switch;
@@ -120,6 +123,13 @@ impl Head {
     /// What a reader must know before the numbers.
     fn warnings(&self, rows: Rows) -> Vec<String> {
         let mut lines = Vec::new();
+        lines.extend(self.meta.imported.as_ref().map(|imported| {
+            format!(
+                "imported from {} ({}): that tells neither the system call nor who asked for a reschedule, so \
+                 most reasons are unknown",
+                imported.file, imported.format
+            )
+        }));
         lines.extend(self.incomplete.clone());
         if let Some(reason) = &self.meta.stop_reason {
             lines.push(format!("the recording stopped early: {reason}"));
@@ -191,6 +201,7 @@ impl Head {
             "path": self.path.to_string_lossy(),
             "command": meta.command,
             "scope": meta.scope,
+            "imported": meta.imported,
             "duration_ns": self.duration().as_ns(),
             "switches": rows.counted,
             "rows": self.rows,

@@ -286,6 +286,13 @@ impl Levels {
                 counted(self.of(Level::User).alone, "yield")
             ));
         }
+        if !self.of(Level::User).tally.is_empty() {
+            notes.push(
+                "a worker's run ends when the worker leaves, not when its thread does: it contains the time in \
+                 which the kernel let others run, and may be longer than any run of its thread"
+                    .to_owned(),
+            );
+        }
         let Some(user) = user else {
             notes.push("no user-mode scheduler was met".to_owned());
             return notes;

@@ -46,24 +46,29 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use swtch_core::Contention;
 use swtch_core::cost::PriceList;
+use swtch_core::{Contention, Nanos};
 use swtch_store::{Columns, Trace};
 
 pub use bill::{BillBy, bill};
-pub use explain::explain;
-pub use filter::{Filter, Moment};
+pub use departure::successor;
+pub use explain::{Parts, Told, explain, parts};
+pub use filter::{Filter, Moment, Selection, takes_task};
+pub use group::Call;
 pub use names::Names;
+pub use session::Session;
 pub use sheet::{Cell, Sheet, Shown, View};
+pub use stack::Symbols;
+pub use wait::{Object, object_of};
 
 use crate::format::{Format, write_answer};
 use crate::text;
 use group::{Groups, Words, reason_of_open};
-use head::{Head, Rows};
+use head::Head;
+pub use head::Rows;
 use preemptor::Preemptors;
 use reason::ByReason;
-use session::Session;
-use stack::{Places, Symbols};
+use stack::Places;
 use wait::Objects;
 use waker::Wakers;
 
@@ -166,6 +171,38 @@ pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<(
         _ => Sheet::write_table,
     };
     write_sheet(sheet, session.head(), rows, request, table, json!({}), out)
+}
+
+/// The first lines of every report, and how many records were lost.
+#[derive(Clone, Debug)]
+pub struct FirstLines {
+    /// As they are written.
+    pub lines: Vec<String>,
+    /// Lost records.
+    pub lost: u64,
+}
+
+/// The first lines of a report that counts `rows` and reaches to `duration` where the trace does not
+/// tell its end.
+///
+/// # Errors
+///
+/// When the trace cannot be read.
+pub fn first_lines(trace: &Trace, rows: Rows, duration: Nanos) -> Result<FirstLines> {
+    let session = Session::open(trace, &Filter::default())?;
+    let mut head = session.head().clone();
+    head.duration = duration;
+    let mut written = Vec::new();
+    head.write(rows, &mut written)?;
+    let text = String::from_utf8_lossy(&written);
+    Ok(FirstLines {
+        lines: text
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect(),
+        lost: head.lost(),
+    })
 }
 
 /// What differs between the machine of a price list and that of a trace, one sentence each.
@@ -359,7 +396,7 @@ mod tests {
     use crate::report::drawn::{after, head, row, seen};
     use serde_json::Value;
     use std::io;
-    use swtch_core::{CgroupId, CpuId, Gap, Nanos, Reason, TaskEvent, Timestamp};
+    use swtch_core::{CgroupId, CpuId, Gap, Reason, TaskEvent, Timestamp};
     use swtch_store::{Meta, Writer};
 
     /// A finished trace of four rows, the last of a task that was not asked for, and the

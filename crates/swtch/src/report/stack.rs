@@ -195,6 +195,8 @@ fn words_of(frame: &FrameRow) -> String {
         (None, _) => format!("{:#x}", frame.address),
     };
     match &frame.module {
+        // `[kernel]`, `[vdso]`: no file, and bracketed already.
+        Some(module) if module.starts_with('[') => format!("{place} {module}"),
         Some(module) => format!("{place} [{}]", module.rsplit('/').next().unwrap_or(module)),
         None => place,
     }

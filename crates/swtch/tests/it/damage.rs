@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use swtch_store::{State, Trace};
 
-use crate::machine::{Orphan, Running, alone, beside_others, children_of, wait_until};
+use crate::machine::{Orphan, Running, alone, beside_others, command_of, wait_until};
 use crate::recording::{Place, Recorded, Recording, SWTCH, report, stderr, stdout};
 
 /// The command goes on to its end, its exit code is passed on, and what was written is a trace.
@@ -112,7 +112,7 @@ fn root_a_damaged_unfinished_trace_is_refused_or_a_prefix() {
     let words = ["--", SWTCH, "workload", "nanosleep", "--count", "100000"];
     let mut recorder = Running::start(&mut place.record(&words));
     wait_until("it records", || place.trace().join("frame.arrows").exists());
-    let _command = Orphan(children_of(recorder.pid())[0]);
+    let _command = Orphan(command_of(recorder.pid()));
     thread::sleep(Duration::from_millis(1500));
     recorder.signal(libc::SIGKILL);
     recorder.ends_within(Duration::from_secs(10));

@@ -11,7 +11,8 @@ use swtch_core::{Reason, TaskEventKind};
 use swtch_store::{Completeness, State, Trace};
 
 use crate::machine::{
-    OfflineCpu, Orphan, Running, alone, beside_others, children_of, is_alive, wait_until,
+    OfflineCpu, Orphan, Running, alone, beside_others, command_of, finder_of, is_alive, send,
+    wait_until,
 };
 use crate::recording::{Place, Recorded, Recording, SWTCH, report, stderr, stdout, swtch};
 
@@ -147,35 +148,115 @@ fn root_a_time_limit_ends_the_recording_and_not_the_command() {
     wait_until("the command went on to its end", || mark.exists());
 }
 
-/// Capabilities belong to a thread: one that keeps them is a way back in. One right is kept, by one
-/// thread: to look at processes of others, which is how a user-mode scheduler is found.
+/// Capabilities belong to a thread: one that keeps them is a way back in.
 #[test]
 #[ignore = "needs root"]
-fn root_only_the_finder_of_a_recorder_keeps_a_right_and_that_is_to_look_at_processes() {
+fn root_no_thread_of_a_recorder_keeps_a_privilege() {
+    let _machine = beside_others();
+    let place = Place::new();
+    let mut recorder = Running::start(&mut place.record(&["-d", "2", "--", "sleep", "10"]));
+    wait_until("no thread has a right", || {
+        let rights = rights_of_threads(recorder.pid());
+        rights.len() >= 2 && rights.iter().all(|rights| *rights == 0)
+    });
+    recorder.ends_within(SOON);
+}
+
+/// To see what others hold open takes a right; who has it does nothing else, and gets no other one.
+#[test]
+#[ignore = "needs root"]
+fn root_the_finder_keeps_the_right_to_look_at_processes_and_no_other() {
     const CAP_SYS_PTRACE: u64 = 1 << 19;
     let _machine = beside_others();
     let place = Place::new();
     let mut recorder = Running::start(&mut place.record(&["-d", "2", "--", "sleep", "10"]));
-    let tasks = format!("/proc/{}/task", recorder.pid());
-    let rights = |task: &fs::DirEntry| -> Option<(String, u64)> {
-        let name = fs::read_to_string(task.path().join("comm")).ok()?;
-        let status = fs::read_to_string(task.path().join("status")).ok()?;
+    wait_until("the finder has one right", || {
+        finder_of(recorder.pid()).is_some_and(|finder| {
+            let status = fs::read_to_string(format!("/proc/{finder}/status")).unwrap_or_default();
+            rights_of_threads(finder) == [CAP_SYS_PTRACE] && status.contains("NoNewPrivs:\t1\n")
+        })
+    });
+    recorder.ends_within(SOON);
+}
+
+/// Nobody is left with a right when the recorder is gone, not even when nobody could clean up.
+#[test]
+#[ignore = "needs root"]
+fn root_the_finder_ends_with_its_recorder_however_that_ends() {
+    let _machine = beside_others();
+    for signal in [libc::SIGTERM, libc::SIGKILL] {
+        let place = Place::new();
+        let mut recorder = start_recorder(&place, &["--", "sleep", "60"]);
+        let finder = finder_of(recorder.pid()).expect("it runs while the recorder does");
+        let _command = Orphan(command_of(recorder.pid()));
+        recorder.signal(signal);
+        recorder.ends_within(SOON);
+        wait_until("the finder has ended", || !is_alive(finder));
+    }
+}
+
+/// A recording goes on without the finder; that nothing more is found is in the trace.
+#[test]
+#[ignore = "needs root"]
+fn root_a_finder_that_was_killed_is_missed_and_said() {
+    let _machine = beside_others();
+    let place = Place::new();
+    let mut recorder = start_recorder(&place, &["-d", "1", "--", "sleep", "10"]);
+    let finder = finder_of(recorder.pid()).expect("it runs while the recorder does");
+    send(finder, libc::SIGKILL);
+    let _command = Orphan(command_of(recorder.pid()));
+    assert!(recorder.ends_within(SOON).success());
+    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    recorded.assert_balanced();
+    let refused = recorded.meta.user.unwrap().refused;
+    assert!(
+        refused
+            .iter()
+            .any(|why| why.contains("not looked for any more")),
+        "{refused:?}"
+    );
+}
+
+/// Permitted and effective capabilities of each thread.
+fn rights_of_threads(pid: u32) -> Vec<u64> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let rights = threads.filter_map(|thread| {
+        let status = fs::read_to_string(thread.path().join("status")).ok()?;
         let held = ["CapPrm:", "CapEff:"].map(|set| {
             let held = status.lines().find_map(|line| line.strip_prefix(set));
             held.and_then(|held| u64::from_str_radix(held.trim(), 16).ok())
         });
-        Some((name.trim().to_owned(), held[0]? | held[1]?))
-    };
-    wait_until("no thread has a right but the finder its one", || {
-        let threads: Vec<_> = fs::read_dir(&tasks).unwrap().flatten().collect();
-        let held: Vec<_> = threads.iter().filter_map(rights).collect();
-        let (finders, others): (Vec<_>, Vec<_>) =
-            held.iter().partition(|(name, _)| name == "swtch-finder");
-        others.len() >= 2
-            && others.iter().all(|(_, rights)| *rights == 0)
-            && matches!(finders.as_slice(), [(_, CAP_SYS_PTRACE)])
+        Some(held[0]? | held[1]?)
     });
-    recorder.ends_within(SOON);
+    rights.collect()
+}
+
+/// Rows of others, which had the CPU while the command waited for it, are in the trace and in no count.
+#[test]
+#[ignore = "needs root"]
+fn root_the_last_line_counts_what_reports_count() {
+    let _machine = alone();
+    let busy = || Running::start(Command::new("sh").args(["-c", "while :; do :; done"]));
+    let _others: Vec<_> = (0..4).map(|_| busy()).collect();
+    let words = [
+        "sh",
+        "-c",
+        "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.01; done",
+    ];
+    let recording = Recording::of(&[["--"].as_slice(), &words].concat());
+    let said = stderr(&recording.output);
+    let answer = recording.report(&["--by", "reason", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&stdout(&answer)).unwrap();
+    let counted = json["total"]["switches"].as_u64().unwrap();
+    assert!(
+        said.contains(&format!("swtch: {counted} switches, ")),
+        "{said}"
+    );
+    let stored = recording.read().meta.counts.stored;
+    assert!(stored > counted, "nobody else had the CPU");
+    let others = format!("swtch: {} more are those of others", stored - counted);
+    assert!(said.contains(&others), "{said}");
 }
 
 #[test]
@@ -256,7 +337,7 @@ fn root_a_command_that_ignores_the_signal_goes_on_unrecorded() {
     let place = Place::new();
     let script = "trap '' TERM; while :; do sleep 0.1; done";
     let mut recorder = start_recorder(&place, &["--", "sh", "-c", script]);
-    let command = Orphan(children_of(recorder.pid())[0]);
+    let command = Orphan(command_of(recorder.pid()));
     // It takes a moment until the shell has set its trap.
     thread::sleep(Duration::from_millis(300));
     recorder.signal(libc::SIGTERM);
@@ -300,7 +381,7 @@ fn root_a_killed_recorder_costs_a_second_at_most() {
         let place = Place::new();
         let words = ["--", SWTCH, "workload", "pipe", "--count", "100000000"];
         let mut recorder = start_recorder(&place, &words);
-        let command = Orphan(children_of(recorder.pid())[0]);
+        let command = Orphan(command_of(recorder.pid()));
         // Moments spread over the flushes, which come twice a second.
         thread::sleep(Duration::from_millis(900 + nth * 377 % 1000));
         recorder.signal(libc::SIGKILL);
@@ -344,7 +425,7 @@ fn root_a_recorder_killed_while_it_finishes_leaves_a_readable_trace() {
         "100000000",
     ];
     let mut recorder = start_recorder(&place, &words);
-    let _command = Orphan(children_of(recorder.pid())[0]);
+    let _command = Orphan(command_of(recorder.pid()));
     wait_until("it finishes", || {
         place.trace().join("switch.parquet.tmp").exists()
     });
@@ -384,7 +465,7 @@ fn root_a_cpu_that_goes_and_comes_costs_no_switch() {
     let script = "while :; do sleep 0.001; done";
     let words = ["-d", "2", "--", "sh", "-c", script];
     let mut recorder = start_recorder(&place, &words);
-    let _command = Orphan(children_of(recorder.pid())[0]);
+    let _command = Orphan(command_of(recorder.pid()));
     let cpu = OfflineCpu::take().expect("root may take the last CPU offline");
     thread::sleep(Duration::from_millis(500));
     drop(cpu);

@@ -184,6 +184,10 @@ fn what_cannot_be_looked_at_is_refused_with_the_remedy() {
     assert!(said.contains("wait_stats"), "{said}");
     refusal(&["schedulers"]);
     refusal(&[&own, "tasks", "--count", "3"]);
+    for interval in ["0", "0.001", "-1", "soon"] {
+        let said = refusal(&[&own, &format!("--interval={interval}")]);
+        assert!(said.contains("0.01 seconds or more"), "{said}");
+    }
 }
 
 #[test]

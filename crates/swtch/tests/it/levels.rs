@@ -13,6 +13,7 @@ use serde_json::Value;
 use swtch_core::{EvidenceBits, Level, Switch, TaskKey};
 use swtch_store::{Columns, Trace};
 
+use crate::machine::Running;
 use crate::recording::{Place, Recorded, Recording, SWTCH, stdout};
 
 /// The load: cargo builds the examples with the tests.
@@ -163,6 +164,56 @@ impl TwoLevels {
         );
     }
 
+    /// Where a worker was in its own code, by its own clock, the switch must carry that worker: all of
+    /// them. A switch that came while none was is the scheduler's own, on the way from one worker to
+    /// another, and carries the one that had left or the one that comes.
+    fn assert_own_code(&self, own_code: &Path) {
+        let text = std::fs::read_to_string(own_code).unwrap();
+        let stays = numbers(&text);
+        let mut by_thread: BTreeMap<u64, TaskKey> = BTreeMap::new();
+        for row in self.rows(Level::User) {
+            by_thread.insert(row.user_task.unwrap(), row.task);
+        }
+        let mut of_thread: BTreeMap<TaskKey, Vec<(u64, u64, u64)>> = BTreeMap::new();
+        for stay in &stays {
+            let thread = by_thread[&stay["task"]];
+            let stay = (stay["from_ns"], stay["to_ns"], stay["task"]);
+            of_thread.entry(thread).or_default().push(stay);
+        }
+        let (mut inside, mut between, mut wrong) = (0, 0, Vec::new());
+        for stays in of_thread.values_mut() {
+            stays.sort_unstable();
+        }
+        for row in self.rows(Level::Os) {
+            let stays = of_thread.get(&row.task).map_or(&[][..], Vec::as_slice);
+            let ns = row.ts.as_ns();
+            let next = stays.partition_point(|stay| stay.0 <= ns);
+            let here = next.checked_sub(1).map(|last| stays[last]);
+            let carried = row.user_task;
+            match (here, stays.get(next)) {
+                (Some((_, to, task)), _) if ns < to => {
+                    inside += 1;
+                    if carried != Some(task) {
+                        wrong.push((ns, carried, task));
+                    }
+                }
+                (Some((_, _, before)), Some((_, _, after))) => {
+                    between += 1;
+                    if ![Some(before), Some(*after)].contains(&carried) {
+                        wrong.push((ns, carried, before));
+                    }
+                }
+                _ => {}
+            }
+        }
+        assert!(
+            inside > 100,
+            "only {inside} OS switches in workers' own code"
+        );
+        assert!(wrong.is_empty(), "{wrong:?}");
+        println!("{inside} OS switches in workers' own code, {between} between, none wrong");
+    }
+
     fn assert_balanced(&self) {
         self.recorded.assert_balanced();
         let user = self.recorded.meta.user.as_ref().unwrap();
@@ -181,6 +232,20 @@ fn root_os_switches_of_a_scheduler_carry_the_worker_and_user_rows_are_its_counte
     run.assert_balanced();
     run.assert_counts();
     run.assert_attribution();
+}
+
+/// The worker's own clock is the judge, which knows nothing of the scheduler's.
+#[test]
+#[ignore = "needs root"]
+fn root_a_switch_in_a_worker_s_own_code_carries_that_worker_always() {
+    let place = Place::new();
+    let own_code = place.dir().join("own-code");
+    // Others want the CPUs, too, so that the kernel has reasons to switch.
+    let busy = || Running::start(Command::new("sh").args(["-c", "while :; do :; done"]));
+    let _others = [busy(), busy()];
+    let run = TwoLevels::of(&["fiber", "2", "8", "2000", own_code.to_str().unwrap()]);
+    run.assert_balanced();
+    run.assert_own_code(&own_code);
 }
 
 /// Two schedulers are two rings and two threads.

@@ -114,6 +114,22 @@ pub fn children_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// The command that a recorder has started: its other child looks for user-mode schedulers.
+pub fn command_of(recorder: u32) -> u32 {
+    let finder = finder_of(recorder);
+    let children = children_of(recorder).into_iter();
+    let mut others = children.filter(|child| Some(*child) != finder);
+    others.next().expect("a recorder has started its command")
+}
+
+/// The process in which a recorder looks for user-mode schedulers.
+pub fn finder_of(recorder: u32) -> Option<u32> {
+    children_of(recorder).into_iter().find(|child| {
+        let words = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+        words == b"swtch\0find-schedulers\0"
+    })
+}
+
 /// A cgroup of the hierarchy that has the cpu controller; its processes are killed with it.
 #[derive(Debug)]
 pub struct TestCgroup(PathBuf);

@@ -13,9 +13,13 @@
 //! - `output`: what is printed: formats, names from outside, closed pipes.
 //! - `claims`: what the lab lists, and what it refuses before minutes are spent.
 //! - `cost`: prices and bills: what is measured, kept, refused, and left behind.
+//! - `exports`: other tools' formats come to the sums of the reports; half a file is never left.
+//! - `imports`: what perf recorded comes to perf's own numbers, and says no more than it knows; damage is said.
+//! - `forged`: the small perf.data that `imports` damages.
 //! - `fiber`: the schedulers of another process: views, rates, refusals, and a target that dies.
 //! - `lab`: loads that are described in a file: played, refused, ended early.
 //! - `levels`: switches of a user-mode scheduler, beside the kernel's and never among them.
+//! - `view`: the server of the viewer: who is let in, what is answered; the page to send.
 //! - `plays`: the experiments that play loads: every claim is answered, and what is done is kept.
 //!
 //! Tests named `root_…` record, so they need root and are ignored by default:
@@ -31,7 +35,10 @@ mod cost;
 mod counts;
 mod damage;
 mod endings;
+mod exports;
 mod fiber;
+mod forged;
+mod imports;
 mod lab;
 mod levels;
 mod machine;
@@ -40,3 +47,4 @@ mod plays;
 mod recording;
 mod refusals;
 mod truth;
+mod view;

@@ -6,15 +6,12 @@
 use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::super::findings::{Findings, Table};
+use super::super::findings::Findings;
 use super::super::outcome::{Outcome, first_paragraph};
 use super::review::{Attempt, Ending, Review, Row, Standing};
 use super::table::summary;
 use crate::host::Fact;
-use crate::report::Shown;
-use crate::text::{Side, escaped};
-
-const STYLE: &str = include_str!("page.css");
+use crate::html::{POLICY, STYLE, notes, shown, table};
 
 /// The page.
 ///
@@ -31,8 +28,7 @@ pub fn page(review: &Review, facts: &[Fact]) -> Result<String> {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy"
-                    content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
                 title { "Context switches: what the textbooks say, and " (shown(&origin.hostname)) }
                 style { (PreEscaped(STYLE)) }
             }
@@ -61,11 +57,6 @@ pub fn page(review: &Review, facts: &[Fact]) -> Result<String> {
         }
     };
     Ok(markup.into_string())
-}
-
-/// Text that others may have named, without what turns or hides it.
-fn shown(text: &str) -> String {
-    escaped(text).into_owned()
 }
 
 fn machine(review: &Review) -> String {
@@ -175,17 +166,6 @@ fn verdict(standing: &Standing) -> Markup {
     }
 }
 
-fn notes(notes: &[String]) -> Markup {
-    html! {
-        @if !notes.is_empty() {
-            div.notes {
-                h3 { "To be known when reading" }
-                ul { @for note in notes { li { (shown(note)) } } }
-            }
-        }
-    }
-}
-
 fn experiment(attempt: &Attempt) -> Result<Markup> {
     let body = match &attempt.ending {
         Ending::Made(outcome) => outcome_of(outcome)?,
@@ -222,47 +202,12 @@ fn outcome_of(outcome: &Outcome) -> Result<Markup> {
             ul { @for sentence in sentences { li { (shown(sentence)) } } }
         }
         @for svg in &drawn { figure { (PreEscaped(svg)) } }
-        @for table in tables { (table_of(table)) }
+        @for one in tables { (table(&one.title, &one.sheet, usize::MAX)) }
         (notes(said))
         p.aside {
             "Made again by: " code { "swtch lab " (outcome.experiment) " " (shown(&outcome.parameter_words())) }
         }
     })
-}
-
-fn table_of(table: &Table) -> Markup {
-    let title = shown(&table.title);
-    html! {
-        @if table.sheet.rows.is_empty() { p { (title) ": no rows" } }
-        @else { @for part in table.sheet.shown(usize::MAX) {
-            div.wide tabindex="0" role="region" aria-label=(title) {
-                table { (cells(&title, &part)) }
-            }
-        } }
-        @for note in &table.sheet.notes { p.aside { (shown(note)) } }
-    }
-}
-
-fn cells(title: &str, part: &Shown) -> Markup {
-    let class = |column: usize| match part.head[column].1 {
-        Side::Left => None,
-        Side::Right => Some("number"),
-    };
-    let row = |cells: &[String]| {
-        html! {
-            tr { @for (column, cell) in cells.iter().enumerate() {
-                td class=[class(column)] { (cell) }
-            } }
-        }
-    };
-    html! {
-        caption { (title) @if !part.title.is_empty() { ": " (part.title) } }
-        thead { tr { @for (column, (name, _)) in part.head.iter().enumerate() {
-            th scope="col" class=[class(column)] { (name) }
-        } } }
-        tbody { @for cells in &part.rows { (row(cells)) } }
-        @if let Some(total) = &part.total { tfoot { (row(total)) } }
-    }
 }
 
 fn machine_facts(facts: &[Fact]) -> Markup {

@@ -1,72 +1,83 @@
-//! Finds processes that have a user-mode scheduler, on a thread of its own: to look at a process
-//! takes some microseconds a file that it holds open, and the rings must not wait for that.
+//! Finds processes that have a user-mode scheduler, by a process of its own.
+//!
+//! ```text
+//! recorder (no rights)                     swtch find-schedulers (CAP_SYS_PTRACE, no new ones)
+//!  task events ─ hints: these processes ─▶ a few looks at each one's open files
+//!  Page ◀─ handle of the process, memory file (SCM_RIGHTS) ─┘
+//! ```
+//!
+//! To look at processes of others takes a right, and the thread that reads what all others wrote
+//! shall have none; threads of one process could lend it to each other. It takes some microseconds a
+//! file that a process holds open, too, and the rings must not wait for that. The finder ends with
+//! the recorder, however that ends: its socket is closed then, and the kernel sends it SIGKILL.
 //!
 //! A scheduler's page comes with the threads of its runtime. So a process is looked at when the
 //! capture first names it, and for half a second after each thread that it starts, program that it
 //! executes, or name that it takes: 6 looks, and none at a process that does none of this. For `-a` that
-//! is every process that runs at all, once.
-//!
-//! The thread keeps the right to look at other users' processes (`CAP_SYS_PTRACE`), as symbolising
-//! stacks does; the thread that records keeps nothing.
+//! is every process that runs at all, once. In a tenth of a second 64 get their look; where more wait,
+//! they take turns, and the half second becomes longer.
+
+mod search;
+mod turns;
+mod wire;
 
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
 
-use rustc_hash::{FxHashMap, FxHashSet};
-use swtch_capture::{Kept, drop_privileges, kernel_version};
-use swtch_core::{Pid, TaskEvent, TaskEventKind};
-use swtch_fiber::observe::{Error, Page};
+use nix::time::{ClockId, clock_getcpuclockid};
+use rustc_hash::FxHashMap;
+use swtch_core::{Nanos, Pid, TaskEvent, TaskEventKind};
+use swtch_fiber::observe::Page;
 
-use super::EVERY;
+use wire::{Answer, Hint, Patience};
 
-/// Looks at a process after it has done something that a new scheduler would.
-const LOOKS: u8 = 6;
+pub use search::find_schedulers;
 
-/// Processes that are looked at in one round, so that a machine that starts thousands keeps its CPU.
-const MOST_A_ROUND: usize = 64;
-
-/// A process that may have a scheduler now.
-#[derive(Clone, Copy, Debug)]
-struct Hint {
-    pid: Pid,
-    /// It is another program now: what was known of it is not true any more.
-    is_exec: bool,
-}
+/// The verb that starts it, which nobody needs to type.
+const VERB: &str = "find-schedulers";
 
 /// What the search came to.
 pub(super) enum Met {
     /// A process has a page.
     Page(Box<Page>),
-    /// A process has one that cannot be used, in words.
+    /// Something is not watched, in words.
     Refused(String),
 }
 
-/// The search.
-pub(super) struct Finder {
-    hints: Sender<Hint>,
-    found: Receiver<Met>,
+/// The search, as the recorder sees it. Dropping it ends the process.
+#[derive(Debug)]
+pub struct Finder {
+    process: Child,
+    /// `None` when the process is gone.
+    socket: Option<OwnedFd>,
+    /// Hints that were not sent yet, and whether the process is another program now.
+    hints: FxHashMap<Pid, bool>,
 }
 
 impl Finder {
-    /// Starts it. Dropping it ends the thread within a round.
-    pub(super) fn start() -> io::Result<Self> {
-        let (hints, heard) = channel();
-        let (tell, found) = channel();
-        let search = move || {
-            // Where nothing can be given up, there was nothing to keep.
-            let _ = drop_privileges(Kept::ReadMaps, kernel_version());
-            Search::default().run(&heard, &tell);
-        };
-        thread::Builder::new()
-            .name("swtch-finder".into())
-            .spawn(search)?;
-        Ok(Self { hints, found })
+    /// Starts it: to be called while there are rights that it can inherit.
+    ///
+    /// # Errors
+    /// When no process can be started.
+    pub fn start() -> io::Result<Self> {
+        let (socket, theirs) = wire::pair()?;
+        // This very program, even where its file has been replaced meanwhile.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("swtch").arg(VERB);
+        command.stdin(theirs).stdout(Stdio::null());
+        // Ctrl-C on the terminal is for the recorder, which may still have to find schedulers.
+        command.process_group(0);
+        Ok(Self {
+            process: command.spawn()?,
+            socket: Some(socket),
+            hints: FxHashMap::default(),
+        })
     }
 
-    /// Passes on what a task's event hints at.
-    pub(super) fn meet(&self, task: &TaskEvent) {
+    /// Takes notice of what a task's event hints at.
+    pub(super) fn meet(&mut self, task: &TaskEvent) {
         let is_new_thread = task.tid.get() != task.pid.get();
         let is_hint = match task.kind {
             TaskEventKind::Fork => is_new_thread,
@@ -74,167 +85,86 @@ impl Finder {
             TaskEventKind::Seen | TaskEventKind::Exec | TaskEventKind::Rename => true,
         };
         if is_hint && task.in_scope && !task.is_kthread {
-            // A search that has ended finds nothing more.
-            let _ = self.hints.send(Hint {
-                pid: task.pid,
-                is_exec: task.kind == TaskEventKind::Exec,
-            });
+            *self.hints.entry(task.pid).or_default() |= task.kind == TaskEventKind::Exec;
+        }
+    }
+
+    /// Passes on what was noticed. What finds no room now is kept for the next time.
+    pub(super) fn pass_on(&mut self) {
+        let Some(socket) = &self.socket else {
+            return self.hints.clear();
+        };
+        while !self.hints.is_empty() {
+            let hint = |(pid, is_exec): (&Pid, &bool)| Hint {
+                pid: pid.get(),
+                is_exec: *is_exec,
+            };
+            let batch: Vec<Hint> = self.hints.iter().map(hint).take(wire::MOST_HINTS).collect();
+            // That it is gone is seen, and told, where its answers are read.
+            if wire::send(socket, &batch, &[], Patience::DoNotWait).is_err() {
+                return;
+            }
+            for hint in batch {
+                self.hints.remove(&Pid::new(hint.pid));
+            }
         }
     }
 
     /// What was found since this was last asked.
-    pub(super) fn found(&self) -> Vec<Met> {
-        self.found.try_iter().collect()
-    }
-}
-
-/// What the searching thread knows.
-#[derive(Default)]
-struct Search {
-    looks_left: FxHashMap<Pid, u8>,
-    known: FxHashSet<Pid>,
-}
-
-impl Search {
-    fn run(&mut self, hints: &Receiver<Hint>, tell: &Sender<Met>) {
-        loop {
-            if !self.hear(hints) {
-                return;
-            }
-            for met in self.round() {
-                if tell.send(met).is_err() {
-                    return;
+    pub(super) fn found(&mut self) -> Vec<Met> {
+        let mut found = Vec::new();
+        while let Some(socket) = &self.socket {
+            let why = match wire::receive(socket, Patience::DoNotWait) {
+                Ok(Some((answer, descriptors))) => {
+                    found.push(met(answer, descriptors));
+                    continue;
                 }
-            }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Ok(None) => "it has ended".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            self.socket = None;
+            let what = "user-mode schedulers are not looked for any more";
+            found.push(Met::Refused(format!("{what}: {why}")));
         }
+        found
     }
 
-    /// Waits for a round's time, or for the first hint when nobody is to be looked at. False when
-    /// the recording has ended.
-    fn hear(&mut self, hints: &Receiver<Hint>) -> bool {
-        let until = Instant::now() + EVERY;
-        if self.looks_left.is_empty() {
-            match hints.recv() {
-                Ok(hint) => self.note(hint),
-                Err(_) => return false,
-            }
-        }
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            match hints.recv_timeout(left.max(Duration::from_millis(1))) {
-                Ok(hint) => self.note(hint),
-                Err(RecvTimeoutError::Timeout) => break,
-                Err(RecvTimeoutError::Disconnected) => return false,
-            }
-            if left.is_zero() {
-                break;
-            }
-        }
-        loop {
-            match hints.try_recv() {
-                Ok(hint) => self.note(hint),
-                Err(TryRecvError::Empty) => return true,
-                Err(TryRecvError::Disconnected) => return false,
-            }
-        }
+    /// CPU time that it used; nothing once it has ended.
+    pub fn cpu_time(&self) -> Nanos {
+        let pid = i32::try_from(self.process.id()).unwrap_or(0);
+        let clock = clock_getcpuclockid(nix::unistd::Pid::from_raw(pid));
+        let used = clock.and_then(ClockId::now).map_or(0, |used| {
+            u64::try_from(std::time::Duration::from(used).as_nanos()).unwrap_or(0)
+        });
+        Nanos::from_ns(used)
     }
 
-    fn note(&mut self, hint: Hint) {
-        if hint.is_exec {
-            self.known.remove(&hint.pid);
-        }
-        if !self.known.contains(&hint.pid) {
-            self.looks_left.insert(hint.pid, LOOKS);
-        }
+    /// Its number.
+    pub fn pid(&self) -> Pid {
+        Pid::new(self.process.id())
     }
+}
 
-    /// Looks at those whose turn it is.
-    fn round(&mut self) -> Vec<Met> {
-        let turn: Vec<Pid> = self.looks_left.keys().copied().take(MOST_A_ROUND).collect();
-        let looks = turn.into_iter().filter_map(|pid| self.look(pid));
-        looks.collect()
+impl Drop for Finder {
+    fn drop(&mut self) {
+        // It may be in the middle of a round, and nobody wants its answers any more.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
+}
 
-    fn look(&mut self, pid: Pid) -> Option<Met> {
-        let met = match Page::of_process(pid.get()) {
+/// An answer, with the page that came along. The page is checked here again: what it says of itself
+/// may have changed meanwhile, and one process must not rely on another for what it reads.
+fn met(answer: Answer, descriptors: Vec<OwnedFd>) -> Met {
+    match (answer, <[OwnedFd; 2]>::try_from(descriptors)) {
+        (Answer::Page { pid }, Ok(descriptors)) => match Page::from_descriptors(pid, descriptors) {
             Ok(page) => Met::Page(Box::new(page)),
-            Err(Error::NoScheduler { .. }) => {
-                let left = self.looks_left.get(&pid).copied().unwrap_or(0);
-                match left.checked_sub(1).filter(|left| *left > 0) {
-                    Some(left) => self.looks_left.insert(pid, left),
-                    None => self.looks_left.remove(&pid),
-                };
-                return None;
-            }
-            // Of processes that may not be looked at, most have no scheduler: nothing is said.
-            Err(Error::NoProcess { .. } | Error::NotPermitted { .. }) => {
-                self.looks_left.remove(&pid);
-                return None;
-            }
-            Err(error) => Met::Refused(in_words(&error)),
-        };
-        self.looks_left.remove(&pid);
-        self.known.insert(pid);
-        Some(met)
-    }
-}
-
-/// An error with its causes.
-fn in_words(error: &Error) -> String {
-    let mut words = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        words += &format!(": {cause}");
-        source = cause.source();
-    }
-    words
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::Command;
-
-    use super::*;
-
-    fn hint(pid: u32, is_exec: bool) -> Hint {
-        Hint {
-            pid: Pid::new(pid),
-            is_exec,
+            Err(error) => Met::Refused(format!("{:#}", anyhow::Error::from(error))),
+        },
+        (Answer::Page { pid }, Err(_)) => {
+            Met::Refused(format!("the page of process {pid} came without its file"))
         }
-    }
-
-    /// A process that has none costs a few looks and is then left alone.
-    #[test]
-    fn a_process_without_scheduler_is_looked_at_a_few_times() {
-        // Other tests of this process make schedulers.
-        let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
-        let mut search = Search::default();
-        search.note(hint(sleeper.id(), false));
-        for _ in 0..LOOKS {
-            assert!(!search.looks_left.is_empty());
-            assert!(search.round().is_empty());
-        }
-        assert!(search.looks_left.is_empty());
-        sleeper.kill().unwrap();
-        sleeper.wait().unwrap();
-    }
-
-    #[test]
-    fn a_process_that_is_gone_is_not_looked_at_again() {
-        let mut search = Search::default();
-        search.note(hint(u32::MAX - 1, false));
-        assert!(search.round().is_empty());
-        assert!(search.looks_left.is_empty());
-    }
-
-    /// One page a program: the same page twice would be two streams of the same switches.
-    #[test]
-    fn a_known_process_is_looked_at_again_only_when_it_is_another_program() {
-        let mut search = Search::default();
-        search.known.insert(Pid::new(7));
-        search.note(hint(7, false));
-        assert!(search.looks_left.is_empty());
-        search.note(hint(7, true));
-        assert_eq!(search.looks_left.len(), 1);
+        (Answer::Refused(why), _) => Met::Refused(why),
     }
 }

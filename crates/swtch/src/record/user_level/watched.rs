@@ -13,7 +13,7 @@ use super::Brought;
 use super::wait_types::{WaitType, WaitTypes};
 
 // The word in a target's memory is what the rules take it for.
-const _: () = assert!(UserWord::RUN_BITS == swtch_fiber::page::layout::RUN_BITS);
+const _: () = assert!(UserWord::RUN_BITS == swtch_fiber::observe::RUN_BITS);
 
 /// Switches are written down for so long after a renewal: when the recorder dies, it ends.
 const LEASE_NS: u64 = 1_000_000_000;

@@ -1,0 +1,331 @@
+//! Makes a trace up, of any size, for looking at what size does: `make bench-view` and the tests in
+//! a browser use it. No number in it was measured.
+//!
+//! ```text
+//! make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N]
+//! ```
+//!
+//! Each CPU plays a queue of threads: the one that was woken first runs, for a drawn time, leaves
+//! for a drawn reason, and is woken again after a drawn wait by the thread that runs then. Rows of
+//! a thread and runs of a CPU do not overlap, as in a real trace. The same numbers give the same
+//! trace.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::env;
+use std::path::Path;
+use std::process::ExitCode;
+
+use swtch_core::rules::all_rules;
+use swtch_core::{
+    CgroupId, Class, CpuId, Evidence, EvidenceBits, Level, Nanos, Pid, Reason, Switch, TaskEvent,
+    TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait, WakerKind,
+};
+use swtch_store::{Counts, FrameRow, Host, Meta, StackKind, StackRow, State, Writer};
+
+const START_NS: u64 = 1_000_000_000;
+
+/// Threads of one process.
+const THREADS_PER_PROCESS: u32 = 8;
+
+/// Reasons, and how often of a hundred.
+const REASONS: [(Reason, u32); 8] = [
+    (Reason::Futex, 30),
+    (Reason::Net, 15),
+    (Reason::Poll, 15),
+    (Reason::Sleep, 10),
+    (Reason::Io, 10),
+    (Reason::Wakeup, 10),
+    (Reason::Slice, 6),
+    (Reason::Yield, 4),
+];
+
+/// Where threads wait, in a made-up program.
+const FUNCTIONS: [&str; 6] = [
+    "main",
+    "serve",
+    "handle_request",
+    "lock",
+    "read_page",
+    "commit",
+];
+
+struct Size {
+    switches: u64,
+    threads: u32,
+    cpus: u16,
+    seconds: u64,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    match size_of(&words) {
+        Ok((path, size)) => match make(Path::new(path), &size) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::from(2)
+            }
+        },
+        Err(problem) => {
+            eprintln!(
+                "{problem}\nusage: make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N]"
+            );
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn size_of(words: &[String]) -> Result<(&str, Size), String> {
+    if words.first().is_none_or(|path| path.starts_with('-')) {
+        return Err("which trace?".to_owned());
+    }
+    let mut size = Size {
+        switches: 100_000,
+        threads: 16,
+        cpus: 2,
+        seconds: 10,
+    };
+    let [path, options @ ..] = words else {
+        return Err("which trace?".to_owned());
+    };
+    for pair in options.chunks(2) {
+        let [option, number] = pair else {
+            return Err(format!("{} needs a number", pair[0]));
+        };
+        let wrong = |_| format!("{option}: {number} is no number it can have");
+        match option.as_str() {
+            "--switches" => size.switches = number.parse().map_err(wrong)?,
+            "--threads" => size.threads = number.parse().map_err(wrong)?,
+            "--cpus" => size.cpus = number.parse().map_err(wrong)?,
+            "--seconds" => size.seconds = number.parse().map_err(wrong)?,
+            _ => return Err(format!("there is no {option}")),
+        }
+    }
+    match size.threads == 0 || size.cpus == 0 || size.seconds == 0 {
+        true => Err("threads, CPUs and seconds must be at least 1".to_owned()),
+        false => Ok((path, size)),
+    }
+}
+
+fn make(path: &Path, size: &Size) -> Result<(), swtch_store::Error> {
+    let meta = meta_of(size);
+    let mut writer = Writer::create(path, &meta)?;
+    for key in 1..=size.threads {
+        writer.push_task(&thread(key))?;
+    }
+    push_stacks(&mut writer)?;
+    let mut cpus: Vec<_> = (0..size.cpus).map(|cpu| Cpu::new(cpu, size)).collect();
+    let mut queue: BinaryHeap<_> = (0..cpus.len()).map(|cpu| Reverse((0, cpu))).collect();
+    let mut last_on = vec![1; cpus.len()];
+    for _ in 0..size.switches {
+        let Some(Reverse((_, place))) = queue.pop() else {
+            break;
+        };
+        let Some(row) = cpus[place].next_row(&last_on) else {
+            continue;
+        };
+        last_on[place] = row.task.get();
+        queue.push(Reverse((row.ts.as_ns(), place)));
+        writer.push_switch(&row)?;
+    }
+    writer.finish(&meta, &mut |_, _| ())
+}
+
+/// One CPU and its threads.
+struct Cpu {
+    number: u16,
+    now_ns: u64,
+    mean_run_ns: f64,
+    random: fastrand::Rng,
+    /// Threads by the moment they are woken.
+    waiting: BinaryHeap<Reverse<(u64, u32)>>,
+    /// When and why each of its threads left last.
+    left: Vec<Option<(u64, Reason)>>,
+}
+
+impl Cpu {
+    fn new(number: u16, size: &Size) -> Self {
+        let own = (1..=size.threads)
+            .filter(|key| key % u32::from(size.cpus) == u32::from(number) % u32::from(size.cpus));
+        let per_cpu = size.switches as f64 / f64::from(size.cpus);
+        Self {
+            number,
+            now_ns: START_NS,
+            // Half of the time is idle.
+            mean_run_ns: size.seconds as f64 * 1e9 / per_cpu.max(1.0) / 2.0,
+            random: fastrand::Rng::with_seed(u64::from(number) + 1),
+            waiting: own
+                .map(|key| Reverse((START_NS + u64::from(key) * 1000, key)))
+                .collect(),
+            left: vec![None; size.threads as usize + 1],
+        }
+    }
+
+    /// A length of this mean: many short, few long.
+    fn drawn(&mut self, mean_ns: f64) -> u64 {
+        let ns = -mean_ns * (1.0 - self.random.f64()).ln();
+        Nanos::from_rounded(ns).as_ns().max(200)
+    }
+
+    fn drawn_reason(&mut self) -> Reason {
+        let mut number = self.random.u32(0..100);
+        for (reason, share) in REASONS {
+            if number < share {
+                return reason;
+            }
+            number -= share;
+        }
+        Reason::Futex
+    }
+
+    fn next_row(&mut self, last_on: &[u32]) -> Option<Switch> {
+        let Reverse((woken_ns, key)) = self.waiting.pop()?;
+        let start_ns = self.now_ns.max(woken_ns);
+        let ran_ns = self.drawn(self.mean_run_ns);
+        let reason = self.drawn_reason();
+        let end_ns = start_ns + ran_ns;
+        self.now_ns = end_ns + 300;
+        let threads = self.waiting.len() as f64 + 1.0;
+        let blocked_ns = match is_blocking(reason) {
+            true => self.drawn(self.mean_run_ns * 2.0 * threads),
+            false => 0,
+        };
+        self.waiting.push(Reverse((end_ns + blocked_ns, key)));
+        let left = self.left[key as usize].replace((end_ns, reason));
+        let waker = last_on[self.random.usize(0..last_on.len())];
+        Some(Switch {
+            ts: Timestamp::from_ns(end_ns),
+            cpu: CpuId::new(self.number),
+            task: TaskKey::new(key),
+            ran: Some(Nanos::from_ns(ran_ns)),
+            irq: Nanos::ZERO,
+            stolen: Nanos::ZERO,
+            rule: all_rules().find(|rule| rule.reason == reason)?,
+            evidence: evidence(reason, key),
+            next_task: Some(TaskKey::IDLE),
+            user_task: None,
+            level: Level::Os,
+            user: UserSide::default(),
+            cgroup: CgroupId::new(1),
+            wait: self.wait(left, woken_ns, start_ns, waker, key),
+        })
+    }
+
+    fn wait(
+        &mut self,
+        left: Option<(u64, Reason)>,
+        woken_ns: u64,
+        start_ns: u64,
+        waker: u32,
+        key: u32,
+    ) -> Wait {
+        let runq = Some(Nanos::from_ns(start_ns - woken_ns));
+        let Some((left_ns, reason)) = left else {
+            return Wait {
+                runq,
+                ..Wait::default()
+            };
+        };
+        let is_woken = is_blocking(reason) && waker != key;
+        let stack = self.random.usize(1..FUNCTIONS.len());
+        let has_stack = is_blocking(reason) && self.random.bool();
+        Wait {
+            reason: Some(reason),
+            off: Some(Nanos::from_ns(start_ns - left_ns)),
+            runq,
+            waker: is_woken.then_some(TaskKey::new(waker)),
+            waker_kind: Some(match is_woken {
+                true => WakerKind::Task,
+                false => WakerKind::None,
+            }),
+            wake_cpu: Some(CpuId::new(self.number)),
+            moved: None,
+            kernel_stack: None,
+            user_stack: has_stack.then(|| u32::try_from(stack).expect("a handful")),
+        }
+    }
+}
+
+fn is_blocking(reason: Reason) -> bool {
+    use swtch_core::Category;
+    !matches!(reason.category(), Category::Preemption | Category::Yield)
+}
+
+fn evidence(reason: Reason, key: u32) -> Evidence {
+    if !is_blocking(reason) {
+        return Evidence::RUNNABLE;
+    }
+    Evidence {
+        state: 1,
+        bits: EvidenceBits::VOLUNTARY,
+        // x86-64: futex, and four words that are fought for.
+        syscall: (reason == Reason::Futex).then_some(202),
+        args: [0x7f00_0000_0000 + u64::from(key % 4) * 64, 0, 0],
+        ..Evidence::RUNNABLE
+    }
+}
+
+fn thread(key: u32) -> TaskEvent {
+    let leader = (key - 1) / THREADS_PER_PROCESS * THREADS_PER_PROCESS + 1000;
+    TaskEvent {
+        ts: Timestamp::from_ns(START_NS),
+        kind: TaskEventKind::Seen,
+        task: TaskKey::new(key),
+        tid: Tid::new(key + 999),
+        pid: Pid::new(leader),
+        parent_pid: Pid::new(1),
+        started_ns: u64::from(leader),
+        comm: format!("worker-{key}").into_bytes(),
+        cgroup: CgroupId::new(1),
+        class: Class::Fair,
+        prio: 120,
+        is_kthread: false,
+        in_scope: true,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+    }
+}
+
+/// Stacks of growing depth, the innermost frame first.
+fn push_stacks(writer: &mut Writer) -> Result<(), swtch_store::Error> {
+    for (frame, symbol) in (0..).zip(FUNCTIONS) {
+        writer.push_frame(&FrameRow {
+            frame,
+            address: 0x1000 + u64::from(frame),
+            symbol: Some(symbol.to_owned()),
+            module: Some("/usr/bin/made-up".to_owned()),
+            ..FrameRow::default()
+        })?;
+        writer.push_stack(&StackRow {
+            stack: frame,
+            kind: StackKind::User,
+            pid: Some(Pid::new(1000)),
+            frames: (0..=frame).rev().collect(),
+        })?;
+    }
+    Ok(())
+}
+
+fn meta_of(size: &Size) -> Meta {
+    Meta {
+        state: State::Finished,
+        host: Host {
+            hostname: "made-up".into(),
+            kernel_release: "6.18.0".into(),
+            machine: "x86_64".into(),
+            cpus: size.cpus.into(),
+            ..Host::default()
+        },
+        command: vec!["made".into(), "up".into()],
+        start_ns: START_NS,
+        end_ns: START_NS + size.seconds * 1_000_000_000,
+        counts: Counts {
+            switches_seen: size.switches,
+            stored: size.switches,
+            ..Counts::default()
+        },
+        stacks: Some(swtch_store::Stacks::default()),
+        ..Meta::default()
+    }
+}

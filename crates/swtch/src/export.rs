@@ -1,0 +1,133 @@
+//! `swtch export`: a trace in the formats that other tools read.
+//!
+//! ```text
+//! Trace ─▶ Rows (the filter's, as in reports) ─▶ perfetto │ chrome │ firefox │ folded │ csv │ parquet ─▶ Sink
+//! ```
+//!
+//! - [`rows`] chooses; a format never counts otherwise than a report with the same filter.
+//! - [`life`] joins what two rows tell of one wait; [`evidence`] names what is known of it.
+//! - Each format is a file that takes rows one by one: a trace may be larger than memory. Firefox's is
+//!   the exception, and has a limit.
+//! - [`sink`] lets nobody mistake a part for the whole.
+//!
+//! Prices are in no export: they are of a machine and a day, not of a trace.
+
+mod chrome;
+mod evidence;
+mod firefox;
+mod folded;
+mod life;
+mod perfetto;
+mod rows;
+mod sink;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use swtch_store::Trace;
+
+use crate::report::Filter;
+use crate::text::escaped;
+use rows::Rows;
+pub use sink::{Bytes, Sink};
+
+/// The formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// Perfetto's protobuf.
+    Perfetto,
+    /// Chrome's JSON.
+    Chrome,
+    /// The Firefox Profiler's JSON.
+    Firefox,
+    /// Folded stacks, for flame graphs.
+    Folded,
+    /// A row a switch.
+    Csv,
+    /// A row a switch.
+    Parquet,
+}
+
+impl To {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Perfetto,
+        Self::Chrome,
+        Self::Firefox,
+        Self::Folded,
+        Self::Csv,
+        Self::Parquet,
+    ];
+
+    /// The word on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Perfetto => "perfetto",
+            Self::Chrome => "chrome",
+            Self::Firefox => "firefox",
+            Self::Folded => "folded",
+            Self::Csv => "csv",
+            Self::Parquet => "parquet",
+        }
+    }
+
+    /// The one with this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|to| to.as_str() == word)
+    }
+
+    const fn bytes(self) -> Bytes {
+        match self {
+            Self::Perfetto | Self::Parquet => Bytes::Binary,
+            Self::Chrome | Self::Firefox | Self::Folded | Self::Csv => Bytes::Text,
+        }
+    }
+}
+
+/// What to export.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The trace.
+    pub trace: PathBuf,
+    /// The format.
+    pub to: To,
+    /// The file; stdout when `None`.
+    pub output: Option<PathBuf>,
+    /// What of it.
+    pub filter: Filter,
+}
+
+/// Exports; the exit code.
+///
+/// # Errors
+/// When the trace cannot be read or the export not be written.
+pub fn run(request: &Request) -> Result<u8> {
+    let path = &request.trace;
+    let trace = Trace::open(path).with_context(|| format!("reading {}", path.display()))?;
+    let mut rows = Rows::open(&trace, &request.filter)?;
+    let mut sink = Sink::open(request.output.as_deref(), request.to.bytes())?;
+    match request.to {
+        To::Perfetto => perfetto::write(&mut rows, &mut sink)?,
+        To::Chrome => chrome::write(&mut rows, &mut sink)?,
+        To::Firefox => firefox::write(&mut rows, &mut sink)?,
+        To::Folded => folded::write(&mut rows, &mut sink)?,
+        To::Csv => table::write_csv(&mut rows, &mut sink)?,
+        To::Parquet => {
+            let shown = request.output.as_deref().unwrap_or(Path::new("stdout"));
+            sink = table::write_parquet(&mut rows, sink, shown)?;
+        }
+    }
+    let bytes = sink.finish()?;
+    if let Some(output) = &request.output {
+        tell(output, bytes);
+    }
+    Ok(0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
+fn tell(output: &Path, bytes: u64) {
+    let output = output.to_string_lossy();
+    let megabytes = bytes as f64 / 1e6;
+    eprintln!("swtch: {megabytes:.1} MB in {}", escaped(&output));
+}

@@ -1,0 +1,143 @@
+//! The life of a thread, out of rows: when it left, was woken and ran again.
+//!
+//! ```text
+//!   row n      … run ──┤ ts: it left, and why        row n + 1 of the same thread
+//!                      ├── blocked ──┤── run queue ──├── run ──┤ ts
+//!                      out          woken           start
+//! ```
+//!
+//! A row tells the wait before its run and the reason of the switch-out after it, so a whole wait (why,
+//! on what, who ended it) lies in two rows. [`Lives`] keeps the last row of each thread, and no other.
+
+use rustc_hash::FxHashMap;
+use swtch_core::{Reason, Switch, TaskKey, Timestamp};
+
+/// The moments of a row; `None` where the row does not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moments {
+    /// When it had left before this run.
+    pub out: Option<Timestamp>,
+    /// When it became runnable; the moment it had left, when it stayed runnable.
+    pub woken: Option<Timestamp>,
+    /// When the run began.
+    pub start: Option<Timestamp>,
+}
+
+impl Moments {
+    /// Those of a row.
+    pub fn of(row: &Switch) -> Self {
+        let start = row.ran.map(|ran| row.ts.before(ran));
+        let earlier = |span| Some(start?.before(span));
+        Self {
+            out: row.wait.off.and_then(earlier),
+            woken: row.wait.runq.and_then(earlier),
+            start,
+        }
+    }
+
+    /// When the wait began: when it left, or for a new thread when it was started.
+    pub fn wait_began(&self) -> Option<Timestamp> {
+        self.out.or(self.woken)
+    }
+
+    /// The first moment that the row speaks of.
+    pub fn first(&self, row: &Switch) -> Timestamp {
+        self.wait_began().or(self.start).unwrap_or(row.ts)
+    }
+}
+
+/// Whether something woke the thread before this run. A thread that left runnable was never woken.
+pub fn was_woken(row: &Switch) -> bool {
+    row.wait.waker_kind.is_some() && row.wait.runq.is_some()
+}
+
+/// Why the thread waited before this run: the word of the reason, or that it was new.
+pub fn name_of_wait(row: &Switch) -> &'static str {
+    match (row.wait.reason, row.wait.off, row.wait.runq) {
+        (Some(reason), _, _) => reason.as_str(),
+        (None, None, Some(_)) => "new thread",
+        (None, _, _) => Reason::Unknown.as_str(),
+    }
+}
+
+/// The last switch-out of every thread.
+#[derive(Debug, Default)]
+pub struct Lives {
+    last: FxHashMap<TaskKey, Switch>,
+}
+
+impl Lives {
+    /// Takes the next row, in order of time; gives back the switch-out that began the wait before its
+    /// run, unless that was lost, out of scope, or before the part of the trace that is looked at.
+    pub fn push(&mut self, row: &Switch) -> Option<Switch> {
+        let before = self.last.insert(row.task, *row)?;
+        (Moments::of(row).out == Some(before.ts)).then_some(before)
+    }
+
+    /// Whether the thread was off its CPU since its last row and the trace does not tell for how long, or
+    /// until when it blocked.
+    pub fn is_untold(&self, row: &Switch) -> bool {
+        let moments = Moments::of(row);
+        let is_told = |last: &Switch| moments.out == Some(last.ts) && moments.woken.is_some();
+        self.last.get(&row.task).is_some_and(|last| !is_told(last))
+    }
+
+    /// The last row of a thread.
+    pub fn last(&self, task: TaskKey) -> Option<&Switch> {
+        self.last.get(&task)
+    }
+
+    /// Threads that had left and not come back, by task.
+    pub fn still_waiting(&self) -> Vec<&Switch> {
+        let mut rows: Vec<_> = self.last.values().collect();
+        rows.retain(|row| row.rule.reason != Reason::Exit);
+        rows.sort_by_key(|row| row.task);
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{after, row};
+    use swtch_core::Nanos;
+
+    fn at(ns: u64, row: Switch) -> Switch {
+        Switch {
+            ts: Timestamp::from_ns(ns),
+            ran: Some(Nanos::from_ns(100)),
+            ..row
+        }
+    }
+
+    #[test]
+    fn a_wait_joins_the_row_that_began_it() {
+        let mut lives = Lives::default();
+        assert!(lives.push(&at(1_000, row(1, Reason::Futex))).is_none());
+        let next = at(1_600, after(row(1, Reason::Sleep), Reason::Futex, 400, 100));
+        let before = lives.push(&next).unwrap();
+        assert_eq!(before.rule.reason, Reason::Futex);
+        let moments = Moments::of(&next);
+        let ns = [moments.out, moments.woken, moments.start].map(|at| at.map(Timestamp::as_ns));
+        assert_eq!(ns, [Some(1_000), Some(1_400), Some(1_500)]);
+    }
+
+    /// Between the two rows another was lost: the wait did not begin with the row that is known.
+    #[test]
+    fn a_wait_whose_beginning_was_lost_joins_nothing() {
+        let mut lives = Lives::default();
+        lives.push(&at(1_000, row(1, Reason::Futex)));
+        let next = at(1_600, after(row(1, Reason::Sleep), Reason::Futex, 40, 10));
+        assert!(lives.is_untold(&next));
+        assert!(lives.push(&next).is_none());
+    }
+
+    #[test]
+    fn who_has_ended_waits_for_nothing() {
+        let mut lives = Lives::default();
+        lives.push(&at(1_000, row(1, Reason::Exit)));
+        lives.push(&at(1_000, row(2, Reason::Futex)));
+        let waiting: Vec<_> = lives.still_waiting().iter().map(|row| row.task).collect();
+        assert_eq!(waiting, [TaskKey::new(2)]);
+    }
+}

@@ -1,0 +1,351 @@
+//! Perfetto's own format: the scheduler's events as the kernel's ftrace would give them, and beside each
+//! thread why it did not run.
+//!
+//! ```text
+//! rows ─┬▶ lanes ─▶ sched_switch ─┐
+//!       ├─ woken ─▶ sched_waking ─┴▶ ftrace bundles, one CPU each   tables `sched`, `thread_state`
+//!       ├─ wait ──▶ a slice on the thread's track: reason, rule …   table `slice`
+//!       └─ user ──▶ a slice on the worker's track
+//! ```
+//!
+//! What the reader (its trace processor) makes of the events must come to our sums: a run is one row of
+//! `sched`, blocked and run-queue time are the rows of `thread_state` between them. [`lanes`] and
+//! [`letter`] say what that takes. Moments are written on `CLOCK_BOOTTIME`, the format's own.
+
+mod intern;
+mod lanes;
+mod letter;
+mod message;
+mod slices;
+mod threads;
+
+use std::io::Write;
+
+use anyhow::{Context as _, Result};
+use prost::Message as _;
+use rustc_hash::FxHashMap;
+use swtch_core::{CpuId, Gap, Level, Switch, TaskKey, Timestamp, WakerKind};
+use swtch_store::Meta;
+
+use super::life::{Lives, Moments, was_woken};
+use super::rows::{Rows, Taken};
+use crate::text::{counted, escaped};
+use lanes::{Between, Lanes, Who};
+use message::{
+    Clock, ClockSnapshot, FtraceEvent, FtraceEventBundle, SchedProcessFree, SchedWaking,
+    SystemInfo, TracePacket, TrackDescriptor, Utsname,
+};
+use slices::Slices;
+use threads::Threads;
+
+/// Events of a CPU that go into one bundle.
+const EVENTS_A_BUNDLE: usize = 512;
+/// The kernel's `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ` (`include/linux/trace_events.h`).
+const IN_INTERRUPT: u32 = 0x08;
+const IN_SOFT_INTERRUPT: u32 = 0x10;
+
+/// `BuiltinClock` of `common/builtin_clock.proto`.
+const REALTIME: u32 = 1;
+const MONOTONIC: u32 = 3;
+const BOOTTIME: u32 = 6;
+
+/// Writes the trace.
+///
+/// # Errors
+/// When the trace cannot be read or `out` not be written.
+pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
+    let between = match rows.are_all() {
+        true => Between::Idle,
+        false => Between::NotRecorded,
+    };
+    let gaps = rows.gaps()?;
+    let slices = Slices::new(rows)?;
+    let mut writer = Writer {
+        packets: Packets::new(rows.meta(), out),
+        threads: Threads::new(rows.names()),
+        lanes: Lanes::new(between),
+        slices,
+        lives: Lives::default(),
+        untold: 0,
+    };
+    writer.packets.write_head(rows.meta())?;
+    rows.scan(&mut |row, taken| match row.level {
+        Level::Os => writer.take(row, taken),
+        Level::User => writer.take_user(row, taken),
+    })?;
+    writer.finish(rows, &gaps)
+}
+
+/// All stages of the export.
+struct Writer<'a> {
+    packets: Packets<'a>,
+    threads: Threads,
+    lanes: Lanes,
+    slices: Slices,
+    lives: Lives,
+    /// Waits whose length the trace does not tell.
+    untold: u64,
+}
+
+impl Writer<'_> {
+    fn take(&mut self, row: &Switch, taken: Taken) -> Result<()> {
+        let moments = Moments::of(row);
+        let first = moments.first(row);
+        self.meet(row.task, row.cpu, first)?;
+        self.untold += u64::from(taken.asked && self.lives.is_untold(row));
+        let before = self.lives.push(row);
+        if was_woken(row) {
+            self.wake(row, &moments, before.as_ref())?;
+        }
+        let (packets, threads) = (&mut self.packets, &self.threads);
+        let mut failed = None;
+        self.lanes
+            .push(row, &|who| threads.called(who), &mut |cpu, event| {
+                failed = failed.take().or(packets.event(cpu, event).err());
+            });
+        failed.map_or(Ok(()), Err)?;
+        if taken.wait {
+            let packets = &mut self.packets;
+            let slices = &mut self.slices;
+            slices.wait(row, before.as_ref(), &moments, &self.threads, packets)?;
+        }
+        Ok(())
+    }
+
+    fn take_user(&mut self, row: &Switch, taken: Taken) -> Result<()> {
+        if taken.switch {
+            self.meet(row.task, row.cpu, Moments::of(row).first(row))?;
+            let packets = &mut self.packets;
+            self.slices.worker(row, &self.threads, packets)?;
+        }
+        Ok(())
+    }
+
+    /// Names a task when it is first spoken of. One whose thread id another had before ends that one:
+    /// else the reader would take both for one thread.
+    fn meet(&mut self, task: TaskKey, cpu: CpuId, at: Timestamp) -> Result<()> {
+        let Some(met) = self.threads.meet(task) else {
+            return Ok(());
+        };
+        if met.takes_the_place_of_another {
+            let free = FtraceEvent {
+                timestamp: Some(at.as_ns().saturating_sub(1)),
+                pid: Some(0),
+                sched_process_free: Some(SchedProcessFree {
+                    pid: Some(self.threads.tid(task)),
+                }),
+                ..FtraceEvent::default()
+            };
+            self.packets.event(cpu, free)?;
+        }
+        self.packets.write_at(
+            at,
+            TracePacket {
+                process_tree: Some(met.tree),
+                ..TracePacket::default()
+            },
+        )?;
+        for descriptor in met.tracks {
+            self.packets.descriptor(at, descriptor)?;
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, row: &Switch, moments: &Moments, before: Option<&Switch>) -> Result<()> {
+        let Some(woken) = moments.woken else {
+            return Ok(());
+        };
+        let waker = row.wait.waker.unwrap_or(TaskKey::IDLE);
+        if !waker.is_idle() {
+            self.meet(waker, row.cpu, woken)?;
+        }
+        let target = row.wait.wake_cpu.unwrap_or(row.cpu);
+        let event = self.waking(row, woken, waker, target);
+        // Woken while it was still leaving: the wakeup counts from the moment it had left.
+        if let Some(before) = before.filter(|before| before.ts == woken) {
+            return match self.lanes.attach(before, event) {
+                Some(event) => self.packets.event(before.cpu, event),
+                None => Ok(()),
+            };
+        }
+        self.packets.event(target, event)
+    }
+
+    fn waking(&self, row: &Switch, at: Timestamp, waker: TaskKey, target: CpuId) -> FtraceEvent {
+        let (tid, comm) = self.threads.called(Who::Task(row.task));
+        let waker = match waker.is_idle() {
+            true => 0,
+            false => self.threads.tid(waker).cast_unsigned(),
+        };
+        FtraceEvent {
+            timestamp: Some(at.as_ns()),
+            pid: Some(waker),
+            common_flags: match row.wait.waker_kind {
+                Some(WakerKind::Timer | WakerKind::Interrupt) => Some(IN_INTERRUPT),
+                Some(WakerKind::SoftIrq) => Some(IN_SOFT_INTERRUPT),
+                _ => None,
+            },
+            sched_waking: Some(SchedWaking {
+                comm: Some(comm),
+                pid: Some(tid),
+                prio: Some(i32::from(row.evidence.prio)),
+                success: Some(1),
+                target_cpu: Some(i32::from(target.get())),
+            }),
+            ..FtraceEvent::default()
+        }
+    }
+
+    fn finish(mut self, rows: &Rows<'_>, gaps: &[Gap]) -> Result<()> {
+        let (packets, threads) = (&mut self.packets, &self.threads);
+        let mut failed = None;
+        let lives = &self.lives;
+        let runs_on = |task, since| {
+            let is_last = lives.last(task).is_none_or(|row| row.ts <= since);
+            is_last && threads.is_met(task) && rows.takes_task(task)
+        };
+        let mut out = |cpu, event| failed = failed.take().or(packets.event(cpu, event).err());
+        self.lanes
+            .finish(&|who| threads.called(who), runs_on, &mut out);
+        failed.map_or(Ok(()), Err)?;
+        for left in self.lives.still_waiting() {
+            if rows.takes_open(left) {
+                self.slices.open(left, &self.threads, packets)?;
+            }
+        }
+        if self.untold > 0 {
+            let waits = counted(self.untold, "wait");
+            eprintln!(
+                "swtch: note: the trace does not tell how long {waits} blocked; Perfetto counts them whole, in \
+                 the state in which the thread had left"
+            );
+        }
+        self.slices.losses(gaps, packets)?;
+        packets.lost_on(gaps)?;
+        packets.flush()
+    }
+}
+
+/// Packets on their way out. Only here moments turn from the trace's clock to the format's.
+pub struct Packets<'a> {
+    out: &'a mut dyn Write,
+    /// Time in suspend, by which `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`.
+    ahead_ns: u64,
+    bundles: FxHashMap<CpuId, Vec<FtraceEvent>>,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Packets<'a> {
+    fn new(meta: &Meta, out: &'a mut dyn Write) -> Self {
+        let clock = &meta.clock;
+        Self {
+            out,
+            ahead_ns: clock.boottime_ns.saturating_sub(clock.monotonic_ns),
+            bundles: FxHashMap::default(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Clocks, kernel and processor: without the kernel's version, states are read as those of 4.4.
+    fn write_head(&mut self, meta: &Meta) -> Result<()> {
+        let clock = &meta.clock;
+        let one = |clock_id, timestamp| Clock {
+            clock_id: Some(clock_id),
+            timestamp: Some(timestamp),
+        };
+        let mut clocks = vec![
+            one(BOOTTIME, clock.monotonic_ns + self.ahead_ns),
+            one(MONOTONIC, clock.monotonic_ns),
+        ];
+        if clock.realtime_ns > 0 {
+            clocks.push(one(REALTIME, clock.realtime_ns));
+        }
+        self.write(&TracePacket {
+            clock_snapshot: Some(ClockSnapshot {
+                clocks,
+                primary_trace_clock: Some(BOOTTIME),
+            }),
+            ..TracePacket::default()
+        })?;
+        let host = &meta.host;
+        let words = |text: &str| Some(escaped(text).into_owned());
+        self.write(&TracePacket {
+            system_info: Some(SystemInfo {
+                utsname: Some(Utsname {
+                    sysname: words("Linux"),
+                    release: words(&host.kernel_release),
+                    machine: words(&host.machine),
+                }),
+                num_cpus: Some(host.cpus),
+            }),
+            ..TracePacket::default()
+        })
+    }
+
+    /// Takes an event of a CPU, on the trace's clock.
+    fn event(&mut self, cpu: CpuId, mut event: FtraceEvent) -> Result<()> {
+        event.timestamp = event.timestamp.map(|ns| ns + self.ahead_ns);
+        let events = self.bundles.entry(cpu).or_default();
+        events.push(event);
+        if events.len() < EVENTS_A_BUNDLE {
+            return Ok(());
+        }
+        let events = std::mem::take(events);
+        self.bundle(cpu, events, None)
+    }
+
+    fn bundle(&mut self, cpu: CpuId, event: Vec<FtraceEvent>, lost: Option<bool>) -> Result<()> {
+        self.write(&TracePacket {
+            ftrace_events: Some(FtraceEventBundle {
+                cpu: Some(u32::from(cpu.get())),
+                event,
+                lost_events: lost,
+            }),
+            ..TracePacket::default()
+        })
+    }
+
+    /// Says of which CPUs events are missing, in the format's own words.
+    fn lost_on(&mut self, gaps: &[Gap]) -> Result<()> {
+        let mut cpus: Vec<_> = gaps.iter().map(|gap| gap.cpu).collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        let mut lossy = cpus.into_iter();
+        lossy.try_for_each(|cpu| self.bundle(cpu, Vec::new(), Some(true)))
+    }
+
+    /// Writes the description of a track.
+    fn descriptor(&mut self, at: Timestamp, track: TrackDescriptor) -> Result<()> {
+        let packet = TracePacket {
+            track_descriptor: Some(track),
+            ..TracePacket::default()
+        };
+        self.write_at(at, packet)
+    }
+
+    /// Writes a packet with a moment.
+    fn write_at(&mut self, at: Timestamp, packet: TracePacket) -> Result<()> {
+        self.write(&TracePacket {
+            timestamp: Some(at.as_ns() + self.ahead_ns),
+            ..packet
+        })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let mut left: Vec<_> = self.bundles.drain().collect();
+        left.sort_by_key(|(cpu, _)| *cpu);
+        let mut left = left.into_iter().filter(|(_, events)| !events.is_empty());
+        left.try_for_each(|(cpu, events)| self.bundle(cpu, events, None))
+    }
+
+    /// `Trace` is a list of packets, each under field 1.
+    fn write(&mut self, packet: &TracePacket) -> Result<()> {
+        const PACKET: u8 = 1 << 3 | 2;
+        self.bytes.clear();
+        self.bytes.push(PACKET);
+        packet
+            .encode_length_delimited(&mut self.bytes)
+            .context("encoding a packet")?;
+        Ok(self.out.write_all(&self.bytes)?)
+    }
+}

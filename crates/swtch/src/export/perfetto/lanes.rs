@@ -1,0 +1,293 @@
+//! One unbroken chain of `sched_switch` per CPU, out of rows that may have holes between them.
+//!
+//! ```text
+//! rows     ├── A ──┤           ├── B ──┤├── C ──┤
+//! chain  ▒▒├── A ──┤▒▒▒▒▒▒▒▒▒▒▒├── B ──┤├── C ──┤▒▒     ▒ filler: idle, or not recorded
+//! ```
+//!
+//! Perfetto's reader takes whoever a switch names as the next to have run until the next switch, and
+//! counts an error when another one leaves than had come. Most runs of tasks that were not asked for are
+//! in no row. So the one who comes is named only when its own row says that it ran from that moment on;
+//! who that was according to the kernel is an argument of the wait's slice. A switch is therefore held
+//! back until the next row of its CPU.
+
+use rustc_hash::FxHashMap;
+use swtch_core::{CpuId, Switch, TaskKey, Timestamp};
+
+use super::letter;
+use super::message::{FtraceEvent, SchedSwitch};
+
+/// Who is on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Who {
+    /// A task with a row of its own.
+    Task(TaskKey),
+    /// Nobody, as far as every switch of the CPU was recorded.
+    Idle,
+    /// Nobody, or a task whose run is in no row.
+    NotRecorded(CpuId),
+}
+
+/// What the trace says of the time between two rows after a switch to idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Between {
+    /// Every switch is in the trace: the CPU was idle.
+    Idle,
+    /// Others may have run.
+    NotRecorded,
+}
+
+/// Gives thread id and name for the events.
+pub type Called<'a> = &'a dyn Fn(Who) -> (i32, String);
+
+/// The chains of all CPUs.
+#[derive(Debug)]
+pub struct Lanes {
+    held: FxHashMap<CpuId, Held>,
+    between: Between,
+}
+
+/// A switch-out whose successor is not known yet.
+#[derive(Debug)]
+struct Held {
+    row: Switch,
+    /// Wakeups of this task that began before it had left.
+    after: Vec<FtraceEvent>,
+}
+
+/// What leaves or comes.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    who: Who,
+    prio: i32,
+}
+
+/// Where finished events go.
+pub type Out<'a> = &'a mut dyn FnMut(CpuId, FtraceEvent);
+
+impl Lanes {
+    /// No CPU yet.
+    pub fn new(between: Between) -> Self {
+        Self {
+            held: FxHashMap::default(),
+            between,
+        }
+    }
+
+    /// Takes the next row of the trace, in order of time.
+    pub fn push(&mut self, row: &Switch, names: Called<'_>, out: Out<'_>) {
+        let cpu = row.cpu;
+        let task = Side {
+            who: Who::Task(row.task),
+            prio: i32::from(row.evidence.prio),
+        };
+        let start = row.ran.map(|ran| row.ts.before(ran));
+        match (self.held.remove(&cpu), start) {
+            (Some(held), Some(start)) if held.row.ts == start => {
+                held.release(task, names, out);
+            }
+            (Some(held), start) => {
+                // Rows of one CPU do not overlap; clamped so that a torn one cannot turn time round.
+                let start = start.unwrap_or(row.ts).max(held.row.ts);
+                let filler = self.filler(&held.row);
+                held.release(filler, names, out);
+                out(cpu, switch(start, filler, 0, task, names));
+            }
+            (None, start) => {
+                let start = start.unwrap_or(row.ts);
+                out(cpu, switch(start, unknown(cpu), 0, task, names));
+            }
+        }
+        let after = Vec::new();
+        self.held.insert(cpu, Held { row: *row, after });
+    }
+
+    /// Keeps a wakeup at the very moment of its task's switch-out for after that; gives it back when the
+    /// switch-out has gone out already.
+    pub fn attach(&mut self, left: &Switch, wakeup: FtraceEvent) -> Option<FtraceEvent> {
+        let held = self.held.get_mut(&left.cpu);
+        match held.filter(|held| held.row.task == left.task && held.row.ts == left.ts) {
+            Some(held) => {
+                held.after.push(wakeup);
+                None
+            }
+            None => Some(wakeup),
+        }
+    }
+
+    /// Ends all chains. `runs_on` tells whether a task that came at this moment is one of the trace's, and
+    /// no row speaks of it since.
+    pub fn finish(
+        &mut self,
+        names: Called<'_>,
+        runs_on: impl Fn(TaskKey, Timestamp) -> bool,
+        out: Out<'_>,
+    ) {
+        let mut held: Vec<_> = self.held.drain().collect();
+        held.sort_by_key(|(cpu, _)| *cpu);
+        // Where the recording of one CPU ended before another's, a task may have come last on both.
+        let mut came: FxHashMap<TaskKey, Timestamp> = FxHashMap::default();
+        for (_, held) in &held {
+            if let Some(next) = held.row.next_task {
+                let last = came.entry(next).or_default();
+                *last = held.row.ts.max(*last);
+            }
+        }
+        let came_last = |next, since| came.get(&next) == Some(&since) && runs_on(next, since);
+        for (_, held) in held {
+            let next = match held.row.next_task {
+                Some(next) if !next.is_idle() && came_last(next, held.row.ts) => Side {
+                    who: Who::Task(next),
+                    prio: i32::from(held.row.evidence.next_prio),
+                },
+                _ => self.filler(&held.row),
+            };
+            held.release(next, names, out);
+        }
+    }
+
+    fn filler(&self, left: &Switch) -> Side {
+        match (left.next_task, self.between) {
+            (Some(TaskKey::IDLE), Between::Idle) => Side {
+                who: Who::Idle,
+                prio: 120,
+            },
+            _ => unknown(left.cpu),
+        }
+    }
+}
+
+impl Held {
+    fn release(self, next: Side, names: Called<'_>, out: Out<'_>) {
+        let Self { row, after } = self;
+        let left = Side {
+            who: Who::Task(row.task),
+            prio: i32::from(row.evidence.prio),
+        };
+        let state = letter::of_departure(&row);
+        out(row.cpu, switch(row.ts, left, state, next, names));
+        for wakeup in after {
+            out(row.cpu, wakeup);
+        }
+    }
+}
+
+fn unknown(cpu: CpuId) -> Side {
+    Side {
+        who: Who::NotRecorded(cpu),
+        prio: 120,
+    }
+}
+
+fn switch(ts: Timestamp, left: Side, state: i64, next: Side, names: Called<'_>) -> FtraceEvent {
+    let (prev_pid, prev_comm) = names(left.who);
+    let (next_pid, next_comm) = names(next.who);
+    FtraceEvent {
+        timestamp: Some(ts.as_ns()),
+        pid: Some(prev_pid.cast_unsigned()),
+        sched_switch: Some(SchedSwitch {
+            prev_comm: Some(prev_comm),
+            prev_pid: Some(prev_pid),
+            prev_prio: Some(left.prio),
+            prev_state: Some(state),
+            next_comm: Some(next_comm),
+            next_pid: Some(next_pid),
+            next_prio: Some(next.prio),
+        }),
+        ..FtraceEvent::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn;
+    use swtch_core::{Nanos, Reason};
+
+    fn numbers(who: Who) -> (i32, String) {
+        let number = match who {
+            Who::Task(task) => task.get().cast_signed(),
+            Who::Idle => 0,
+            Who::NotRecorded(_) => -1,
+        };
+        (number, String::new())
+    }
+
+    fn row(task: u32, start: u64, end: u64, next: u32) -> Switch {
+        Switch {
+            ts: Timestamp::from_ns(end),
+            ran: Some(Nanos::from_ns(end - start)),
+            next_task: Some(TaskKey::new(next)),
+            ..drawn::row(task, Reason::Futex)
+        }
+    }
+
+    /// Moment, who left, who came.
+    fn chain(between: Between, rows: &[Switch]) -> Vec<(u64, i32, i32)> {
+        let mut lanes = Lanes::new(between);
+        let mut events = Vec::new();
+        let mut take = |_: CpuId, event: FtraceEvent| {
+            let switch = event.sched_switch.unwrap();
+            let pids = (switch.prev_pid.unwrap(), switch.next_pid.unwrap());
+            events.push((event.timestamp.unwrap(), pids.0, pids.1));
+        };
+        for row in rows {
+            lanes.push(row, &numbers, &mut take);
+        }
+        lanes.finish(&numbers, |task, _| task.get() < 9, &mut take);
+        events
+    }
+
+    #[test]
+    fn who_leaves_is_always_who_had_come() {
+        let rows = [
+            row(1, 10, 20, 2),
+            row(2, 20, 30, 0),
+            row(3, 40, 50, 7),
+            row(4, 60, 70, 9),
+        ];
+        let events = chain(Between::Idle, &rows);
+        assert!(
+            events.windows(2).all(|pair| pair[0].2 == pair[1].1),
+            "{events:?}"
+        );
+        let expected = [
+            (10, -1, 1),
+            (20, 1, 2),
+            (30, 2, 0),
+            (40, 0, 3),
+            (50, 3, -1),
+            (60, -1, 4),
+            (70, 4, -1),
+        ];
+        assert_eq!(events, expected);
+    }
+
+    /// With a scope, a switch to idle says nothing about the time until the next row.
+    #[test]
+    fn idle_is_not_claimed_for_time_in_which_others_may_have_run() {
+        let rows = [row(1, 10, 20, 0), row(1, 40, 50, 2)];
+        let events = chain(Between::NotRecorded, &rows);
+        assert_eq!(events, [(10, -1, 1), (20, 1, -1), (40, -1, 1), (50, 1, 2)]);
+    }
+
+    #[test]
+    fn a_task_goes_on_running_on_one_cpu_only() {
+        let other_cpu = Switch {
+            cpu: CpuId::new(1),
+            ..row(2, 10, 30, 3)
+        };
+        let events = chain(Between::Idle, &[row(1, 10, 20, 3), other_cpu]);
+        assert_eq!(events[2..], [(20, 1, -1), (30, 2, 3)]);
+    }
+
+    #[test]
+    fn a_run_without_a_start_is_a_slice_without_a_length() {
+        let first = Switch {
+            ran: None,
+            ..row(1, 0, 20, 2)
+        };
+        let events = chain(Between::Idle, &[first, row(2, 20, 30, 0)]);
+        assert_eq!(events, [(20, -1, 1), (20, 1, 2), (30, 2, 0)]);
+    }
+}

@@ -1,0 +1,256 @@
+//! What ftrace has no event for: why a thread did not run, what a user-mode scheduler ran, what was lost.
+//! Slices on tracks, with the evidence as arguments.
+
+use anyhow::Result;
+use rustc_hash::FxHashMap;
+use swtch_core::{Gap, Level, Reason, Switch, Timestamp};
+
+use super::Packets;
+use super::intern::Words;
+use super::message::{DebugAnnotation, TracePacket, TrackDescriptor, TrackEvent};
+use super::threads::{Threads, thread_track};
+use crate::export::evidence::{self, Fact, Vocabulary};
+use crate::export::life::{Moments, name_of_wait};
+use crate::export::rows::Rows;
+
+/// The one sequence of packets that shares words.
+const SEQUENCE: u32 = 1;
+/// `SequenceFlags` of `trace_packet.proto`.
+const STATE_CLEARED: u32 = 1;
+const NEEDS_STATE: u32 = 2;
+/// `Type` of `track_event.proto`.
+const BEGIN: i32 = 1;
+const END: i32 = 2;
+const INSTANT: i32 = 3;
+
+const WORKER_TRACKS: u64 = 3 << 40;
+const WORKERS_TRACKS: u64 = 4 << 40;
+const LOSS_TRACKS: u64 = 5 << 40;
+
+/// Writes slices.
+#[derive(Debug)]
+pub struct Slices {
+    words: Words,
+    vocabulary: Vocabulary,
+    workers: FxHashMap<(usize, u64), u64>,
+    has_begun: bool,
+}
+
+impl Slices {
+    /// For the rows of this trace.
+    ///
+    /// # Errors
+    /// When the names of wait types cannot be read.
+    pub fn new(rows: &Rows<'_>) -> Result<Self> {
+        Ok(Self {
+            words: Words::default(),
+            vocabulary: Vocabulary::new(rows)?,
+            workers: FxHashMap::default(),
+            has_begun: false,
+        })
+    }
+
+    /// The wait before a run, from the moment the thread left (a new thread: was started) to its run.
+    pub fn wait(
+        &mut self,
+        row: &Switch,
+        before: Option<&Switch>,
+        moments: &Moments,
+        threads: &Threads,
+        packets: &mut Packets<'_>,
+    ) -> Result<()> {
+        let (Some(began), Some(start)) = (moments.wait_began(), moments.start) else {
+            return Ok(());
+        };
+        let track = thread_track(row.task);
+        let name = name_of_wait(row);
+        let category = row.wait.reason.unwrap_or(Reason::Unknown).category();
+        let category = category.as_str();
+        let label = |task| threads.label(task);
+        let mut facts = Vec::new();
+        if let Some(before) = before {
+            evidence::of_departure(before, &self.vocabulary, &label, &mut facts);
+        }
+        evidence::of_wait(row, &label, &mut facts);
+        self.begin(began, track, name, category, facts, packets)?;
+        self.end(start, track, packets)
+    }
+
+    /// A wait that was open when the trace ended: a slice without an end.
+    pub fn open(
+        &mut self,
+        left: &Switch,
+        threads: &Threads,
+        packets: &mut Packets<'_>,
+    ) -> Result<()> {
+        let reason = left.rule.reason;
+        let label = |task| threads.label(task);
+        let mut facts = Vec::new();
+        evidence::of_departure(left, &self.vocabulary, &label, &mut facts);
+        let track = thread_track(left.task);
+        let category = reason.category().as_str();
+        self.begin(left.ts, track, reason.as_str(), category, facts, packets)
+    }
+
+    /// A run of a worker of a user-mode scheduler, and why it left.
+    pub fn worker(
+        &mut self,
+        row: &Switch,
+        threads: &Threads,
+        packets: &mut Packets<'_>,
+    ) -> Result<()> {
+        let (Some(start), Some(worker)) = (Moments::of(row).start, row.user_task) else {
+            return Ok(());
+        };
+        let track = self.worker_track(row, worker, start, threads, packets)?;
+        let mut facts = vec![
+            ("thread", Fact::Word(threads.label(row.task))),
+            ("left_for", Fact::Word(row.rule.reason.as_str().to_owned())),
+        ];
+        evidence::of_worker(row, &self.vocabulary, &mut facts);
+        self.begin(start, track, "running", "user", facts, packets)?;
+        self.end(row.ts, track, packets)
+    }
+
+    fn worker_track(
+        &mut self,
+        row: &Switch,
+        worker: u64,
+        at: Timestamp,
+        threads: &Threads,
+        packets: &mut Packets<'_>,
+    ) -> Result<u64> {
+        let process = threads.process(row.task);
+        if let Some(track) = self.workers.get(&(process, worker)) {
+            return Ok(*track);
+        }
+        let group = WORKERS_TRACKS | process as u64;
+        if !self.workers.keys().any(|key| key.0 == process) {
+            let parent = threads.process_track(row.task);
+            self.track(at, group, parent, "user-mode tasks".to_owned(), packets)?;
+        }
+        let track = WORKER_TRACKS | self.workers.len() as u64;
+        self.workers.insert((process, worker), track);
+        self.track(at, track, group, format!("task {worker}"), packets)?;
+        Ok(track)
+    }
+
+    fn track(
+        &self,
+        at: Timestamp,
+        uuid: u64,
+        parent: u64,
+        name: String,
+        packets: &mut Packets<'_>,
+    ) -> Result<()> {
+        let descriptor = TrackDescriptor {
+            uuid: Some(uuid),
+            parent_uuid: Some(parent),
+            name: Some(name),
+            ..TrackDescriptor::default()
+        };
+        packets.descriptor(at, descriptor)
+    }
+
+    /// What was lost: a slice as long as the gap, on a track of its CPU and level.
+    pub fn losses(&mut self, gaps: &[Gap], packets: &mut Packets<'_>) -> Result<()> {
+        for gap in gaps {
+            let level = gap.level.as_str();
+            let track = LOSS_TRACKS | (gap.level as u64) << 16 | u64::from(gap.cpu.get());
+            let name = format!("lost records, CPU {} ({level})", gap.cpu);
+            self.track(gap.start, track, 0, name, packets)?;
+            let name = match gap.level {
+                Level::Os => "lost switches of the kernel",
+                Level::User => "lost switches of user-mode schedulers",
+            };
+            let facts = vec![("lost", Fact::Count(gap.lost))];
+            if gap.end <= gap.start {
+                self.event(INSTANT, gap.start, track, name, "lost", facts, packets)?;
+                continue;
+            }
+            self.begin(gap.start, track, name, "lost", facts, packets)?;
+            self.end(gap.end, track, packets)?;
+        }
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        at: Timestamp,
+        track: u64,
+        name: &str,
+        category: &str,
+        facts: Vec<(&'static str, Fact)>,
+        packets: &mut Packets<'_>,
+    ) -> Result<()> {
+        self.event(BEGIN, at, track, name, category, facts, packets)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one event")]
+    fn event(
+        &mut self,
+        kind: i32,
+        at: Timestamp,
+        track: u64,
+        name: &str,
+        category: &str,
+        facts: Vec<(&'static str, Fact)>,
+        packets: &mut Packets<'_>,
+    ) -> Result<()> {
+        let arguments = facts.into_iter();
+        let arguments = arguments.map(|(name, fact)| self.argument(name, fact));
+        let event = TrackEvent {
+            debug_annotations: arguments.collect(),
+            category_iids: vec![self.words.category(category)],
+            r#type: Some(kind),
+            name_iid: Some(self.words.name(name)),
+            track_uuid: Some(track),
+        };
+        self.write(at, event, packets)
+    }
+
+    fn end(&mut self, at: Timestamp, track: u64, packets: &mut Packets<'_>) -> Result<()> {
+        let event = TrackEvent {
+            r#type: Some(END),
+            track_uuid: Some(track),
+            ..TrackEvent::default()
+        };
+        self.write(at, event, packets)
+    }
+
+    fn argument(&mut self, name: &str, fact: Fact) -> DebugAnnotation {
+        let name_iid = Some(self.words.argument(name));
+        match fact {
+            Fact::Word(word) => DebugAnnotation {
+                name_iid,
+                string_value_iid: Some(self.words.value(&word)),
+                ..DebugAnnotation::default()
+            },
+            Fact::Count(count) => DebugAnnotation {
+                name_iid,
+                uint_value: Some(count),
+                ..DebugAnnotation::default()
+            },
+            Fact::Address(address) => DebugAnnotation {
+                name_iid,
+                pointer_value: Some(address),
+                ..DebugAnnotation::default()
+            },
+        }
+    }
+
+    fn write(&mut self, at: Timestamp, event: TrackEvent, packets: &mut Packets<'_>) -> Result<()> {
+        let flags = match std::mem::replace(&mut self.has_begun, true) {
+            true => NEEDS_STATE,
+            false => STATE_CLEARED | NEEDS_STATE,
+        };
+        let packet = TracePacket {
+            track_event: Some(event),
+            interned_data: self.words.take_fresh(),
+            trusted_packet_sequence_id: Some(SEQUENCE),
+            sequence_flags: Some(flags),
+            ..TracePacket::default()
+        };
+        packets.write_at(at, packet)
+    }
+}

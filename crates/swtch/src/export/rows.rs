@@ -1,0 +1,131 @@
+//! The rows that an export takes, and who they are about: the same choice as a report's with the same
+//! filter, so that its sums are the report's.
+
+use std::rc::Rc;
+
+use anyhow::{Context as _, Result};
+use rustc_hash::FxHashMap;
+use swtch_core::{Arch, CgroupId, Coverage, Gap, Level, Switch, TaskKey, Timestamp};
+use swtch_store::{Columns, Meta, Trace, WaitTypeRow};
+
+use crate::report::{Filter, Names, Selection, Session, Symbols};
+
+/// A trace, read for an export.
+pub struct Rows<'t> {
+    trace: &'t Trace,
+    session: Session<'t>,
+    /// As the filter, but for all reasons: who runs and waits does not depend on why.
+    of_all_reasons: Selection,
+    is_of_all_tasks: bool,
+}
+
+/// What of a row the filter takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The switch-out and the run that it ended: what a report counts as a switch.
+    pub switch: bool,
+    /// The wait before the run: what a report counts as a wait.
+    pub wait: bool,
+    /// Whether the row is one of the tasks and the time that were asked for, whatever its reason. The
+    /// others are of tasks that the capture was not asked for, which had the CPU meanwhile.
+    pub asked: bool,
+}
+
+/// What takes a row.
+pub type Each<'a> = &'a mut dyn FnMut(&Switch, Taken) -> Result<()>;
+
+impl<'t> Rows<'t> {
+    /// The rows that `filter` takes.
+    pub fn open(trace: &'t Trace, filter: &Filter) -> Result<Self> {
+        let session = Session::open(trace, filter)?;
+        let start = Timestamp::from_ns(trace.meta().start_ns);
+        let of_all_reasons = Filter {
+            reasons: Vec::new(),
+            ..filter.clone()
+        };
+        Ok(Self {
+            trace,
+            of_all_reasons: Selection::new(&of_all_reasons, &session.names(), start),
+            session,
+            is_of_all_tasks: filter.pids.is_empty() && filter.comms.is_empty(),
+        })
+    }
+
+    /// Hands out the rows of both levels, in order of time, until the first failure.
+    pub fn scan(&mut self, each: Each<'_>) -> Result<()> {
+        let (all, is_of_all_tasks) = (&self.of_all_reasons, self.is_of_all_tasks);
+        let in_time = |row: &Switch| all.from() <= row.ts && row.ts < all.to();
+        let mut outcome = Ok(());
+        self.session
+            .scan_levels(Columns::all(), &mut |row, task, counted| {
+                let is_other = is_of_all_tasks && !all.is_in_scope(task) && in_time(row);
+                let taken = Taken {
+                    switch: counted.switch,
+                    wait: counted.wait,
+                    asked: all.counts(row, task).switch,
+                };
+                if outcome.is_ok() && (taken.asked || is_other) {
+                    outcome = each(row, taken);
+                }
+            })?;
+        outcome
+    }
+
+    /// Who the tasks are.
+    pub fn names(&self) -> Rc<Names> {
+        self.session.names()
+    }
+
+    /// What the trace is of.
+    pub const fn meta(&self) -> &Meta {
+        &self.session.head().meta
+    }
+
+    /// The architecture, if its system calls are known.
+    pub fn arch(&self) -> Option<Arch> {
+        self.session.arch()
+    }
+
+    /// Whether every run of the machine is among them.
+    pub fn are_all(&self) -> bool {
+        self.is_of_all_tasks && self.session.coverage() == Coverage::EveryTask
+    }
+
+    /// Whether rows of this task are taken.
+    pub fn takes_task(&self, task: TaskKey) -> bool {
+        let names = self.session.names();
+        self.of_all_reasons.takes_task(names.index(task))
+    }
+
+    /// Whether a wait that began with this row, and is open at the end, counts.
+    pub fn takes_open(&self, left: &Switch) -> bool {
+        let task = self.session.names().index(left.task);
+        let selection = self.session.selection();
+        selection.counts_open(left.rule.reason, task, left.ts)
+    }
+
+    /// What was lost, at both levels.
+    pub fn gaps(&self) -> Result<Vec<Gap>> {
+        let mut gaps = Vec::new();
+        for level in Level::ALL {
+            let lost = self.trace.gaps_of(*level);
+            gaps.extend(lost.context("reading the gaps of the trace")?);
+        }
+        Ok(gaps)
+    }
+
+    /// What tasks of user-mode schedulers wait for.
+    pub fn wait_types(&self) -> Result<Vec<WaitTypeRow>> {
+        self.trace.wait_types().context("reading the wait types")
+    }
+
+    /// Paths of cgroups.
+    pub fn cgroups(&self) -> Result<FxHashMap<CgroupId, String>> {
+        self.session.cgroups()
+    }
+
+    /// Stacks and their frames.
+    pub fn symbols(&self) -> Result<Symbols> {
+        self.session.symbols()
+    }
+}

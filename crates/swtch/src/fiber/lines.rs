@@ -1,0 +1,201 @@
+//! The rates of both levels as people read them: side by side where the terminal is wide enough, one
+//! level below the other where it is not.
+
+use swtch_core::Nanos;
+
+use super::rates::Rates;
+
+/// A line of groups above a line of names.
+const HEAD: [&str; 2] = [
+    "               ╭──── user level: the scheduler counts ─────╮  ╭── OS level: the kernel counts ──╮",
+    "  time sch mode  switches/s   yields/s alone/s    each cost %  volunt./s invol./s     each cost %  \
+     CPU %  runnable  delay/s",
+];
+
+const USER_HEAD: [&str; 2] = [
+    "user level: the scheduler counts",
+    "sch mode  switches/s   yields/s alone/s    each cost %  runnable  delay/s",
+];
+
+const OS_HEAD: [&str; 2] = [
+    "OS level: the kernel counts, for its threads",
+    "sch mode   volunt./s   invol./s            each cost %     CPU %",
+];
+
+/// How much of it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Both levels in a line.
+    SideBySide,
+    /// One below the other: for narrow screens.
+    Stacked,
+}
+
+impl Layout {
+    /// What fits on a screen of so many columns; `None` where lines may have any length.
+    pub fn fitting(columns: Option<u16>) -> Self {
+        let wide = HEAD[1].chars().count();
+        match columns {
+            Some(columns) if usize::from(columns) < wide => Self::Stacked,
+            _ => Self::SideBySide,
+        }
+    }
+}
+
+/// The head, for lines of [`line()`].
+pub fn head() -> String {
+    HEAD.map(|line| format!("{line}\n")).concat()
+}
+
+/// A scheduler's line.
+pub fn line(rates: &Rates, at: Nanos) -> String {
+    let [switches, yields, alone, each, cost] = user_cells(rates);
+    let [voluntary, involuntary, os_each, os_cost, cpu] = os_cells(rates);
+    format!(
+        "{:>6} {:>3} {:<6}{switches:>10} {yields:>10} {alone:>7} {each:>7} {cost:>6}  \
+         {voluntary:>9} {involuntary:>8} {os_each:>8} {os_cost:>6}  {cpu:>5}  {:>8}  {:>7}\n",
+        seconds(at),
+        rates.scheduler,
+        rates.mode.as_str(),
+        rates.runnable,
+        delay(rates),
+    )
+}
+
+/// All schedulers, with heads, in at most 80 columns.
+pub fn stacked(all: &[Rates], at: Nanos) -> String {
+    let mut text = format!("at {}\n\n", seconds(at));
+    let name = |rates: &Rates| format!("{:>3} {:<6}", rates.scheduler, rates.mode.as_str());
+    for head in USER_HEAD {
+        text += &format!("{head}\n");
+    }
+    for rates in all {
+        let [switches, yields, alone, each, cost] = user_cells(rates);
+        text += &format!(
+            "{}{switches:>10} {yields:>10} {alone:>7} {each:>7} {cost:>6}  {:>8}  {:>7}\n",
+            name(rates),
+            rates.runnable,
+            delay(rates),
+        );
+    }
+    text.push('\n');
+    for head in OS_HEAD {
+        text += &format!("{head}\n");
+    }
+    for rates in all {
+        let [voluntary, involuntary, each, cost, cpu] = os_cells(rates);
+        text += &format!(
+            "{}{voluntary:>10} {involuntary:>10}         {each:>7} {cost:>6}  {cpu:>8}\n",
+            name(rates),
+        );
+    }
+    text
+}
+
+fn user_cells(rates: &Rates) -> [String; 5] {
+    [
+        brief(rates.user_per_s),
+        brief(rates.yields_per_s),
+        brief(rates.reselects_per_s),
+        price(rates.user_ns),
+        percent(rates.user_pct),
+    ]
+}
+
+fn os_cells(rates: &Rates) -> [String; 5] {
+    let os = |value: fn(&super::rates::OsRates) -> f64| {
+        rates.os.as_ref().map(value).map_or_else(dash, brief)
+    };
+    let cpu = rates.os.and_then(|os| os.cpu_pct);
+    [
+        os(|os| os.voluntary_per_s),
+        os(|os| os.involuntary_per_s),
+        price(rates.os_ns),
+        percent(rates.os_pct()),
+        cpu.map_or_else(dash, |pct| format!("{pct:.1}")),
+    ]
+}
+
+fn seconds(at: Nanos) -> String {
+    format!("{:.1} s", at.as_ns() as f64 / 1e9)
+}
+
+fn delay(rates: &Rates) -> String {
+    Nanos::from_rounded(rates.delay_ns_per_s).to_string()
+}
+
+fn price(ns: Option<f64>) -> String {
+    ns.map_or_else(dash, crate::text::nanos)
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(dash, |pct| format!("{pct:.3}"))
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+/// A rate as a table shows it: `252`, `0.50`, `19,812,958`.
+fn brief(rate: f64) -> String {
+    match rate {
+        0.0 => "0".to_owned(),
+        rate if rate < 9.95 => format!("{rate:.1}"),
+        rate => crate::text::grouped(Nanos::from_rounded(rate).as_ns()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use swtch_fiber::observe::Mode;
+
+    use super::super::rates::OsRates;
+    use super::*;
+
+    fn rates() -> Rates {
+        Rates {
+            scheduler: 3,
+            mode: Mode::Fiber,
+            user_per_s: 19_812_958.0,
+            yields_per_s: 19_812_958.0,
+            reselects_per_s: 0.0,
+            user_ns: Some(44.0),
+            user_pct: Some(87.177),
+            os: Some(OsRates {
+                voluntary_per_s: 0.5,
+                involuntary_per_s: 250.0,
+                cpu_pct: Some(99.9),
+            }),
+            os_ns: None,
+            runnable: 4,
+            delay_ns_per_s: 0.0,
+        }
+    }
+
+    /// People read down a column.
+    #[test]
+    fn lines_end_below_the_ends_of_the_heads() {
+        let line = line(&rates(), Nanos::from_ns(1_000_000_000));
+        assert_eq!(line.trim_end().chars().count(), HEAD[1].chars().count());
+        assert!(line.contains(" 19,812,958 "), "{line}");
+        let text = stacked(&[rates()], Nanos::from_ns(1_000_000_000));
+        let lines: Vec<&str> = text.lines().collect();
+        for (head, below) in [(USER_HEAD[1], 4), (OS_HEAD[1], 8)] {
+            assert_eq!(lines[below - 1], head, "{text}");
+            assert_eq!(lines[below].chars().count(), head.chars().count(), "{text}");
+        }
+    }
+
+    /// The narrowest terminal that people use.
+    #[test]
+    fn stacked_levels_fit_into_80_columns() {
+        assert_eq!(Layout::fitting(Some(80)), Layout::Stacked);
+        assert_eq!(Layout::fitting(Some(200)), Layout::SideBySide);
+        assert_eq!(Layout::fitting(None), Layout::SideBySide);
+        let text = stacked(&[rates()], Nanos::from_ns(1_000_000_000));
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+    }
+}

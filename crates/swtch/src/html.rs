@@ -1,0 +1,70 @@
+//! Pieces of the pages that are sent: nothing is fetched, no script runs.
+//!
+//! Words are escaped by the templates; figures are our own SVG. A page may show names that others
+//! chose: its policy allows no script and no network even if one got through.
+
+use maud::{Markup, html};
+
+use crate::report::{Sheet, Shown};
+use crate::text::{Side, escaped};
+
+/// How pages look.
+pub const STYLE: &str = include_str!("html.css");
+
+/// What a page may do: nothing but look.
+pub const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+/// Text that others may have named, without what turns or hides it.
+pub fn shown(text: &str) -> String {
+    escaped(text).into_owned()
+}
+
+/// The first `most` rows of a sheet, and its notes.
+pub fn table(title: &str, sheet: &Sheet, most: usize) -> Markup {
+    let title = shown(title);
+    html! {
+        @if sheet.rows.is_empty() { p { (title) ": no rows" } }
+        @else { @for part in sheet.shown(most) {
+            div.wide tabindex="0" role="region" aria-label=(title) {
+                table { (cells(&title, &part)) }
+            }
+        } }
+        @if sheet.rows.len() > most { p.aside { (sheet.rows.len() - most) " more rows are not shown" } }
+        @for note in &sheet.notes { p.aside { (shown(note)) } }
+    }
+}
+
+fn cells(title: &str, part: &Shown) -> Markup {
+    let class = |column: usize| match part.head[column].1 {
+        Side::Left => None,
+        Side::Right => Some("number"),
+    };
+    let row = |cells: &[String]| {
+        html! {
+            tr { @for (column, cell) in cells.iter().enumerate() {
+                td class=[class(column)] { (cell) }
+            } }
+        }
+    };
+    html! {
+        caption { (title) @if !part.title.is_empty() { ": " (part.title) } }
+        thead { tr { @for (column, (name, _)) in part.head.iter().enumerate() {
+            th scope="col" class=[class(column)] { (name) }
+        } } }
+        tbody { @for cells in &part.rows { (row(cells)) } }
+        @if let Some(total) = &part.total { tfoot { (row(total)) } }
+    }
+}
+
+/// What must be known when reading.
+pub fn notes(notes: &[String]) -> Markup {
+    html! {
+        @if !notes.is_empty() {
+            div.notes {
+                h3 { "To be known when reading" }
+                ul { @for note in notes { li { (shown(note)) } } }
+            }
+        }
+    }
+}

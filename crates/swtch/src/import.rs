@@ -1,0 +1,386 @@
+//! `swtch import`: a trace out of what perf recorded (`perf sched record`, `perf record -a -e sched:*`).
+//!
+//! ```text
+//! perf.data ─▶ layout ─▶ fields ─▶ scheduler ─Event─▶ timeline ─Switch─▶ store
+//!             (is sound)  (where)   (what the kernel side keeps)
+//! ```
+//!
+//! From `Event` on the road is the recorder's, and so are the rules. perf's tracepoints say when a thread
+//! left, in which state, and who woke it; they do not say in which system call it was, nor who asked for
+//! the reschedule. So most reasons are `unknown` there: [`Meta::imported`](swtch_store::Meta) marks it.
+
+mod cursor;
+mod facts;
+mod fields;
+mod guarded;
+mod layout;
+mod losses;
+mod scheduler;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufReader, Read as _, Seek as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use linux_perf_data::{Error as PerfError, PerfFile, PerfFileReader, PerfFileRecord};
+use linux_perf_event_reader::{
+    CommOrExecRecord, EventRecord, RawEventRecord, RecordType, SampleRecord,
+};
+use rustc_hash::FxHashMap;
+use swtch_core::timeline::Step;
+use swtch_core::{Arch, CpuId, Gap, SyscallTable, TaskEventKind, Timeline, Timestamp};
+use swtch_store::{Meta, State, Writer};
+
+use crate::text::{counted, escaped, from_bytes};
+use cursor::Cursor;
+use facts::Head;
+use fields::Format;
+use guarded::guarded;
+use losses::Losses;
+use scheduler::{Scheduler, Side};
+
+/// What to import.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What perf wrote.
+    pub file: PathBuf,
+    /// Where the trace goes; the file's name with `.swtch` for `.data`, in this directory, when `None`.
+    pub output: Option<PathBuf>,
+}
+
+/// Imports; the exit code.
+///
+/// # Errors
+/// When the file is none of perf's, cannot be read to any switch, or the trace cannot be written.
+pub fn run(request: &Request) -> Result<u8> {
+    let path = &request.file;
+    let shown = || format!("reading {}", path.display());
+    let mut file = File::open(path).with_context(shown)?;
+    check_magic(&mut file).with_context(shown)?;
+    layout::check(&mut file).with_context(shown)?;
+    let reader = guarded(|| PerfFileReader::parse_file(BufReader::new(file)));
+    let reader = reader.with_context(shown)?.map_err(explained);
+    let mut reader = reader.with_context(shown)?;
+    let head = guarded(|| Head::of(&reader.perf_file, path)).with_context(shown)?;
+    let head = head.with_context(shown)?;
+    let output = request
+        .output
+        .clone()
+        .unwrap_or_else(|| default_output(path));
+    let mut meta = head.to_meta();
+    let arch = Arch::from_machine(&meta.host.machine).unwrap_or(Arch::X86_64);
+    let mut road = Road {
+        writer: Writer::create(&output, &meta)?,
+        timeline: Timeline::new(SyscallTable::of(arch)),
+        scheduler: Scheduler::default(),
+        losses: Losses::default(),
+        head,
+        first: None,
+        last: Timestamp::default(),
+        odd: 0,
+    };
+    let read = read_all(&mut reader, &mut road);
+    let counts = road.scheduler.counts;
+    if let Err(error) = road.refusal() {
+        road.writer.discard()?;
+        return Err(read.err().unwrap_or(error)).with_context(shown);
+    }
+    if let Err(error) = read {
+        meta.state = State::StoppedEarly;
+        meta.stop_reason = Some(format!("the file ends early: {error:#}"));
+    }
+    road.finish(&mut meta)?;
+    tell(&meta, &output, counts.untraced);
+    Ok(0)
+}
+
+/// Hands every record on, in order of time.
+fn read_all(reader: &mut PerfFileReader<BufReader<File>>, road: &mut Road) -> Result<()> {
+    let PerfFileReader {
+        perf_file,
+        record_iter,
+    } = reader;
+    loop {
+        let (file, records) = (&mut *perf_file, &mut *record_iter);
+        let record = guarded(move || records.next_record(file))?;
+        match record.map_err(explained)? {
+            None => return Ok(()),
+            Some(PerfFileRecord::EventRecord { record, .. }) => road.take(&record)?,
+            Some(PerfFileRecord::UserRecord(_)) => {}
+        }
+    }
+}
+
+/// Everything between the file and the trace.
+struct Road {
+    head: Head,
+    scheduler: Scheduler,
+    losses: Losses,
+    timeline: Timeline,
+    writer: Writer,
+    first: Option<Timestamp>,
+    last: Timestamp,
+    /// Records that could not be understood.
+    odd: u64,
+}
+
+impl Road {
+    fn take(&mut self, record: &RawEventRecord<'_>) -> Result<()> {
+        let Ok((ts, Ok(parsed))) = guarded(|| (record.timestamp(), record.parse())) else {
+            self.odd += 1;
+            return Ok(());
+        };
+        let ts = Timestamp::from_ns(ts.unwrap_or(0));
+        match parsed {
+            EventRecord::Sample(sample) => {
+                self.odd += u64::from(self.sample(&sample).is_none());
+            }
+            EventRecord::Comm(comm) => self.comm(ts, &comm),
+            EventRecord::Fork(fork) => {
+                let (tid, pid) = (fork.tid.cast_unsigned(), fork.pid.cast_unsigned());
+                self.scheduler.fork(ts, tid, pid, fork.ppid.cast_unsigned());
+            }
+            EventRecord::Exit(exit) => self.scheduler.exit(ts, exit.tid.cast_unsigned()),
+            EventRecord::Lost(lost) => {
+                let gap = self.lose(record, ts, lost.count);
+                self.writer.push_gap(&self.losses.add_records(gap))?;
+            }
+            EventRecord::Raw(record) if record.record_type == RecordType::LOST_SAMPLES => {
+                if self.losses.want_samples() {
+                    let gap = self.lose(&record, ts, lost_samples(&record));
+                    self.losses.add_samples(gap);
+                }
+            }
+            _ => {}
+        }
+        self.hand_on()
+    }
+
+    fn comm(&mut self, ts: Timestamp, comm: &CommOrExecRecord<'_>) {
+        let kind = match comm.is_execve {
+            true => TaskEventKind::Exec,
+            false => TaskEventKind::Rename,
+        };
+        let name = comm.name.as_slice();
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let (tid, pid) = (comm.tid.cast_unsigned(), comm.pid.cast_unsigned());
+        self.scheduler.name(ts, tid, pid, name, kind);
+    }
+
+    fn lose(&mut self, record: &RawEventRecord<'_>, ts: Timestamp, lost: u64) -> Gap {
+        let common = guarded(|| record.common_data());
+        let cpu = common
+            .ok()
+            .and_then(Result::ok)
+            .and_then(|common| common.cpu);
+        let cpu = cpu.and_then(|cpu| u16::try_from(cpu).ok()).map(CpuId::new);
+        // What perf counts at the end has no moment (0).
+        let ts = ts.max(self.first.unwrap_or_default());
+        self.scheduler.lose(ts, cpu, lost)
+    }
+
+    /// A tracepoint; `None` when its bytes are not what its description says.
+    fn sample(&mut self, sample: &SampleRecord<'_>) -> Option<()> {
+        let Some(raw) = &sample.raw else {
+            return Some(());
+        };
+        let bytes = raw.as_slice();
+        let endian = self.head.endian;
+        // Every tracepoint begins with its number, `common_type`.
+        let number = Cursor::new(&bytes, endian).short()?;
+        let Some(format) = self.head.formats.get(&number) else {
+            return Some(());
+        };
+        let at = self.head.place(sample, format, &bytes)?;
+        self.first.get_or_insert(at.ts);
+        self.last = self.last.max(at.ts);
+        let get = |name| format.number(name, &bytes, endian);
+        let tid = |name| get(name).and_then(|tid| u32::try_from(tid).ok());
+        match format.name.as_str() {
+            "sched_switch" => {
+                let prev = Side {
+                    tid: tid("prev_pid")?,
+                    comm: format.text("prev_comm", &bytes)?,
+                    prio: get("prev_prio")?,
+                };
+                let next = Side {
+                    tid: tid("next_pid")?,
+                    comm: format.text("next_comm", &bytes)?,
+                    prio: get("next_prio")?,
+                };
+                self.scheduler.switch(at, prev, get("prev_state")?, next);
+            }
+            // The moment of a wakeup is that of sched_waking: it comes first, and in the waker's context.
+            "sched_wakeup" if self.head.has_waking => {}
+            "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => {
+                let woken = Side {
+                    tid: tid("pid")?,
+                    comm: format.text("comm", &bytes)?,
+                    prio: get("prio")?,
+                };
+                let target = u16::try_from(get("target_cpu")?).ok()?;
+                self.scheduler.wake(at, woken, CpuId::new(target));
+            }
+            "sched_migrate_task" => self.scheduler.migrate(at, tid("pid")?),
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn hand_on(&mut self) -> Result<()> {
+        for event in self.scheduler.take_events() {
+            match self.timeline.push(event) {
+                Some(Step::Switch(row)) => self.writer.push_switch(&row)?,
+                Some(Step::Task(task)) => self.writer.push_task(&task)?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Why nothing can be made of what was read.
+    fn refusal(&self) -> Result<()> {
+        let counts = self.scheduler.counts;
+        if counts.switches == 0 {
+            bail!(
+                "there is no switch in it{}; perf may have been killed before it wrote its end",
+                match self.odd {
+                    0 => String::new(),
+                    odd => format!(
+                        " that can be understood ({} cannot)",
+                        counted(odd, "record")
+                    ),
+                }
+            );
+        }
+        // Idle is nobody's task: who records tasks never sees it leave, and sees one of them come only
+        // where another of them left.
+        if counts.idle == 0 && counts.unstarted * 10 > counts.switches {
+            bail!(
+                "it was recorded for single tasks, so that a switch is seen only when they leave: record whole \
+                 CPUs (perf sched record, or perf record -a -e 'sched:*')"
+            );
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, meta: &mut Meta) -> Result<()> {
+        for open in self.timeline.open_waits(self.last) {
+            self.writer.push_open(&open)?;
+        }
+        for gap in self.losses.settle() {
+            self.writer.push_gap(&gap)?;
+        }
+        self.writer.flush()?;
+        let lost = self.losses.count();
+        let counts = self.scheduler.counts;
+        meta.start_ns = self.first.unwrap_or_default().as_ns();
+        meta.end_ns = self.last.as_ns();
+        meta.counts = swtch_store::Counts {
+            switches_seen: counts.switches + lost,
+            stored: self.writer.switches_written(),
+            lost,
+            idle: counts.idle,
+            untraced: counts.untraced,
+            unnamed: self.timeline.unnamed(),
+            ..swtch_store::Counts::default()
+        };
+        if meta.state == State::Recording {
+            meta.state = State::Finished;
+        }
+        meta.overhead.bytes = self.writer.bytes_written();
+        self.writer.finish(meta, &mut |_, _| ())?;
+        Ok(())
+    }
+}
+
+/// A file that is none of perf's may be shorter than a head of perf's.
+fn check_magic(file: &mut File) -> Result<()> {
+    let mut magic = Vec::new();
+    file.by_ref().take(8).read_to_end(&mut magic)?;
+    file.rewind()?;
+    if magic != b"PERFILE2" && magic != b"2ELIFREP" {
+        bail!(
+            "it is no perf.data file: import takes what perf sched record or perf record -a -e 'sched:*' wrote"
+        );
+    }
+    Ok(())
+}
+
+/// What the crate says, with what a person can do.
+fn explained(error: PerfError) -> anyhow::Error {
+    match error {
+        PerfError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            anyhow::anyhow!("it is cut short: perf was killed, or the file not copied whole")
+        }
+        other @ (PerfError::Read(_)
+        | PerfError::InvalidPerfEventSize
+        | PerfError::InconsistentAttributeSizes(..)) => {
+            anyhow::Error::new(other).context("it is damaged")
+        }
+        other => anyhow::Error::new(other),
+    }
+}
+
+/// `RECORD_LOST_SAMPLES` holds one number: how many.
+fn lost_samples(record: &RawEventRecord<'_>) -> u64 {
+    let bytes = record.data.as_slice();
+    let mut cursor = Cursor::new(&bytes, record.parse_info.endian);
+    cursor.long().unwrap_or(1)
+}
+
+/// `perf.data` becomes `perf.swtch`, here. Only `.data` says no more than what `.swtch` says: of
+/// `run.1` and `run.2`, or of `perf.data.old`, all of the name is needed.
+fn default_output(file: &Path) -> PathBuf {
+    let name = file.file_name().unwrap_or_default().as_bytes();
+    let stem = name.strip_suffix(b".data").filter(|stem| !stem.is_empty());
+    let mut output = OsStr::from_bytes(stem.unwrap_or(name)).to_owned();
+    output.push(".swtch");
+    PathBuf::from(output)
+}
+
+fn tell(meta: &Meta, output: &Path, untraced: u64) {
+    let counts = &meta.counts;
+    eprintln!(
+        "swtch: {}, {} lost: {}",
+        counted(counts.stored, "switch-out"),
+        counted(counts.lost, "record"),
+        escaped(&meta.scope)
+    );
+    if untraced > 0 {
+        let switches = counted(untraced, "switch-out");
+        eprintln!("swtch: note: {switches} of threads whose run perf did not see begin");
+    }
+    if let Some(reason) = &meta.stop_reason {
+        eprintln!(
+            "swtch: note: {}; what came before is in the trace",
+            escaped(reason)
+        );
+    }
+    let output = from_bytes(output.as_os_str().as_encoded_bytes());
+    eprintln!("swtch: the trace is {}", escaped(&output));
+}
+
+/// Formats by number, as the head keeps them.
+type Formats = FxHashMap<u16, Format>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two recordings must not become one trace.
+    #[test]
+    fn a_trace_has_all_of_the_files_name_but_data() {
+        for (file, output) in [
+            ("perf.data", "perf.swtch"),
+            ("/tmp/run.2024.data", "run.2024.swtch"),
+            ("perf.data.old", "perf.data.old.swtch"),
+            ("run.1", "run.1.swtch"),
+            (".data", ".data.swtch"),
+        ] {
+            assert_eq!(default_output(Path::new(file)), Path::new(output), "{file}");
+        }
+    }
+}

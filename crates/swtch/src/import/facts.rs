@@ -1,0 +1,138 @@
+//! What the file says of itself: machine, events, where their fields are; and what of it makes an import
+//! impossible.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use linux_perf_data::{AttributeDescription, Feature};
+use linux_perf_event_reader::{Endianness, SampleFormat, SampleRecord};
+use swtch_core::{CpuId, Timestamp};
+use swtch_store::{Clock, Host, Imported, Meta};
+
+use super::fields::{Format, formats};
+use super::scheduler::Place;
+use super::{Formats, PerfFile};
+
+/// `CLOCK_MONOTONIC`, when perf was asked for it (`perf record -k`).
+const CLOCK_MONOTONIC: u32 = 1;
+
+/// The head of a file.
+#[derive(Debug)]
+pub struct Head {
+    /// The tracepoints of the scheduler.
+    pub formats: Formats,
+    /// Byte order.
+    pub endian: Endianness,
+    /// Whether wakeups are told by `sched_waking`.
+    pub has_waking: bool,
+    meta: Meta,
+}
+
+impl Head {
+    /// The head, if switches can be read out of the file.
+    pub fn of(file: &PerfFile, path: &Path) -> Result<Self> {
+        let endian = file.endian();
+        let events: Vec<String> = file
+            .event_attributes()
+            .iter()
+            .filter_map(|event| event.name().map(str::to_owned))
+            .collect();
+        let Some(switch) = named(file, "sched:sched_switch") else {
+            bail!(
+                "it holds no sched:sched_switch events{}: record with perf sched record, or perf record -a -e \
+                 'sched:*'",
+                match events.is_empty() {
+                    true => String::new(),
+                    false => format!(", only {}", events.join(", ")),
+                }
+            );
+        };
+        check_fields(switch)?;
+        let section = file.feature_section_data(Feature::TRACING_DATA);
+        let section = section.context("it lacks the kernel's description of its tracepoints")?;
+        let formats = formats(section, endian)
+            .context("the kernel's description of its tracepoints cannot be understood")?;
+        let has_waking = named(file, "sched:sched_waking").is_some();
+        let meta = meta(file, path, events);
+        Ok(Self {
+            formats,
+            endian,
+            has_waking,
+            meta,
+        })
+    }
+
+    /// What is known before the first record.
+    pub fn to_meta(&self) -> Meta {
+        self.meta.clone()
+    }
+
+    /// Where and when a tracepoint was met.
+    pub fn place(&self, sample: &SampleRecord<'_>, format: &Format, bytes: &[u8]) -> Option<Place> {
+        Some(Place {
+            ts: Timestamp::from_ns(sample.timestamp?),
+            cpu: CpuId::new(u16::try_from(sample.cpu?).ok()?),
+            current: (sample.pid?.cast_unsigned(), sample.tid?.cast_unsigned()),
+            flags: format
+                .number("common_flags", bytes, self.endian)
+                .unwrap_or(0),
+        })
+    }
+}
+
+fn named<'f>(file: &'f PerfFile, name: &str) -> Option<&'f AttributeDescription> {
+    let mut events = file.event_attributes().iter();
+    events.find(|event| event.name() == Some(name))
+}
+
+fn check_fields(event: &AttributeDescription) -> Result<()> {
+    let found = event.attributes().sample_format;
+    for (field, what, option) in [
+        (SampleFormat::RAW, "their fields", "-R"),
+        (SampleFormat::TIME, "their time", "-T"),
+        (SampleFormat::CPU, "their CPU", "-a or --sample-cpu"),
+        (SampleFormat::TID, "their thread", "-a"),
+    ] {
+        if !found.contains(field) {
+            bail!("its samples do not tell {what}: record with perf sched record, or add {option}");
+        }
+    }
+    Ok(())
+}
+
+fn meta(file: &PerfFile, path: &Path, events: Vec<String>) -> Meta {
+    let text = |found: Result<Option<&str>, _>| found.ok().flatten().unwrap_or_default().to_owned();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let command = file.cmdline().ok().flatten().unwrap_or_default();
+    let cpus = file.nr_cpus().ok().flatten();
+    Meta {
+        host: Host {
+            hostname: text(file.hostname()),
+            kernel_release: text(file.os_release()),
+            machine: text(file.arch()),
+            cpus: cpus.map_or(0, |cpus| cpus.nr_cpus_online),
+            ..Host::default()
+        },
+        clock: clock(file),
+        command: command.into_iter().map(str::to_owned).collect(),
+        scope: format!("import of {name}"),
+        imported: Some(Imported {
+            format: format!("perf.data, perf {}", text(file.perf_version())),
+            file: name.into_owned(),
+            events,
+        }),
+        ..Meta::default()
+    }
+}
+
+/// perf's own clock is anchored to no other. Only with `perf record -k monotonic` it is the trace's.
+fn clock(file: &PerfFile) -> Clock {
+    match file.clock_data() {
+        Ok(Some(data)) if data.clockid == CLOCK_MONOTONIC => Clock {
+            monotonic_ns: data.clockid_time_ns,
+            boottime_ns: 0,
+            realtime_ns: data.wall_clock_ns,
+        },
+        _ => Clock::default(),
+    }
+}

@@ -1,0 +1,220 @@
+//! Where the parts of perf's file lie, held against its length before the crate that reads it believes it:
+//! a length in a torn file asks for memory that no machine has, and that cannot be caught.
+//!
+//! ```text
+//! head (104 bytes) ─▶ attrs, event types
+//!                  └▶ data: records ─▶ behind it a table: one place per feature ─▶ event desc, cmdline, …
+//! ```
+//!
+//! As `tools/perf/Documentation/perf.data-file-format.txt` (v6.12) has it. What a record says is not judged
+//! here, but for the one kind that has a length of its own behind it.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek as _, SeekFrom};
+
+use anyhow::{Context as _, Result, bail};
+use linux_perf_data::Feature;
+use linux_perf_event_reader::Endianness;
+
+use super::cursor::Cursor;
+
+/// `struct perf_file_header`; perf itself refuses another size.
+const HEAD_BYTES: u64 = 104;
+/// `struct perf_pipe_file_header`.
+const PIPE_HEAD_BYTES: u64 = 16;
+/// `PERF_ATTR_SIZE_VER0`, and a page: the kernel takes no attributes outside of these.
+const ATTR_BYTES: std::ops::RangeInclusive<u64> = 64..=65536;
+/// Descriptions of all tracepoints and all symbols of a kernel are some 20 MB.
+const MOST_FEATURE_BYTES: u64 = 256 << 20;
+/// One buffer of a hardware trace, at most: what perf maps for it, 4 MB unless told.
+const MOST_AUXTRACE_BYTES: u64 = 1 << 30;
+/// `PERF_RECORD_AUXTRACE`, and the bytes of a record's head.
+const AUXTRACE: u32 = 71;
+const RECORD_HEAD_BYTES: u16 = 8;
+
+/// A part of the file.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    offset: u64,
+    size: u64,
+}
+
+/// Checks all of it; the file is at its start again.
+///
+/// # Errors
+/// With what a person can know of it: cut, damaged, or another format.
+pub fn check(file: &mut File) -> Result<()> {
+    let length = file.metadata()?.len();
+    let mut reader = BufReader::new(&mut *file);
+    let head = Head::read(&mut reader, length)?;
+    for (feature, part) in head.features(&mut reader, length)? {
+        if feature == Feature::EVENT_DESC || feature == Feature::CMDLINE {
+            let bytes = part.read(&mut reader)?;
+            let cursor = Cursor::new(&bytes, head.endian);
+            let (is_sound, what) = match feature {
+                Feature::CMDLINE => (check_command(cursor), "command line"),
+                _ => (check_events(cursor), "description of the events"),
+            };
+            is_sound.with_context(|| format!("it is damaged: its {what} does not add up"))?;
+        }
+    }
+    check_records(&mut reader, head.data, head.endian)?;
+    file.rewind()?;
+    Ok(())
+}
+
+struct Head {
+    endian: Endianness,
+    data: Part,
+    /// Feature bits.
+    flags: [u64; 4],
+}
+
+impl Head {
+    fn read(reader: &mut BufReader<&mut File>, length: u64) -> Result<Self> {
+        let mut bytes = Vec::new();
+        reader.take(HEAD_BYTES).read_to_end(&mut bytes)?;
+        let endian = match bytes.first() {
+            Some(b'P') => Endianness::LittleEndian,
+            _ => Endianness::BigEndian,
+        };
+        let cut = "it is cut short: perf was killed, or the file not copied whole";
+        let mut cursor = Cursor::new(bytes.get(8..).context(cut)?, endian);
+        let head_bytes = cursor.long().context(cut)?;
+        if head_bytes == PIPE_HEAD_BYTES {
+            bail!("perf wrote it into a pipe, which is another format: record with -o FILE");
+        }
+        let mut numbers = [0; 11];
+        for number in &mut numbers {
+            *number = cursor.long().context(cut)?;
+        }
+        let [attr_bytes, places @ .., first, second, third, fourth] = numbers;
+        if head_bytes != HEAD_BYTES || !ATTR_BYTES.contains(&attr_bytes) {
+            bail!("it is damaged: its head has sizes that perf does not write");
+        }
+        let part = |at: usize| Part {
+            offset: places[at],
+            size: places[at + 1],
+        };
+        let (attrs, data, types) = (part(0), part(2), part(4));
+        attrs.check("its list of events", length)?;
+        types.check("its list of event names", length)?;
+        data.check("its data", length)?;
+        if data.size == 0 {
+            bail!("there is no data in it: perf was killed before it wrote its end");
+        }
+        Ok(Self {
+            endian,
+            data,
+            flags: [first, second, third, fourth],
+        })
+    }
+
+    /// The table behind the data.
+    fn features(
+        &self,
+        reader: &mut BufReader<&mut File>,
+        length: u64,
+    ) -> Result<Vec<(Feature, Part)>> {
+        let bits = (0..256_u32).filter(|bit| {
+            let word = usize::try_from(bit / 64).ok();
+            word.is_some_and(|word| self.flags[word] >> (bit % 64) & 1 == 1)
+        });
+        let features: Vec<_> = bits.map(Feature).collect();
+        if !features.contains(&Feature::EVENT_DESC) {
+            bail!("it does not describe its events: perf was killed before it wrote its end");
+        }
+        let table = Part {
+            offset: self.data.offset + self.data.size,
+            size: features.len() as u64 * 16,
+        };
+        table.check("its table of parts", length)?;
+        let bytes = table.read(reader)?;
+        let mut cursor = Cursor::new(&bytes, self.endian);
+        let mut left = MOST_FEATURE_BYTES;
+        let mut parts = Vec::new();
+        for feature in features {
+            let (offset, size) = cursor.long().zip(cursor.long()).unwrap_or_default();
+            let part = Part { offset, size };
+            part.check(&format!("its part {feature}"), length)?;
+            left = left
+                .checked_sub(size)
+                .context("it is damaged: the parts that describe it would take more than 256 MB")?;
+            parts.push((feature, part));
+        }
+        Ok(parts)
+    }
+}
+
+impl Part {
+    fn check(self, what: &str, length: u64) -> Result<()> {
+        let end = self.offset.checked_add(self.size);
+        match end {
+            Some(end) if end <= length => Ok(()),
+            Some(end) => bail!(
+                "it is cut short or damaged: {what} would end at byte {end}, and there are {length}"
+            ),
+            None => bail!("it is damaged: {what} would end nowhere"),
+        }
+    }
+
+    fn read(self, reader: &mut BufReader<&mut File>) -> Result<Vec<u8>> {
+        reader.seek(SeekFrom::Start(self.offset))?;
+        let mut bytes = Vec::new();
+        reader.take(self.size).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// `HEADER_EVENT_DESC`: how many, the size of attributes, and per event attributes, the number of its ids,
+/// its name, the ids.
+fn check_events(mut cursor: Cursor<'_>) -> Option<()> {
+    let events = cursor.count()?;
+    let attr_bytes = usize::try_from(cursor.count()?).ok()?;
+    for _ in 0..events {
+        cursor.take(attr_bytes)?;
+        let ids = usize::try_from(cursor.count()?).ok()?;
+        let name_bytes = usize::try_from(cursor.count()?).ok()?;
+        cursor.take(name_bytes)?;
+        cursor.take(ids.checked_mul(8)?)?;
+    }
+    ATTR_BYTES.contains(&(attr_bytes as u64)).then_some(())
+}
+
+/// `HEADER_CMDLINE`: how many words, and each with its length.
+fn check_command(mut cursor: Cursor<'_>) -> Option<()> {
+    let words = usize::try_from(cursor.count()?).ok()?;
+    (words <= cursor.left() / 4).then_some(())
+}
+
+/// Goes from record to record. A torn one ends the walk: the reader will say so, and keep what was before.
+fn check_records(reader: &mut BufReader<&mut File>, data: Part, endian: Endianness) -> Result<()> {
+    reader.seek(SeekFrom::Start(data.offset))?;
+    let mut left = data.size;
+    let mut bytes = [0; 16];
+    while left >= u64::from(RECORD_HEAD_BYTES) {
+        let (head, length) = bytes.split_at_mut(usize::from(RECORD_HEAD_BYTES));
+        reader.read_exact(head)?;
+        let mut cursor = Cursor::new(head, endian);
+        let (kind, size) = (cursor.count(), cursor.take(2).and_then(|_| cursor.short()));
+        let Some(body) = size.and_then(|size| size.checked_sub(RECORD_HEAD_BYTES)) else {
+            return Ok(());
+        };
+        let mut skipped = u64::from(body);
+        let Some(behind) = left.checked_sub(u64::from(RECORD_HEAD_BYTES) + skipped) else {
+            return Ok(());
+        };
+        left = behind;
+        if kind == Some(AUXTRACE) && body >= 8 {
+            reader.read_exact(length)?;
+            let trace = Cursor::new(length, endian).long().unwrap_or(u64::MAX);
+            if trace > left.min(MOST_AUXTRACE_BYTES) {
+                bail!("it is damaged: a hardware trace in it would be longer than its data");
+            }
+            left -= trace;
+            skipped = skipped - 8 + trace;
+        }
+        reader.seek_relative(i64::try_from(skipped)?)?;
+    }
+    Ok(())
+}

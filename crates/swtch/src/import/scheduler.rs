@@ -1,0 +1,565 @@
+//! From tracepoints to events, as the recorder's kernel side would have made them: what it keeps per task
+//! and per CPU is kept here.
+//!
+//! ```text
+//! sched_waking ─▶ who woke it, when      (per task, until it runs)
+//! sched_switch ─▶ the one that comes: its run begins here     (per CPU)
+//!              └▶ the one that leaves: Event::Switch, with all of that
+//! ```
+//!
+//! No conclusion is drawn here. After a loss nothing is known of any wait: the task may have run within it.
+
+use rustc_hash::FxHashMap;
+use swtch_core::event::Wake;
+use swtch_core::{
+    Cause, CgroupId, Class, CpuId, Event, Evidence, EvidenceBits as Bits, Gap, Level, Pid,
+    SwitchEvent, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, WakerKind,
+};
+
+/// `TASK_REPORT_MAX`: preempted inside the kernel (`include/linux/sched.h`, since v4.14).
+const REPORT_PREEMPTED: i64 = 0x100;
+/// `TASK_REPORT_IDLE`, and the raw bits that it stands for.
+const REPORT_IDLE: i64 = 0x80;
+const TASK_IDLE: u32 = 0x402;
+/// `TRACE_FLAG_HARDIRQ`, `TRACE_FLAG_SOFTIRQ` (`include/linux/trace_events.h`).
+const IN_INTERRUPT: i64 = 0x08;
+const IN_SOFT_INTERRUPT: i64 = 0x10;
+/// `kthreadd`, the parent of all kernel threads.
+const KTHREADD: u32 = 2;
+/// Priorities below it are real time (`MAX_RT_PRIO`).
+const FIRST_FAIR_PRIO: i64 = 100;
+
+/// A side of a `sched_switch`.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'a> {
+    /// Thread id; 0 is idle.
+    pub tid: u32,
+    /// Name.
+    pub comm: &'a [u8],
+    /// Kernel priority.
+    pub prio: i64,
+}
+
+/// Where and when an event happened, and in whose context.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// When.
+    pub ts: Timestamp,
+    /// The CPU.
+    pub cpu: CpuId,
+    /// Process and thread that ran there.
+    pub current: (u32, u32),
+    /// The tracepoint's `common_flags`.
+    pub flags: i64,
+}
+
+/// What is known of all tasks and CPUs.
+#[derive(Debug, Default)]
+pub struct Scheduler {
+    tasks: FxHashMap<u32, Task>,
+    cpus: FxHashMap<CpuId, Lane>,
+    last_key: u32,
+    /// What goes on to the time line, in order.
+    events: Vec<Event>,
+    /// Counts for the facts.
+    pub counts: Counts,
+}
+
+/// What was seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Switch-outs of tasks.
+    pub switches: u64,
+    /// Switch-outs of idle.
+    pub idle: u64,
+    /// Switches at which another task left than the one that had come.
+    pub untraced: u64,
+    /// Switch-outs of tasks that were not seen to come.
+    pub unstarted: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    running: Option<(u32, Timestamp)>,
+    last: Timestamp,
+}
+
+#[derive(Debug)]
+struct Task {
+    key: TaskKey,
+    pid: u32,
+    parent: u32,
+    comm: Vec<u8>,
+    started: Timestamp,
+    is_told: bool,
+    switches: u64,
+    out: Option<Timestamp>,
+    was_runnable: bool,
+    wake: Option<Wake>,
+    moved: Option<Timestamp>,
+    run: Option<Run>,
+}
+
+/// A run, and what came before it.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    out: Option<Timestamp>,
+    was_runnable: bool,
+    wake: Option<Wake>,
+    moved: Option<Timestamp>,
+}
+
+impl Scheduler {
+    /// Events since the last time.
+    pub fn take_events(&mut self) -> std::vec::Drain<'_, Event> {
+        self.events.drain(..)
+    }
+
+    /// `sched_switch`.
+    pub fn switch(&mut self, at: Place, prev: Side<'_>, state: i64, next: Side<'_>) {
+        let lane = self.cpus.get(&at.cpu).and_then(|lane| lane.running);
+        let since = lane.filter(|lane| lane.0 == prev.tid).map(|lane| lane.1);
+        self.counts.untraced += u64::from(lane.is_some() && since.is_none());
+        let coming = (next.tid != 0).then(|| self.meet(next.tid, None, next.comm, at.ts));
+        if prev.tid == 0 {
+            self.counts.idle += 1;
+        } else {
+            self.counts.switches += 1;
+            self.counts.unstarted += u64::from(since.is_none());
+            let pid = (at.current.1 == prev.tid).then_some(at.current.0);
+            let leaving = self.meet(prev.tid, pid, prev.comm, at.ts);
+            let evidence = self.evidence(prev, state, next);
+            let event = SwitchEvent {
+                task: Some(leaving),
+                next_task: Some(coming.unwrap_or(TaskKey::IDLE)),
+                ..self.leave(at, prev.tid, since, evidence)
+            };
+            self.events.push(Event::Switch(event));
+        }
+        if let Some(task) = self.tasks.get_mut(&next.tid) {
+            task.run = Some(Run {
+                out: task.out.take(),
+                was_runnable: task.was_runnable,
+                wake: task.wake.take(),
+                moved: task.moved.take(),
+            });
+        }
+        let running = Some((next.tid, at.ts));
+        let last = at.ts;
+        self.cpus.insert(at.cpu, Lane { running, last });
+    }
+
+    /// `sched_waking`, `sched_wakeup` or `sched_wakeup_new`.
+    pub fn wake(&mut self, at: Place, woken: Side<'_>, target: CpuId) {
+        let waker = match at.current.1 {
+            0 => TaskKey::IDLE,
+            tid => self.meet(tid, Some(at.current.0), &[], at.ts),
+        };
+        self.meet(woken.tid, None, woken.comm, at.ts);
+        let kind = if at.flags & IN_INTERRUPT != 0 {
+            WakerKind::Interrupt
+        } else if at.flags & IN_SOFT_INTERRUPT != 0 {
+            WakerKind::SoftIrq
+        } else {
+            WakerKind::Task
+        };
+        if let Some(task) = self
+            .tasks
+            .get_mut(&woken.tid)
+            .filter(|task| !task.is_woken())
+        {
+            task.wake = Some(Wake {
+                ts: at.ts,
+                waker: Some(waker),
+                kind,
+                cpu: target,
+            });
+        }
+    }
+
+    /// `sched_migrate_task`.
+    pub fn migrate(&mut self, at: Place, tid: u32) {
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.moved = Some(at.ts);
+        }
+    }
+
+    /// A new thread; with `ts` 0, one that was there before, as perf found it in `/proc`.
+    pub fn fork(&mut self, ts: Timestamp, tid: u32, pid: u32, parent: u32) {
+        self.last_key += 1;
+        let key = TaskKey::new(self.last_key);
+        let comm = self
+            .tasks
+            .get(&parent)
+            .map_or_else(Vec::new, |task| task.comm.clone());
+        let is_new = ts > Timestamp::default();
+        let task = Task {
+            pid,
+            parent,
+            comm,
+            started: ts,
+            ..Task::new(key)
+        };
+        self.tasks.insert(tid, task);
+        if is_new {
+            self.tell(tid, TaskEventKind::Fork, ts);
+        }
+    }
+
+    /// A thread's name.
+    pub fn name(&mut self, ts: Timestamp, tid: u32, pid: u32, comm: &[u8], kind: TaskEventKind) {
+        let task = self.task(tid);
+        task.pid = pid;
+        comm.clone_into(&mut task.comm);
+        if task.is_told {
+            self.tell(tid, kind, ts);
+        }
+    }
+
+    /// A thread is about to end: its last switch-out is still to come.
+    pub fn exit(&mut self, ts: Timestamp, tid: u32) {
+        if self.tasks.get(&tid).is_some_and(|task| task.is_told) {
+            self.tell(tid, TaskEventKind::Exit, ts);
+        }
+    }
+
+    /// Records were lost, on this CPU if that is known.
+    pub fn lose(&mut self, ts: Timestamp, cpu: Option<CpuId>, lost: u64) -> Gap {
+        let lane = cpu.and_then(|cpu| self.cpus.get(&cpu));
+        let start = lane.map_or(ts, |lane| lane.last.min(ts));
+        match cpu {
+            Some(cpu) => drop(self.cpus.remove(&cpu)),
+            None => self.cpus.clear(),
+        }
+        for task in self.tasks.values_mut() {
+            (task.out, task.wake, task.moved) = (None, None, None);
+        }
+        Gap {
+            cpu: cpu.unwrap_or_default(),
+            start,
+            end: ts,
+            lost,
+            level: Level::Os,
+        }
+    }
+
+    /// The switch-out, without the names of those who leave and come.
+    fn leave(
+        &mut self,
+        at: Place,
+        tid: u32,
+        since: Option<Timestamp>,
+        evidence: Evidence,
+    ) -> SwitchEvent {
+        let mut kernel_count = 0;
+        let mut run = None;
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            run = task.run.take().filter(|_| since.is_some());
+            task.switches += 1;
+            kernel_count = task.switches;
+            task.out = Some(at.ts);
+            task.was_runnable = evidence.state == 0 || evidence.bits.has(Bits::KERNEL_PREEMPT);
+            // It ran without our seeing since when, so the last wakeup may be that of this run: seen
+            // with `perf sched record -- CMD`, which moves itself and then sleeps until CMD ends.
+            if since.is_none() && !task.was_runnable {
+                task.wake = None;
+            }
+        }
+        SwitchEvent {
+            ts: at.ts,
+            cpu: at.cpu,
+            task: None,
+            next_task: None,
+            run_start: since,
+            charged: None,
+            irq: swtch_core::Nanos::ZERO,
+            evidence,
+            cgroup: CgroupId::new(0),
+            user_word: None,
+            previous_out: run.and_then(|run| run.out),
+            was_runnable: run.is_some_and(|run| run.was_runnable),
+            wake: run.and_then(|run| run.wake),
+            moved: run.and_then(|run| run.moved),
+            kernel_stack: None,
+            user_stack: None,
+            kernel_count,
+            in_scope: true,
+        }
+    }
+
+    fn evidence(&self, prev: Side<'_>, state: i64, next: Side<'_>) -> Evidence {
+        let mut bits = Bits::NO_CALL;
+        let raw = raw_state(state);
+        if state & REPORT_PREEMPTED != 0 {
+            bits = bits.with(Bits::KERNEL_PREEMPT);
+        } else if raw != 0 {
+            bits = bits.with(Bits::VOLUNTARY);
+        }
+        if self.is_kthread(prev.tid) {
+            bits = bits.with(Bits::KTHREAD);
+        }
+        let next_class = self.class(next);
+        if next_class == Class::Stop {
+            bits = bits.with(Bits::NEXT_STOPPER);
+        }
+        Evidence {
+            state: raw,
+            bits,
+            cause: Cause::NoHook,
+            class: self.class(prev),
+            prio: narrow(prev.prio),
+            next_class,
+            next_prio: narrow(next.prio),
+            ..Evidence::RUNNABLE
+        }
+    }
+
+    /// By priority. The stopper has that of a real-time task, and a name that only kernel threads cannot
+    /// have chosen themselves.
+    fn class(&self, side: Side<'_>) -> Class {
+        if side.tid == 0 {
+            return Class::Idle;
+        }
+        let is_stopper = side.prio == 0 && side.comm.starts_with(b"migration/");
+        match side.prio {
+            _ if is_stopper && self.is_kthread(side.tid) => Class::Stop,
+            ..0 => Class::Deadline,
+            0..FIRST_FAIR_PRIO => Class::RealTime,
+            _ => Class::Fair,
+        }
+    }
+
+    fn is_kthread(&self, tid: u32) -> bool {
+        let parent = self.tasks.get(&tid).map(|task| task.parent);
+        tid == KTHREADD || parent == Some(KTHREADD)
+    }
+
+    /// The task with this id, which is told of at its first switch or wakeup.
+    fn meet(&mut self, tid: u32, pid: Option<u32>, comm: &[u8], ts: Timestamp) -> TaskKey {
+        let task = self.task(tid);
+        let key = task.key;
+        let is_renamed = !comm.is_empty() && task.comm != comm;
+        let is_moved = pid.is_some_and(|pid| task.pid != pid);
+        if is_renamed {
+            comm.clone_into(&mut task.comm);
+        }
+        task.pid = pid.unwrap_or(if task.pid == 0 { tid } else { task.pid });
+        if !task.is_told {
+            self.tell(tid, TaskEventKind::Seen, ts);
+        } else if is_renamed || is_moved {
+            self.tell(tid, TaskEventKind::Rename, ts);
+        }
+        key
+    }
+
+    fn tell(&mut self, tid: u32, kind: TaskEventKind, ts: Timestamp) {
+        let is_kthread = self.is_kthread(tid);
+        let Some(task) = self.tasks.get_mut(&tid) else {
+            return;
+        };
+        task.is_told = true;
+        self.events.push(Event::Task(TaskEvent {
+            ts,
+            kind,
+            task: task.key,
+            tid: Tid::new(tid),
+            pid: Pid::new(task.pid),
+            parent_pid: Pid::new(task.parent),
+            started_ns: task.started.as_ns(),
+            comm: task.comm.clone(),
+            cgroup: CgroupId::new(0),
+            class: Class::Fair,
+            prio: 120,
+            is_kthread,
+            in_scope: true,
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+        }));
+    }
+
+    fn task(&mut self, tid: u32) -> &mut Task {
+        self.tasks.entry(tid).or_insert_with(|| {
+            self.last_key += 1;
+            Task::new(TaskKey::new(self.last_key))
+        })
+    }
+}
+
+impl Task {
+    /// Whether it was woken since it left: what wakes it once more, before it runs, changes nothing. A
+    /// wakeup during its last run counts only while no other comes, as it may have gone on running.
+    fn is_woken(&self) -> bool {
+        let is_since_it_left = |wake: Wake| self.out.is_none_or(|out| wake.ts >= out);
+        self.run.is_none() && self.wake.is_some_and(is_since_it_left)
+    }
+
+    fn new(key: TaskKey) -> Self {
+        Self {
+            key,
+            pid: 0,
+            parent: 0,
+            comm: Vec::new(),
+            started: Timestamp::default(),
+            is_told: false,
+            switches: 0,
+            out: None,
+            was_runnable: false,
+            wake: None,
+            moved: None,
+            run: None,
+        }
+    }
+}
+
+/// The scheduler's bits, from those that the tracepoint reports.
+fn raw_state(state: i64) -> u32 {
+    if state & REPORT_PREEMPTED != 0 {
+        return 0;
+    }
+    if state & REPORT_IDLE != 0 {
+        return TASK_IDLE;
+    }
+    u32::try_from(state & 0x7f).unwrap_or(0)
+}
+
+fn narrow(prio: i64) -> i16 {
+    i16::try_from(prio).unwrap_or(i16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use swtch_core::timeline::Step;
+    use swtch_core::{Arch, Reason, Switch, SyscallTable, Timeline};
+
+    const RUNNABLE: i64 = 0;
+    const SLEEPS: i64 = 1;
+    const DEAD: i64 = 0x10;
+
+    fn side(tid: u32) -> Side<'static> {
+        Side {
+            tid,
+            comm: b"a",
+            prio: 120,
+        }
+    }
+
+    fn at(us: u64, cpu: u16, current: u32) -> Place {
+        Place {
+            ts: Timestamp::from_ns(us * 1_000),
+            cpu: CpuId::new(cpu),
+            current: (current, current),
+            flags: 0,
+        }
+    }
+
+    fn rows(scheduler: &mut Scheduler) -> Vec<Switch> {
+        let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
+        let steps = scheduler
+            .take_events()
+            .filter_map(|event| timeline.push(event));
+        steps
+            .filter_map(|step| match step {
+                Step::Switch(switch) => Some(switch),
+                Step::Task(_) => None,
+            })
+            .collect()
+    }
+
+    fn us(length: Option<swtch_core::Nanos>) -> Option<u64> {
+        length.map(|length| length.as_ns() / 1_000)
+    }
+
+    /// ```text
+    /// cpu 0  ├ 1 ┤10 ─ idle ─ 60├ 1 ┤90        2 on cpu 1 wakes 1 at 50
+    /// ```
+    #[test]
+    fn a_wait_is_split_at_the_wakeup() {
+        let mut scheduler = Scheduler::default();
+        scheduler.switch(at(0, 0, 0), side(0), RUNNABLE, side(1));
+        scheduler.switch(at(10, 0, 1), side(1), SLEEPS, side(0));
+        scheduler.wake(at(50, 1, 2), side(1), CpuId::new(0));
+        scheduler.switch(at(60, 0, 0), side(0), RUNNABLE, side(1));
+        scheduler.switch(at(90, 0, 1), side(1), DEAD, side(0));
+        let rows = rows(&mut scheduler);
+        let [first, second] = rows.as_slice() else {
+            panic!("two rows, not {}", rows.len())
+        };
+        assert_eq!(us(first.ran), Some(10));
+        assert_eq!(first.rule.name, "call_not_told");
+        assert_eq!(us(second.ran), Some(30));
+        assert_eq!(
+            [us(second.wait.off), us(second.wait.runq)],
+            [Some(50), Some(10)]
+        );
+        assert_eq!(second.rule.reason, Reason::Exit);
+        assert_eq!(scheduler.counts.idle, 2);
+    }
+
+    /// The first makes it runnable.
+    #[test]
+    fn a_second_wakeup_before_the_run_changes_nothing() {
+        let mut scheduler = Scheduler::default();
+        scheduler.switch(at(0, 0, 0), side(0), RUNNABLE, side(1));
+        // It was still on its way to sleep, and went on: this one is forgotten.
+        scheduler.wake(at(5, 1, 2), side(1), CpuId::new(0));
+        scheduler.switch(at(10, 0, 1), side(1), SLEEPS, side(0));
+        scheduler.wake(at(40, 1, 2), side(1), CpuId::new(0));
+        scheduler.wake(at(55, 1, 2), side(1), CpuId::new(0));
+        scheduler.switch(at(60, 0, 0), side(0), RUNNABLE, side(1));
+        scheduler.switch(at(90, 0, 1), side(1), SLEEPS, side(0));
+        assert_eq!(us(rows(&mut scheduler)[1].wait.runq), Some(20));
+    }
+
+    /// Nothing says whether the CPU was taken or offered.
+    #[test]
+    fn who_left_runnable_left_for_an_unknown_reason() {
+        let mut scheduler = Scheduler::default();
+        scheduler.switch(at(0, 0, 0), side(0), RUNNABLE, side(1));
+        scheduler.switch(at(10, 0, 1), side(1), RUNNABLE, side(2));
+        let rows = rows(&mut scheduler);
+        assert_eq!(rows[0].rule.name, "no_cause_seen");
+        let real_time = Side {
+            prio: 50,
+            ..side(3)
+        };
+        scheduler.switch(at(20, 0, 2), side(2), RUNNABLE, real_time);
+        assert_eq!(self::rows(&mut scheduler)[0].rule.reason, Reason::Class);
+    }
+
+    /// It may have run, and left again, in what was lost.
+    #[test]
+    fn no_length_reaches_over_a_loss() {
+        let mut scheduler = Scheduler::default();
+        scheduler.switch(at(0, 0, 0), side(0), RUNNABLE, side(1));
+        scheduler.switch(at(10, 0, 1), side(1), SLEEPS, side(2));
+        let gap = scheduler.lose(Timestamp::from_ns(50_000), Some(CpuId::new(0)), 7);
+        assert_eq!((gap.start.as_ns(), gap.lost), (10_000, 7));
+        scheduler.switch(at(60, 0, 2), side(2), SLEEPS, side(1));
+        scheduler.switch(at(90, 0, 1), side(1), SLEEPS, side(0));
+        let rows = rows(&mut scheduler);
+        let lengths: Vec<_> = rows
+            .iter()
+            .map(|row| (us(row.ran), us(row.wait.off)))
+            .collect();
+        assert_eq!(lengths, [(Some(10), None), (None, None), (Some(30), None)]);
+    }
+
+    /// A name is anybody's to choose; only a kernel thread is the stopper.
+    #[test]
+    fn a_name_alone_makes_no_stopper() {
+        let mut scheduler = Scheduler::default();
+        let stopper = Side {
+            comm: b"migration/0",
+            prio: 0,
+            ..side(18)
+        };
+        scheduler.switch(at(0, 0, 0), side(0), RUNNABLE, side(1));
+        scheduler.switch(at(10, 0, 1), side(1), RUNNABLE, stopper);
+        assert_eq!(rows(&mut scheduler)[0].rule.reason, Reason::Class);
+        scheduler.fork(Timestamp::default(), 18, 18, KTHREADD);
+        scheduler.switch(at(20, 0, 18), stopper, SLEEPS, side(1));
+        scheduler.switch(at(30, 0, 1), side(1), RUNNABLE, stopper);
+        assert_eq!(rows(&mut scheduler)[1].rule.reason, Reason::Migrate);
+    }
+}

@@ -1,0 +1,212 @@
+//! `swtch report --html`: one page to send. It opens from a disk, needs no network, and runs nothing.
+//!
+//! ```text
+//! trace ─┬▶ report::parts ─▶ head, verdict, tables ─┐
+//!        └▶ view's timeline ─▶ pictures ────────────┴▶ page (at most 5 MB)
+//! ```
+//!
+//! Its numbers are those of `swtch report` for the same trace and filter, made by the same code.
+
+mod pictures;
+
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use swtch_core::cost::PriceList;
+
+use crate::destination::{check_directory, write_pictures};
+use crate::export::{Bytes, Sink};
+use crate::html::{POLICY, STYLE, shown, table};
+use crate::plot::Picture;
+use crate::report::{Filter, Parts, Told, parts};
+use crate::view::Loaded;
+
+/// Rows of each table.
+const ROWS: usize = 30;
+
+/// A page larger than this is refused by mail servers, and read by nobody.
+const MOST_BYTES: usize = 5_000_000;
+
+/// Writes the page of a trace.
+///
+/// # Errors
+/// The trace cannot be read, or the file cannot be written.
+pub fn write(trace: &Path, filter: &Filter, prices: Option<&PriceList>, file: &Path) -> Result<()> {
+    check_directory(file)?;
+    let loaded = Loaded::read(trace, 1)?;
+    let parts = parts(&loaded.trace, filter, prices)?;
+    let name = trace.file_name().unwrap_or(trace.as_os_str());
+    let text = page(
+        &name.to_string_lossy(),
+        &parts,
+        &pictures::of(&loaded, filter),
+    )?;
+    if text.len() > MOST_BYTES {
+        bail!(
+            "the page would have {} bytes, more than can be sent: take less of the trace \
+             (--since, --until, --pid)",
+            text.len()
+        );
+    }
+    let mut sink = Sink::open(Some(file), Bytes::Text)?;
+    sink.write_all(text.as_bytes())
+        .and_then(|()| sink.flush())
+        .with_context(|| format!("writing {}", file.display()))?;
+    sink.finish()?;
+    Ok(())
+}
+
+/// Draws the pictures of a trace: `FILE-timeline.svg` and so on.
+///
+/// # Errors
+/// The trace cannot be read, or a file cannot be written.
+pub fn plot(trace: &Path, filter: &Filter, file: &Path) -> Result<()> {
+    crate::plot::check_path(file)?;
+    check_directory(file)?;
+    let loaded = Loaded::read(trace, 1)?;
+    let pictures = pictures::of(&loaded, filter);
+    if pictures.is_empty() {
+        eprintln!("swtch: nothing was drawn: no switch is counted here");
+    }
+    write_pictures(&pictures, file)
+}
+
+fn page(name: &str, parts: &Parts, pictures: &[Picture]) -> Result<String> {
+    let drawn: Result<Vec<String>> = pictures.iter().map(Picture::to_svg).collect();
+    let drawn = drawn?;
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                title { "Context switches of " (shown(name)) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header {
+                    h1 { "Context switches of " (shown(name)) }
+                    @for line in &parts.head { p.machine { (shown(line)) } }
+                    p.machine { "balance: " (shown(&parts.balance)) }
+                    (contents(parts))
+                }
+                main {
+                    (verdict(parts))
+                    section #pictures {
+                        h2 { "Over time" }
+                        @for svg in &drawn { figure { (PreEscaped(svg)) } }
+                    }
+                    @for (place, (title, sheet)) in parts.tables.iter().enumerate() {
+                        section id={ "table-" (place) } {
+                            h2 { (capital(title)) }
+                            (table(title, sheet, ROWS))
+                        }
+                    }
+                }
+                footer { p { "Made by swtch " (env!("CARGO_PKG_VERSION")) " (swtch report --html)." } }
+            }
+        }
+    };
+    Ok(markup.into_string())
+}
+
+fn contents(parts: &Parts) -> Markup {
+    html! {
+        nav aria-label="Contents" {
+            a href="#verdict" { "Verdict" } " · " a href="#pictures" { "Over time" }
+            @for (place, (title, _)) in parts.tables.iter().enumerate() {
+                " · " a href={ "#table-" (place) } { (capital(title)) }
+            }
+        }
+    }
+}
+
+fn verdict(parts: &Parts) -> Markup {
+    html! {
+        section #verdict {
+            h2 { "Verdict" }
+            @for line in &parts.summary { p { (shown(line)) } }
+            @if parts.findings.is_empty() { p { "Nothing stands out." } }
+            @else { ol { @for finding in &parts.findings { li { (told(finding)) } } } }
+        }
+    }
+}
+
+fn told(finding: &Told) -> Markup {
+    html! {
+        p { strong { (shown(&finding.seen)) } }
+        @for place in &finding.places { p { (shown(place)) } }
+        @if let Some(worth) = &finding.worth { p { "Worth: " (shown(worth)) } }
+        @if let Some(advice) = &finding.advice { p { "To change it: " (shown(advice)) } }
+    }
+}
+
+fn capital(title: &str) -> String {
+    let mut letters = title.chars();
+    let first = letters
+        .next()
+        .map(|letter| letter.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    use crate::report::drawn::{after, head, row, seen};
+    use swtch_core::{Reason, Timestamp};
+    use swtch_store::Writer;
+
+    const HOSTILE: &str = "<img src=x onerror=alert(1)>\u{202e}\u{1b}[2J";
+
+    fn made(rows: u64) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.swtch");
+        let meta = head().meta;
+        let mut writer = Writer::create(&path, &meta).unwrap();
+        writer.push_task(&seen(1, 10, 10, "server")).unwrap();
+        writer.push_task(&seen(2, 20, 20, HOSTILE)).unwrap();
+        for number in 0..rows {
+            let mut row = after(
+                row(1 + u32::from(number % 2 == 1), Reason::Futex),
+                Reason::Futex,
+                20_000,
+                5_000,
+            );
+            row.ts = Timestamp::from_ns(meta.start_ns + (number + 1) * 200_000);
+            writer.push_switch(&row).unwrap();
+        }
+        writer.finish(&meta, &mut |_, _| ()).unwrap();
+        let file = dir.path().join("page.html");
+        write(&path, &Filter::default(), None, &file).unwrap();
+        fs::read_to_string(file).unwrap()
+    }
+
+    /// Nothing is fetched, nothing runs, and a name stays a name.
+    #[test]
+    fn the_page_is_alone_and_hostile_names_are_text() {
+        let page = made(500);
+        for word in [
+            "<script", "src=", "@import", "url(", "<link", "<iframe", "<img",
+        ] {
+            let page = page.replace("&lt;img src=x", "");
+            assert!(!page.contains(word), "{word}");
+        }
+        assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;\\u{202e}\\x1b[2J"));
+        assert!(!page.contains(['\u{202e}', '\u{1b}']));
+        assert!(page.matches("<svg ").count() >= 3);
+        assert!(page.contains("500 switch-outs"));
+    }
+
+    /// A trace in which nothing happened has a page, too.
+    #[test]
+    fn an_empty_trace_has_a_page() {
+        let page = made(0);
+        assert!(page.contains("0 switch-outs"));
+    }
+}

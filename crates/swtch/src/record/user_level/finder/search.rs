@@ -1,0 +1,224 @@
+//! The finder's side: looks at processes, and hands over what it finds.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::{set_name, set_no_new_privs, set_pdeathsig};
+use nix::sys::signal::Signal;
+use rustc_hash::FxHashMap;
+use swtch_capture::{Kept, Target, drop_privileges, kernel_version};
+use swtch_core::Pid;
+use swtch_fiber::observe::{Error, Page};
+
+use super::super::EVERY;
+use super::turns::Turns;
+use super::wire::{self, Answer, Hint, Patience};
+
+/// Looks at a process after it has done something that a new scheduler would.
+const LOOKS: u8 = 6;
+
+/// The process: `swtch find-schedulers`, with the recorder's socket as its stdin. Exit code 0 when the
+/// recorder has ended.
+///
+/// # Errors
+/// When a right cannot be given up, or stdin is no such socket.
+pub fn find_schedulers() -> Result<u8> {
+    let socket = io::stdin().as_fd().try_clone_to_owned();
+    let socket = socket.context("taking the recorder's socket")?;
+    // Before anything that others have made is looked at.
+    set_no_new_privs().context("giving up new privileges")?;
+    drop_privileges(Kept::LookAtProcesses, kernel_version())?;
+    // The end of the socket says it, too, but only to one that is not busy. The kernel forgets this
+    // when privileges are dropped (prctl(2)), so it comes after that.
+    set_pdeathsig(Signal::SIGKILL).context("asking to end with the recorder")?;
+    set_name(c"swtch-finder").context("taking a name")?;
+    Search::default().run(&socket)?;
+    Ok(0)
+}
+
+/// What was found in one look.
+enum Met {
+    Page(Box<Page>),
+    Refused(String),
+}
+
+/// What is known of processes.
+#[derive(Default)]
+struct Search {
+    turns: Turns,
+    /// Who needs no further look, for as long as it is the same process.
+    known: FxHashMap<u32, Target>,
+}
+
+impl Search {
+    /// Looks until the recorder is gone.
+    fn run(&mut self, socket: &OwnedFd) -> Result<()> {
+        while self.hear(socket).context("hearing from the recorder")? {
+            for met in self.round() {
+                let told = match &met {
+                    Met::Page(page) => {
+                        let answer = Answer::Page { pid: page.pid() };
+                        wire::send(socket, &answer, &page.descriptors(), Patience::Wait)
+                    }
+                    Met::Refused(why) => {
+                        let answer = Answer::Refused(why.clone());
+                        wire::send(socket, &answer, &[], Patience::Wait)
+                    }
+                };
+                match told {
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                    told => told.context("telling the recorder")?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a round's time, from the first hint on when nobody is to be looked at. False when
+    /// the recorder has ended.
+    fn hear(&mut self, socket: &OwnedFd) -> io::Result<bool> {
+        let mut until = (!self.turns.is_empty()).then(|| Instant::now() + EVERY);
+        while is_readable(socket, until)? {
+            let Some((hints, _)) = wire::receive::<Vec<Hint>>(socket, Patience::Wait)? else {
+                return Ok(false);
+            };
+            hints.into_iter().for_each(|hint| self.note(hint));
+            until.get_or_insert_with(|| Instant::now() + EVERY);
+        }
+        Ok(true)
+    }
+
+    fn note(&mut self, hint: Hint) {
+        let known = self.known.get(&hint.pid);
+        // A process that has ended leaves its number to one that may never execute a program.
+        if known.is_some_and(|known| !hint.is_exec && !known.is_gone()) {
+            return;
+        }
+        self.known.remove(&hint.pid);
+        self.turns.wait(hint.pid, LOOKS);
+    }
+
+    /// Looks at those whose turn it is.
+    fn round(&mut self) -> Vec<Met> {
+        let turn = self.turns.next_round().into_iter();
+        turn.filter_map(|(pid, looks_left)| self.look(pid, looks_left))
+            .collect()
+    }
+
+    fn look(&mut self, pid: u32, looks_left: u8) -> Option<Met> {
+        let met = match Page::of_process(pid) {
+            Ok(page) => Met::Page(Box::new(page)),
+            Err(Error::NoScheduler { .. }) => {
+                self.turns.wait(pid, looks_left.saturating_sub(1));
+                return None;
+            }
+            // Of processes that may not be looked at, most have no scheduler: nothing is said.
+            Err(Error::NoProcess { .. } | Error::NotPermitted { .. }) => return None,
+            Err(error) => Met::Refused(in_words(&error)),
+        };
+        // One that has ended since is not kept: its number is free.
+        let target = Target::find(Pid::new(pid)).ok();
+        self.known.extend(target.map(|target| (pid, target)));
+        Some(met)
+    }
+}
+
+/// Whether a message is there, or comes before the moment; without one, waits until it does. A
+/// recorder that never stops to send is not heard for longer than that.
+fn is_readable(socket: &OwnedFd, until: Option<Instant>) -> io::Result<bool> {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    if left.is_some_and(|left| left.is_zero()) {
+        return Ok(false);
+    }
+    // A part of a millisecond counts as a whole one: waiting for none would be a busy loop.
+    let timeout = left.map_or(PollTimeout::NONE, |left| {
+        let up = left + Duration::from_micros(999);
+        PollTimeout::try_from(up).unwrap_or(PollTimeout::MAX)
+    });
+    let mut watched = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut watched, timeout) {
+        // Stopped and continued by a person.
+        Err(nix::errno::Errno::EINTR) => is_readable(socket, until),
+        ready => Ok(ready? > 0),
+    }
+}
+
+/// An error with its causes.
+fn in_words(error: &Error) -> String {
+    let mut words = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        words += &format!(": {cause}");
+        source = cause.source();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn hint(pid: u32, is_exec: bool) -> Hint {
+        Hint { pid, is_exec }
+    }
+
+    /// A process that has none costs a few looks and is then left alone.
+    #[test]
+    fn a_process_without_scheduler_is_looked_at_a_few_times() {
+        // Other tests of this process make schedulers.
+        let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+        let mut search = Search::default();
+        search.note(hint(sleeper.id(), false));
+        for _ in 0..LOOKS {
+            assert!(!search.turns.is_empty());
+            assert!(search.round().is_empty());
+        }
+        assert!(search.turns.is_empty());
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_not_looked_at_again() {
+        let mut search = Search::default();
+        search.note(hint(u32::MAX - 1, false));
+        assert!(search.round().is_empty());
+        assert!(search.turns.is_empty());
+    }
+
+    /// One page a program: the same page twice would be two streams of the same switches.
+    #[test]
+    fn a_known_process_is_looked_at_again_only_when_it_is_another_program() {
+        let own = std::process::id();
+        let mut search = knowing(own);
+        search.note(hint(own, false));
+        assert!(search.turns.is_empty());
+        search.note(hint(own, true));
+        assert_eq!(search.turns.next_round(), [(own, LOOKS)]);
+    }
+
+    /// A server that forks its workers executes nothing: their numbers come round again without.
+    #[test]
+    fn the_number_of_a_known_process_that_ended_may_be_that_of_another() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        let mut search = knowing(pid);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        search.note(hint(pid, false));
+        assert_eq!(search.turns.next_round(), [(pid, LOOKS)]);
+        assert!(search.known.is_empty());
+    }
+
+    fn knowing(pid: u32) -> Search {
+        let mut search = Search::default();
+        let target = Target::find(Pid::new(pid)).unwrap();
+        search.known.insert(pid, target);
+        search
+    }
+}

@@ -1,0 +1,76 @@
+//! Whose turn it is to be looked at: who has waited longest.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+/// Processes that are looked at in one round, so that a machine that starts thousands keeps its CPU.
+const MOST_A_ROUND: usize = 64;
+
+/// Processes that wait for a look.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Each that has looks left, once.
+    waiting: VecDeque<u32>,
+    looks_left: FxHashMap<u32, u8>,
+}
+
+impl Turns {
+    /// Has a process wait for so many looks. One that waits already keeps its place.
+    pub(super) fn wait(&mut self, pid: u32, looks: u8) {
+        if looks > 0 && self.looks_left.insert(pid, looks).is_none() {
+            self.waiting.push_back(pid);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Those whose turn it is, with the looks that each has left. They wait no longer.
+    pub(super) fn next_round(&mut self) -> Vec<(u32, u8)> {
+        let turn = self.waiting.len().min(MOST_A_ROUND);
+        let turn = self.waiting.drain(..turn);
+        turn.filter_map(|pid| self.looks_left.remove_entry(&pid))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `-a` all processes of a machine come at once, and the busy ones start threads all the
+    /// time: they must not keep the others from their first look.
+    #[test]
+    fn everybody_is_looked_at_before_anybody_is_again() {
+        let mut turns = Turns::default();
+        (1..=300).for_each(|pid| turns.wait(pid, 6));
+        let mut looked_at = Vec::new();
+        while looked_at.len() < 300 {
+            let round = turns.next_round();
+            assert!(round.len() <= MOST_A_ROUND);
+            for (pid, looks) in round {
+                looked_at.push(pid);
+                turns.wait(pid, looks - 1);
+                // It has started a thread.
+                turns.wait(pid, 6);
+            }
+        }
+        let first_looks: Vec<u32> = (1..=300).collect();
+        assert_eq!(looked_at[..300], first_looks);
+    }
+
+    /// A new thread gives looks, and no second place in the queue.
+    #[test]
+    fn a_process_is_looked_at_once_a_round() {
+        let mut turns = Turns::default();
+        turns.wait(7, 2);
+        turns.wait(8, 1);
+        turns.wait(7, 6);
+        assert_eq!(turns.next_round(), [(7, 6), (8, 1)]);
+        assert!(turns.is_empty());
+        turns.wait(8, 0);
+        assert!(turns.next_round().is_empty());
+    }
+}

@@ -1,0 +1,186 @@
+//! What the two ends of the finder's socket say: a message a packet, descriptors beside it.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
+    sendmsg, socketpair,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Longest packet. A batch of hints stays below it, and so does what is said of a page.
+const MOST_BYTES: usize = 16 << 10;
+
+/// Hints in a packet, of up to 40 bytes each.
+pub(super) const MOST_HINTS: usize = 256;
+
+/// Descriptors with a page: the process, its memory file.
+const DESCRIPTORS: usize = 2;
+
+/// A process that may have a scheduler now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Hint {
+    pub(super) pid: u32,
+    /// It is another program now: what was known of it is not true any more.
+    pub(super) is_exec: bool,
+}
+
+/// What a look came to.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Answer {
+    /// A process has a page; its descriptors come along.
+    Page { pid: u32 },
+    /// A process has one that cannot be used, in words.
+    Refused(String),
+}
+
+/// Whether a call waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    Wait,
+    /// Gives [`io::ErrorKind::WouldBlock`] instead.
+    DoNotWait,
+}
+
+/// Two ends: what is sent stays a packet, and whoever reads learns when the other end is gone.
+pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+    Ok(socketpair(AddressFamily::UNIX, kind, flags, None)?)
+}
+
+/// Sends a message, and descriptors with it.
+pub(super) fn send(
+    socket: &OwnedFd,
+    message: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+    patience: Patience,
+) -> io::Result<()> {
+    let bytes = serde_json::to_vec(message)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut flags = SendFlags::NOSIGNAL;
+    flags.set(SendFlags::DONTWAIT, patience == Patience::DoNotWait);
+    retried(|| sendmsg(socket, &[IoSlice::new(&bytes)], &mut beside, flags))?;
+    Ok(())
+}
+
+/// The next message and what came with it; `None` when the other end is gone.
+pub(super) fn receive<Message: DeserializeOwned>(
+    socket: &OwnedFd,
+    patience: Patience,
+) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
+    let mut bytes = [0; MOST_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut flags = RecvFlags::CMSG_CLOEXEC;
+    flags.set(RecvFlags::DONTWAIT, patience == Patience::DoNotWait);
+    let read = retried(|| {
+        recvmsg(
+            socket.as_fd(),
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut beside,
+            flags,
+        )
+    });
+    let read = match read {
+        Ok(read) => read,
+        // It ended before it had read all that was sent to it.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let descriptors = beside.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors.collect::<Vec<_>>()),
+        _ => None,
+    });
+    let descriptors = descriptors.flatten().collect();
+    if read.bytes == 0 {
+        return Ok(None);
+    }
+    if read
+        .flags
+        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
+        return Err(io::Error::other("a message was too long"));
+    }
+    let message = serde_json::from_slice(&bytes[..read.bytes])?;
+    Ok(Some((message, descriptors)))
+}
+
+fn retried<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return Ok(result?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read as _, Seek as _, Write as _};
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    /// A full batch must fit, or it would be lost with its descriptors.
+    #[test]
+    fn the_longest_batch_of_hints_is_one_packet() {
+        let (ours, theirs) = pair().unwrap();
+        let hint = Hint {
+            pid: u32::MAX,
+            is_exec: false,
+        };
+        let hints = vec![hint; MOST_HINTS];
+        send(&ours, &hints, &[], Patience::DoNotWait).unwrap();
+        let (read, descriptors) = receive::<Vec<Hint>>(&theirs, Patience::DoNotWait)
+            .unwrap()
+            .unwrap();
+        assert_eq!(read, hints);
+        assert!(descriptors.is_empty());
+    }
+
+    #[test]
+    fn descriptors_come_with_their_answer_and_mean_the_same_file() {
+        let (ours, theirs) = pair().unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"page").unwrap();
+        let sent = [file.as_fd(), file.as_fd()];
+        send(&ours, &Answer::Page { pid: 7 }, &sent, Patience::Wait).unwrap();
+        let refused = Answer::Refused("not so".to_owned());
+        send(&ours, &refused, &[], Patience::Wait).unwrap();
+        let (answer, descriptors) = receive::<Answer>(&theirs, Patience::Wait).unwrap().unwrap();
+        assert_eq!((answer, descriptors.len()), (Answer::Page { pid: 7 }, 2));
+        let mut same = File::from(descriptors.into_iter().next().unwrap());
+        same.rewind().unwrap();
+        let mut text = String::new();
+        same.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "page");
+        let (answer, descriptors) = receive::<Answer>(&theirs, Patience::Wait).unwrap().unwrap();
+        assert_eq!((answer, descriptors.len()), (refused, 0));
+    }
+
+    /// A recorder that was killed closes its end; so the finder learns of it.
+    #[test]
+    fn an_end_that_is_gone_is_told_from_one_that_is_silent() {
+        let (ours, theirs) = pair().unwrap();
+        let silent = receive::<Answer>(&theirs, Patience::DoNotWait).unwrap_err();
+        assert_eq!(silent.kind(), io::ErrorKind::WouldBlock);
+        drop(ours);
+        assert!(
+            receive::<Answer>(&theirs, Patience::Wait)
+                .unwrap()
+                .is_none()
+        );
+        let gone = send(&theirs, &Answer::Page { pid: 1 }, &[], Patience::Wait).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
+    }
+}

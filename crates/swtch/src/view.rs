@@ -1,0 +1,149 @@
+//! `swtch view`: a trace in the browser.
+//!
+//! ```text
+//! Trace ─▶ Loaded (names, rows in memory) ─▶ answers, reduced to the pixels asked for ─▶ page
+//!             ▲ read again while it is being recorded      (`web/`, embedded)
+//! ```
+//!
+//! - [`server`] lets in who knows the token, and nobody else; it only reads.
+//! - [`timeline`] is what is drawn, [`lanes`] how it crosses to the page.
+//! - Numbers of panels are those of `swtch report`, made by the same code.
+//!
+//! To add an answer: a file with a function from [`loaded::Loaded`] and a question to JSON, and its
+//! name in `server::answer`.
+
+mod answers;
+mod assets;
+mod chain;
+mod curves;
+mod detail;
+mod facts;
+mod flame;
+mod lanes;
+mod loaded;
+mod locks;
+mod query;
+mod search;
+mod server;
+pub mod timeline;
+
+use std::io::{Write as _, stdout};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use swtch_core::Nanos;
+use tempfile::NamedTempFile;
+
+use crate::text::{counted, escaped};
+pub use lanes::open_piece;
+pub use loaded::Loaded;
+pub use query::Span;
+use server::Site;
+
+/// What a person asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The trace.
+    pub trace: PathBuf,
+    /// The port; any that is free when `None`.
+    pub port: Option<u16>,
+    /// Whether to start a browser.
+    pub open: bool,
+    /// A price list, instead of the saved one.
+    pub prices: Option<PathBuf>,
+}
+
+/// Serves until it is ended.
+///
+/// # Errors
+/// When the trace cannot be read or the port cannot be had.
+pub fn run(request: &Request) -> Result<u8> {
+    let listener = listen(request.port)?;
+    let address = listener.local_addr().context("asking for the port")?;
+    let began = Instant::now();
+    let loaded = Loaded::read(&request.trace, 1)?;
+    tell_loaded(&loaded, began);
+    let token = token()?;
+    let site = Arc::new(Site::new(request, loaded, address, token));
+    let url = site.url();
+    writeln!(stdout(), "{url}").context("writing the address")?;
+    // Kept as long as the server runs: the browser may be slow to read it.
+    let _door = match request.open {
+        true => open_browser(&url)?,
+        false => None,
+    };
+    eprintln!("swtch: serving on this machine only; Ctrl-C ends it");
+    server::serve(site, listener)?;
+    Ok(0)
+}
+
+fn listen(port: Option<u16>) -> Result<TcpListener> {
+    let address = (Ipv4Addr::LOCALHOST, port.unwrap_or(0));
+    TcpListener::bind(address).with_context(|| match port {
+        Some(port) => format!(
+            "listening on 127.0.0.1:{port} (leave --port out to take any port that is free)"
+        ),
+        None => "listening on 127.0.0.1".to_owned(),
+    })
+}
+
+fn tell_loaded(loaded: &Loaded, began: Instant) {
+    let rows = loaded.levels.os.rows().len() + loaded.levels.user.rows().len();
+    let rows = counted(u64::try_from(rows).unwrap_or(u64::MAX), "switch-out");
+    let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    eprintln!("swtch: read {rows} in {}", Nanos::from_ns(took));
+}
+
+/// 128 random bits: who does not know them is not let in.
+fn token() -> Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).context("drawing a random token")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Starts the person's browser; where that is not possible, the address that was printed is there
+/// to be opened.
+///
+/// Command lines can be read by everybody on the machine, so the browser is not given the address
+/// but a file of this user that leads there.
+fn open_browser(url: &str) -> Result<Option<NamedTempFile>> {
+    if nix::unistd::geteuid().is_root() {
+        eprintln!("swtch: a browser is not started as root: open the address in yours");
+        return Ok(None);
+    }
+    let mut door = tempfile::Builder::new()
+        .prefix("swtch-view-")
+        .suffix(".html")
+        .tempfile()
+        .context("writing the file that leads the browser to the page")?;
+    let html = format!("<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={url}\">");
+    door.write_all(html.as_bytes())
+        .and_then(|()| door.flush())
+        .context("writing the file that leads the browser to the page")?;
+    let mut browser = Command::new("xdg-open");
+    browser
+        .arg(door.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        // Ctrl-C ends the server, not the browser.
+        .process_group(0);
+    match browser.spawn() {
+        // It is waited for, so that it is no zombie while the server runs.
+        Ok(mut child) => drop(thread::spawn(move || child.wait())),
+        Err(error) => {
+            let error = error.to_string();
+            eprintln!(
+                "swtch: no browser could be started (xdg-open: {}): open the address in yours",
+                escaped(&error)
+            );
+        }
+    }
+    Ok(Some(door))
+}

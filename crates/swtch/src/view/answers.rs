@@ -1,0 +1,123 @@
+//! Which question is answered where.
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use super::query::Query;
+use super::server::Site;
+use super::{chain, curves, detail, facts, flame, lanes, locks, search};
+use crate::format::Format;
+use crate::prices;
+use crate::report::{self, BillBy, By};
+
+/// An answer, as it crosses.
+#[derive(Debug)]
+pub enum Answer {
+    /// JSON.
+    Json(Vec<u8>),
+    /// Numbers, as `lanes` lays them out.
+    Bytes(Vec<u8>),
+}
+
+/// Something that is not there, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct NotHere {
+    /// What.
+    pub what: String,
+    /// The remedy.
+    pub advice: Option<String>,
+}
+
+/// Answers one question.
+///
+/// # Errors
+/// [`super::query::Refusal`] when it cannot be understood, [`NotHere`] when there is no such
+/// thing, and whatever reading the trace brings.
+pub fn answer(site: &Site, name: &str, query: &Query) -> Result<Answer> {
+    let loaded = site.loaded();
+    let value = match name {
+        "lanes" => {
+            let window = query.window(&loaded)?;
+            return Ok(Answer::Bytes(lanes::answer(
+                &loaded,
+                &window,
+                &query.lanes()?,
+            )));
+        }
+        "report" => return report_of(site, query),
+        "bill" => return bill_of(site, query),
+        "trace" => facts::of_trace(&loaded, &site.name(), prices::chosen(site.prices()).is_ok())?,
+        "threads" => return json(loaded.threads()),
+        "detail" => {
+            let row = query.row(&loaded)?;
+            let prices = prices::chosen(site.prices()).ok();
+            detail::of_row(&loaded, query.level()?, row, prices.as_ref())?
+        }
+        "chain" => chain::chain(&loaded, query.os_row(&loaded)?),
+        "critical" => chain::critical(&loaded, query.task()?, query.span(&loaded)?),
+        "rate" => curves::rate(&loaded, query.span(&loaded)?, query.bins()?),
+        "distribution" => {
+            let of = query.of.as_deref().unwrap_or("ran");
+            curves::distribution(&loaded, query.span(&loaded)?, of, query.reason()?)?
+        }
+        "flame" => flame::flame(&loaded, query.flame(&loaded)?)?,
+        "locks" => locks::locks(&loaded, query.span(&loaded)?, query.top.unwrap_or(20))?,
+        "search" => search::search(&loaded, query.q.as_deref().unwrap_or_default())?,
+        _ => {
+            let what = format!("there is no answer `{name}`");
+            return Err(NotHere { what, advice: None }.into());
+        }
+    };
+    json(&value)
+}
+
+fn json(value: &Value) -> Result<Answer> {
+    Ok(Answer::Json(
+        serde_json::to_vec(value).context("writing JSON")?,
+    ))
+}
+
+/// What `swtch report --format json` prints.
+fn report_of(site: &Site, query: &Query) -> Result<Answer> {
+    let word = query.by.as_deref().unwrap_or(By::Reason.as_str());
+    let by = By::from_word(word).ok_or_else(|| no_report(word))?;
+    let mut bytes = Vec::new();
+    report::report(&site.loaded().trace, &request(by, query)?, &mut bytes)?;
+    Ok(Answer::Json(bytes))
+}
+
+/// What `swtch report --bill --format json` prints.
+fn bill_of(site: &Site, query: &Query) -> Result<Answer> {
+    let word = query.by.as_deref().unwrap_or(BillBy::Reason.as_str());
+    let by = BillBy::from_word(word).ok_or_else(|| no_report(word))?;
+    let list = prices::chosen(site.prices()).map_err(|error| NotHere {
+        what: "there are no prices to make a bill with".to_owned(),
+        advice: Some(format!("{error:#}")),
+    })?;
+    let mut bytes = Vec::new();
+    report::bill(
+        &site.loaded().trace,
+        by,
+        &request(By::Reason, query)?,
+        &list,
+        &mut bytes,
+    )?;
+    Ok(Answer::Json(bytes))
+}
+
+fn no_report(word: &str) -> NotHere {
+    NotHere {
+        what: format!("there is no report by `{word}`"),
+        advice: None,
+    }
+}
+
+fn request(by: By, query: &Query) -> Result<report::Request> {
+    Ok(report::Request {
+        by,
+        format: Format::Json,
+        filter: query.filter()?,
+        top: query.top,
+    })
+}

@@ -1,0 +1,39 @@
+//! The page, embedded when the program was built; without it, a page that says how to build it.
+
+include!(concat!(env!("OUT_DIR"), "/web_assets.rs"));
+
+/// A file of the page.
+#[derive(Clone, Copy, Debug)]
+pub struct Asset {
+    /// Its path below the page's address.
+    pub path: &'static str,
+    /// What is in it.
+    pub bytes: &'static [u8],
+}
+
+const STUB: Asset = Asset {
+    path: "index.html",
+    bytes: include_bytes!("stub.html"),
+};
+
+/// The file at a path.
+pub fn find(path: &str) -> Option<Asset> {
+    if ASSETS.is_empty() {
+        return (path == STUB.path).then_some(STUB);
+    }
+    ASSETS.iter().copied().find(|asset| asset.path == path)
+}
+
+impl Asset {
+    /// What browsers call its kind.
+    pub fn media_type(&self) -> &'static str {
+        match self.path.rsplit('.').next() {
+            Some("html") => "text/html; charset=utf-8",
+            Some("js") => "text/javascript; charset=utf-8",
+            Some("css") => "text/css; charset=utf-8",
+            Some("svg") => "image/svg+xml",
+            Some("woff2") => "font/woff2",
+            _ => "application/octet-stream",
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! `api/rate` and `api/distribution`: how often, and how long.
+
+use serde_json::{Value, json};
+use swtch_core::{Distribution, Nanos, Reason};
+
+use super::loaded::Loaded;
+use super::query::{Refusal, Span};
+use crate::report::Filter;
+
+/// Buckets of a drawn distribution between a length and its double.
+const BUCKETS_PER_DOUBLING: u32 = 4;
+
+/// Switches of the kernel by bin of time and reason; those that reports count.
+pub fn rate(loaded: &Loaded, span: Span, bins: u32) -> Value {
+    let timeline = &loaded.levels.os;
+    let rows = timeline.rows();
+    let length = span.to_ns - span.from_ns;
+    let bins = usize::try_from(bins).expect("at least 32-bit addresses");
+    let mut counts = vec![vec![0_u32; bins]; Reason::ALL.len()];
+    for row in loaded.rows(&loaded.tracks(&Filter::default()), span) {
+        let offset = u128::from(rows.ended_ns[row] - span.from_ns);
+        let bin = offset * bins as u128 / u128::from(length);
+        let bin = usize::try_from(bin).expect("less than the number of bins");
+        counts[rows.reason(row).index()][bin] += 1;
+    }
+    let seen = counts.iter().zip(Reason::ALL);
+    let seen = seen.filter(|(counts, _)| counts.iter().any(|count| *count > 0));
+    json!({
+        "from_ns": span.from_ns,
+        "to_ns": span.to_ns,
+        "bin_ns": as_float(length) / bins as f64,
+        "bins": bins,
+        "reasons": seen
+            .map(|(counts, reason)| json!({"id": reason.index(), "counts": counts}))
+            .collect::<Vec<_>>(),
+    })
+}
+
+/// Which length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Ran,
+    Off,
+    Blocked,
+    Runq,
+}
+
+/// How long runs or waits last.
+///
+/// # Errors
+/// When the question cannot be understood.
+pub fn distribution(
+    loaded: &Loaded,
+    span: Span,
+    of: &str,
+    reason: Option<Reason>,
+) -> Result<Value, Refusal> {
+    let of_what = match of {
+        "ran" => Of::Ran,
+        "off" => Of::Off,
+        "blocked" => Of::Blocked,
+        "runq" => Of::Runq,
+        _ => {
+            return Err(Refusal(format!(
+                "`of` is ran, off, blocked or runq, not `{of}`"
+            )));
+        }
+    };
+    // The same that reports are made with: the page and the command line have the same percentiles.
+    let mut lengths = Distribution::default();
+    let mut shortest = None;
+    for row in loaded.rows(&loaded.tracks(&Filter::default()), span) {
+        if let Some(ns) = length_of(loaded, row, of_what, reason) {
+            lengths.record(Nanos::from_ns(ns));
+            shortest = Some(shortest.map_or(ns, |least: u64| least.min(ns)));
+        }
+    }
+    let percentile = |percent| lengths.percentile(percent).map(Nanos::as_ns);
+    Ok(json!({
+        "of": of,
+        "count": lengths.count(),
+        "sum_ns": lengths.sum().as_ns(),
+        "min_ns": shortest,
+        "max_ns": lengths.longest().map(Nanos::as_ns),
+        "p50_ns": percentile(50.0),
+        "p90_ns": percentile(90.0),
+        "p99_ns": percentile(99.0),
+        "buckets": buckets(&lengths),
+    }))
+}
+
+/// The length that is asked for, where the row has it and its reason is asked for.
+fn length_of(loaded: &Loaded, row: usize, of: Of, reason: Option<Reason>) -> Option<u64> {
+    let rows = loaded.levels.os.rows();
+    let own = match of {
+        Of::Ran => rows.reason(row),
+        _ => rows.off_reason(row).unwrap_or(Reason::Unknown),
+    };
+    if reason.is_some_and(|reason| reason != own) {
+        return None;
+    }
+    let (off, runq) = (rows.off.get(row), rows.runq.get(row));
+    match of {
+        Of::Ran => rows.ran.get(row),
+        Of::Off => off.or(runq),
+        // A task that stayed runnable was not blocked for 0 ns: it was not blocked.
+        Of::Blocked => Some(off?.saturating_sub(runq?)).filter(|ns| *ns > 0),
+        Of::Runq => runq,
+    }
+}
+
+/// Counts between lengths that grow by a fixed factor.
+fn buckets(lengths: &Distribution) -> Vec<Value> {
+    let edge = |step: i32| 2_f64.powf(f64::from(step) / f64::from(BUCKETS_PER_DOUBLING));
+    let step_of = |ns: u64| {
+        let doublings = as_float(ns.max(1)).log2() * f64::from(BUCKETS_PER_DOUBLING);
+        #[expect(clippy::cast_possible_truncation, reason = "at most 64 doublings")]
+        let step = doublings.floor() as i32;
+        step
+    };
+    let mut counts = std::collections::BTreeMap::<i32, u64>::new();
+    for (length, count) in lengths.recorded() {
+        *counts.entry(step_of(length.as_ns())).or_default() += count;
+    }
+    let shown = counts.iter().map(
+        |(step, count)| json!({"from_ns": edge(*step), "to_ns": edge(step + 1), "count": count}),
+    );
+    shown.collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for a picture")]
+const fn as_float(number: u64) -> f64 {
+    number as f64
+}

@@ -1,0 +1,352 @@
+//! `api/detail`: all that is known about one row: its wait, its run, and why it ended.
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use swtch_core::cost::{Basis, Billing, Case, PriceList};
+use swtch_core::{
+    Arch, Contention, Coverage, CpuId, Evidence, Holder, Level, Nanos, Switch, TaskKey, Timestamp,
+    WakerKind,
+};
+use swtch_store::{Columns, StackKind};
+
+use super::facts::of_thread;
+use super::loaded::Loaded;
+use super::timeline::{RowPieces, Timeline};
+use crate::report::{Call, object_of, successor};
+
+/// What is known about a row.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub fn of_row(
+    loaded: &Loaded,
+    level: Level,
+    row: usize,
+    prices: Option<&PriceList>,
+) -> Result<Value> {
+    let timeline = loaded.levels.of(level);
+    let track = timeline.track_of(row).context("the row is of no task")?;
+    let switch = read(loaded, level, timeline, row)?;
+    let has_previous = row > track.first;
+    let previous = match has_previous && switch.wait.reason.is_some() {
+        true => Some(read(loaded, level, timeline, row - 1)?),
+        false => None,
+    };
+    // Of a worker's wait nothing is in memory: lanes are of threads.
+    let length = |length: Option<Nanos>| length.map(Nanos::as_ns);
+    let pieces = RowPieces::new(
+        timeline.rows().ended_ns[row],
+        length(switch.ran),
+        length(switch.wait.off),
+        length(switch.wait.runq),
+        switch.wait.reason,
+    );
+    Ok(json!({
+        "row": row,
+        "level": level.as_str(),
+        "thread": of_thread(loaded, switch.task),
+        "cpu": switch.cpu.get(),
+        "run": of_run(loaded, &switch, &pieces, prices),
+        "wait": of_wait(loaded, (row, &switch), previous.as_ref(), &pieces)?,
+        "previous_row": has_previous.then(|| row - 1),
+        "next_row": (row + 1 < track.rows().end).then_some(row + 1),
+    }))
+}
+
+/// The row as it stands in the trace.
+fn read(loaded: &Loaded, level: Level, timeline: &Timeline, row: usize) -> Result<Switch> {
+    let task = timeline
+        .track_of(row)
+        .context("the row is of no task")?
+        .task;
+    let ts = loaded.moment(timeline.rows().ended_ns[row]);
+    let mut found = None;
+    let span = Some((ts, ts));
+    loaded
+        .trace
+        .scan_levels(Columns::all(), span, &mut |switch| {
+            if switch.task == task && switch.level == level {
+                found = Some(*switch);
+            }
+        })?;
+    found.context("the row is not in the trace any more")
+}
+
+fn of_run(loaded: &Loaded, row: &Switch, pieces: &RowPieces, prices: Option<&PriceList>) -> Value {
+    let evidence = &row.evidence;
+    let thread = |task: Option<TaskKey>| task.map(|task| of_thread(loaded, task));
+    json!({
+        "from_ns": pieces.run_from_ns,
+        "to_ns": pieces.run_to_ns,
+        "ns": row.ran.map(Nanos::as_ns),
+        "irq_ns": row.irq.as_ns(),
+        "stolen_ns": row.stolen.as_ns(),
+        "reason": row.rule.reason.as_str(),
+        "category": row.rule.reason.category().as_str(),
+        "certainty": row.rule.certainty.as_str(),
+        "rule": row.rule.name,
+        "rule_help": row.rule.help,
+        "cause": evidence.cause.as_str(),
+        // A user-mode scheduler says why a worker left; what the kernel would say is not asked.
+        "evidence": match row.level {
+            Level::Os => words_of(evidence),
+            Level::User => Vec::new(),
+        },
+        "syscall": call_of(loaded, row),
+        "wait_on": object_words(loaded, row),
+        "next": match row.next_task {
+            Some(next) if next.is_idle() => Value::from("idle"),
+            next => thread(next).into(),
+        },
+        "nominator": thread(evidence.nominator),
+        "need_resched_delay_ns": evidence.need_resched_delay.map(Nanos::as_ns),
+        "user_task": row.user_task,
+        "price": prices.and_then(|list| of_price(loaded, row, list)),
+    })
+}
+
+/// What the evidence says, for people: (what, value).
+fn words_of(evidence: &Evidence) -> Vec<(&'static str, String)> {
+    let mut words = vec![
+        (
+            "asked for by",
+            format!("{}: {}", evidence.cause, evidence.cause.help()),
+        ),
+        ("state", state_words(evidence.state)),
+        (
+            "class",
+            format!("{}, priority {}", evidence.class, evidence.prio),
+        ),
+        (
+            "successor's class",
+            format!("{}, priority {}", evidence.next_class, evidence.next_prio),
+        ),
+    ];
+    for (bit, word, help) in swtch_core::EvidenceBits::TABLE {
+        if evidence.bits.0 >> bit & 1 == 1 {
+            words.push((word, (*help).to_owned()));
+        }
+    }
+    words
+}
+
+/// The kernel's letters (`fs/proc/array.c`, v6.18) and the raw bits.
+fn state_words(state: u32) -> String {
+    let letters = [
+        (0x1, "S"),
+        (0x2, "D"),
+        (0x4, "T"),
+        (0x8, "t"),
+        (0x10, "X"),
+        (0x20, "Z"),
+        (0x40, "P"),
+    ];
+    let letter = letters
+        .iter()
+        .find(|(bit, _)| state & bit != 0)
+        .map(|one| one.1);
+    match (state, letter) {
+        (0, _) => "R (runnable)".to_owned(),
+        (_, Some(letter)) => format!("{letter} ({state:#x})"),
+        (_, None) => format!("{state:#x}"),
+    }
+}
+
+fn call_of(loaded: &Loaded, row: &Switch) -> Option<String> {
+    row.evidence.syscall?;
+    let arch = Arch::from_machine(&loaded.trace.meta().host.machine);
+    Some(Call::of(row).name(arch))
+}
+
+/// What a row began to wait for: `futex 0x7f…`, `fifo 0x1234` (an inode number).
+fn object_words(loaded: &Loaded, row: &Switch) -> Option<String> {
+    let process = loaded.names.thread(loaded.names.index(row.task)).process;
+    let object = object_of(row, process)?;
+    Some(format!("{} {:#x}", object.kind.as_str(), object.key))
+}
+
+fn of_price(loaded: &Loaded, row: &Switch, list: &PriceList) -> Option<Value> {
+    let case = Case {
+        reason: row.rule.reason,
+        successor: successor(row.next_task, loaded.names.index(row.task), &loaded.names),
+    };
+    let billing = Billing::new(list);
+    let tariff = billing.tariff(case).ok()?;
+    Some(json!({
+        "ns": tariff.direct.point_ns,
+        "low_ns": tariff.direct.low_ns,
+        "high_ns": tariff.direct.high_ns,
+        "kind": tariff.source,
+        "measured": tariff.basis == Basis::Measured,
+    }))
+}
+
+fn of_wait(
+    loaded: &Loaded,
+    (number, row): (usize, &Switch),
+    previous: Option<&Switch>,
+    pieces: &RowPieces,
+) -> Result<Value> {
+    let wait = &row.wait;
+    if wait.length().is_none() {
+        return Ok(Value::Null);
+    }
+    let woken_ns = wait
+        .waker_kind
+        .filter(|kind| *kind != WakerKind::None)
+        .and(pieces.queued_from_ns);
+    let waker = wait
+        .waker
+        .filter(|_| wait.waker_kind == Some(WakerKind::Task));
+    let waker_row = waker
+        .zip(woken_ns)
+        .and_then(|(waker, at)| loaded.levels.os.row_at(waker, at));
+    let waker_stack = match waker_row {
+        Some(row) => stack_of(loaded, &read(loaded, Level::Os, &loaded.levels.os, row)?)?,
+        None => None,
+    };
+    Ok(json!({
+        "from_ns": pieces.left_ns.or(pieces.queued_from_ns),
+        "woken_ns": woken_ns,
+        "to_ns": pieces.run_from_ns,
+        "reason": wait.reason.map(swtch_core::Reason::as_str),
+        "category": wait.reason.map(|reason| reason.category().as_str()),
+        "blocked_ns": wait.blocked().map(Nanos::as_ns),
+        "runq_ns": wait.runq.map(Nanos::as_ns),
+        "syscall": previous.and_then(|previous| call_of(loaded, previous)),
+        "wait_on": previous.and_then(|previous| object_words(loaded, previous)),
+        "waker": waker.map(|waker| json!({"thread": of_thread(loaded, waker), "row": waker_row})),
+        "waker_kind": wait.waker_kind.map(WakerKind::as_str),
+        "wake_cpu": wait.wake_cpu.map(swtch_core::CpuId::get),
+        "stack": stack_of(loaded, row)?,
+        "waker_stack": waker_stack,
+        "had_cpu": had_cpu(loaded, number, row)?,
+    }))
+}
+
+/// The frames of the wait before a row's run, the innermost first: the kernel's, then the program's.
+fn stack_of(loaded: &Loaded, row: &Switch) -> Result<Option<Value>> {
+    let (kernel, user) = (row.wait.kernel_stack, row.wait.user_stack);
+    if kernel.is_none() && user.is_none() {
+        return Ok(None);
+    }
+    let symbols = loaded.symbols()?;
+    let frames = |kind: StackKind, stack| {
+        let frames = symbols.frames(kind, stack).into_iter();
+        frames.map(move |frame| json!({"symbol": frame, "kind": kind.as_str()}))
+    };
+    let all = frames(StackKind::Kernel, kernel).chain(frames(StackKind::User, user));
+    Ok(Some(all.collect()))
+}
+
+/// Which rows may tell who had the CPU: from the last run before the wait on any CPU that it may have
+/// passed on, to the run that was going on there when it ended. Whoever ran for long has its row far
+/// away.
+fn around_wait(loaded: &Loaded, number: usize, wanted: &Switch) -> (Timestamp, Timestamp) {
+    let os = &loaded.levels.os;
+    let rows = os.rows();
+    let pieces = rows.pieces(number);
+    let ended_ns = pieces.run_to_ns;
+    let queued_ns = pieces.queued_from_ns.unwrap_or(ended_ns);
+    let has_previous = os
+        .track_of(number)
+        .is_some_and(|track| number > track.first);
+    let previous = has_previous.then(|| number - 1);
+    let mut around = (queued_ns, ended_ns);
+    // A task that was not woken is on the queue of the CPU that it had left.
+    if let Some(previous) = previous.filter(|previous| rows.ended_ns[*previous] <= queued_ns) {
+        around.0 = rows.ended_ns[previous];
+    }
+    let passed = [
+        Some(wanted.cpu),
+        wanted.wait.wake_cpu,
+        previous.map(|previous| CpuId::new(rows.cpu[previous])),
+    ];
+    for lane in os
+        .cpus()
+        .iter()
+        .filter(|lane| passed.contains(&Some(lane.cpu)))
+    {
+        if let Some((since, until)) = lane.span_around(rows, queued_ns, ended_ns) {
+            around = (around.0.min(since), around.1.max(until));
+        }
+    }
+    (loaded.moment(around.0), loaded.moment(around.1))
+}
+
+/// Who had the CPU while the row's task was in the run queue; parts sum to the wait.
+fn had_cpu(loaded: &Loaded, number: usize, wanted: &Switch) -> Result<Vec<Value>> {
+    if wanted.ran.is_none() || wanted.wait.runq.is_none() {
+        return Ok(Vec::new());
+    }
+    let (since, until) = around_wait(loaded, number, wanted);
+    let cpus = usize::try_from(loaded.trace.meta().host.cpus).unwrap_or(1);
+    let mut contention = Contention::new(loaded.coverage(), cpus, &loaded.trace.gaps()?);
+    let mut parts = Vec::new();
+    let mut sink = |wait: swtch_core::Contended<'_>| parts.extend_from_slice(wait.parts);
+    loaded
+        .trace
+        .scan(CONTENTION, Some((since, until)), &mut |row| {
+            if row.ts == wanted.ts && row.task == wanted.task {
+                contention.push(row, &mut sink);
+            } else {
+                contention.push_run(row, &mut sink);
+            }
+        })?;
+    contention.finish(&mut sink);
+    let mut sums: Vec<(Holder, u64)> = Vec::new();
+    for part in parts {
+        match sums.iter_mut().find(|sum| sum.0 == part.holder) {
+            Some(sum) => sum.1 += part.time.as_ns(),
+            None => sums.push((part.holder, part.time.as_ns())),
+        }
+    }
+    sums.retain(|sum| sum.1 > 0);
+    sums.sort_by_key(|sum| std::cmp::Reverse(sum.1));
+    Ok(sums
+        .iter()
+        .map(|(holder, ns)| of_holder(loaded, *holder, *ns))
+        .collect())
+}
+
+/// Columns that split a run-queue wait.
+const CONTENTION: Columns = Columns::TS
+    .and(Columns::CPU)
+    .and(Columns::TASK)
+    .and(Columns::RAN)
+    .and(Columns::IRQ)
+    .and(Columns::STOLEN)
+    .and(Columns::NEXT_TASK)
+    .and(Columns::WAKE_CPU)
+    .and(Columns::MOVED)
+    .and(Columns::OFF_REASON)
+    .and(Columns::OFF)
+    .and(Columns::RUNQ);
+
+fn of_holder(loaded: &Loaded, holder: Holder, ns: u64) -> Value {
+    let what = match holder {
+        Holder::Task(task) => {
+            return json!({"what": "task", "thread": of_thread(loaded, task), "ns": ns});
+        }
+        Holder::Interrupts => "interrupts",
+        Holder::Steal => "stolen",
+        Holder::Throttle => "throttled",
+        Holder::Idle => "idle",
+        Holder::Unaccounted => "not known",
+    };
+    json!({"what": what, "thread": null, "ns": ns})
+}
+
+/// Whether all runs are in the trace.
+impl Loaded {
+    fn coverage(&self) -> Coverage {
+        let meta = self.trace.meta();
+        let is_all = meta.state != swtch_store::State::Recording
+            && meta.counts.filtered == 0
+            && self.everything_in_scope;
+        match is_all {
+            true => Coverage::EveryTask,
+            false => Coverage::RecordedTasks,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! `api/trace` and `api/threads`: what the trace is, and whose lanes it has.
+
+use serde_json::{Value, json};
+use swtch_core::{Category, Gap, Level, Nanos, Reason, TaskKey};
+use swtch_store::{Completeness, State};
+
+use anyhow::Result;
+
+use super::loaded::Loaded;
+use super::timeline::Track;
+use crate::report::{self, Rows};
+
+/// The trace.
+pub fn of_trace(loaded: &Loaded, name: &str, has_prices: bool) -> Result<Value> {
+    let meta = loaded.trace.meta();
+    let rows = rows_of(loaded);
+    let duration = Nanos::from_ns(loaded.duration_ns());
+    let first = report::first_lines(&loaded.trace, rows, duration)?;
+    let cpus = loaded.levels.os.cpus().iter();
+    let reasons = Reason::ALL.iter().map(|reason| {
+        json!({
+            "id": reason.index(),
+            "reason": reason.as_str(),
+            "category": reason.category().as_str(),
+            "help": reason.help(),
+        })
+    });
+    let mut gaps = Vec::new();
+    for level in Level::ALL {
+        gaps.extend(loaded.trace.gaps_of(*level)?);
+    }
+    let note = match loaded.trace.completeness() {
+        Completeness::Unfinished { why, .. } => Some(why),
+        _ => meta.stop_reason.clone(),
+    };
+    Ok(json!({
+        "schema": "swtch.view.trace/1",
+        "generation": loaded.generation,
+        "state": state_of(loaded),
+        "note": note,
+        "name": name,
+        "head": first.lines,
+        "wall_start": wall_start(loaded),
+        "duration_ns": loaded.duration_ns(),
+        "switches": rows.counted,
+        "user_switches": loaded.levels.user.rows().len(),
+        "lost": first.lost,
+        "threads": loaded.levels.os.tracks().len(),
+        "arch": meta.host.machine,
+        "cpus": cpus.map(|lane| json!({"cpu": lane.cpu.get(), "switches": lane.len()}))
+            .collect::<Vec<_>>(),
+        "reasons": reasons.collect::<Vec<_>>(),
+        "gaps": gaps.iter().map(|gap| of_gap(loaded, gap)).collect::<Vec<_>>(),
+        "has_stacks": meta.stacks.is_some(),
+        "has_prices": has_prices,
+    }))
+}
+
+/// Switches that reports count, and those of tasks that only had the CPU while others waited.
+fn rows_of(loaded: &Loaded) -> Rows {
+    let mut rows = Rows::default();
+    for track in loaded.levels.os.tracks() {
+        let in_scope = loaded.names.thread(loaded.names.index(track.task)).in_scope;
+        let count = u64::try_from(track.len).expect("a length fits 64 bits");
+        match in_scope {
+            true => rows.counted += count,
+            false => rows.out_of_scope += count,
+        }
+    }
+    rows
+}
+
+fn of_gap(loaded: &Loaded, gap: &Gap) -> Value {
+    json!({
+        "cpu": gap.cpu.get(),
+        "from_ns": loaded.since_start(gap.start),
+        "to_ns": loaded.since_start(gap.end),
+        "lost": gap.lost,
+        "level": gap.level.as_str(),
+    })
+}
+
+fn state_of(loaded: &Loaded) -> &'static str {
+    match (loaded.trace.completeness(), loaded.trace.meta().state) {
+        (Completeness::Finished, _) => "finished",
+        (_, State::Recording) if loaded.is_fresh() => "recording",
+        _ => "cut",
+    }
+}
+
+/// The start on the wall clock, as RFC 3339; `None` where the trace does not tell.
+fn wall_start(loaded: &Loaded) -> Option<String> {
+    let meta = loaded.trace.meta();
+    let offset = i128::from(meta.clock.realtime_ns) - i128::from(meta.clock.monotonic_ns);
+    let start = i128::from(meta.start_ns) + offset;
+    let moment = jiff::Timestamp::from_nanosecond(start).ok()?;
+    (meta.clock.realtime_ns > 0).then(|| moment.to_string())
+}
+
+/// The threads that have rows, in the order of their first one: one array a column.
+pub fn of_threads(loaded: &Loaded) -> Value {
+    let mut columns = Threads::default();
+    for track in loaded.levels.os.tracks() {
+        columns.push(loaded, *track);
+    }
+    json!({
+        "schema": "swtch.view.threads/1",
+        "generation": loaded.generation,
+        "task": columns.task,
+        "tid": columns.tid,
+        "pid": columns.pid,
+        "name": columns.name,
+        "process": columns.process,
+        "first_ns": columns.first_ns,
+        "last_ns": columns.last_ns,
+        "run_ns": columns.run_ns,
+        "switches": columns.switches,
+        "preemptions": columns.preemptions,
+        "blocked_ns": columns.blocked_ns,
+        "runq_ns": columns.runq_ns,
+        "kernel": columns.kernel,
+        "in_scope": columns.in_scope,
+        "user": columns.user,
+    })
+}
+
+#[derive(Default)]
+struct Threads {
+    task: Vec<u32>,
+    tid: Vec<Option<u32>>,
+    pid: Vec<Option<u32>>,
+    name: Vec<String>,
+    process: Vec<String>,
+    first_ns: Vec<u64>,
+    last_ns: Vec<u64>,
+    run_ns: Vec<u64>,
+    switches: Vec<usize>,
+    preemptions: Vec<usize>,
+    blocked_ns: Vec<u64>,
+    runq_ns: Vec<u64>,
+    kernel: Vec<bool>,
+    in_scope: Vec<bool>,
+    user: Vec<bool>,
+}
+
+impl Threads {
+    fn push(&mut self, loaded: &Loaded, track: Track) {
+        let timeline = &loaded.levels.os;
+        let rows = timeline.rows();
+        let index = loaded.names.index(track.task);
+        let thread = loaded.names.thread(index);
+        let process = loaded.names.process_of(index);
+        let (mut run_ns, mut blocked_ns, mut runq_ns, mut preemptions) = (0, 0, 0, 0);
+        for row in track.rows() {
+            let runq = rows.runq.get(row);
+            run_ns += rows.ran.get(row).unwrap_or(0);
+            runq_ns += runq.unwrap_or(0);
+            // As reports count it: only where both are known.
+            blocked_ns += runq.map_or(0, |runq| {
+                rows.off.get(row).unwrap_or(runq).saturating_sub(runq)
+            });
+            let preempted = rows.reason(row).category() == Category::Preemption;
+            preemptions += usize::from(preempted);
+        }
+        let first = rows.pieces(track.first).first_ns();
+        self.task.push(track.task.get());
+        self.tid.push(thread.tid.map(swtch_core::Tid::get));
+        self.pid.push(process.pid.map(swtch_core::Pid::get));
+        self.name.push(thread.comm.clone());
+        self.process.push(process.comm.clone());
+        self.first_ns
+            .push(first.unwrap_or(rows.ended_ns[track.first]));
+        self.last_ns.push(rows.ended_ns[track.rows().end - 1]);
+        self.run_ns.push(run_ns);
+        self.switches.push(track.len);
+        self.preemptions.push(preemptions);
+        self.blocked_ns.push(blocked_ns);
+        self.runq_ns.push(runq_ns);
+        self.kernel
+            .push(loaded.kernel_threads.contains(&track.task));
+        self.in_scope.push(thread.in_scope);
+        self.user
+            .push(loaded.levels.user.track(track.task).is_some());
+    }
+}
+
+/// A thread, as every answer names it.
+pub fn of_thread(loaded: &Loaded, task: TaskKey) -> Value {
+    let index = loaded.names.index(task);
+    let thread = loaded.names.thread(index);
+    let process = loaded.names.process_of(index);
+    json!({
+        "task": task.get(),
+        "tid": thread.tid.map(swtch_core::Tid::get),
+        "pid": process.pid.map(swtch_core::Pid::get),
+        "name": thread.comm,
+    })
+}

@@ -1,0 +1,261 @@
+//! `api/lanes`: what is drawn of some lanes between two moments, reduced to the pixels asked for.
+//!
+//! ```text
+//! u32 magic │ u32 lanes │ u32 generation │ u32 px │ f64 from │ f64 to          little-endian
+//! per lane:   u32 form (0 nothing, 1 exact, 2 binned) │ u32 n
+//!   exact     f64 from[n] │ f64 to[n] │ u32 row[n] │ u32 who[n] │ u8 state[n] │ zeros up to 8
+//!   binned    u32 [n] = bin << 16 | state << 8 | share (1 … 255 of the bin)   │ zeros up to 8
+//! ```
+//!
+//! A lane is exact while it has at most two rows a pixel, of up to three pieces each. `web/src/api/lanes.ts` reads this.
+
+use std::fmt;
+use std::str::FromStr;
+
+use swtch_core::{CpuId, Level, Open, TaskKey};
+
+use super::loaded::Loaded;
+use super::timeline::{NO_ROW, NOBODY, Piece, Shares, State, Timeline};
+
+const MAGIC: u32 = 0x4c57_5331;
+
+/// The most pixels that are answered for: a bin's number has 16 bits.
+pub const MOST_PX: u32 = 8192;
+
+/// The most lanes in one answer.
+pub const MOST_LANES: usize = 1024;
+
+/// Rows a pixel up to which a lane is exact.
+const EXACT_ROWS_PER_PX: usize = 2;
+
+/// A lane of the picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// A thread: `t12`.
+    Thread(TaskKey),
+    /// Workers of a user-mode scheduler on a thread: `u12`.
+    Workers(TaskKey),
+    /// A CPU: `c0`.
+    Cpu(CpuId),
+}
+
+impl FromStr for Lane {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        let refusal =
+            || format!("`{word}` is no lane: give t12 (task), u12 (its workers), c0 (CPU)");
+        let (kind, number) = word.split_at_checked(1).ok_or_else(refusal)?;
+        let task = || number.parse().map(TaskKey::new).map_err(|_| refusal());
+        match kind {
+            "t" => Ok(Self::Thread(task()?)),
+            "u" => Ok(Self::Workers(task()?)),
+            "c" => Ok(Self::Cpu(CpuId::new(
+                number.parse().map_err(|_| refusal())?,
+            ))),
+            _ => Err(refusal()),
+        }
+    }
+}
+
+impl fmt::Display for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Thread(task) => write!(f, "t{task}"),
+            Self::Workers(task) => write!(f, "u{task}"),
+            Self::Cpu(cpu) => write!(f, "c{cpu}"),
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// The first moment, since the start of the trace.
+    pub from_ns: u64,
+    /// The moment after the last.
+    pub to_ns: u64,
+    /// Into how many bins the span is cut.
+    pub px: u32,
+}
+
+impl Window {
+    /// When a bin begins. The last one ends at `bin(px)`.
+    fn bin(&self, number: u32) -> u64 {
+        let length = u128::from(self.to_ns - self.from_ns);
+        let offset = length * u128::from(number) / u128::from(self.px);
+        self.from_ns + u64::try_from(offset).expect("less than the length, which is 64 bits")
+    }
+}
+
+/// The answer.
+pub fn answer(loaded: &Loaded, window: &Window, lanes: &[Lane]) -> Vec<u8> {
+    let mut bytes = Bytes::default();
+    bytes.u32(MAGIC);
+    bytes.u32(length(lanes.len()));
+    bytes.u32(loaded.generation);
+    bytes.u32(window.px);
+    bytes.moment(window.from_ns);
+    bytes.moment(window.to_ns);
+    for lane in lanes {
+        put_lane(loaded, window, *lane, &mut bytes);
+    }
+    bytes.0
+}
+
+fn put_lane(loaded: &Loaded, window: &Window, lane: Lane, bytes: &mut Bytes) {
+    match lane {
+        Lane::Thread(task) => put_thread(loaded, &loaded.levels.os, task, window, bytes),
+        Lane::Workers(task) => {
+            put_thread(loaded, loaded.levels.of(Level::User), task, window, bytes)
+        }
+        Lane::Cpu(cpu) => put_cpu(&loaded.levels.os, cpu, window, bytes),
+    }
+}
+
+fn put_thread(
+    loaded: &Loaded,
+    timeline: &Timeline,
+    task: TaskKey,
+    window: &Window,
+    bytes: &mut Bytes,
+) {
+    let is_os = std::ptr::eq(timeline, &raw const loaded.levels.os);
+    let open = loaded
+        .open(task)
+        .filter(|_| is_os)
+        .map(|open| open_piece(loaded, open));
+    let open = open.filter(|piece| piece.from_ns < window.to_ns && piece.to_ns > window.from_ns);
+    let Some(track) = timeline.track(task) else {
+        return put_exact(&Vec::from_iter(open), bytes);
+    };
+    let rows = timeline.rows_between(track, window.from_ns, window.to_ns);
+    if rows.len() > window.px as usize * EXACT_ROWS_PER_PX {
+        let mut bins = Vec::new();
+        let mut shares = Shares::default();
+        for bin in 0..window.px {
+            let (from_ns, to_ns) = (window.bin(bin), window.bin(bin + 1));
+            timeline.add_shares(track, from_ns, to_ns, &mut shares);
+            shares.drain(|state, ns| bins.extend(packed(bin, state, ns, to_ns - from_ns)));
+            // What nothing had ended when the trace did is in no row.
+            bins.extend(open.and_then(|piece| {
+                let ns = piece
+                    .to_ns
+                    .min(to_ns)
+                    .saturating_sub(piece.from_ns.max(from_ns));
+                packed(bin, piece.state.number(), ns, to_ns - from_ns)
+            }));
+        }
+        return put_binned(&bins, bytes);
+    }
+    let columns = timeline.rows();
+    let mut pieces = Vec::with_capacity(rows.len() * 2);
+    for row in rows {
+        columns.pieces(row).each(|from_ns, to_ns, state| {
+            if from_ns >= window.to_ns || to_ns <= window.from_ns {
+                return;
+            }
+            let who = match (state, is_os) {
+                (State::Running, true) => u32::from(columns.cpu[row]),
+                (State::Running, false) => columns.worker(row),
+                _ => NOBODY,
+            };
+            pieces.push(Piece {
+                from_ns,
+                to_ns,
+                row: length(row),
+                who,
+                state,
+            });
+        });
+    }
+    pieces.extend(open);
+    put_exact(&pieces, bytes);
+}
+
+fn put_cpu(timeline: &Timeline, cpu: CpuId, window: &Window, bytes: &mut Bytes) {
+    let Some(lane) = timeline.cpus().iter().find(|lane| lane.cpu == cpu) else {
+        return put_exact(&[], bytes);
+    };
+    let rows = timeline.rows();
+    let places = lane.places_between(rows, window.from_ns, window.to_ns);
+    if places.len() <= window.px as usize * EXACT_ROWS_PER_PX {
+        return put_exact(&lane.pieces(timeline, window.from_ns, window.to_ns), bytes);
+    }
+    let bins = (0..window.px).filter_map(|bin| {
+        let (from_ns, to_ns) = (window.bin(bin), window.bin(bin + 1));
+        let busy = lane.busy_between(timeline, from_ns, to_ns);
+        packed(bin, State::Running.number(), busy, to_ns - from_ns)
+    });
+    put_binned(&bins.collect::<Vec<_>>(), bytes);
+}
+
+/// What was still going on when the capture ended.
+pub fn open_piece(loaded: &Loaded, open: &Open) -> Piece {
+    let from_ns = loaded.since_start(open.since);
+    Piece {
+        from_ns,
+        to_ns: from_ns.saturating_add(open.lasted.as_ns()),
+        row: NO_ROW,
+        who: NOBODY,
+        state: open
+            .reason
+            .map_or(State::Running, |reason| match reason.category() {
+                swtch_core::Category::Preemption | swtch_core::Category::Yield => {
+                    State::InQueue(Some(reason))
+                }
+                _ => State::Blocked(reason),
+            }),
+    }
+}
+
+/// An entry of a bin; `None` when its share rounds to nothing.
+fn packed(bin: u32, state: u8, ns: u64, bin_ns: u64) -> Option<u32> {
+    let share = (u128::from(ns) * 255 + u128::from(bin_ns) / 2) / u128::from(bin_ns.max(1));
+    // What is there is seen, however short: a lane with pieces is not an empty lane.
+    let share = u32::try_from(share.clamp(1, 255)).expect("at most 255");
+    (ns > 0).then_some(bin << 16 | u32::from(state) << 8 | share)
+}
+
+fn put_exact(pieces: &[Piece], bytes: &mut Bytes) {
+    bytes.u32(u32::from(!pieces.is_empty()));
+    bytes.u32(length(pieces.len()));
+    pieces.iter().for_each(|piece| bytes.moment(piece.from_ns));
+    pieces.iter().for_each(|piece| bytes.moment(piece.to_ns));
+    pieces.iter().for_each(|piece| bytes.u32(piece.row));
+    pieces.iter().for_each(|piece| bytes.u32(piece.who));
+    bytes
+        .0
+        .extend(pieces.iter().map(|piece| piece.state.number()));
+    bytes.fill_up();
+}
+
+fn put_binned(bins: &[u32], bytes: &mut Bytes) {
+    bytes.u32(if bins.is_empty() { 0 } else { 2 });
+    bytes.u32(length(bins.len()));
+    bins.iter().for_each(|bin| bytes.u32(*bin));
+    bytes.fill_up();
+}
+
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl Bytes {
+    fn u32(&mut self, number: u32) {
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
+    fn moment(&mut self, ns: u64) {
+        self.0.extend_from_slice(&(ns as f64).to_le_bytes());
+    }
+
+    /// The page reads 8-byte numbers where they lie, which must be at a multiple of 8.
+    fn fill_up(&mut self) {
+        self.0.resize(self.0.len().next_multiple_of(8), 0);
+    }
+}
+
+fn length(number: usize) -> u32 {
+    u32::try_from(number).expect("rows and lanes are counted with 32 bits")
+}

@@ -1,0 +1,172 @@
+//! A trace made ready for the page: opened, its names known, its rows in memory.
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result};
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+use swtch_core::{Open, TaskKey, Timestamp};
+use swtch_store::{Completeness, State, Trace};
+
+use super::facts;
+use super::query::Span;
+use super::search::{self, Stacks};
+use super::timeline::{Levels, Track};
+use crate::report::{Filter, Names, Symbols, takes_task};
+
+/// A recorder writes every second, if there is anything to write. One that was silent for so long
+/// has ended, or what it records sleeps; the page goes on asking, more seldom.
+const SILENT: Duration = Duration::from_secs(10);
+
+/// When the list of a trace's files was written last.
+pub fn stamp_of(trace: &Path) -> Option<SystemTime> {
+    fs::metadata(trace.join("checksums.csv"))
+        .ok()?
+        .modified()
+        .ok()
+}
+
+/// One state of a trace. A trace that is still being recorded is read again, as a new one.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Counts the readings.
+    pub generation: u32,
+    /// The trace, for what is not in memory.
+    pub trace: Trace,
+    /// Who the tasks are.
+    pub names: Names,
+    /// Its rows.
+    pub levels: Levels,
+    /// When its list of files was written last, as it was read.
+    stamp: Option<SystemTime>,
+    /// Waits and runs that were open at the end.
+    opens: FxHashMap<TaskKey, Open>,
+    /// Kernel threads.
+    pub kernel_threads: rustc_hash::FxHashSet<TaskKey>,
+    /// Whether the capture was asked for every task that it names.
+    pub everything_in_scope: bool,
+    /// Made when they are asked for first.
+    threads: OnceLock<Value>,
+    symbols: OnceLock<Symbols>,
+    waits_by_stack: OnceLock<Stacks>,
+}
+
+impl Loaded {
+    /// Reads a trace.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(path: &Path, generation: u32) -> Result<Self> {
+        // Before the trace: what is written meanwhile makes it be read again.
+        let stamp = stamp_of(path);
+        let trace = Trace::open(path).with_context(|| format!("reading {}", path.display()))?;
+        let mut tasks = trace.tasks().context("reading the tasks of the trace")?;
+        tasks.sort_by_key(|event| event.ts);
+        let start = Timestamp::from_ns(trace.meta().start_ns);
+        let levels = Levels::read(&trace, start).context("reading the switches of the trace")?;
+        let opens = trace.opens().context("reading the open waits")?;
+        Ok(Self {
+            generation,
+            stamp,
+            names: Names::new(&tasks),
+            levels,
+            opens: opens.into_iter().map(|open| (open.task, open)).collect(),
+            kernel_threads: tasks
+                .iter()
+                .filter(|event| event.is_kthread)
+                .map(|event| event.task)
+                .collect(),
+            everything_in_scope: tasks.iter().all(|event| event.in_scope),
+            threads: OnceLock::new(),
+            symbols: OnceLock::new(),
+            waits_by_stack: OnceLock::new(),
+            trace,
+        })
+    }
+
+    /// A moment, since the start of the trace.
+    pub fn since_start(&self, moment: Timestamp) -> u64 {
+        moment.as_ns().saturating_sub(self.trace.meta().start_ns)
+    }
+
+    /// A moment of the page, on the trace clock.
+    pub fn moment(&self, ns: u64) -> Timestamp {
+        Timestamp::from_ns(self.trace.meta().start_ns.saturating_add(ns))
+    }
+
+    /// How long the trace is: to its end, or to its last row where the end is not told.
+    pub fn duration_ns(&self) -> u64 {
+        let meta = self.trace.meta();
+        match meta.end_ns {
+            0 => self.levels.end_ns,
+            end => end.saturating_sub(meta.start_ns).max(self.levels.end_ns),
+        }
+    }
+
+    /// What a task was at when the capture ended.
+    pub fn open(&self, task: TaskKey) -> Option<&Open> {
+        self.opens.get(&task)
+    }
+
+    /// Tasks of the kernel's level that reports with this filter count.
+    pub fn tracks(&self, filter: &Filter) -> Vec<Track> {
+        let takes = |track: &&Track| takes_task(filter, &self.names, self.names.index(track.task));
+        let tracks = self.levels.os.tracks().iter();
+        tracks.filter(takes).copied().collect()
+    }
+
+    /// Rows of some tasks of the kernel's level that ended in a span.
+    pub fn rows(&self, tracks: &[Track], span: Span) -> impl Iterator<Item = usize> {
+        let timeline = &self.levels.os;
+        tracks.iter().flat_map(move |track| {
+            let ended = &timeline.rows().ended_ns[track.rows()];
+            let first = ended.partition_point(|ended| *ended < span.from_ns);
+            let last = ended.partition_point(|ended| *ended < span.to_ns);
+            track.first + first..track.first + last
+        })
+    }
+
+    /// The threads, as the page asks for them.
+    pub fn threads(&self) -> &Value {
+        self.threads.get_or_init(|| facts::of_threads(self))
+    }
+
+    /// Stacks and their frames.
+    pub fn symbols(&self) -> Result<&Symbols> {
+        if let Some(symbols) = self.symbols.get() {
+            return Ok(symbols);
+        }
+        let stacks = self.trace.stacks().context("reading the stacks")?;
+        let frames = self.trace.frames().context("reading the frames")?;
+        Ok(self.symbols.get_or_init(|| Symbols::new(stacks, &frames)))
+    }
+
+    /// Waits by stack.
+    pub fn waits_by_stack(&self) -> Result<&Stacks> {
+        if let Some(stacks) = self.waits_by_stack.get() {
+            return Ok(stacks);
+        }
+        let stacks = search::waits_by_stack(self)?;
+        Ok(self.waits_by_stack.get_or_init(|| stacks))
+    }
+
+    /// When its list of files was written last.
+    pub const fn stamp(&self) -> Option<SystemTime> {
+        self.stamp
+    }
+
+    /// Whether its recorder has written a moment ago.
+    pub fn is_fresh(&self) -> bool {
+        let age = self.stamp.and_then(|stamp| stamp.elapsed().ok());
+        age.is_some_and(|age| age < SILENT)
+    }
+
+    /// Whether its recorder may still be at work.
+    pub fn is_growing(&self) -> bool {
+        self.trace.meta().state == State::Recording
+            && self.trace.completeness() != Completeness::Finished
+    }
+}

@@ -1,0 +1,148 @@
+//! `api/search`: threads by name or number, functions by name.
+
+use anyhow::Result;
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::{Value, json};
+use swtch_core::TaskKey;
+use swtch_store::{Columns, StackKind};
+
+use super::facts::of_thread;
+use super::loaded::Loaded;
+
+/// What a person looks through.
+const MOST_FOUND: usize = 50;
+
+/// Waits with one stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack {
+    waits: u64,
+    ns: u64,
+    longest_ns: u64,
+    task: TaskKey,
+    ended_ns: u64,
+}
+
+/// Waits by stack.
+pub type Stacks = FxHashMap<(StackKind, u32), Stack>;
+
+/// What fits some words: a part of a name (case does not count), or a whole number.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub fn search(loaded: &Loaded, words: &str) -> Result<Value> {
+    let words = words.trim().to_lowercase();
+    if words.is_empty() {
+        return Ok(json!({"threads": [], "functions": [], "more": false}));
+    }
+    let number = words.parse::<u32>().ok();
+    let fits = |task: TaskKey| {
+        let index = loaded.names.index(task);
+        let (thread, process) = (loaded.names.thread(index), loaded.names.process_of(index));
+        thread
+            .comms()
+            .any(|name| name.to_lowercase().contains(&words))
+            || number.is_some_and(|number| {
+                thread.tid.is_some_and(|tid| tid.get() == number)
+                    || process.pid.is_some_and(|pid| pid.get() == number)
+            })
+    };
+    let tracks = loaded.levels.os.tracks().iter();
+    let mut threads: Vec<_> = tracks.filter(|track| fits(track.task)).collect();
+    threads.sort_by_key(|track| std::cmp::Reverse(track.len));
+    let functions = functions(loaded, &words)?;
+    Ok(json!({
+        "threads": threads.iter().take(MOST_FOUND).map(|track| of_thread(loaded, track.task)).collect::<Vec<_>>(),
+        "functions": functions.iter().take(MOST_FOUND).collect::<Vec<_>>(),
+        "more": threads.len() > MOST_FOUND || functions.len() > MOST_FOUND,
+    }))
+}
+
+/// Functions in stacks of waits, most blocked time first.
+fn functions(loaded: &Loaded, words: &str) -> Result<Vec<Value>> {
+    let frames = loaded.trace.frames()?;
+    let wanted = frames.into_iter().filter_map(|row| {
+        let symbol = row
+            .symbol
+            .filter(|symbol| symbol.to_lowercase().contains(words))?;
+        Some((row.frame, (symbol, row.module)))
+    });
+    let wanted: FxHashMap<u32, _> = wanted.collect();
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let waits = loaded.waits_by_stack()?;
+    let mut found: FxHashMap<_, Stack> = FxHashMap::default();
+    for stack in loaded.trace.stacks()? {
+        let Some(sum) = waits.get(&(stack.kind, stack.stack)) else {
+            continue;
+        };
+        // A function that calls itself is in a stack more than once.
+        let functions: FxHashSet<_> = stack
+            .frames
+            .iter()
+            .filter_map(|frame| wanted.get(frame))
+            .collect();
+        for function in functions {
+            found
+                .entry(function.clone())
+                .and_modify(|known| known.add(sum))
+                .or_insert(*sum);
+        }
+    }
+    let mut found: Vec<_> = found.into_iter().collect();
+    found.sort_by(|a, b| b.1.ns.cmp(&a.1.ns).then(a.0.cmp(&b.0)));
+    let functions = found.into_iter().map(|((symbol, module), sum)| {
+        json!({
+            "symbol": symbol,
+            "module": module,
+            "waits": sum.waits,
+            "ns": sum.ns,
+            "longest_row": loaded.levels.os.row_ended(sum.task, sum.ended_ns),
+        })
+    });
+    Ok(functions.collect())
+}
+
+impl Stack {
+    fn add(&mut self, other: &Self) {
+        self.waits += other.waits;
+        self.ns += other.ns;
+        if other.longest_ns > self.longest_ns {
+            (self.longest_ns, self.task, self.ended_ns) =
+                (other.longest_ns, other.task, other.ended_ns);
+        }
+    }
+}
+
+/// Sums the waits of a trace by stack.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub fn waits_by_stack(loaded: &Loaded) -> Result<Stacks> {
+    let columns = Columns::TS | Columns::TASK | Columns::OFF | Columns::RUNQ | Columns::STACKS;
+    let mut stacks = Stacks::default();
+    loaded.trace.scan(columns, None, &mut |row| {
+        let Some(blocked) = row.wait.blocked() else {
+            return;
+        };
+        let wait = Stack {
+            waits: 1,
+            ns: blocked.as_ns(),
+            longest_ns: blocked.as_ns(),
+            task: row.task,
+            ended_ns: loaded.since_start(row.ts),
+        };
+        let kernel = row
+            .wait
+            .kernel_stack
+            .map(|stack| (StackKind::Kernel, stack));
+        let user = row.wait.user_stack.map(|stack| (StackKind::User, stack));
+        for stack in [kernel, user].into_iter().flatten() {
+            stacks
+                .entry(stack)
+                .and_modify(|known| known.add(&wait))
+                .or_insert(wait);
+        }
+    })?;
+    Ok(stacks)
+}

@@ -1,0 +1,297 @@
+//! The web server: on loopback, for one person, read-only.
+//!
+//! Other pages in the same browser, and other people on the same machine, can reach a loopback
+//! port. So the address holds a random token; `Host` must be ours, which ends DNS rebinding; and an
+//! `Origin` that is not ours is refused. All three give 403.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use axum::Router;
+use axum::extract::{Path, Query as AxumQuery, Request as HttpRequest, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::loaded::Loaded;
+use super::query::{Query, Refusal};
+use super::{Request, answers, assets};
+use crate::text::escaped;
+
+/// Answers that are made at once: a scan takes all of a CPU, and two pages may ask for ten.
+const MOST_ANSWERS: usize = 8;
+
+/// How often a trace that is being recorded is looked at.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Reading anew may take a fifth of the time at most.
+const READING_SHARE: u32 = 5;
+
+/// Nothing from elsewhere, no code but ours.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
+    font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// One trace on one port.
+#[derive(Debug)]
+pub struct Site {
+    path: PathBuf,
+    prices: Option<PathBuf>,
+    address: SocketAddr,
+    token: String,
+    loaded: RwLock<Arc<Loaded>>,
+}
+
+impl Site {
+    /// A site for a trace that has been read.
+    pub fn new(request: &Request, loaded: Loaded, address: SocketAddr, token: String) -> Self {
+        Self {
+            path: request.trace.clone(),
+            prices: request.prices.clone(),
+            address,
+            token,
+            loaded: RwLock::new(Arc::new(loaded)),
+        }
+    }
+
+    /// The page's address.
+    pub fn url(&self) -> String {
+        format!("http://{}/{}/", self.address, self.token)
+    }
+
+    /// The last reading.
+    pub fn loaded(&self) -> Arc<Loaded> {
+        let loaded = self
+            .loaded
+            .read()
+            .expect("no reader or writer panics with it");
+        Arc::clone(&loaded)
+    }
+
+    /// The price list that was named.
+    pub fn prices(&self) -> Option<&std::path::Path> {
+        self.prices.as_deref()
+    }
+
+    /// The name of the trace.
+    pub fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str());
+        name.to_string_lossy().into_owned()
+    }
+
+    /// Reads the trace again whenever it has grown, until it is finished.
+    fn follow(&self) {
+        let mut told = None;
+        let mut seen = self.loaded().stamp();
+        let mut pause = LOOK;
+        while self.loaded().is_growing() {
+            thread::sleep(pause);
+            let now = super::loaded::stamp_of(&self.path);
+            if now == seen {
+                continue;
+            }
+            let began = Instant::now();
+            match Loaded::read(&self.path, self.loaded().generation + 1) {
+                Ok(loaded) => {
+                    seen = loaded.stamp();
+                    *self
+                        .loaded
+                        .write()
+                        .expect("no reader or writer panics with it") = Arc::new(loaded);
+                }
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    // Its recorder may be putting the final files in place just now.
+                    if told.as_ref() != Some(&error) {
+                        eprintln!(
+                            "swtch: the trace could not be read again: {}",
+                            escaped(&error)
+                        );
+                        told = Some(error);
+                    }
+                }
+            }
+            pause = LOOK.max(began.elapsed() * READING_SHARE);
+        }
+    }
+}
+
+/// Serves until a signal asks the process to end.
+///
+/// # Errors
+/// When the server cannot be started.
+pub fn serve(site: Arc<Site>, listener: TcpListener) -> Result<()> {
+    let follower = Arc::clone(&site);
+    thread::Builder::new()
+        .name("swtch-follow".to_owned())
+        .spawn(move || follower.follow())
+        .context("starting a thread")?;
+    listener
+        .set_nonblocking(true)
+        .context("preparing the port")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(MOST_ANSWERS)
+        .enable_all()
+        .build()
+        .context("starting the server")?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("catching signals")?;
+    let (sender, ended) = mpsc::channel();
+    let of_server = sender.clone();
+    runtime.spawn(async move {
+        let served = async {
+            let listener = tokio::net::TcpListener::from_std(listener).context("using the port")?;
+            axum::serve(listener, router(site)).await.context("serving")
+        };
+        // Nobody listens any more when a signal came first.
+        let _ = of_server.send(served.await);
+    });
+    thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            let _ = sender.send(Ok(()));
+        }
+    });
+    let result = ended.recv().context("the server ended without a word")?;
+    runtime.shutdown_background();
+    result
+}
+
+fn router(site: Arc<Site>) -> Router {
+    Router::new()
+        .route("/{token}/", get(page))
+        .route("/{token}/{*path}", get(file_or_answer))
+        .fallback(nothing_here)
+        .layer(middleware::from_fn_with_state(Arc::clone(&site), guard))
+        .with_state(site)
+}
+
+/// Lets in who comes by our address with our token.
+async fn guard(State(site): State<Arc<Site>>, request: HttpRequest, next: Next) -> Response {
+    let refusal = match refused(&site, request.headers(), request.uri().path()) {
+        Some(why) => refuse(StatusCode::FORBIDDEN, why, None),
+        None => next.run(request).await,
+    };
+    harmless(refusal)
+}
+
+/// Why a request is not let in.
+fn refused(site: &Site, headers: &HeaderMap, path: &str) -> Option<&'static str> {
+    let text = |name| {
+        headers
+            .get(name)
+            .map(|value: &HeaderValue| value.to_str().unwrap_or_default())
+    };
+    let port = site.address.port();
+    let ours = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+    let is_ours = |host: &str| ours.iter().any(|our| our == host);
+    if !text(header::HOST).is_some_and(is_ours) {
+        return Some("this server answers to 127.0.0.1 and localhost only");
+    }
+    let is_our_origin = |origin: &str| origin.strip_prefix("http://").is_some_and(is_ours);
+    if !text(header::ORIGIN).is_none_or(is_our_origin) {
+        return Some("another page may not ask this server");
+    }
+    let token = path.split('/').nth(1).unwrap_or_default();
+    if !is_same(token.as_bytes(), site.token.as_bytes()) {
+        return Some("the address needs the token that `swtch view` printed");
+    }
+    None
+}
+
+/// Compares without telling by its time how much was right.
+fn is_same(given: &[u8], right: &[u8]) -> bool {
+    let differences = given.iter().zip(right).fold(0, |sum, (a, b)| sum | (a ^ b));
+    given.len() == right.len() && differences == 0
+}
+
+/// What every answer says to the browser about itself.
+fn harmless(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    let mut say = |name, value| headers.insert(name, HeaderValue::from_static(value));
+    say(header::CONTENT_SECURITY_POLICY, POLICY);
+    say(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    say(header::REFERRER_POLICY, "no-referrer");
+    say(header::CACHE_CONTROL, "no-store");
+    response
+}
+
+async fn page() -> Response {
+    file("index.html")
+}
+
+async fn nothing_here() -> Response {
+    refuse(
+        StatusCode::NOT_FOUND,
+        "there is nothing at this address",
+        None,
+    )
+}
+
+async fn file_or_answer(
+    State(site): State<Arc<Site>>,
+    Path((_, path)): Path<(String, String)>,
+    query: std::result::Result<AxumQuery<Query>, axum::extract::rejection::QueryRejection>,
+) -> Response {
+    let Some(name) = path.strip_prefix("api/") else {
+        return file(&path);
+    };
+    let query = match query {
+        Ok(AxumQuery(query)) => query,
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, &error.body_text(), None),
+    };
+    let name = name.to_owned();
+    // Answers read files and count: not on the threads that hold the connections.
+    let answer = tokio::task::spawn_blocking(move || answers::answer(&site, &name, &query));
+    match answer.await {
+        Ok(Ok(answers::Answer::Json(bytes))) => typed("application/json", bytes),
+        Ok(Ok(answers::Answer::Bytes(bytes))) => typed("application/octet-stream", bytes),
+        Ok(Err(problem)) => of_problem(&problem),
+        Err(panic) => {
+            eprintln!("swtch: an answer failed: {}", escaped(&panic.to_string()));
+            refuse(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the server failed at this question",
+                None,
+            )
+        }
+    }
+}
+
+fn of_problem(problem: &anyhow::Error) -> Response {
+    match problem.downcast_ref::<answers::NotHere>() {
+        Some(answers::NotHere { what, advice }) => {
+            refuse(StatusCode::NOT_FOUND, what, advice.as_deref())
+        }
+        None => match problem.downcast_ref::<Refusal>() {
+            Some(refusal) => refuse(StatusCode::BAD_REQUEST, &refusal.0, None),
+            None => refuse(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                &format!("{problem:#}"),
+                None,
+            ),
+        },
+    }
+}
+
+fn file(path: &str) -> Response {
+    match assets::find(path) {
+        Some(asset) => typed(asset.media_type(), asset.bytes.to_vec()),
+        None => refuse(StatusCode::NOT_FOUND, "there is no such file", None),
+    }
+}
+
+fn typed(media_type: &'static str, bytes: Vec<u8>) -> Response {
+    ([(header::CONTENT_TYPE, media_type)], bytes).into_response()
+}
+
+fn refuse(status: StatusCode, error: &str, advice: Option<&str>) -> Response {
+    let body = json!({"error": error, "advice": advice}).to_string();
+    (status, typed("application/json", body.into_bytes())).into_response()
+}

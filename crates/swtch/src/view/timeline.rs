@@ -1,0 +1,400 @@
+//! All of a trace that a picture needs, in memory: about 35 bytes a switch.
+//!
+//! Rows of one task stand together, in order of time, so that the pieces of a lane are a stretch of
+//! the columns and a moment is found by halving:
+//!
+//! ```text
+//!  row          0    1    2  │  3    4  │  5 …       number of a row: what the page asks about
+//!  task         A    A    A  │  B    B  │  C …       `tracks`: (task, first row, rows)
+//!  ended_ns    10   40   90  │ 20   70  │
+//!  ran, off, runq, cpu, why …                        one column each
+//!
+//!        off − runq      runq         ran
+//!      ├── blocked ──┼─ run queue ─┼── runs ──┤ ended_ns       the three pieces of a row
+//! ```
+//!
+//! What a person asks about one piece (evidence, stacks) is read from the trace when it is asked.
+//!
+//! Lengths are 32 bits, and the few beyond 4.3 s stand aside. [`bins`] adds prefix sums for every
+//! 128 rows, so that the picture of a day costs what the picture of a second does.
+
+mod bins;
+mod columns;
+mod cpus;
+mod pieces;
+
+use rustc_hash::FxHashMap;
+use swtch_core::{CpuId, Level, Switch, TaskKey, Timestamp};
+use swtch_store::{Columns, Error, Trace};
+
+pub use bins::{Shares, Sums};
+pub use columns::RowColumns;
+pub use cpus::CpuLane;
+pub use pieces::{NO_ROW, NOBODY, Piece, RowPieces, State};
+
+/// What is read of each row.
+const READ: Columns = Columns::TS
+    .and(Columns::CPU)
+    .and(Columns::TASK)
+    .and(Columns::RAN)
+    .and(Columns::REASON)
+    .and(Columns::OFF_REASON)
+    .and(Columns::OFF)
+    .and(Columns::RUNQ)
+    .and(Columns::WAKER)
+    .and(Columns::USER_TASK)
+    .and(Columns::LEVEL);
+
+/// The rows of one task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Track {
+    /// The task.
+    pub task: TaskKey,
+    /// Its first row.
+    pub first: usize,
+    /// Number of its rows.
+    pub len: usize,
+}
+
+impl Track {
+    /// Numbers of its rows.
+    pub const fn rows(&self) -> std::ops::Range<usize> {
+        self.first..self.first + self.len
+    }
+}
+
+/// The rows of one level.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    tracks: Vec<Track>,
+    by_task: FxHashMap<TaskKey, usize>,
+    rows: RowColumns,
+    sums: Sums,
+    cpus: Vec<CpuLane>,
+}
+
+/// Both levels of a trace.
+#[derive(Debug, Default)]
+pub struct Levels {
+    /// The kernel's switches.
+    pub os: Timeline,
+    /// Those of user-mode schedulers, by the thread they ran on.
+    pub user: Timeline,
+    /// The last moment of any row, since the start of the trace.
+    pub end_ns: u64,
+}
+
+impl Levels {
+    /// Reads a trace that began at `start`.
+    ///
+    /// # Errors
+    /// When the trace cannot be read.
+    pub fn read(trace: &Trace, start: Timestamp) -> Result<Self, Error> {
+        let mut tracks = [Tracks::default(), Tracks::default()];
+        trace.scan_levels(Columns::TASK | Columns::LEVEL, None, &mut |row| {
+            tracks[row.level.index()].count(row.task);
+        })?;
+        let mut fills = tracks.map(Tracks::into_fill);
+        let mut end_ns = 0;
+        trace.scan_levels(READ, None, &mut |row| {
+            let ended_ns = row.ts.as_ns().saturating_sub(start.as_ns());
+            end_ns = end_ns.max(ended_ns);
+            fills[row.level.index()].take(row, ended_ns);
+        })?;
+        let [os, user] = fills.map(Fill::finish);
+        Ok(Self { os, user, end_ns })
+    }
+
+    /// The rows of a level.
+    pub const fn of(&self, level: Level) -> &Timeline {
+        match level {
+            Level::Os => &self.os,
+            Level::User => &self.user,
+        }
+    }
+}
+
+impl Timeline {
+    /// Tasks, in the order of their first row.
+    pub fn tracks(&self) -> &[Track] {
+        &self.tracks
+    }
+
+    /// The rows of a task.
+    pub fn track(&self, task: TaskKey) -> Option<Track> {
+        self.by_task.get(&task).map(|place| self.tracks[*place])
+    }
+
+    /// The task of a row.
+    pub fn track_of(&self, row: usize) -> Option<Track> {
+        let after = self.tracks.partition_point(|track| track.first <= row);
+        let track = *self.tracks.get(after.checked_sub(1)?)?;
+        track.rows().contains(&row).then_some(track)
+    }
+
+    /// The columns.
+    pub const fn rows(&self) -> &RowColumns {
+        &self.rows
+    }
+
+    /// CPUs that have rows.
+    pub fn cpus(&self) -> &[CpuLane] {
+        &self.cpus
+    }
+
+    /// Rows of a task that have something to show between two moments: the first that ends after
+    /// `from_ns`, to the first whose pieces begin at or after `to_ns`.
+    pub fn rows_between(&self, track: Track, from_ns: u64, to_ns: u64) -> std::ops::Range<usize> {
+        let ended = &self.rows.ended_ns[track.rows()];
+        let first = ended.partition_point(|ended| *ended <= from_ns);
+        let rest = &ended[first..];
+        // The row that ends after the span may begin in it; none behind it can.
+        let inside = rest.partition_point(|ended| *ended < to_ns);
+        let last = (first + inside + 1).min(track.len);
+        track.first + first..track.first + last
+    }
+
+    /// The row of a task that ended at a moment.
+    pub fn row_ended(&self, task: TaskKey, ended_ns: u64) -> Option<usize> {
+        let track = self.track(task)?;
+        let ended = &self.rows.ended_ns[track.rows()];
+        let place = ended.binary_search(&ended_ns).ok()?;
+        Some(track.first + place)
+    }
+
+    /// When the last row of a task ended that ended by a moment.
+    pub fn last_ended(&self, task: TaskKey, by_ns: u64) -> Option<u64> {
+        let track = self.track(task)?;
+        let ended = &self.rows.ended_ns[track.rows()];
+        let after = ended.partition_point(|ended| *ended <= by_ns);
+        ended[..after].last().copied()
+    }
+
+    /// The row whose wait or run a moment of a task lies in.
+    pub fn row_at(&self, task: TaskKey, at_ns: u64) -> Option<usize> {
+        let track = self.track(task)?;
+        let row = self.rows_between(track, at_ns, at_ns + 1).next()?;
+        let begins = self.rows.pieces(row).first_ns()?;
+        (begins <= at_ns).then_some(row)
+    }
+}
+
+/// Counts rows by task: the first pass.
+#[derive(Debug, Default)]
+struct Tracks {
+    by_task: FxHashMap<TaskKey, usize>,
+    tracks: Vec<Track>,
+    /// Rows come in bursts of one task.
+    recent: Option<(TaskKey, usize)>,
+}
+
+impl Tracks {
+    fn count(&mut self, task: TaskKey) {
+        let place = match self.recent {
+            Some((recent, place)) if recent == task => place,
+            _ => *self.by_task.entry(task).or_insert_with(|| {
+                self.tracks.push(Track {
+                    task,
+                    first: 0,
+                    len: 0,
+                });
+                self.tracks.len() - 1
+            }),
+        };
+        self.recent = Some((task, place));
+        self.tracks[place].len += 1;
+    }
+
+    fn into_fill(mut self) -> Fill {
+        let mut first = 0;
+        for track in &mut self.tracks {
+            track.first = first;
+            first += track.len;
+        }
+        Fill {
+            next: self.tracks.iter().map(|track| track.first).collect(),
+            rows: RowColumns::with_rows(first),
+            cpus: Vec::new(),
+            cpu_places: Vec::new(),
+            tracks: self.tracks,
+            by_task: self.by_task,
+        }
+    }
+}
+
+/// Puts rows into their places: the second pass.
+#[derive(Debug)]
+struct Fill {
+    by_task: FxHashMap<TaskKey, usize>,
+    tracks: Vec<Track>,
+    /// Where each task's next row goes.
+    next: Vec<usize>,
+    rows: RowColumns,
+    cpus: Vec<CpuLane>,
+    /// Where each CPU's lane is, by its number.
+    cpu_places: Vec<Option<usize>>,
+}
+
+impl Fill {
+    fn take(&mut self, row: &Switch, ended_ns: u64) {
+        let Some(place) = self.by_task.get(&row.task) else {
+            return;
+        };
+        let number = self.next[*place];
+        // A trace that grows between the passes has rows that were not counted: they come later.
+        if number >= self.tracks[*place].rows().end {
+            return;
+        }
+        self.next[*place] += 1;
+        self.rows.set(number, row, ended_ns);
+        self.lane(row.cpu).push(number, row);
+    }
+
+    fn lane(&mut self, cpu: CpuId) -> &mut CpuLane {
+        let index = usize::from(cpu.get());
+        if index >= self.cpu_places.len() {
+            self.cpu_places.resize(index + 1, None);
+        }
+        let cpus = &mut self.cpus;
+        let place = *self.cpu_places[index].get_or_insert_with(|| {
+            cpus.push(CpuLane::new(cpu));
+            cpus.len() - 1
+        });
+        &mut self.cpus[place]
+    }
+
+    fn finish(mut self) -> Timeline {
+        for (track, next) in self.tracks.iter_mut().zip(&self.next) {
+            track.len = next - track.first;
+        }
+        let sums = Sums::new(&self.tracks, &self.rows);
+        for lane in &mut self.cpus {
+            lane.sum_up();
+        }
+        self.cpus.sort_by_key(|lane| lane.cpu);
+        Timeline {
+            by_task: self.by_task,
+            tracks: self.tracks,
+            rows: self.rows,
+            sums,
+            cpus: self.cpus,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{after, head, row};
+    use swtch_core::{Nanos, Reason};
+    use swtch_store::Writer;
+
+    const START: u64 = 1_000_000_000;
+
+    /// Two tasks that take turns on a CPU: each runs 3 to 30 µs and waits for a futex meanwhile.
+    fn levels(rows: u64) -> Levels {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.swtch");
+        let meta = head().meta;
+        let mut writer = Writer::create(&path, &meta).unwrap();
+        let mut random = fastrand::Rng::with_seed(1);
+        let (mut now, mut left) = (START, [START; 3]);
+        for number in 0..rows {
+            let task = if number % 2 == 0 { 1 } else { 2 };
+            let ran = random.u64(3_000..30_000);
+            let since = now - left[task as usize];
+            let runq = random.u64(0..=since);
+            let mut row = after(row(task, Reason::Futex), Reason::Futex, since - runq, runq);
+            row.ran = Some(Nanos::from_ns(ran));
+            now += ran;
+            row.ts = Timestamp::from_ns(now);
+            left[task as usize] = now;
+            writer.push_switch(&row).unwrap();
+        }
+        writer.finish(&meta, &mut |_, _| ()).unwrap();
+        let trace = Trace::open(&path).unwrap();
+        Levels::read(&trace, Timestamp::from_ns(START)).unwrap()
+    }
+
+    fn shares(timeline: &Timeline, track: Track, from_ns: u64, to_ns: u64) -> Vec<(u8, u64)> {
+        let mut shares = Shares::default();
+        timeline.add_shares(track, from_ns, to_ns, &mut shares);
+        let mut all = Vec::new();
+        shares.drain(|state, ns| all.push((state, ns)));
+        all
+    }
+
+    /// However a span is cut into bins, with sums of whole blocks or row by row, no time is lost or
+    /// counted twice.
+    #[test]
+    fn shares_of_bins_sum_to_the_shares_of_the_span() {
+        let levels = levels(5_000);
+        let os = &levels.os;
+        for track in os.tracks() {
+            let mut by_row = std::collections::BTreeMap::<u8, u64>::new();
+            for row in track.rows() {
+                let add = |from, to, state: State| {
+                    *by_row.entry(state.number()).or_default() += to - from
+                };
+                os.rows().pieces(row).each(add);
+            }
+            let by_row: Vec<_> = by_row.into_iter().collect();
+            assert_eq!(shares(os, *track, 0, levels.end_ns + 1), by_row);
+            for bins in [1, 2, 3, 7, 50, 1000, 20_000] {
+                let edge = |bin: u64| (levels.end_ns + 1) * bin / bins;
+                let mut summed = std::collections::BTreeMap::<u8, u64>::new();
+                for bin in 0..bins {
+                    for (state, ns) in shares(os, *track, edge(bin), edge(bin + 1)) {
+                        assert!(ns <= edge(bin + 1) - edge(bin), "a bin is not overfull");
+                        *summed.entry(state).or_default() += ns;
+                    }
+                }
+                assert_eq!(
+                    summed.into_iter().collect::<Vec<_>>(),
+                    by_row,
+                    "{bins} bins"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn busy_time_of_a_cpu_is_that_of_its_runs() {
+        let levels = levels(3_000);
+        let os = &levels.os;
+        let [cpu] = os.cpus() else { panic!("one CPU") };
+        let runs: u64 = (0..os.rows().len())
+            .filter_map(|row| os.rows().ran.get(row))
+            .sum();
+        assert_eq!(cpu.busy_between(os, 0, levels.end_ns + 1), runs);
+        for cut in [1, 100_000, 12_345_678, levels.end_ns] {
+            let parts = cpu.busy_between(os, 0, cut) + cpu.busy_between(os, cut, levels.end_ns + 1);
+            assert_eq!(parts, runs, "cut at {cut}");
+        }
+    }
+
+    /// A click on a moment finds the row whose wait or run it lies in.
+    #[test]
+    fn a_moment_has_one_row() {
+        let levels = levels(600);
+        let os = &levels.os;
+        let track = os.tracks()[0];
+        for row in track.rows() {
+            let pieces = os.rows().pieces(row);
+            let first = pieces.first_ns().unwrap();
+            for moment in [first, (first + pieces.run_to_ns) / 2, pieces.run_to_ns - 1] {
+                assert_eq!(os.row_at(track.task, moment), Some(row), "{moment}");
+            }
+            assert_eq!(os.row_ended(track.task, pieces.run_to_ns), Some(row));
+            assert_eq!(os.track_of(row), Some(track));
+        }
+        assert_eq!(os.row_at(track.task, levels.end_ns + 1), None);
+    }
+
+    #[test]
+    fn a_trace_without_switches_has_no_lanes() {
+        let levels = levels(0);
+        assert!(levels.os.tracks().is_empty() && levels.os.cpus().is_empty());
+        assert_eq!((levels.end_ns, levels.os.track_of(0)), (0, None));
+    }
+}

@@ -1,0 +1,200 @@
+//! What a lane is made of: pieces of time, each with one state.
+
+use std::cmp::max;
+
+use swtch_core::Reason;
+
+/// What a thread does. The numbers cross to the page (`web/src/api`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// It has a CPU.
+    Running,
+    /// It waits for what this reason names.
+    Blocked(Reason),
+    /// It is runnable and has no CPU, after it had left for this reason; `None` before its first
+    /// run.
+    InQueue(Option<Reason>),
+}
+
+impl State {
+    /// How many numbers there are: one more than the largest.
+    pub const NUMBERS: usize = 128;
+    const RUNNING: u8 = 1;
+    const BLOCKED: u8 = 32;
+    const IN_QUEUE: u8 = 96;
+    const NO_REASON: u8 = 31;
+
+    /// Its number.
+    pub fn number(self) -> u8 {
+        let index = |reason: Reason| u8::try_from(reason.index()).expect("fewer than 31 reasons");
+        match self {
+            Self::Running => Self::RUNNING,
+            Self::Blocked(reason) => Self::BLOCKED + index(reason),
+            Self::InQueue(reason) => Self::IN_QUEUE + reason.map_or(Self::NO_REASON, index),
+        }
+    }
+}
+
+/// No row: a wait or run that was still open at the end.
+pub const NO_ROW: u32 = u32::MAX;
+
+/// Nobody: waits have no CPU.
+pub const NOBODY: u32 = u32::MAX;
+
+/// A piece of a lane.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Piece {
+    /// When it begins, since the start of the trace.
+    pub from_ns: u64,
+    /// When it ends.
+    pub to_ns: u64,
+    /// The row it belongs to, or [`NO_ROW`].
+    pub row: u32,
+    /// Of a thread's run the CPU, of a CPU's the task, of a worker's the worker; or [`NOBODY`].
+    pub who: u32,
+    /// What it is.
+    pub state: State,
+}
+
+/// The pieces of one row: blocked, in the run queue, running. An empty one is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowPieces {
+    /// When the run began, if known.
+    pub run_from_ns: Option<u64>,
+    /// When the run ended.
+    pub run_to_ns: u64,
+    /// When it became runnable, if known.
+    pub queued_from_ns: Option<u64>,
+    /// When it left, if known.
+    pub left_ns: Option<u64>,
+    /// Why it had left.
+    pub off_reason: Option<Reason>,
+}
+
+impl RowPieces {
+    /// The pieces of a row that ended at `ended_ns`.
+    pub fn new(
+        ended_ns: u64,
+        ran: Option<u64>,
+        off: Option<u64>,
+        runq: Option<u64>,
+        off_reason: Option<Reason>,
+    ) -> Self {
+        let run_from_ns = ran.map(|ran| ended_ns.saturating_sub(ran));
+        let before_run = |length: Option<u64>| Some(run_from_ns?.saturating_sub(length?));
+        Self {
+            run_from_ns,
+            run_to_ns: ended_ns,
+            queued_from_ns: before_run(runq),
+            left_ns: before_run(off),
+            off_reason,
+        }
+    }
+
+    /// When the first piece begins; `None` when no piece is known.
+    pub fn first_ns(&self) -> Option<u64> {
+        self.left_ns.or(self.queued_from_ns).or(self.run_from_ns)
+    }
+
+    /// Calls `each` for every piece that is not empty: (from, to, state), in order of time.
+    pub fn each(&self, mut each: impl FnMut(u64, u64, State)) {
+        let Some(run_from) = self.run_from_ns else {
+            return;
+        };
+        // Where the wakeup was not seen, all of the wait is taken as blocked.
+        let queued = self.queued_from_ns.unwrap_or(run_from);
+        if let Some(left) = self.left_ns.filter(|left| *left < queued) {
+            each(
+                left,
+                queued,
+                State::Blocked(self.off_reason.unwrap_or(Reason::Unknown)),
+            );
+        }
+        let queued = max(queued, self.left_ns.unwrap_or(0));
+        if queued < run_from {
+            each(queued, run_from, State::InQueue(self.off_reason));
+        }
+        if run_from < self.run_to_ns {
+            each(run_from, self.run_to_ns, State::Running);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces_of(row: RowPieces) -> Vec<(u64, u64, State)> {
+        let mut pieces = Vec::new();
+        row.each(|from, to, state| pieces.push((from, to, state)));
+        pieces
+    }
+
+    /// ```text
+    ///   50        70      80       100
+    ///   ├ blocked ┼ queue ┼─ runs ─┤
+    /// ```
+    #[test]
+    fn a_row_is_blocked_then_queued_then_runs() {
+        let row = RowPieces::new(100, Some(20), Some(30), Some(10), Some(Reason::Futex));
+        assert_eq!(
+            pieces_of(row),
+            [
+                (50, 70, State::Blocked(Reason::Futex)),
+                (70, 80, State::InQueue(Some(Reason::Futex))),
+                (80, 100, State::Running),
+            ]
+        );
+    }
+
+    /// A preempted task was runnable all the time.
+    #[test]
+    fn a_preempted_task_is_never_blocked() {
+        let row = RowPieces::new(100, Some(20), Some(30), Some(30), Some(Reason::Slice));
+        assert_eq!(
+            pieces_of(row),
+            [
+                (50, 80, State::InQueue(Some(Reason::Slice))),
+                (80, 100, State::Running)
+            ]
+        );
+    }
+
+    /// Its first wait has no reason: it had never run.
+    #[test]
+    fn a_new_task_waits_in_the_queue() {
+        let row = RowPieces::new(100, Some(20), None, Some(10), None);
+        assert_eq!(
+            pieces_of(row),
+            [(70, 80, State::InQueue(None)), (80, 100, State::Running)]
+        );
+    }
+
+    /// Nothing is drawn for a run whose length is not known.
+    #[test]
+    fn a_run_that_began_before_the_capture_has_no_piece() {
+        assert_eq!(
+            pieces_of(RowPieces::new(100, None, None, None, None)),
+            vec![]
+        );
+    }
+
+    /// The page tells states apart by these numbers.
+    #[test]
+    fn states_have_different_numbers() {
+        let mut numbers = vec![State::Running.number(), State::InQueue(None).number()];
+        for reason in Reason::ALL {
+            numbers.push(State::Blocked(*reason).number());
+            numbers.push(State::InQueue(Some(*reason)).number());
+        }
+        assert!(
+            numbers
+                .iter()
+                .all(|number| usize::from(*number) < State::NUMBERS)
+        );
+        let all = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), all);
+    }
+}

@@ -1,0 +1,692 @@
+//! Exports, read back by others than those who wrote them, and compared with `swtch report`.
+//!
+//! ```text
+//! drawn rows ─▶ trace ─┬▶ swtch export ─▶ csv, parquet, JSON, protobuf ─▶ read back ─┬▶ the same sums
+//!                      └▶ swtch report --format json ────────────────────────────────┘
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::RowAccessor as _;
+use serde_json::Value;
+use swtch_core::rules::rule_named;
+use swtch_core::{
+    CgroupId, Class, CpuId, Evidence, EvidenceBits, Gap, Level, Nanos, Pid, Switch, TaskEvent,
+    TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait, WakerKind,
+};
+use swtch_store::{Clock, Counts, Host, Meta, State, Writer};
+
+use crate::recording::{Place, stderr, swtch};
+
+const FORMATS: [&str; 6] = ["perfetto", "chrome", "firefox", "folded", "csv", "parquet"];
+const START: u64 = 5_000_000_000;
+const HOSTILE: &str = "<b>;,\"\n\u{1b}[2J";
+
+/// Two CPUs, two threads each, 500 runs a thread: one blocks on a futex and is woken by the other CPU's,
+/// one is preempted, one is woken while it still leaves.
+struct Drawn {
+    place: Place,
+}
+
+impl Drawn {
+    fn new() -> Self {
+        let place = Place::new();
+        let meta = meta();
+        let mut writer = Writer::create(&place.trace(), &meta).unwrap();
+        for (key, pid, tid, comm) in [
+            (1, 10, 10, "server"),
+            (2, 10, 11, HOSTILE),
+            (3, 30, 30, "Web Content"),
+            (4, 40, 40, "=cmd()"),
+        ] {
+            writer.push_task(&task(key, pid, tid, comm)).unwrap();
+        }
+        let mut rows: Vec<Switch> = (0..2).flat_map(rows_of_cpu).collect();
+        rows.push(worker(&rows[3]));
+        rows.sort_by_key(|row| row.ts);
+        rows.iter().for_each(|row| writer.push_switch(row).unwrap());
+        writer.push_gap(&gap()).unwrap();
+        writer.finish(&meta, &mut |_, _| ()).unwrap();
+        Self { place }
+    }
+
+    fn export(&self, to: &str, words: &[&str]) -> (PathBuf, Output) {
+        let path = self.place.dir().join(format!("out.{to}"));
+        let output = self.exporting(to, words).arg("-o").arg(&path).output();
+        (path, output.unwrap())
+    }
+
+    fn exporting(&self, to: &str, words: &[&str]) -> Command {
+        let mut command = swtch(["export"]);
+        command
+            .arg(self.place.trace())
+            .args(["--to", to])
+            .args(words);
+        command
+    }
+
+    /// The bytes of an export that must succeed.
+    fn exported(&self, to: &str, words: &[&str]) -> Vec<u8> {
+        let (path, output) = self.export(to, words);
+        assert!(output.status.success(), "{to}: {}", stderr(&output));
+        fs::read(path).unwrap()
+    }
+
+    fn report(&self, by: &str, words: &[&str]) -> Value {
+        let mut command = swtch(["report", "--format", "json", "--by", by]);
+        let output = command
+            .arg(self.place.trace())
+            .args(words)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Switches, and time running, off the CPU, blocked and runnable.
+    fn sums(&self, words: &[&str]) -> Sums {
+        let total = &self.report("reason", words)["total"];
+        let get = |name: &str| total[name].as_u64().unwrap();
+        Sums {
+            switches: get("switches"),
+            ran: get("ran_ns"),
+            off: get("off_ns"),
+            blocked: get("blocked_ns"),
+            runq: get("runq_ns"),
+        }
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Sums {
+    switches: u64,
+    ran: u64,
+    off: u64,
+    blocked: u64,
+    runq: u64,
+}
+
+fn meta() -> Meta {
+    Meta {
+        state: State::Finished,
+        host: Host {
+            hostname: "db1".into(),
+            kernel_release: "6.18.0".into(),
+            machine: "x86_64".into(),
+            cpus: 2,
+            ..Host::default()
+        },
+        clock: Clock {
+            monotonic_ns: START,
+            boottime_ns: START + 7_000,
+            realtime_ns: 1_700_000_000_000_000_000,
+        },
+        scope: "whole system".into(),
+        start_ns: START,
+        end_ns: START + 1_000_000_000,
+        counts: Counts {
+            switches_seen: 2_000,
+            stored: 2_000,
+            ..Counts::default()
+        },
+        ..Meta::default()
+    }
+}
+
+fn gap() -> Gap {
+    Gap {
+        cpu: CpuId::new(1),
+        start: Timestamp::from_ns(START + 900_000_000),
+        end: Timestamp::from_ns(START + 900_001_000),
+        lost: 5,
+        level: Level::User,
+    }
+}
+
+fn task(key: u32, pid: u32, tid: u32, comm: &str) -> TaskEvent {
+    TaskEvent {
+        ts: Timestamp::from_ns(START),
+        kind: TaskEventKind::Seen,
+        task: TaskKey::new(key),
+        tid: Tid::new(tid),
+        pid: Pid::new(pid),
+        parent_pid: Pid::new(1),
+        started_ns: u64::from(pid),
+        comm: comm.as_bytes().to_vec(),
+        cgroup: CgroupId::new(1),
+        class: Class::Fair,
+        prio: 120,
+        is_kthread: false,
+        in_scope: true,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+    }
+}
+
+/// ```text
+/// first   ├ run ┤───── futex ─────┊ runq ├ run ┤
+/// second        ├ run ┤ idle             └─ waited in the run queue: preempted ─┤ run ┤
+/// ```
+fn rows_of_cpu(cpu: u16) -> Vec<Switch> {
+    let first = u32::from(cpu) * 2 + 1;
+    let mut rows: Vec<Switch> = Vec::new();
+    let mut now = START + 1_000 * u64::from(cpu);
+    for round in 0..500_u64 {
+        for key in [first, first + 1] {
+            let is_blocker = key == first;
+            let ran = 10_000 + round % 97 * 13;
+            let before = rows.iter().rev().find(|row| row.task == TaskKey::new(key));
+            let runq = round % 7 * 100;
+            let wait = before.map_or_else(Wait::default, |before| {
+                wait(before, now, is_blocker.then_some(runq), cpu)
+            });
+            now += ran;
+            let other = if is_blocker { first + 1 } else { 0 };
+            rows.push(row(now, cpu, key, ran, other, wait));
+        }
+        // Idle until the first is woken, now and then not at all.
+        now += round % 5 * 1_000;
+    }
+    rows
+}
+
+/// Blocked until `runq` before now; without it, the thread had stayed runnable.
+fn wait(before: &Switch, now: u64, runq: Option<u64>, cpu: u16) -> Wait {
+    let off = now - before.ts.as_ns();
+    let known = Wait {
+        reason: Some(before.rule.reason),
+        off: Some(Nanos::from_ns(off)),
+        runq: Some(Nanos::from_ns(off)),
+        ..Wait::default()
+    };
+    match runq {
+        None => known,
+        Some(runq) => Wait {
+            // Every seventh was woken while it still left: all of the wait is in the run queue.
+            runq: Some(Nanos::from_ns(if runq == 600 {
+                off
+            } else {
+                runq.min(off)
+            })),
+            waker: Some(TaskKey::new(u32::from(1 - cpu) * 2 + 1)),
+            waker_kind: Some(WakerKind::Task),
+            wake_cpu: Some(CpuId::new(cpu)),
+            ..known
+        },
+    }
+}
+
+fn row(ts: u64, cpu: u16, key: u32, ran: u64, next: u32, wait: Wait) -> Switch {
+    let is_blocker = key % 2 == 1;
+    let rule = match is_blocker {
+        true => "futex_call",
+        false => "tick_slice_end",
+    };
+    Switch {
+        ts: Timestamp::from_ns(ts),
+        cpu: CpuId::new(cpu),
+        task: TaskKey::new(key),
+        ran: Some(Nanos::from_ns(ran)),
+        irq: Nanos::ZERO,
+        stolen: Nanos::ZERO,
+        rule: rule_named(rule).unwrap(),
+        evidence: Evidence {
+            state: u32::from(is_blocker),
+            bits: match is_blocker {
+                true => EvidenceBits::VOLUNTARY,
+                false => EvidenceBits::default(),
+            },
+            syscall: is_blocker.then_some(202),
+            ..Evidence::RUNNABLE
+        },
+        next_task: Some(TaskKey::new(next)),
+        user_task: None,
+        level: Level::Os,
+        user: UserSide::default(),
+        cgroup: CgroupId::new(1),
+        wait,
+    }
+}
+
+/// A worker of a user-mode scheduler, within a run of its thread.
+fn worker(of: &Switch) -> Switch {
+    Switch {
+        ts: of.ts.before(Nanos::from_ns(1_000)),
+        ran: Some(Nanos::from_ns(2_000)),
+        level: Level::User,
+        user_task: Some(7),
+        next_task: Some(of.task),
+        wait: Wait::default(),
+        ..*of
+    }
+}
+
+#[test]
+fn csv_and_parquet_come_to_the_sums_of_the_report() {
+    let drawn = Drawn::new();
+    for words in [
+        &[][..],
+        &["--comm", "server"],
+        &["--since", "1ms", "--until", "9ms"],
+    ] {
+        let expected = drawn.sums(words);
+        assert!(expected.switches > 100, "{expected:?}");
+        assert_eq!(
+            csv_sums(&drawn.exported("csv", words)),
+            expected,
+            "csv {words:?}"
+        );
+        drawn.exported("parquet", words);
+        let parquet = parquet_sums(&drawn.place.dir().join("out.parquet"));
+        assert_eq!(parquet, expected, "parquet {words:?}");
+    }
+}
+
+/// Records of RFC 4180, read by the letter: a name holds a comma, quotes and a line end.
+fn records(csv: &[u8]) -> Vec<Vec<String>> {
+    let text = String::from_utf8(csv.to_vec()).unwrap();
+    let (mut records, mut record, mut field) = (Vec::new(), Vec::new(), String::new());
+    let (mut is_quoted, mut letters) = (false, text.chars().peekable());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if is_quoted && letters.peek() == Some(&'"') => field.extend(letters.next()),
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => record.push(std::mem::take(&mut field)),
+            '\r' if !is_quoted => {}
+            '\n' if !is_quoted => {
+                record.push(std::mem::take(&mut field));
+                records.push(std::mem::take(&mut record));
+            }
+            _ => field.push(letter),
+        }
+    }
+    records
+}
+
+fn csv_sums(csv: &[u8]) -> Sums {
+    let mut records = records(csv).into_iter();
+    let header = records.next().unwrap();
+    let mut sums = Sums::default();
+    for record in records {
+        assert_eq!(record.len(), header.len());
+        let of = |name: &str| &record[header.iter().position(|column| column == name).unwrap()];
+        let number = |name: &str| of(name).parse::<u64>().unwrap_or(0);
+        if of("level") == "os" {
+            sums.switches += 1;
+            sums.ran += number("ran_ns");
+            sums.off += number("off_ns");
+            sums.blocked += number("blocked_ns");
+            sums.runq += number("runq_ns");
+        }
+    }
+    sums
+}
+
+fn parquet_sums(path: &Path) -> Sums {
+    let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
+    let schema = reader.metadata().file_metadata().schema_descr_ptr();
+    let place = |name: &str| {
+        let mut columns = schema.columns().iter();
+        columns.position(|column| column.name() == name).unwrap()
+    };
+    let mut sums = Sums::default();
+    for row in reader.get_row_iter(None).unwrap() {
+        let row = row.unwrap();
+        let number = |name| u64::try_from(row.get_long(place(name)).unwrap_or(0)).unwrap();
+        if row.get_string(place("level")).unwrap() == "os" {
+            sums.switches += 1;
+            sums.ran += number("ran_ns");
+            sums.off += number("off_ns");
+            sums.blocked += number("blocked_ns");
+            sums.runq += number("runq_ns");
+        }
+    }
+    sums
+}
+
+#[test]
+fn chromes_slices_come_to_the_sums_of_the_report() {
+    let drawn = Drawn::new();
+    for words in [&[][..], &["--comm", "server"]] {
+        let expected = drawn.sums(words);
+        let trace: Value = serde_json::from_slice(&drawn.exported("chrome", words)).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let sum = |of: &dyn Fn(&str) -> bool| {
+            let slices = events.iter().filter(|event| event["ph"] == "X");
+            let slices = slices.filter(|event| of(event["cat"].as_str().unwrap()));
+            // Digits of the text: what a reader makes of them must lose no nanosecond.
+            slices
+                .map(|event| Nanos::from_rounded(event["dur"].as_f64().unwrap() * 1e3))
+                .sum::<Nanos>()
+                .as_ns()
+        };
+        assert_eq!(sum(&|cat| cat == "running"), expected.ran);
+        assert_eq!(sum(&|cat| cat == "runnable"), expected.runq);
+        assert_eq!(sum(&|cat| cat == "synchronization"), expected.blocked);
+        let phase = |phase| events.iter().filter(|event| event["ph"] == phase).count();
+        assert_eq!(phase("s"), phase("f"));
+        // The server's waker is none of its threads: without that one's runs there is no arrow.
+        assert_eq!(phase("s") > 100, words.is_empty(), "{} arrows", phase("s"));
+        assert_eq!(
+            (phase("b"), phase("e")),
+            if words.is_empty() { (1, 1) } else { (0, 0) }
+        );
+    }
+}
+
+#[test]
+fn firefoxs_markers_come_to_the_sums_of_the_report() {
+    let drawn = Drawn::new();
+    let expected = drawn.sums(&[]);
+    let profile: Value = serde_json::from_slice(&drawn.exported("firefox", &[])).unwrap();
+    let threads = profile["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 4);
+    let mut sums = Sums::default();
+    for thread in threads {
+        let data = thread["markers"]["data"].as_array().unwrap();
+        let ns = |fields: &Value, name| {
+            fields[name]
+                .as_f64()
+                .map_or(Nanos::ZERO, Nanos::from_rounded)
+        };
+        let sum = |name| {
+            data.iter()
+                .map(|fields| ns(fields, name))
+                .sum::<Nanos>()
+                .as_ns()
+        };
+        sums.off += sum("off_ns");
+        sums.blocked += sum("blocked_ns");
+        sums.runq += sum("runq_ns");
+    }
+    let (switches, ran) = (expected.switches, expected.ran);
+    assert_eq!(
+        Sums {
+            switches,
+            ran,
+            ..sums
+        },
+        expected
+    );
+    let schema = &profile["meta"]["markerSchema"];
+    let names = schema
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|schema| &schema["name"]);
+    assert!(
+        names.into_iter().any(|name| name == "swtch.wait"),
+        "{schema}"
+    );
+    assert!(
+        profile["meta"]["preprocessedProfileVersion"]
+            .as_u64()
+            .unwrap()
+            >= 40
+    );
+}
+
+#[test]
+fn folded_lines_come_to_the_off_cpu_time_of_the_report() {
+    let drawn = Drawn::new();
+    let text = String::from_utf8(drawn.exported("folded", &[])).unwrap();
+    let sum: u64 = text
+        .lines()
+        .map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(sum, drawn.sums(&[]).off);
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert!(text.contains("Web Content;Web Content;[futex] "), "{text}");
+}
+
+/// Fields of a protobuf message: number, and bytes or number.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes);
+        let field = match tag & 7 {
+            0 => Field::Number(varint(&mut bytes)),
+            2 => {
+                let length = usize::try_from(varint(&mut bytes)).unwrap();
+                let (value, rest) = bytes.split_at(length);
+                bytes = rest;
+                Field::Bytes(value)
+            }
+            other => panic!("wire type {other}"),
+        };
+        found.push((tag >> 3, field));
+    }
+    found
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Field<'b> {
+    Number(u64),
+    Bytes(&'b [u8]),
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..).step_by(7) {
+        let (byte, rest) = bytes.split_first().unwrap();
+        *bytes = rest;
+        value |= u64::from(byte & 127) << shift;
+        if byte & 128 == 0 {
+            break;
+        }
+    }
+    value
+}
+
+fn bytes_of(message: &[u8], number: u64) -> Vec<&[u8]> {
+    let found = fields(message)
+        .into_iter()
+        .filter(|field| field.0 == number);
+    found
+        .map(|(_, field)| match field {
+            Field::Bytes(bytes) => bytes,
+            Field::Number(_) => panic!("field {number} is a number"),
+        })
+        .collect()
+}
+
+fn number_of(message: &[u8], number: u64) -> Option<u64> {
+    let found = fields(message)
+        .into_iter()
+        .find(|field| field.0 == number)?;
+    match found.1 {
+        Field::Number(value) => Some(value),
+        Field::Bytes(_) => panic!("field {number} is bytes"),
+    }
+}
+
+/// By thread: switches and time, from nothing but the chain of `sched_switch` on each CPU.
+#[test]
+fn perfettos_switches_are_one_chain_a_cpu_and_come_to_the_sums_of_the_report() {
+    let drawn = Drawn::new();
+    let trace = drawn.exported("perfetto", &[]);
+    let mut runs: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    let mut cpus: BTreeMap<u64, Vec<(u64, u64, u64)>> = BTreeMap::new();
+    for bundle in bytes_of(&trace, 1)
+        .into_iter()
+        .flat_map(|packet| bytes_of(packet, 1))
+    {
+        let cpu = number_of(bundle, 1).unwrap();
+        for event in bytes_of(bundle, 2) {
+            for switch in bytes_of(event, 4) {
+                let number = |field| number_of(switch, field).unwrap_or(0);
+                let switch = (number_of(event, 1).unwrap(), number(2), number(6));
+                cpus.entry(cpu).or_default().push(switch);
+            }
+        }
+    }
+    for (cpu, switches) in cpus {
+        for pair in switches.windows(2) {
+            let [(began, _, came), (ended, left, _)] = pair else {
+                unreachable!()
+            };
+            assert_eq!(came, left, "CPU {cpu} at {ended}");
+            let run = runs.entry(*came).or_default();
+            *run = (run.0 + 1, run.1 + (ended - began));
+        }
+    }
+    let report = drawn.report("thread", &[]);
+    for row in report["rows"].as_array().unwrap() {
+        let get = |name: &str| row[name].as_u64().unwrap();
+        assert_eq!(runs[&get("tid")], (get("switches"), get("ran_ns")), "{row}");
+    }
+}
+
+/// `make test-peers` says where Perfetto's trace processor is; without it there is nothing to ask.
+#[test]
+fn perfettos_own_reader_agrees_with_the_report() {
+    let Some(reader) = std::env::var_os("SWTCH_TRACE_PROCESSOR") else {
+        println!("not asked: make test-peers brings Perfetto's reader");
+        return;
+    };
+    let drawn = Drawn::new();
+    let expected = drawn.sums(&[]);
+    let (path, output) = drawn.export("perfetto", &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/peers/trace_processor.js"
+    );
+    let state = |states: &str| {
+        format!(
+            "SELECT sum(dur) AS ns FROM thread_state JOIN thread USING (utid)
+             WHERE tid < 4194304 AND dur >= 0 AND state {states}"
+        )
+    };
+    let output = Command::new("node")
+        .arg(script)
+        .arg(reader)
+        .arg(path)
+        .arg("SELECT name, value FROM stats WHERE value > 0 AND severity != 'info'")
+        .arg(
+            "SELECT count(*) AS switches, sum(dur) AS ns FROM sched JOIN thread USING (utid)
+             WHERE tid BETWEEN 1 AND 4194303 AND dur >= 0",
+        )
+        .args(["= 'Running'", "IN ('R', 'R+')", "= 'S'"].map(state))
+        .arg("SELECT count(*) AS workers FROM slice WHERE category = 'user'")
+        .arg("SELECT count(*) AS waits FROM slice WHERE name = 'futex' AND category = 'synchronization'")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = String::from_utf8(output.stdout).unwrap();
+    let answers: Vec<Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    // The drawn trace has a gap, which the format marks on its CPU.
+    let errors: Vec<_> = answers[0]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| &row["name"])
+        .collect();
+    assert_eq!(errors, ["ftrace_cpu_has_data_loss"]);
+    assert_eq!(answers[1][0]["switches"], expected.switches);
+    assert_eq!(answers[1][0]["ns"], expected.ran);
+    assert_eq!(answers[2][0]["ns"], expected.ran);
+    assert_eq!(answers[3][0]["ns"], expected.runq);
+    assert_eq!(answers[4][0]["ns"], expected.blocked);
+    assert_eq!(answers[5][0]["workers"], 1);
+    // Two threads of 500 runs: a wait before each but the first, and one open at the end.
+    assert_eq!(answers[6][0]["waits"], 1_000);
+}
+
+/// A name is anybody's to choose, and an export is opened somewhere else.
+#[test]
+fn no_text_export_holds_a_hostile_character() {
+    let drawn = Drawn::new();
+    for to in ["chrome", "firefox", "folded", "csv"] {
+        let text = String::from_utf8(drawn.exported(to, &[])).unwrap();
+        let control = text
+            .chars()
+            .find(|c| c.is_control() && !"\r\n".contains(*c));
+        assert_eq!(control, None, "{to}");
+        assert!(text.contains("x1b[2J"), "{to}: the name is shown, escaped");
+    }
+}
+
+#[test]
+fn every_format_goes_to_stdout_too_and_to_nothing_but_whole_files() {
+    let drawn = Drawn::new();
+    for to in FORMATS {
+        let output = drawn.exporting(to, &[]).output().unwrap();
+        assert!(output.status.success(), "{to}: {}", stderr(&output));
+        assert_eq!(output.stdout, drawn.exported(to, &[]), "{to}");
+    }
+    let left = fs::read_dir(drawn.place.dir()).unwrap().flatten();
+    let partial = left.filter(|entry| entry.path().extension().is_some_and(|end| end == "partial"));
+    assert_eq!(partial.count(), 0);
+}
+
+#[test]
+fn a_full_disk_is_said_and_leaves_no_export() {
+    let drawn = Drawn::new();
+    for to in FORMATS {
+        let full = drawn.exporting(to, &["-o", "/dev/full"]).output().unwrap();
+        assert_eq!(full.status.code(), Some(2), "{to}");
+        assert!(
+            stderr(&full).contains("No space left"),
+            "{to}: {}",
+            stderr(&full)
+        );
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_said() {
+    let drawn = Drawn::new();
+    let mut child = drawn
+        .exporting("chrome", &[])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("went away"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_cannot_be_exported_is_refused_before_a_file_is_made() {
+    let drawn = Drawn::new();
+    let (path, output) = drawn.export("csv", &["--since", "soon"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!path.exists());
+    let output = swtch(["export", "/no/such.swtch", "--to", "csv"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let nowhere = drawn
+        .exporting("csv", &["-o", "/no/such/place/a.csv"])
+        .output()
+        .unwrap();
+    assert!(
+        stderr(&nowhere).contains("no such directory"),
+        "{}",
+        stderr(&nowhere)
+    );
+}
+
+/// A trace may hold nothing at all.
+#[test]
+fn a_trace_of_no_switch_has_exports() {
+    let place = Place::new();
+    let meta = meta();
+    let writer = Writer::create(&place.trace(), &meta).unwrap();
+    writer.finish(&meta, &mut |_, _| ()).unwrap();
+    let drawn = Drawn { place };
+    for to in FORMATS {
+        let bytes = drawn.exported(to, &[]);
+        assert!(to == "folded" || !bytes.is_empty(), "{to}");
+    }
+}

@@ -1,0 +1,351 @@
+//! Traces out of what perf recorded: refusals that help, and the same numbers as perf's own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
+use swtch_core::{EvidenceBits, Nanos, Reason};
+use swtch_store::Trace;
+
+use crate::forged::{AUXTRACE, Forged, lost, lost_samples, record};
+use crate::machine::alone;
+use crate::recording::{Place, Recorded, SWTCH, report, stderr, stdout, swtch};
+
+fn import(place: &Place, file: &str) -> std::process::Output {
+    let mut command = swtch(["import", file, "-o"]);
+    let output = command.arg(place.trace()).current_dir(place.dir()).output();
+    output.unwrap()
+}
+
+#[test]
+fn what_is_no_whole_file_of_perfs_is_refused_and_leaves_no_trace() {
+    let place = Place::new();
+    let head = [&b"PERFILE2"[..], &[0; 40]].concat();
+    for (name, bytes, said) in [
+        ("text", &b"hello"[..], "no perf.data file"),
+        ("empty", b"", "no perf.data file"),
+        ("cut", &head, "cut short"),
+    ] {
+        fs::write(place.dir().join(name), bytes).unwrap();
+        let output = import(&place, name);
+        assert_eq!(output.status.code(), Some(2), "{name}");
+        assert!(
+            stderr(&output).contains(said),
+            "{name}: {}",
+            stderr(&output)
+        );
+        assert!(!place.trace().exists(), "{name}");
+    }
+    let output = import(&place, "missing");
+    assert!(
+        stderr(&output).contains("No such file"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+/// Imports these bytes: exit code 0 or 2 with a sentence, whatever they are. What was said, and the code.
+fn import_bytes(place: &Place, bytes: &[u8], what: &str) -> (i32, String) {
+    fs::write(place.dir().join("forged.data"), bytes).unwrap();
+    let output = import(place, "forged.data");
+    let said = stderr(&output);
+    let code = output.status.code();
+    let code = code.unwrap_or_else(|| panic!("{what}: {}: {said}", output.status));
+    assert!(!said.contains("panicked"), "{what}: {said}");
+    match code {
+        0 => {
+            assert!(said.contains("the trace is"), "{what}: {said}");
+            fs::remove_dir_all(place.trace()).unwrap();
+        }
+        2 => {
+            assert!(said.starts_with("error: reading "), "{what}: {said}");
+            assert!(!place.trace().exists(), "{what}");
+        }
+        other => panic!("{what}: exit code {other}: {said}"),
+    }
+    (code, said)
+}
+
+/// The crate that reads the format would ask for as much memory as a torn length says, and be killed.
+#[test]
+fn lengths_that_cannot_be_are_said_before_they_are_believed() {
+    let place = Place::new();
+    let whole = Forged::new(&[]);
+    assert_eq!(import_bytes(&place, &whole.bytes, "whole").0, 0);
+    let long = u64::to_le_bytes;
+    let trace = Forged::new(&[record(AUXTRACE, &[1 << 50, 0, 0, 0, 0])]);
+    for (what, bytes, sentence) in [
+        (
+            "a part of 2^60 bytes",
+            whole.with(whole.table + 8, &long(1 << 60)),
+            "damaged",
+        ),
+        ("attributes of 0 bytes", whole.with(16, &long(0)), "damaged"),
+        (
+            "attributes of 2^62 bytes",
+            whole.with(32, &long(1 << 62)),
+            "damaged",
+        ),
+        (
+            "data beyond the end of numbers",
+            whole.with(48, &long(u64::MAX)),
+            "damaged",
+        ),
+        ("no data", whole.with(48, &long(0)), "perf was killed"),
+        (
+            "no description of events",
+            whole.with(72, &long(1 << 1)),
+            "perf was killed",
+        ),
+        (
+            "2^32 events",
+            whole.with(whole.events, &[0xff; 4]),
+            "damaged",
+        ),
+        (
+            "2^32 ids",
+            whole.with(whole.events + 72, &[0xff; 4]),
+            "damaged",
+        ),
+        (
+            "2^32 words",
+            whole.with(whole.command, &[0xff; 4]),
+            "damaged",
+        ),
+        ("a hardware trace of 2^50 bytes", trace.bytes, "damaged"),
+        ("what goes into a pipe", whole.with(8, &long(16)), "-o FILE"),
+    ] {
+        let (code, said) = import_bytes(&place, &bytes, what);
+        assert_eq!(code, 2, "{what}: {said}");
+        assert!(said.contains(sentence), "{what}: {said}");
+    }
+}
+
+/// A bit that flipped on a disk: every byte of the head and of the table, and a share of the rest.
+#[test]
+fn a_flipped_byte_neither_panics_nor_aborts() {
+    let place = Place::new();
+    let whole = Forged::new(&[lost(2)]);
+    let table = whole.table..whole.table + 48;
+    let chosen = |at: &usize| *at < 104 || table.contains(at) || at % 5 == 0;
+    for at in (0..whole.bytes.len()).filter(chosen) {
+        let byte = whole.bytes[at] ^ if at % 2 == 0 { 0xff } else { 0x81 };
+        import_bytes(&place, &whole.with(at, &[byte]), &format!("byte {at}"));
+    }
+}
+
+/// A copy that ended early.
+#[test]
+fn a_file_that_is_cut_anywhere_is_refused() {
+    let place = Place::new();
+    let whole = Forged::new(&[]).bytes;
+    for cut in (0..whole.len()).step_by(13) {
+        let (code, said) = import_bytes(&place, &whole[..cut], &format!("{cut} bytes"));
+        assert_eq!(code, 2, "{cut} bytes: {said}");
+    }
+}
+
+/// perf tells a loss in the stream, and again at its end.
+#[test]
+fn records_that_are_told_as_lost_twice_count_once() {
+    for (records, expected) in [
+        (vec![lost(10), lost_samples(10)], 10),
+        (vec![lost_samples(10), lost(10)], 10),
+        (vec![lost_samples(3), lost_samples(4)], 7),
+        (vec![lost(u64::MAX), lost(u64::MAX)], 1 << 48),
+    ] {
+        let place = Place::new();
+        fs::write(place.dir().join("forged.data"), Forged::new(&records).bytes).unwrap();
+        let output = import(&place, "forged.data");
+        assert!(output.status.success(), "{}", stderr(&output));
+        let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+        assert_eq!(recorded.meta.counts.lost, expected);
+        assert!(
+            stderr(&output).contains("records lost"),
+            "{}",
+            stderr(&output)
+        );
+        let page = stdout(&report(&place.trace(), &["--format", "json"]));
+        let json: Value = serde_json::from_str(&page).unwrap();
+        let gaps = json["trace"]["gaps"].as_array().unwrap();
+        let in_gaps: u64 = gaps.iter().map(|gap| gap["lost"].as_u64().unwrap()).sum();
+        assert_eq!(in_gaps, expected);
+    }
+}
+
+/// perf's file of a sampler, or `None` where there is no perf.
+fn recorded_by_perf(place: &Place, words: &[&str]) -> Option<()> {
+    let mut perf = Command::new("perf");
+    let perf = perf
+        .args(words)
+        .args(["-o", "perf.data", "--", SWTCH, "workload", "sampler"]);
+    let Ok(output) = perf
+        .args(["--count", "300", "--quiet"])
+        .current_dir(place.dir())
+        .output()
+    else {
+        println!("there is no perf here");
+        return None;
+    };
+    assert!(output.status.success(), "{}", stderr(&output));
+    Some(())
+}
+
+fn perf(place: &Place, words: &[&str]) -> String {
+    let mut perf = Command::new("perf");
+    let output = perf
+        .args(words)
+        .args(["-i", "perf.data"])
+        .current_dir(place.dir())
+        .output();
+    stdout(&output.unwrap())
+}
+
+/// What perf says of the switch-outs of a CPU within a microsecond: µs of delay before the run, and of the run.
+type Said = BTreeMap<(u64, u16), Vec<(f64, f64)>>;
+
+fn timehist(place: &Place) -> Said {
+    let text = perf(place, &["sched", "timehist"]);
+    let mut said = Said::new();
+    for line in text.lines().filter(|line| !line.contains("<idle>")) {
+        if let Some((place, lengths)) = timehist_row(line) {
+            said.entry(place).or_default().push(lengths);
+        }
+    }
+    said
+}
+
+fn timehist_row(line: &str) -> Option<((u64, u16), (f64, f64))> {
+    let words: Vec<_> = line.split_ascii_whitespace().collect();
+    let [time, cpu, .., _, delay, run] = words.as_slice() else {
+        return None;
+    };
+    let (seconds, fraction) = time.split_once('.')?;
+    let at = seconds.parse::<u64>().ok()? * 1_000_000 + fraction.parse::<u64>().ok()?;
+    let cpu = cpu.trim_matches(['[', ']']).parse().ok()?;
+    let us = |ms: &str| ms.parse::<f64>().ok().map(|ms| ms * 1e3);
+    Some(((at, cpu), (us(delay)?, us(run)?)))
+}
+
+/// Every switch-out that perf's own reader shows is a row, with its run and its wakeup latency to the
+/// microsecond that perf prints.
+#[test]
+#[ignore = "needs root"]
+fn root_an_import_agrees_with_perfs_own_reader() {
+    let _machine = alone();
+    let place = Place::new();
+    if recorded_by_perf(&place, &["sched", "record"]).is_none() {
+        return;
+    }
+    let output = import(&place, "perf.data");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    let script = perf(&place, &["script", "-F", "event,trace"]);
+    let switches = script.lines().filter(|line| line.contains("sched_switch:"));
+    let of_tasks = switches
+        .filter(|line| !line.contains("prev_pid=0 "))
+        .count();
+    assert_eq!(recorded.switches.len(), of_tasks);
+    let perfs = timehist(&place);
+    assert_eq!(
+        perfs.values().map(Vec::len).sum::<usize>(),
+        of_tasks,
+        "rows of perf sched timehist"
+    );
+    let (mut runs, mut delays) = (0, 0);
+    for row in &recorded.switches {
+        // Where perf did not see a run begin it counts from anything it saw last; here it is not known.
+        let Some(ran) = row.ran else { continue };
+        let said = &perfs[&(row.ts.as_ns() / 1_000, row.cpu.get())];
+        let is_near = |us: f64, ns: u64| (us - ns as f64 / 1e3).abs() < 1.01;
+        // perf forgets a wakeup that came while the task was still leaving, and says 0.
+        let agrees = |(delay, run): &&(f64, f64)| {
+            let runq = row.wait.runq.map(Nanos::as_ns);
+            is_near(*run, ran.as_ns())
+                && (*delay == 0.0 || runq.is_some_and(|ns| is_near(*delay, ns)))
+        };
+        let found = said.iter().find(agrees);
+        let (delay, _) = found.unwrap_or_else(|| panic!("{row:?}: perf says {said:?} µs"));
+        runs += 1;
+        delays += usize::from(*delay > 0.0);
+    }
+    println!("{of_tasks} switches: {runs} runs and {delays} delays agree");
+    assert!(
+        runs * 100 > of_tasks * 95 && delays * 10 > of_tasks,
+        "{runs} {delays} of {of_tasks}"
+    );
+}
+
+/// perf's file does not tell the system call: no reason may be made of that.
+#[test]
+#[ignore = "needs root"]
+fn root_an_import_is_marked_and_guesses_nothing() {
+    let _machine = alone();
+    let place = Place::new();
+    let words = ["record", "-q", "-a", "-e", "sched:*"];
+    if recorded_by_perf(&place, &words).is_none() {
+        return;
+    }
+    let output = import(&place, "perf.data");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    let known = [
+        Reason::Exit,
+        Reason::Stop,
+        Reason::Class,
+        Reason::Migrate,
+        Reason::Throttle,
+    ];
+    for row in &recorded.switches {
+        assert!(row.evidence.bits.has(EvidenceBits::NO_CALL));
+        let reason = row.rule.reason;
+        assert!(
+            reason == Reason::Unknown || known.contains(&reason),
+            "{row:?}"
+        );
+    }
+    let imported = recorded.meta.imported.as_ref().expect("it is marked");
+    assert!(
+        imported
+            .events
+            .iter()
+            .any(|event| event == "sched:sched_switch"),
+        "{imported:?}"
+    );
+    let page = stdout(&report(&place.trace(), &["--by", "reason"]));
+    assert!(page.contains("imported from perf.data"), "{page}");
+    let json = report(&place.trace(), &["--by", "reason", "--format", "json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["trace"]["imported"]["file"], "perf.data");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_file_without_switches_says_how_to_record_them() {
+    let _machine = alone();
+    let place = Place::new();
+    for (words, said) in [
+        (
+            &["record", "-q", "-e", "cpu-clock"][..],
+            "no sched:sched_switch events, only cpu-clock",
+        ),
+        (
+            &["record", "-q", "-e", "sched:sched_switch"],
+            "for single tasks",
+        ),
+    ] {
+        if recorded_by_perf(&place, words).is_none() {
+            return;
+        }
+        let output = import(&place, "perf.data");
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{words:?}: {}",
+            stderr(&output)
+        );
+        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+        assert!(!place.trace().exists());
+    }
+}
