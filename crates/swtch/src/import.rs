@@ -147,11 +147,11 @@ impl Road {
                 let gap = self.lose(record, ts, lost.count);
                 self.writer.push_gap(&self.losses.add_records(gap))?;
             }
-            EventRecord::Raw(record) if record.record_type == RecordType::LOST_SAMPLES => {
-                if self.losses.want_samples() {
-                    let gap = self.lose(&record, ts, lost_samples(&record));
-                    self.losses.add_samples(gap);
-                }
+            EventRecord::Raw(record)
+                if record.record_type == RecordType::LOST_SAMPLES && self.losses.want_samples() =>
+            {
+                let gap = self.lose(&record, ts, lost_samples(&record));
+                self.losses.add_samples(gap);
             }
             _ => {}
         }
