@@ -16,7 +16,7 @@ use crate::counters::CpuStates;
 use crate::drain::{SwitchRings, TaskRings};
 use crate::error::Error;
 use crate::scope::{CgroupTarget, Scope, Target, cgroup_target, is_unified, require_host_pids};
-use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder};
+use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder, types};
 
 /// How to record.
 #[derive(Clone, Debug)]
@@ -145,8 +145,9 @@ impl Capture {
         let states = CpuStates::map(&skel.maps.cpus, cpus)?;
         let switch_rings = SwitchRings::map(&skel.maps.records, cpus, settings.slots_per_cpu)?;
         let task_rings = TaskRings::open(ring_maps)?;
-        let started = Timestamp::from_ns(monotonic_ns());
         attach(&mut skel)?;
+        let started = Timestamp::from_ns(monotonic_ns());
+        set_recording(&mut skel, true);
         Ok(Self {
             skel,
             switch_rings,
@@ -191,9 +192,7 @@ impl Capture {
 
     /// Has the kernel side look its threads up anew.
     pub(crate) fn next_words_generation(&mut self) {
-        let Some(shared) = self.skel.maps.bss_data.as_deref_mut() else {
-            unreachable!("the object has variables")
-        };
+        let shared = shared(&mut self.skel);
         // 0 means that there are none.
         let generation = shared.words_generation.wrapping_add(1).max(1);
         // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side
@@ -211,8 +210,9 @@ impl Capture {
 
     /// Detaches the probes; what is in the rings can still be drained.
     pub fn detach(&mut self) {
-        // What records goes first: without the markers of the others it would name wrong causes.
-        self.skel.links.sched_switch = None;
+        // First nothing is recorded any more: without the markers of those that go before it,
+        // `sched_switch` would name wrong causes.
+        set_recording(&mut self.skel, false);
         self.skel.links = Default::default();
     }
 }
@@ -433,7 +433,23 @@ fn update(map: &impl MapCore, name: &'static str, key: &[u8], value: &[u8]) -> R
         .map_err(|source| Error::Map { map: name, source })
 }
 
-/// Attaches all loaded programs, `sched_switch` last: what the others mark is then in place.
+/// The variables that both sides see.
+fn shared<'a>(skel: &'a mut SwtchSkel<'static>) -> &'a mut types::bss {
+    let Some(shared) = skel.maps.bss_data.as_deref_mut() else {
+        unreachable!("the object has variables")
+    };
+    shared
+}
+
+/// Records are written from here on, or no longer.
+fn set_recording(skel: &mut SwtchSkel<'static>, on: bool) {
+    let shared = shared(skel);
+    // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side only
+    // reads it, and reads it anew at each event.
+    unsafe { (&raw mut shared.recording).write_volatile(on) };
+}
+
+/// Attaches all loaded programs; they write no record before [`set_recording`].
 fn attach(skel: &mut SwtchSkel<'static>) -> Result<(), Error> {
     macro_rules! attach {
         ($($program:ident),+ $(,)?) => {

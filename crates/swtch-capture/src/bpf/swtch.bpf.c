@@ -107,6 +107,13 @@ struct {
 
 volatile __u32 words_generation = 0;
 
+/*
+ * Set once every program is attached, cleared before the first is detached. Attaching takes a
+ * millisecond: a task named meanwhile, with the kernel's count of its switches, could leave its CPU
+ * before sched_switch is attached, and its rows were one less than its count says.
+ */
+volatile bool recording = false;
+
 /* What a task needs across its wait. */
 struct task_state {
 	__u64 out_ts; /* its last switch-out */
@@ -297,7 +304,7 @@ static __attribute__((noinline)) int tell(struct task_struct *p, struct task_sta
 	struct cpu_state *c = state_of(cpu);
 	struct task_record *r;
 
-	if (!c || !st)
+	if (!c || !st || !recording)
 		return 0;
 	r = reserve(c, cpu, sizeof(*r));
 	if (!r) {
@@ -427,7 +434,7 @@ int BPF_PROG(sched_waking, struct task_struct *p)
 		waker = current->pid ? task_state_of(current, c) : NULL;
 		if (waker) {
 			announce(current, waker);
-			c->announced = 1;
+			c->announced = waker->announced;
 		}
 	}
 	return 0;
@@ -452,9 +459,12 @@ static __always_inline void credit_late(struct cpu_state *t, __u32 woken, __u32 
 	t->nominator = woken;
 }
 
-/* Another CPU's count may be written here at any time; its own part needs no lock. */
+/* Another CPU's count may be written here at any time; its own part needs no lock. Only begin_run
+ * takes a waiter off again, so one that nobody would take off is not counted. */
 static __always_inline void add_waiter(struct cpu_state *here, struct cpu_state *there)
 {
+	if (!recording)
+		return;
 	if (here == there)
 		here->waiters++;
 	else
@@ -1149,7 +1159,7 @@ int sched_switch(__u64 *ctx)
 	__u64 now;
 	bool is_recorded;
 
-	if (!c)
+	if (!c || !recording)
 		return 0;
 	now = bpf_ktime_get_ns();
 	state = has_state_argument ? (__u32)ctx[3] : state_before_5_18(prev);
@@ -1252,7 +1262,7 @@ int BPF_PROG(task_rename, struct task_struct *p, const char *comm)
 	struct task_state *st = c ? task_state_of(p, c) : NULL;
 	struct task_record *r;
 
-	if (!st || !(st->in_scope || st->announced))
+	if (!recording || !st || !(st->in_scope || st->announced))
 		return 0;
 	r = reserve(c, cpu, sizeof(*r));
 	if (!r) {
