@@ -1,34 +1,14 @@
 // The first visit: the page opens, shows the trace, moves by wheel, pointer, keys and brush.
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, expect, inject, test } from "vitest";
-import {
-  browser,
-  coloursOf,
-  lanesBox,
-  open,
-  openTab,
-  picture,
-  settled,
-  type Opened,
-} from "./support/browser";
-import { view, type Viewer } from "./support/program";
+import type { Page } from "playwright-core";
+import { expect, inject, test } from "vitest";
+import { coloursOf, lanesBox, openTab, picture, settled } from "./support/browser";
+import { visiting } from "./support/visit";
 
-let chromium: Browser;
-let viewer: Viewer;
-let opened: Opened;
+const { made, prices } = inject("traces");
+
 let page: Page;
-
-beforeAll(async () => {
-  chromium = await browser();
-  viewer = await view(inject("traces").made, "--prices", inject("traces").prices);
-  opened = await open(chromium, viewer.url);
-  page = opened.page;
-});
-
-afterAll(async () => {
-  await chromium?.close();
-  await viewer?.end();
-});
+let complaints: readonly string[];
+visiting(made, ["--prices", prices], (visit) => ({ page, complaints } = visit));
 
 /** The words about the range above a panel: where the view is. */
 const rangeWords = async (): Promise<string> => {
@@ -144,5 +124,5 @@ test("lanes are filtered by name", async () => {
 
 /** The last one of this file: whatever was done, nothing was refused or thrown. */
 test("nothing went wrong on the way", () => {
-  expect(opened.complaints).toEqual([]);
+  expect(complaints).toEqual([]);
 });
