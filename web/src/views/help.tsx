@@ -2,6 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { useAtom } from "../lib/use-atom";
 import { helpOpen } from "../state/frame";
+import { RunningShades } from "./legend";
 
 const KEYS: readonly (readonly [string, string])[] = [
   ["w s  or  + −", "zoom in, out"],
@@ -51,6 +52,14 @@ export function Help() {
         something else had the CPU. Where many fit into a pixel, each has the height of its share. A
         thin row over a lane says which worker a user-mode scheduler runs on that thread.
       </p>
+      <p>
+        Where nothing is drawn, hovering says what that means. Before it started and after it ended
+        a thread has a darker ground. A blank CPU was idle; in a recording that is not of the whole
+        machine its ground is dotted, because others may have run there. Slanting red lines mark
+        where records were lost.
+      </p>
+      <h3>Green</h3>
+      <RunningShades />
       <h3>Keys, after a click or Tab into the lanes</h3>
       <Keys rows={KEYS} />
       <h3>Pointer</h3>

@@ -339,7 +339,7 @@ fn of_holder(loaded: &Loaded, holder: Holder, ns: u64) -> Value {
 
 /// Whether all runs are in the trace.
 impl Loaded {
-    fn coverage(&self) -> Coverage {
+    pub(super) fn coverage(&self) -> Coverage {
         let meta = self.trace.meta();
         let is_all = meta.state != swtch_store::State::Recording
             && meta.counts.filtered == 0
