@@ -60,6 +60,10 @@ test("a trace of a day is drawn and told in hours", async () => {
   for (let press = 0; press < 4; press += 1) await page.keyboard.press("+");
   await settled(page);
   expect(await page.locator(".range-words").innerText()).toMatch(/\d+:\d\d:\d\d/);
+  await page.keyboard.press("0");
+  await settled(page);
+  expect(await page.locator(".range-words").innerText()).toMatch(/^whole trace: 1 d$/i);
+  expect(await page.locator(".top-bar").innerText()).toMatch(/1 d · 100,000 switches/);
   expect(complaints).toEqual([]);
   await picture(page, "9-day");
   await close();
@@ -70,10 +74,15 @@ test("a trace of a day is drawn and told in hours", async () => {
 test("without a price list the bill says how to get one", async () => {
   const nowhere = await mkdtemp(join(tmpdir(), "swtch-web-home-"));
   const other = await view(made, { XDG_DATA_HOME: nowhere, HOME: nowhere });
-  const { page, close } = await open(chromium, other.url);
+  const { page, complaints, close } = await open(chromium, other.url);
   await openTab(page, "Bill");
   expect(await page.locator(".panel").innerText()).toContain("swtch cost --save");
   await picture(page, "9-no-prices");
+  await page.getByRole("button", { name: "Look again" }).click();
+  await settled(page);
+  expect(await page.locator(".panel").innerText()).toContain("swtch cost --save");
+  // Nothing went wrong: a browser that has 404 in its console makes people look for a fault.
+  expect(complaints).toEqual([]);
   await close();
   await other.end();
   await rm(nowhere, { recursive: true, force: true });

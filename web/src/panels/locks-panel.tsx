@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 import * as api from "../api/client";
 import type { Locks, Thread } from "../api/types";
 import { escaped } from "../lib/escape";
-import { counted, grouped, lengthOf } from "../lib/format";
+import { counted, grouped, lengthOf, reportLength } from "../lib/format";
 import { useAtom } from "../lib/use-atom";
 import { reasons } from "../state/trace";
 import { Answered, RangeLine } from "./answered";
@@ -88,14 +88,14 @@ function Releasers({ of }: { readonly of: Key }) {
 }
 
 function Longest({ of }: { readonly of: Key }) {
-  if (of.longest_row === null) return <>{lengthOf(of.max_ns)}</>;
+  if (of.longest_row === null) return <>{reportLength(of.max_ns)}</>;
   return (
     <RowLink
       row={of.longest_row}
       part="blocked"
       label={`${lengthOf(of.max_ns)}: go to the longest wait for ${escaped(of.key)}`}
     >
-      {lengthOf(of.max_ns)}
+      {reportLength(of.max_ns)}
     </RowLink>
   );
 }
