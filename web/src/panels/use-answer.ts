@@ -3,6 +3,7 @@
 // person pans, and a slow server leaves something to read.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, type Span } from "../api/client";
+import type { Readable } from "../lib/atom";
 import { useAtom } from "../lib/use-atom";
 import { firstPicture } from "../state/first-picture";
 import { rangeInQuestion, type RangeInQuestion } from "../state/selection";
@@ -91,12 +92,13 @@ export interface OfRange<T> {
   readonly value: T;
 }
 
-/** The answer about the range in question; asked again when that changes, or the trace has grown. */
+/** The answer about the range in question, or another; asked again when that changes, or the trace has grown. */
 export function useRangeAnswer<T>(
   subject: string,
   ask: (span: Span, signal: AbortSignal) => Promise<T>,
+  range: Readable<RangeInQuestion> = rangeInQuestion,
 ): Answer<OfRange<T>> {
-  const about = useAtom(rangeInQuestion);
+  const about = useAtom(range);
   const generation = useAtom(trace)?.generation;
   const { from, to } = about.range;
   const question =

@@ -114,7 +114,7 @@ interface ItemProps extends MenuProps {
 
 function CategoryItem({ category, members, open, onOpen }: ItemProps) {
   const hidden = useAtom(hiddenReasons);
-  const counts = useAtom(visibleCounts);
+  const counts = useAtom(visibleCounts)?.byReason ?? null;
   const ids = members.map(({ id }) => id);
   const on = ids.some((id) => !hidden.has(id));
   const count = ids.reduce((sum, id) => sum + (counts?.get(id) ?? 0), 0);
