@@ -152,7 +152,8 @@ function runLines(detail: Detail | null, verb = "ended by"): string[] {
     const words = telling.map(([what, value]) => `${what}: ${value}`);
     lines.push(escaped(words.join(" · ")));
   }
-  if (run.price !== null) {
+  // Prices are of the kernel's switches.
+  if (run.price !== null && detail.level !== "user") {
     const { ns, low_ns, high_ns, measured } = run.price;
     lines.push(
       `price ${estimate(ns)} (${estimate(low_ns)} to ${estimate(high_ns)}, ${measured ? "measured" : "estimated"})`,
