@@ -96,6 +96,55 @@ test("a drag over the rate zooms there", async () => {
   await whole();
 });
 
+/** A spike stands below its cause: both are at the same place, whatever else takes room. */
+test("the rate stands in line with the lanes", async () => {
+  await whole();
+  await openTab(page, "Rate");
+  const inLine = async (): Promise<void> => {
+    const [lanes, chart] = [await lanesBox(page), await page.locator(".rate-chart").boundingBox()];
+    expect([chart?.x, chart?.width]).toEqual([lanes.x, lanes.width]);
+  };
+  await inLine();
+  const { width } = await lanesBox(page);
+  const lane = await page
+    .locator(".lane-label:not(.group)", { hasText: "worker" })
+    .first()
+    .boundingBox();
+  await page.mouse.click((await lanesBox(page)).x + width / 2, (lane?.y ?? 0) + 10);
+  await page.keyboard.press("+");
+  await settled(page);
+  await page.getByRole("button", { name: "Close the detail" }).waitFor();
+  expect((await lanesBox(page)).width).toBeLessThan(width);
+  await inLine();
+  await page.getByRole("button", { name: "Close the detail" }).click();
+  await inLine();
+});
+
+/** With a selection the bars stay where they are, and the numbers are those of the selection. */
+test("a selected range is marked in the rate and counted below it", async () => {
+  await whole();
+  const box = await lanesBox(page);
+  const all = await page.locator(".bin-numbers").innerText();
+  await page.keyboard.down("Shift");
+  await page.mouse.move(box.x + box.width * 0.25, box.y + 50);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 50, { steps: 5 });
+  await page.mouse.up();
+  await page.keyboard.up("Shift");
+  await page.mouse.move(box.x - 20, box.y + 50);
+  const numbers = page.locator(".bin-numbers");
+  await expect.poll(() => numbers.innerText()).toMatch(/^selected \d+ ms[^]*switches\/s/);
+  const futex = (words: string): number =>
+    Number(/futex ([\d,]+)/.exec(words)?.[1]?.replaceAll(",", ""));
+  expect(futex(await numbers.innerText()) / futex(all)).toBeCloseTo(0.25, 1);
+  const part = await page.locator(".rate-chart .selected-part").boundingBox();
+  expect((part?.x ?? 0) - box.x).toBeCloseTo(box.width * 0.25, -1);
+  expect(part?.width).toBeCloseTo(box.width * 0.25, -1);
+  await picture(page, "2-selected");
+  await page.keyboard.press("Escape");
+  await expect.poll(() => numbers.innerText()).toMatch(/^all bars/);
+});
+
 /** A category that is switched off in the legend takes no part in the rate's pile. */
 test("the legend filters", async () => {
   await whole();
