@@ -52,6 +52,41 @@ test("20,000 threads can be scrolled, and a table of them stays quick", async ()
   await other.end();
 });
 
+/** 20,000 threads wake each other in tens of thousands of pairs: only what is looked at is asked for. */
+test("a table of very many rows asks for the first, and for more when they are wanted", async () => {
+  const other = await view(crowded, "--prices", prices);
+  const { page, complaints, close } = await open(chromium, other.url);
+  const sizes: number[] = [];
+  page.on("response", (response) => {
+    if (!response.url().includes("api/report?by=waker")) return;
+    void response.body().then((body) => sizes.push(body.length));
+  });
+  await openTab(page, "Threads");
+  await page.locator(".panel .choice").getByRole("button", { name: "waker" }).click();
+  await settled(page);
+  expect(sizes).toHaveLength(1);
+  expect(sizes[0]).toBeLessThan(1e6);
+  const beside = page.locator(".sheet-beside");
+  expect(await beside.innerText()).toContain("The first 1,000 rows");
+  // The longest wait need not be among the first thousand pairs.
+  await page.getByRole("button", { name: "blocked", exact: true }).click();
+  await settled(page);
+  await expect.poll(() => beside.innerText()).toContain("heads sort among them");
+  expect(sizes).toHaveLength(2);
+  expect(await page.locator(".sheet tbody tr").count()).toBeLessThanOrEqual(200);
+  await openTab(page, "Locks");
+  expect(await page.locator(".sheet tbody tr").count()).toBe(50);
+  expect(await page.locator(".panel").innerText()).toMatch(
+    /The 50 with the most blocked time, of [\d,]+/,
+  );
+  await page.getByRole("button", { name: "More", exact: true }).click();
+  await settled(page);
+  expect(await page.locator(".sheet tbody tr").count()).toBe(200);
+  expect(complaints).toEqual([]);
+  await close();
+  await other.end();
+});
+
 /** Moments of a day are told in hours; the lanes are drawn as those of a second are. */
 test("a trace of a day is drawn and told in hours", async () => {
   const other = await view(day, "--prices", prices);

@@ -317,6 +317,8 @@ export const locks = record({
       longest_row: optional(number),
     }),
   ),
+  /** How many keys there are, those that were not asked for among them. */
+  all: optional(number),
 });
 export type Locks = Decoded<typeof locks>;
 

@@ -105,6 +105,12 @@ export function useRangeAnswer<T>(
     generation === undefined
       ? null
       : `${subject} ${Math.floor(from)} ${Math.ceil(to)} ${about.which} ${generation}`;
-  const span = about.which === "whole trace" ? null : about.range;
-  return useAnswer(question, async (signal) => ({ about, value: await ask(span, signal) }));
+  return useAnswer(question, async (signal) => ({
+    about,
+    value: await ask(spanOfRange(about), signal),
+  }));
 }
+
+/** What the server is asked for: without ends for the whole trace, as on the command line. */
+export const spanOfRange = ({ range, which }: RangeInQuestion): Span =>
+  which === "whole trace" ? null : range;

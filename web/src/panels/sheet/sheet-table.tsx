@@ -10,6 +10,14 @@ import { nextOrder, ordered, type Order } from "./order";
 /** A report of 20,000 threads has as many rows; no person reads them, and the page must stay quick. */
 const ROWS_AT_ONCE = 200;
 
+/** What is asked of rows that are the first of more. */
+export interface More {
+  /** Gets more of them; null when so many are here that the page takes no more. */
+  readonly get: (() => void) | null;
+  /** All of them, for a copy. */
+  readonly all: () => Promise<readonly Row[]>;
+}
+
 export interface SheetProps {
   /** What the rows are, for those who cannot see the tab above. */
   readonly label: string;
@@ -24,6 +32,8 @@ export interface SheetProps {
   readonly bar?: (key: string, row: Row) => number | null;
   /** What a cell shows instead of its plain text: a link, a colour. */
   readonly cell?: (key: string, row: Row) => ComponentChildren | undefined;
+  /** Set when `rows` are the first of more. */
+  readonly more?: More | null;
   /** What stands beside the table: notes. */
   readonly children?: ComponentChildren;
 }
@@ -36,6 +46,7 @@ export function SheetTable({
   heads,
   bar,
   cell,
+  more = null,
   children,
 }: SheetProps) {
   const [order, setOrder] = useState<Order | null>(null);
@@ -44,7 +55,11 @@ export function SheetTable({
 
   const numeric = new Set(columns.filter((key) => isNumeric(key, rows)));
   const shown = ordered(rows, order).slice(0, most);
-  const hidden = rows.length - shown.length;
+  const orderBy = (key: string): void => {
+    // The largest of the first thousand need not be the largest.
+    more?.get?.();
+    setOrder(nextOrder(order, key, numeric.has(key)));
+  };
   return (
     <div class="sheet-and-notes">
       <div class="sheet-scroll" tabIndex={0} role="region" aria-label={label}>
@@ -57,7 +72,7 @@ export function SheetTable({
                   head={heads?.[key] ?? headOf(key)}
                   numeric={numeric.has(key)}
                   direction={order?.key === key ? order.direction : "none"}
-                  onOrder={() => setOrder(nextOrder(order, key, numeric.has(key)))}
+                  onOrder={() => orderBy(key)}
                 />
               ))}
             </tr>
@@ -91,16 +106,39 @@ export function SheetTable({
       </div>
       <div class="sheet-beside">
         <p class="sheet-foot">
-          {hidden > 0 && (
-            <button type="button" class="button" onClick={() => setMost(most * 5)}>
-              {counted(hidden, "more row")}
-            </button>
-          )}
-          <CopyCsv rows={rows} />
+          <MoreRows
+            hidden={rows.length - shown.length}
+            onShow={() => setMost(most * 5)}
+            more={more}
+          />
+          <CopyCsv rows={more?.all ?? rows} />
         </p>
+        {more !== null && (
+          <p class="muted">
+            The first {counted(rows.length, "row")}
+            {more.get === null && "; heads sort among them, the copy has all"}.
+          </p>
+        )}
         {children}
       </div>
     </div>
+  );
+}
+
+interface MoreProps {
+  /** Rows that are here and not drawn. */
+  readonly hidden: number;
+  readonly onShow: () => void;
+  readonly more: More | null;
+}
+
+function MoreRows({ hidden, onShow, more }: MoreProps) {
+  const click = hidden > 0 ? onShow : more?.get;
+  if (click === null || click === undefined) return null;
+  return (
+    <button type="button" class="button" onClick={click}>
+      {more === null ? counted(hidden, "more row") : "More rows"}
+    </button>
   );
 }
 
