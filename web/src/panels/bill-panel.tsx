@@ -11,7 +11,6 @@ import { Answered, RangeLine, inCode } from "./answered";
 import { Choice } from "./choice";
 import { linkedCell } from "./sheet/cells";
 import { columnsOf, type Row } from "./sheet/columns";
-import { Notes } from "./sheet/report-panels";
 import { SheetTable } from "./sheet/sheet-table";
 import { useRangeAnswer } from "./use-answer";
 
@@ -35,7 +34,7 @@ function NoPrices() {
   };
   return (
     <section class="panel" aria-label="The bill">
-      <div class="refused">
+      <div class="refused is-no-fault">
         <p>There are no prices to make a bill with.</p>
         <p class="advice">
           {inCode(
@@ -80,8 +79,8 @@ function BillTable({ bill, by }: { readonly bill: Bill; readonly by: string }) {
         columns={columns.filter((key) => key !== "unpriced" || bill.rows.some((row) => row[key]))}
         total={bill.total}
         cell={linkedCell}
+        notes={[...warnings, ...bill.notes]}
       >
-        <Notes notes={[...warnings, ...bill.notes]} />
         <details class="tariffs">
           <summary>
             Prices: {escaped(origin.hostname)}, {escaped(origin.measured_at)}, {escaped(effort)}

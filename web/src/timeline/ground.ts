@@ -55,7 +55,7 @@ function cpuWords(number: number, moment: number, source: GroundSource): string[
     return ["not known: before the first switch that was recorded here"];
   }
   return known.last_ns !== null && moment >= known.last_ns
-    ? ["idle, or a run that had not ended when the recording did"]
+    ? ["not known: after the last switch that was recorded here"]
     : ["idle: no thread had this CPU"];
 }
 

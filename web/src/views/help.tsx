@@ -45,6 +45,12 @@ export function Help() {
         if (target === currentTarget) currentTarget.close();
       }}
     >
+      {/* At the top: what has the focus when a dialog opens is scrolled to. */}
+      <form method="dialog" class="dialog-close">
+        <button class="button quiet icon-button" aria-label="Close">
+          ×
+        </button>
+      </form>
       <h2 id="help-title">How to read and move</h2>
       <p>
         Every lane is the life of a thread. A full bar is time on a CPU. A low bar in the colour of
@@ -60,15 +66,16 @@ export function Help() {
       </p>
       <h3>Green</h3>
       <RunningShades />
-      <h3>Keys, after a click or Tab into the lanes</h3>
-      <Keys rows={KEYS} />
-      <h3>Pointer</h3>
-      <Keys rows={POINTER} />
-      <form method="dialog">
-        <p>
-          <button class="button">Close</button>
-        </p>
-      </form>
+      <div class="help-columns">
+        <section>
+          <h3>Keys, after a click or Tab into the lanes</h3>
+          <Keys rows={KEYS} />
+        </section>
+        <section>
+          <h3>Pointer</h3>
+          <Keys rows={POINTER} />
+        </section>
+      </div>
     </dialog>
   );
 }

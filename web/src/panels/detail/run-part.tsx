@@ -4,6 +4,7 @@ import { escaped } from "../../lib/escape";
 import { estimate, lengthOf } from "../../lib/format";
 import { useAtom } from "../../lib/use-atom";
 import { reasons, trace } from "../../state/trace";
+import { inCode } from "../answered";
 import { Swatch, ThreadLink } from "../names";
 import { Fact, Facts, Length, Moment, NotRecorded } from "./facts";
 
@@ -51,7 +52,7 @@ export function RunPart({ detail }: { readonly detail: Detail }) {
           <Fact name="price">
             {run.price === null ? (
               <span class="muted">
-                {hasPrices ? "none in the list" : "there is no list: swtch cost --save"}
+                {hasPrices ? "none in the list" : inCode("there is no list: `swtch cost --save`")}
               </span>
             ) : (
               <PriceWords price={run.price} />

@@ -2,7 +2,6 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import * as api from "../../api/client";
-import { escaped } from "../../lib/escape";
 import { Answered, RangeLine } from "../answered";
 import { Choice } from "../choice";
 import { spanOfRange, useRangeAnswer } from "../use-answer";
@@ -171,20 +170,7 @@ export function ReportTable({
       bar={shareOf}
       cell={linkedCell}
       more={more}
-    >
-      <Notes notes={report.notes} />
-    </SheetTable>
-  );
-}
-
-/** What a reader must know to read the numbers right. */
-export function Notes({ notes }: { readonly notes: readonly string[] }) {
-  if (notes.length === 0) return null;
-  return (
-    <ul class="notes">
-      {notes.map((note) => (
-        <li key={note}>{escaped(note)}</li>
-      ))}
-    </ul>
+      notes={report.notes}
+    />
   );
 }

@@ -1,8 +1,10 @@
 // A report as a table: heads that sort, numbers to the right with their unit, the sum below, and
 // a button that copies everything as CSV. What stands in it is what the server sent.
-import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import type { ComponentChildren, RefObject } from "preact";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { escaped } from "../../lib/escape";
 import { counted } from "../../lib/format";
+import { useSize } from "../use-size";
 import { cellText, headOf, isNumeric, type Row } from "./columns";
 import { CopyCsv } from "./copy-csv";
 import { nextOrder, ordered, type Order } from "./order";
@@ -34,11 +36,18 @@ export interface SheetProps {
   readonly cell?: (key: string, row: Row) => ComponentChildren | undefined;
   /** Set when `rows` are the first of more. */
   readonly more?: More | null;
-  /** What stands beside the table: notes. */
+  /** What a reader must know to read the numbers right. */
+  readonly notes?: readonly string[];
+  /** What else stands beside the table. */
   readonly children?: ComponentChildren;
 }
 
-export function SheetTable({
+export function SheetTable(props: SheetProps) {
+  if (props.rows.length === 0) return <p class="muted">No rows in this range.</p>;
+  return <FilledTable {...props} />;
+}
+
+function FilledTable({
   label,
   rows,
   columns,
@@ -47,11 +56,12 @@ export function SheetTable({
   bar,
   cell,
   more = null,
+  notes = [],
   children,
 }: SheetProps) {
   const [order, setOrder] = useState<Order | null>(null);
   const [most, setMost] = useState(ROWS_AT_ONCE);
-  if (rows.length === 0) return <p class="muted">No rows in this range.</p>;
+  const [isWide, frame, table] = useIsWide(rows, columns);
 
   const numeric = new Set(columns.filter((key) => isNumeric(key, rows)));
   const shown = ordered(rows, order).slice(0, most);
@@ -61,9 +71,9 @@ export function SheetTable({
     setOrder(nextOrder(order, key, numeric.has(key)));
   };
   return (
-    <div class="sheet-and-notes">
+    <div class="sheet-and-notes" ref={frame}>
       <div class="sheet-scroll" tabIndex={0} role="region" aria-label={label}>
-        <table class="sheet">
+        <table class="sheet" ref={table}>
           <thead>
             <tr>
               {columns.map((key) => (
@@ -119,10 +129,50 @@ export function SheetTable({
             {more.get === null && "; heads sort among them, the copy has all"}.
           </p>
         )}
+        <Notes notes={notes} folded={isWide} />
         {children}
       </div>
     </div>
   );
+}
+
+interface NotesProps {
+  readonly notes: readonly string[];
+  readonly folded: boolean;
+}
+
+function Notes({ notes, folded }: NotesProps) {
+  if (notes.length === 0) return null;
+  const list = (
+    <ul class="notes">
+      {notes.map((note) => (
+        <li key={note}>{escaped(note)}</li>
+      ))}
+    </ul>
+  );
+  if (!folded) return list;
+  return (
+    <details class="notes-folded">
+      <summary>{counted(notes.length, "note")}</summary>
+      {list}
+    </details>
+  );
+}
+
+/** Notes need so much room beside a table. */
+const NOTES_PX = 250;
+
+/** Whether a table is so wide that notes beside it would cover columns. */
+function useIsWide(
+  ...sources: readonly unknown[]
+): [boolean, RefObject<HTMLDivElement>, RefObject<HTMLTableElement>] {
+  const [frame, { width }] = useSize<HTMLDivElement>();
+  const table = useRef<HTMLTableElement>(null);
+  const [isWide, setIsWide] = useState(false);
+  useLayoutEffect(() => {
+    if (table.current !== null) setIsWide(table.current.offsetWidth + NOTES_PX > width);
+  }, [width, ...sources]);
+  return [isWide, frame, table];
 }
 
 interface MoreProps {
