@@ -84,8 +84,10 @@ export class Raster implements ColumnSink {
       const line = y - top - size;
       if (line < 0 || line % (period / 2) >= size) continue;
       const shift = Math.floor(line / (period / 2)) % 2 === 0 ? 0 : period / 2;
-      for (let x = from; x < to; x++) {
-        if ((x + this.phase + shift) % period < size) this.pixels[y * this.width + x] = colour;
+      const row = y * this.width;
+      for (let x = from - ((from + this.phase + shift) % period); x < to; x += period) {
+        const end = Math.min(x + size, to);
+        if (end > from) this.pixels.fill(colour, row + Math.max(x, from), row + end);
       }
     }
   }
