@@ -1,29 +1,23 @@
 // Where nothing is drawn: what that means is told, and differs by what was recorded.
-import type { Locator, Page } from "playwright-core";
-import { afterEach, expect, inject, test } from "vitest";
-import { lanesBox, open, picture, settled, type Opened } from "./support/browser";
-import { view, type Viewer } from "./support/program";
-import { serving } from "./support/visit";
+import type { Browser, Locator, Page } from "playwright-core";
+import { expect, inject, onTestFinished, test } from "vitest";
+import { lanesBox, picture, settled } from "./support/browser";
+import { browsing, visit } from "./support/visit";
 
 const { made, hostile, prices } = inject("traces");
 
-let viewerOfAll: Viewer;
-let opened: Opened | null = null;
-let show: (viewer: Viewer) => Promise<Page>;
-serving(made, ["--prices", prices], ({ chromium, viewer }) => {
-  viewerOfAll = viewer;
-  show = async (shown) => {
-    opened = await open(chromium, shown.url);
-    await settled(opened.page);
-    return opened.page;
-  };
-});
+let chromium: Browser;
+browsing((started) => (chromium = started));
 
-afterEach(async () => {
-  expect(opened?.complaints ?? []).toEqual([]);
-  await opened?.close();
-  opened = null;
-});
+/** A page of a trace; nothing may go wrong in it. */
+async function pageOf(trace: string): Promise<Page> {
+  const { page, complaints } = await visit(chromium, trace, "--prices", prices);
+  onTestFinished(() => {
+    expect(complaints).toEqual([]);
+  });
+  await settled(page);
+  return page;
+}
 
 const laneNames = (page: Page, words: string): Locator =>
   page.locator(".lane-label:not(.group)", { hasText: words });
@@ -48,8 +42,7 @@ const LEGEND = "CPU idle or not recorded";
 test.skipIf(hostile === null)(
   "a blank CPU of a recording of one command may have had others",
   async () => {
-    const viewer = await view(hostile ?? "", "--prices", prices);
-    const page = await show(viewer);
+    const page = await pageOf(hostile ?? "");
     const said = await saidAlong(page, laneNames(page, "CPU 0"));
     const blank = said.filter((words) => words.includes("others ran: not recorded"));
     expect(blank.length).toBeGreaterThan(0);
@@ -57,12 +50,11 @@ test.skipIf(hostile === null)(
     expect(said.join("\n")).not.toContain("no thread had this CPU");
     expect(await page.locator(".legend").innerText()).toContain(LEGEND);
     await picture(page, "10-scoped");
-    await viewer.end();
   },
 );
 
 test("a blank CPU of a recording of everything was idle", async () => {
-  const page = await show(viewerOfAll);
+  const page = await pageOf(made);
   for (let press = 0; press < 14; press += 1) await page.keyboard.press("+");
   await settled(page);
   const said = await saidAlong(page, laneNames(page, "CPU 0"));
@@ -75,8 +67,7 @@ test("a blank CPU of a recording of everything was idle", async () => {
 test.skipIf(hostile === null)(
   "before its fork and after its exit a thread is told so",
   async () => {
-    const viewer = await view(hostile ?? "", "--prices", prices);
-    const page = await show(viewer);
+    const page = await pageOf(hostile ?? "");
     await page.getByPlaceholder(/only threads like/i).fill("sleep");
     await settled(page);
     await page.getByRole("combobox", { name: "Order" }).selectOption("start");
@@ -91,13 +82,12 @@ test.skipIf(hostile === null)(
     const last = await saidAlong(page, lanes.last());
     expect(last.at(0)).toMatch(/had not started yet: forked at/);
     expect(first.join("\n")).not.toContain("not known here");
-    await viewer.end();
   },
 );
 
 /** Three greens without a word would be taken for three meanings. */
 test("the shades of running are explained where they are asked about", async () => {
-  const page = await show(viewerOfAll);
+  const page = await pageOf(made);
   await page.getByRole("button", { name: "Shades of running" }).click();
   const menu = page.getByRole("group", { name: "Shades of running" });
   expect(await menu.innerText()).toMatch(/three shades for each process/);

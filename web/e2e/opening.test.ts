@@ -100,10 +100,15 @@ test("a drag over the rate zooms there", async () => {
 test("the rate stands in line with the lanes", async () => {
   await whole();
   await openTab(page, "Rate");
-  const inLine = async (): Promise<void> => {
-    const [lanes, chart] = [await lanesBox(page), await page.locator(".rate-chart").boundingBox()];
-    expect([chart?.x, chart?.width]).toEqual([lanes.x, lanes.width]);
-  };
+  // The lanes are measured when they have their new size: the chart follows a frame later.
+  const inLine = (): Promise<void> =>
+    expect
+      .poll(async () => {
+        const lanes = await lanesBox(page);
+        const chart = await page.locator(".rate-chart").boundingBox();
+        return [(chart?.x ?? 0) - lanes.x, (chart?.width ?? 0) - lanes.width];
+      })
+      .toEqual([0, 0]);
   await inLine();
   const { width } = await lanesBox(page);
   const lane = await page
