@@ -86,10 +86,10 @@ test.skipIf(hostile === null)(
 );
 
 /** Three greens without a word would be taken for three meanings. */
-test("the shades of running are explained where they are asked about", async () => {
+test("shades, textures and grounds are explained where they are asked about", async () => {
   const page = await pageOf(made);
-  await page.getByRole("button", { name: "Shades of running" }).click();
-  const menu = page.getByRole("group", { name: "Shades of running" });
+  await page.getByRole("button", { name: "How lanes are drawn" }).click();
+  const menu = page.getByRole("group", { name: "How lanes are drawn" });
   expect(await menu.innerText()).toMatch(/three shades for each process/);
   expect(await menu.innerText()).toMatch(/the thread that is selected/);
   await page.keyboard.press("Escape");

@@ -2,7 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { useAtom } from "../lib/use-atom";
 import { helpOpen } from "../state/frame";
-import { RunningShades } from "./legend";
+import { LaneKey } from "./lane-key";
 
 const KEYS: readonly (readonly [string, string])[] = [
   ["w s  or  + −", "zoom in, out"],
@@ -53,19 +53,11 @@ export function Help() {
       </form>
       <h2 id="help-title">How to read and move</h2>
       <p>
-        Every lane is the life of a thread. A full bar is time on a CPU. A low bar in the colour of
-        its category is time blocked; a hatched one is time in the run queue, able to run while
-        something else had the CPU. Where many fit into a pixel, each has the height of its share. A
-        thin row over a lane says which worker a user-mode scheduler runs on that thread.
+        Every lane is the life of a thread, or of a CPU. Where many pieces fit into a pixel, each
+        has the height of its share. A thin row over a lane says which worker a user-mode scheduler
+        runs on that thread. Hovering tells what is drawn, and what it means that nothing is.
       </p>
-      <p>
-        Where nothing is drawn, hovering says what that means. Before it started and after it ended
-        a thread has a darker ground. A blank CPU was idle; in a recording that is not of the whole
-        machine its ground is dotted, because others may have run there. Slanting red lines mark
-        where records were lost.
-      </p>
-      <h3>Green</h3>
-      <RunningShades />
+      <LaneKey />
       <div class="help-columns">
         <section>
           <h3>Keys, after a click or Tab into the lanes</h3>

@@ -13,6 +13,7 @@ import {
 } from "../state/filter";
 import { visibleCounts } from "../state/counts";
 import { reasons, trace } from "../state/trace";
+import { LaneKey } from "./lane-key";
 import { LegendItem } from "./legend-item";
 
 export function Legend() {
@@ -73,37 +74,12 @@ function RunningItem({ open, onOpen }: MenuProps) {
           running
         </button>
       }
-      menu="Shades of running"
+      menu="How lanes are drawn"
       open={open}
       onOpen={onOpen}
     >
-      <RunningShades />
+      <LaneKey />
     </LegendItem>
-  );
-}
-
-/** On a CPU neighbours must be told apart, and the thread that is looked at found again. */
-export function RunningShades() {
-  return (
-    <dl class="shades">
-      <dt>
-        <span class="swatch" style={{ color: "var(--running)", background: "var(--running)" }} />
-      </dt>
-      <dd>On the lane of a thread: it has a CPU.</dd>
-      <dt>
-        <span class="swatch shade" style={{ background: "var(--running)" }} />
-        <span class="swatch shade" style={{ background: "var(--running-other)" }} />
-        <span class="swatch shade" style={{ background: "var(--running-third)" }} />
-      </dt>
-      <dd>
-        On the lane of a CPU: one of three shades for each process, so that neighbours can be told
-        apart. They mean nothing else, and processes share them.
-      </dd>
-      <dt>
-        <span class="swatch shade" style={{ background: "var(--text)" }} />
-      </dt>
-      <dd>On the lane of a CPU: the thread that is selected.</dd>
-    </dl>
   );
 }
 
