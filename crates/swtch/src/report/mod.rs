@@ -47,8 +47,8 @@ use anyhow::{Context, Result};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
-use swtch_core::{Contention, Nanos};
-use swtch_store::{Columns, Trace};
+use swtch_core::{Contention, Coverage, Gap, Nanos};
+use swtch_store::{Columns, Meta, Trace};
 
 pub use bill::{BillBy, bill};
 pub use departure::successor;
@@ -56,7 +56,7 @@ pub use explain::{Parts, Told, explain, parts};
 pub use filter::{Filter, Moment, Selection, takes_task};
 pub use group::Call;
 pub use names::Names;
-pub use session::Session;
+pub use session::{Session, coverage};
 pub use sheet::{Cell, Sheet, Shown, View};
 pub use stack::Symbols;
 pub use wait::{Object, object_of};
@@ -281,8 +281,9 @@ const WAIT_OBJECT: Columns = Columns::WAIT_OBJECT
     .and(Columns::ARGS);
 
 /// Columns that split a run-queue wait among those who had the CPU.
-const CONTENTION: Columns = Columns::TS
+pub const CONTENTION: Columns = Columns::TS
     .and(Columns::CPU)
+    .and(Columns::TASK)
     .and(Columns::RAN)
     .and(Columns::IRQ)
     .and(Columns::STOLEN)
@@ -347,8 +348,13 @@ fn by_preemptor(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
 
 fn contention_of(session: &Session<'_>) -> Contention {
     let head = session.head();
-    let cpus = usize::try_from(head.meta.host.cpus).unwrap_or(1);
-    Contention::new(session.coverage(), cpus, &head.gaps)
+    contention(session.coverage(), &head.meta, &head.gaps)
+}
+
+/// What splits the run-queue waits of a trace.
+pub fn contention(coverage: Coverage, meta: &Meta, gaps: &[Gap]) -> Contention {
+    let cpus = usize::try_from(meta.host.cpus).unwrap_or(1);
+    Contention::new(coverage, cpus, gaps)
 }
 
 fn by_waker(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
@@ -396,8 +402,8 @@ mod tests {
     use crate::report::drawn::{after, head, row, seen};
     use serde_json::Value;
     use std::io;
-    use swtch_core::{CgroupId, CpuId, Gap, Reason, TaskEvent, Timestamp};
-    use swtch_store::{Meta, Writer};
+    use swtch_core::{CgroupId, CpuId, Reason, TaskEvent, Timestamp};
+    use swtch_store::Writer;
 
     /// A finished trace of four rows, the last of a task that was not asked for, and the
     /// directory that it is in.

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use rustc_hash::FxHashMap;
-use swtch_core::{Arch, CgroupId, Coverage, Level, Nanos, Open, Switch, Timestamp};
-use swtch_store::{Columns, Completeness, State, Trace};
+use swtch_core::{Arch, CgroupId, Coverage, Level, Nanos, Open, Switch, TaskEvent, Timestamp};
+use swtch_store::{Columns, Completeness, Meta, State, Trace};
 
 use super::filter::{Counted, Filter, Selection};
 use super::group::reason_of_open;
@@ -35,11 +35,6 @@ impl<'t> Session<'t> {
         let names = Names::new(&tasks);
         let start = Timestamp::from_ns(meta.start_ns);
         let selection = Selection::new(filter, &names, start);
-        // With nothing filtered away, every run is a row. A recording that did not end cannot
-        // tell.
-        let is_all = meta.state != State::Recording
-            && meta.counts.filtered == 0
-            && tasks.iter().all(|event| event.in_scope);
         Ok(Self {
             trace,
             head: Head {
@@ -53,11 +48,7 @@ impl<'t> Session<'t> {
             },
             names: Rc::new(names),
             selection: Rc::new(selection),
-            coverage: if is_all {
-                Coverage::EveryTask
-            } else {
-                Coverage::RecordedTasks
-            },
+            coverage: coverage(meta, &tasks),
         })
     }
 
@@ -177,6 +168,18 @@ impl<'t> Session<'t> {
     }
 }
 
+/// Whose runs are rows of a trace with these tasks: with nothing filtered away, everybody's. A
+/// recording that did not end cannot tell.
+pub fn coverage(meta: &Meta, tasks: &[TaskEvent]) -> Coverage {
+    let is_all = meta.state != State::Recording
+        && meta.counts.filtered == 0
+        && tasks.iter().all(|event| event.in_scope);
+    match is_all {
+        true => Coverage::EveryTask,
+        false => Coverage::RecordedTasks,
+    }
+}
+
 /// Why not all of a trace can be read.
 fn incomplete(trace: &Trace) -> Option<String> {
     match trace.completeness() {
@@ -193,5 +196,42 @@ fn incomplete(trace: &Trace) -> Option<String> {
             Some(format!("unfinished: {why} ({bytes} left out)"))
         }
         other => Some(format!("{other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{head, seen};
+
+    const OF_SOME: Coverage = Coverage::RecordedTasks;
+
+    /// Where others' runs are in no row, a CPU that looks idle may have been theirs.
+    #[test]
+    fn only_a_finished_recording_of_everybody_holds_every_run() {
+        let (meta, mine) = (head().meta, seen(1, 10, 10, "mine"));
+        let with = |change: fn(&mut Meta)| {
+            let mut meta = meta.clone();
+            meta.counts.filtered = 0;
+            change(&mut meta);
+            meta
+        };
+        let other = TaskEvent {
+            in_scope: false,
+            ..seen(2, 20, 20, "other")
+        };
+        let cut = |meta: &mut Meta| meta.state = State::Recording;
+        for (meta, tasks, expected) in [
+            (with(|_| ()), vec![mine.clone()], Coverage::EveryTask),
+            (with(|_| ()), vec![mine.clone(), other], OF_SOME),
+            (
+                with(|meta| meta.counts.filtered = 2),
+                vec![mine.clone()],
+                OF_SOME,
+            ),
+            (with(cut), vec![mine], OF_SOME),
+        ] {
+            assert_eq!(coverage(&meta, &tasks), expected, "{meta:?} {tasks:?}");
+        }
     }
 }

@@ -4,15 +4,14 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use swtch_core::cost::{Basis, Billing, Case, PriceList};
 use swtch_core::{
-    Arch, Contention, Coverage, CpuId, Evidence, Holder, Level, Nanos, Switch, TaskKey, Timestamp,
-    WakerKind,
+    Arch, CpuId, Evidence, Holder, Level, Nanos, Switch, TaskKey, Timestamp, WakerKind,
 };
 use swtch_store::{Columns, StackKind};
 
 use super::facts::of_thread;
 use super::loaded::Loaded;
 use super::timeline::{RowPieces, Timeline};
-use crate::report::{Call, object_of, successor};
+use crate::report::{CONTENTION, Call, contention, object_of, successor};
 
 /// What is known about a row.
 ///
@@ -280,8 +279,8 @@ fn had_cpu(loaded: &Loaded, number: usize, wanted: &Switch) -> Result<Vec<Value>
         return Ok(Vec::new());
     }
     let (since, until) = around_wait(loaded, number, wanted);
-    let cpus = usize::try_from(loaded.trace.meta().host.cpus).unwrap_or(1);
-    let mut contention = Contention::new(loaded.coverage(), cpus, &loaded.trace.gaps()?);
+    let gaps = loaded.trace.gaps()?;
+    let mut contention = contention(loaded.coverage, loaded.trace.meta(), &gaps);
     let mut parts = Vec::new();
     let mut sink = |wait: swtch_core::Contended<'_>| parts.extend_from_slice(wait.parts);
     loaded
@@ -309,20 +308,6 @@ fn had_cpu(loaded: &Loaded, number: usize, wanted: &Switch) -> Result<Vec<Value>
         .collect())
 }
 
-/// Columns that split a run-queue wait.
-const CONTENTION: Columns = Columns::TS
-    .and(Columns::CPU)
-    .and(Columns::TASK)
-    .and(Columns::RAN)
-    .and(Columns::IRQ)
-    .and(Columns::STOLEN)
-    .and(Columns::NEXT_TASK)
-    .and(Columns::WAKE_CPU)
-    .and(Columns::MOVED)
-    .and(Columns::OFF_REASON)
-    .and(Columns::OFF)
-    .and(Columns::RUNQ);
-
 fn of_holder(loaded: &Loaded, holder: Holder, ns: u64) -> Value {
     let what = match holder {
         Holder::Task(task) => {
@@ -335,18 +320,4 @@ fn of_holder(loaded: &Loaded, holder: Holder, ns: u64) -> Value {
         Holder::Unaccounted => "not known",
     };
     json!({"what": what, "thread": null, "ns": ns})
-}
-
-/// Whether all runs are in the trace.
-impl Loaded {
-    fn coverage(&self) -> Coverage {
-        let meta = self.trace.meta();
-        let is_all = meta.state != swtch_store::State::Recording
-            && meta.counts.filtered == 0
-            && self.everything_in_scope;
-        match is_all {
-            true => Coverage::EveryTask,
-            false => Coverage::RecordedTasks,
-        }
-    }
 }

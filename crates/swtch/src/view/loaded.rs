@@ -8,14 +8,14 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
-use swtch_core::{Open, TaskKey, Timestamp};
+use swtch_core::{Coverage, Open, TaskKey, Timestamp};
 use swtch_store::{Completeness, State, Trace};
 
 use super::facts;
 use super::query::Span;
 use super::search::{self, Stacks};
 use super::timeline::{Levels, Track};
-use crate::report::{Filter, Names, Symbols, takes_task};
+use crate::report::{self, Filter, Names, Symbols, takes_task};
 
 /// A recorder writes every second, if there is anything to write. One that was silent for so long
 /// has ended, or what it records sleeps; the page goes on asking, more seldom.
@@ -46,8 +46,8 @@ pub struct Loaded {
     opens: FxHashMap<TaskKey, Open>,
     /// Kernel threads.
     pub kernel_threads: rustc_hash::FxHashSet<TaskKey>,
-    /// Whether the capture was asked for every task that it names.
-    pub everything_in_scope: bool,
+    /// Whose runs are rows.
+    pub coverage: Coverage,
     /// Made when they are asked for first.
     threads: OnceLock<Value>,
     symbols: OnceLock<Symbols>,
@@ -79,7 +79,7 @@ impl Loaded {
                 .filter(|event| event.is_kthread)
                 .map(|event| event.task)
                 .collect(),
-            everything_in_scope: tasks.iter().all(|event| event.in_scope),
+            coverage: report::coverage(trace.meta(), &tasks),
             threads: OnceLock::new(),
             symbols: OnceLock::new(),
             waits_by_stack: OnceLock::new(),
