@@ -24,6 +24,7 @@ mod explain;
 mod filter;
 mod group;
 mod head;
+mod last;
 mod level;
 mod names;
 mod preemptor;
