@@ -48,7 +48,7 @@ use anyhow::{Context, Result};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
-use swtch_core::{Contention, Coverage, Gap, Nanos};
+use swtch_core::{Contention, Coverage, Gap, Nanos, Switch};
 use swtch_store::{Columns, Meta, Trace};
 
 pub use bill::{BillBy, bill};
@@ -60,7 +60,7 @@ pub use names::Names;
 pub use session::{Session, coverage};
 pub use sheet::{Cell, Sheet, Shown, View};
 pub use stack::Symbols;
-pub use wait::{Object, object_of};
+pub use wait::{Object, Objects, Waited, object_of};
 
 use crate::format::{Format, write_answer};
 use crate::text;
@@ -70,7 +70,6 @@ pub use head::Rows;
 use preemptor::Preemptors;
 use reason::ByReason;
 use stack::Places;
-use wait::Objects;
 use waker::Wakers;
 
 /// Rows of a table, when nothing else is asked for.
@@ -371,13 +370,30 @@ fn by_waker(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
 }
 
 fn by_wait(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
-    let columns = Columns::REASON | WAIT_OBJECT | Columns::WAKER | WAIT;
+    let (objects, rows) = waits_by_object(session, Columns::NONE, &mut |_, _| ())?;
+    Ok((objects.sheet(&session.names()), rows))
+}
+
+/// Counts by what was waited for. `each` is handed every wait that is counted, as the row that ends
+/// it, with `more` of its columns.
+///
+/// # Errors
+///
+/// When the trace cannot be read.
+pub fn waits_by_object(
+    session: &mut Session<'_>,
+    more: Columns,
+    each: &mut dyn FnMut(Object, &Switch),
+) -> Result<(Objects, Rows)> {
+    let columns = Columns::REASON | WAIT_OBJECT | Columns::WAKER | WAIT | more;
     let names = session.names();
     let mut objects = Objects::new(&names);
     let rows = session.scan_from_start(columns, &mut |row, task, counted| {
-        objects.add(row, task, counted, &names);
+        if let Some(object) = objects.add(row, task, counted, &names) {
+            each(object, row);
+        }
     })?;
-    Ok((objects.sheet(&names), rows))
+    Ok((objects, rows))
 }
 
 fn by_stack(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {

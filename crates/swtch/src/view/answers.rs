@@ -62,7 +62,7 @@ pub fn answer(site: &Site, name: &str, query: &Query) -> Result<Answer> {
             curves::distribution(&loaded, query.span(&loaded)?, of, query.reason()?)?
         }
         "flame" => flame::flame(&loaded, query.flame(&loaded)?)?,
-        "locks" => locks::locks(&loaded, query.span(&loaded)?, query.top.unwrap_or(20))?,
+        "locks" => locks::locks(&loaded, &query.filter()?, query.top.unwrap_or(20))?,
         "search" => search::search(&loaded, query.q.as_deref().unwrap_or_default())?,
         _ => {
             let what = format!("there is no answer `{name}`");
