@@ -7,7 +7,6 @@ use super::query::Query;
 use super::server::Site;
 use super::{chain, curves, detail, facts, flame, lanes, locks, search};
 use crate::format::Format;
-use crate::prices;
 use crate::report::{self, BillBy, By};
 
 /// An answer, as it crosses.
@@ -47,12 +46,13 @@ pub fn answer(site: &Site, name: &str, query: &Query) -> Result<Answer> {
         }
         "report" => return report_of(site, query),
         "bill" => return bill_of(site, query),
-        "trace" => facts::of_trace(&loaded, &site.name(), prices::chosen(site.prices()).is_ok())?,
+        "trace" => facts::of_trace(&loaded, &site.name(), site.prices().is_ok())?,
         "threads" => return json(loaded.threads()),
         "detail" => {
             let row = query.row(&loaded)?;
-            let prices = prices::chosen(site.prices()).ok();
-            detail::of_row(&loaded, query.level()?, row, prices.as_ref())?
+            let prices = site.prices().ok();
+            let billing = prices.as_ref().map(|prices| &prices.billing);
+            detail::of_row(&loaded, query.level()?, row, billing)?
         }
         "chain" => chain::chain(&loaded, query.os_row(&loaded)?),
         "critical" => chain::critical(&loaded, query.task()?, query.span(&loaded)?),
@@ -91,16 +91,16 @@ fn report_of(site: &Site, query: &Query) -> Result<Answer> {
 fn bill_of(site: &Site, query: &Query) -> Result<Answer> {
     let word = query.by.as_deref().unwrap_or(BillBy::Reason.as_str());
     let by = BillBy::from_word(word).ok_or_else(|| no_report(word))?;
-    let list = prices::chosen(site.prices()).map_err(|error| NotHere {
+    let prices = site.prices().map_err(|why| NotHere {
         what: "there are no prices to make a bill with".to_owned(),
-        advice: Some(format!("{error:#}")),
+        advice: Some(why),
     })?;
     let mut bytes = Vec::new();
     report::bill(
         &site.loaded().trace,
         by,
         &request(By::Reason, query)?,
-        &list,
+        &prices.list,
         &mut bytes,
     )?;
     Ok(Answer::Json(bytes))

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
-use swtch_core::cost::{Basis, Billing, Case, PriceList};
+use swtch_core::cost::{Basis, Billing, Case};
 use swtch_core::{
     Arch, CpuId, Evidence, Holder, Level, Nanos, Switch, TaskKey, Timestamp, WakerKind,
 };
@@ -21,7 +21,7 @@ pub fn of_row(
     loaded: &Loaded,
     level: Level,
     row: usize,
-    prices: Option<&PriceList>,
+    billing: Option<&Billing>,
 ) -> Result<Value> {
     let timeline = loaded.levels.of(level);
     let track = timeline.track_of(row).context("the row is of no task")?;
@@ -45,7 +45,7 @@ pub fn of_row(
         "level": level.as_str(),
         "thread": of_thread(loaded, switch.task),
         "cpu": switch.cpu.get(),
-        "run": of_run(loaded, &switch, &pieces, prices),
+        "run": of_run(loaded, &switch, &pieces, billing),
         "wait": of_wait(loaded, (row, &switch), previous.as_ref(), &pieces)?,
         "previous_row": has_previous.then(|| row - 1),
         "next_row": (row + 1 < track.rows().end).then_some(row + 1),
@@ -71,7 +71,7 @@ fn read(loaded: &Loaded, level: Level, timeline: &Timeline, row: usize) -> Resul
     found.context("the row is not in the trace any more")
 }
 
-fn of_run(loaded: &Loaded, row: &Switch, pieces: &RowPieces, prices: Option<&PriceList>) -> Value {
+fn of_run(loaded: &Loaded, row: &Switch, pieces: &RowPieces, billing: Option<&Billing>) -> Value {
     let evidence = &row.evidence;
     let thread = |task: Option<TaskKey>| task.map(|task| of_thread(loaded, task));
     json!({
@@ -100,7 +100,7 @@ fn of_run(loaded: &Loaded, row: &Switch, pieces: &RowPieces, prices: Option<&Pri
         "nominator": thread(evidence.nominator),
         "need_resched_delay_ns": evidence.need_resched_delay.map(Nanos::as_ns),
         "user_task": row.user_task,
-        "price": prices.and_then(|list| of_price(loaded, row, list)),
+        "price": billing.and_then(|billing| of_price(loaded, row, billing)),
     })
 }
 
@@ -164,12 +164,11 @@ fn object_words(loaded: &Loaded, row: &Switch) -> Option<String> {
     Some(format!("{} {:#x}", object.kind.as_str(), object.key))
 }
 
-fn of_price(loaded: &Loaded, row: &Switch, list: &PriceList) -> Option<Value> {
+fn of_price(loaded: &Loaded, row: &Switch, billing: &Billing) -> Option<Value> {
     let case = Case {
         reason: row.rule.reason,
         successor: successor(row.next_task, loaded.names.index(row.task), &loaded.names),
     };
-    let billing = Billing::new(list);
     let tariff = billing.tariff(case).ok()?;
     Some(json!({
         "ns": tariff.direct.point_ns,

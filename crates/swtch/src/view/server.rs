@@ -24,6 +24,7 @@ use signal_hook::iterator::Signals;
 use super::loaded::Loaded;
 use super::query::{Query, Refusal};
 use super::{Request, answers, assets};
+use crate::prices::{Kept, Ready};
 use crate::text::escaped;
 
 /// Answers that are made at once: a scan takes all of a CPU, and two pages may ask for ten.
@@ -43,7 +44,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 #[derive(Debug)]
 pub struct Site {
     path: PathBuf,
-    prices: Option<PathBuf>,
+    prices: Kept,
     address: SocketAddr,
     token: String,
     loaded: RwLock<Arc<Loaded>>,
@@ -54,7 +55,7 @@ impl Site {
     pub fn new(request: &Request, loaded: Loaded, address: SocketAddr, token: String) -> Self {
         Self {
             path: request.trace.clone(),
-            prices: request.prices.clone(),
+            prices: Kept::new(request.prices.clone()),
             address,
             token,
             loaded: RwLock::new(Arc::new(loaded)),
@@ -75,9 +76,9 @@ impl Site {
         Arc::clone(&loaded)
     }
 
-    /// The price list that was named.
-    pub fn prices(&self) -> Option<&std::path::Path> {
-        self.prices.as_deref()
+    /// The price list; an error in words where there is none.
+    pub fn prices(&self) -> Result<Arc<Ready>, String> {
+        self.prices.ready()
     }
 
     /// The name of the trace.
