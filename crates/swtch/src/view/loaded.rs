@@ -15,6 +15,7 @@ use super::facts;
 use super::query::Span;
 use super::search::{self, Stacks};
 use super::timeline::{Levels, Track};
+use crate::opening;
 use crate::report::{self, Filter, Names, Symbols, takes_task};
 
 /// A recorder writes every second, if there is anything to write. One that was silent for so long
@@ -62,7 +63,7 @@ impl Loaded {
     pub fn read(path: &Path, generation: u32) -> Result<Self> {
         // Before the trace: what is written meanwhile makes it be read again.
         let stamp = stamp_of(path);
-        let trace = Trace::open(path).with_context(|| format!("reading {}", path.display()))?;
+        let trace = opening::open(path)?;
         let mut tasks = trace.tasks().context("reading the tasks of the trace")?;
         tasks.sort_by_key(|event| event.ts);
         let start = Timestamp::from_ns(trace.meta().start_ns);

@@ -36,6 +36,39 @@ fn a_path_that_is_no_trace_is_refused() {
     }
 }
 
+/// Whichever verb it is given to, what is no trace is said to be none, with the way to one.
+#[test]
+fn every_reader_says_how_to_come_to_a_trace() {
+    let place = Place::new();
+    let path = |name: &str| place.dir().join(name);
+    fs::write(path("perf.data"), "PERFILE2 and what follows").unwrap();
+    let (missing, of_perf) = (path("nope.swtch"), path("perf.data"));
+    for (trace, what, advice) in [
+        (&missing, "there is no ", "swtch record"),
+        (&of_perf, "perf recorded", "import it first: swtch import "),
+    ] {
+        for words in [
+            &["report"][..],
+            &["report", "--by", "thread"],
+            &["report", "--html", "page.html"],
+            &["report", "--plot", "plot.svg"],
+            &["export", "--to", "csv"],
+            &["view", "--no-open"],
+        ] {
+            let mut command = swtch(words.iter());
+            let output = command.arg(trace).current_dir(place.dir()).output();
+            let output = output.unwrap();
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), REFUSED, "{words:?}: {said}");
+            assert!(said.contains(what), "{words:?}: {said}");
+            assert!(said.contains(advice), "{words:?}: {said}");
+            assert_eq!(stdout(&output), "");
+        }
+    }
+    let left = fs::read_dir(place.dir()).unwrap().count();
+    assert_eq!(left, 1, "nothing was written");
+}
+
 #[test]
 fn words_that_mean_nothing_are_refused() {
     for words in [
