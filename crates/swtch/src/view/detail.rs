@@ -218,7 +218,11 @@ fn of_wait(
         "wake_cpu": wait.wake_cpu.map(swtch_core::CpuId::get),
         "stack": stack_of(loaded, row)?,
         "waker_stack": waker_stack,
-        "had_cpu": had_cpu(loaded, number, row)?,
+        // A worker waits for its turn, and not for a CPU.
+        "had_cpu": match row.level {
+            Level::Os => had_cpu(loaded, number, row)?,
+            Level::User => Vec::new(),
+        },
     }))
 }
 
@@ -319,4 +323,45 @@ fn of_holder(loaded: &Loaded, holder: Holder, ns: u64) -> Value {
         Holder::Unaccounted => "not known",
     };
     json!({"what": what, "thread": null, "ns": ns})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{after, head, row, seen};
+    use swtch_core::Reason;
+    use swtch_store::Writer;
+
+    /// One thread's switch, and a hundred of its workers' beside it.
+    fn of_workers() -> (Loaded, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.swtch");
+        let meta = head().meta;
+        let mut writer = Writer::create(&path, &meta).unwrap();
+        writer.push_task(&seen(1, 10, 10, "server")).unwrap();
+        for number in 1..=100_u64 {
+            let mut row = after(row(1, Reason::Yield), Reason::Yield, 0, 700);
+            row.ts = Timestamp::from_ns(meta.start_ns + number * 1_000_000);
+            row.level = Level::User;
+            row.user_task = Some(number % 2);
+            writer.push_switch(&row).unwrap();
+        }
+        let mut os = row(1, Reason::Futex);
+        os.ts = Timestamp::from_ns(meta.start_ns + 101_000_000);
+        writer.push_switch(&os).unwrap();
+        writer.finish(&meta, &mut |_, _| ()).unwrap();
+        (Loaded::read(&path, 1).unwrap(), dir)
+    }
+
+    /// Rows of the two levels are counted apart: the last of a hundred workers' is none of the kernel's.
+    #[test]
+    fn every_row_of_a_worker_has_its_detail() {
+        let (loaded, _dir) = of_workers();
+        for number in 0..100 {
+            let detail = of_row(&loaded, Level::User, number, None).unwrap();
+            assert_eq!(detail["run"]["user_task"], (number + 1) % 2, "{detail}");
+            assert_eq!(detail["wait"]["runq_ns"], 700);
+            assert_eq!(detail["wait"]["had_cpu"], json!([]));
+        }
+    }
 }
