@@ -2,7 +2,9 @@
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
+use swtch_core::{Level, TaskKey};
 
+use super::loaded::Loaded;
 use super::query::Query;
 use super::server::Site;
 use super::{chain, curves, detail, facts, flame, lanes, locks, search};
@@ -49,13 +51,17 @@ pub fn answer(site: &Site, name: &str, query: &Query) -> Result<Answer> {
         "trace" => facts::of_trace(&loaded, &site.name(), site.prices().is_ok())?,
         "threads" => return json(loaded.threads()),
         "detail" => {
-            let row = query.row(&loaded)?;
+            let level = query.level()?;
+            let row = in_trace(&loaded, level, query.row()?)?;
             let prices = site.prices().ok();
             let billing = prices.as_ref().map(|prices| &prices.billing);
-            detail::of_row(&loaded, query.level()?, row, billing)?
+            detail::of_row(&loaded, level, row, billing)?
         }
-        "chain" => chain::chain(&loaded, query.os_row(&loaded)?),
-        "critical" => chain::critical(&loaded, query.task()?, query.span(&loaded)?),
+        "chain" => chain::chain(&loaded, in_trace(&loaded, Level::Os, query.os_row()?)?),
+        "critical" => {
+            let task = known(&loaded, query.task()?)?;
+            chain::critical(&loaded, task, query.span(&loaded)?)
+        }
         "rate" => curves::rate(&loaded, query.span(&loaded)?, query.bins()?),
         "distribution" => {
             let of = query.of.as_deref().unwrap_or("ran");
@@ -64,10 +70,7 @@ pub fn answer(site: &Site, name: &str, query: &Query) -> Result<Answer> {
         "flame" => flame::flame(&loaded, query.flame(&loaded)?)?,
         "locks" => locks::locks(&loaded, &query.filter()?, query.top.unwrap_or(20))?,
         "search" => search::search(&loaded, query.q.as_deref().unwrap_or_default())?,
-        _ => {
-            let what = format!("there is no answer `{name}`");
-            return Err(NotHere { what, advice: None }.into());
-        }
+        _ => return Err(not_here(format!("there is no answer `{name}`")).into()),
     };
     json(&value)
 }
@@ -107,10 +110,27 @@ fn bill_of(site: &Site, query: &Query) -> Result<Answer> {
 }
 
 fn no_report(word: &str) -> NotHere {
-    NotHere {
-        what: format!("there is no report by `{word}`"),
-        advice: None,
+    not_here(format!("there is no report by `{word}`"))
+}
+
+/// The row, if there is one.
+fn in_trace(loaded: &Loaded, level: Level, row: usize) -> Result<usize, NotHere> {
+    match row < loaded.levels.of(level).rows().len() {
+        true => Ok(row),
+        false => Err(not_here(format!("there is no row {row}"))),
     }
+}
+
+/// The task, if anything is known of it.
+fn known(loaded: &Loaded, task: TaskKey) -> Result<TaskKey, NotHere> {
+    match loaded.levels.os.track(task).is_some() || loaded.open(task).is_some() {
+        true => Ok(task),
+        false => Err(not_here(format!("nothing is known of a task {task}"))),
+    }
+}
+
+const fn not_here(what: String) -> NotHere {
+    NotHere { what, advice: None }
 }
 
 fn request(by: By, query: &Query) -> Result<report::Request> {

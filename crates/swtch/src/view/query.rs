@@ -16,8 +16,7 @@ pub struct Query {
     px: Option<u32>,
     lanes: Option<String>,
     bins: Option<u32>,
-    /// Number of a row.
-    pub row: Option<u32>,
+    row: Option<u32>,
     level: Option<String>,
     task: Option<u32>,
     /// What a row of a report stands for.
@@ -104,20 +103,16 @@ impl Query {
         Level::from_word(word).ok_or_else(|| Refusal(format!("`{word}` is no level")))
     }
 
-    /// The row, which must exist.
-    pub fn row(&self, loaded: &Loaded) -> Result<usize> {
+    /// The number of a row.
+    pub fn row(&self) -> Result<usize> {
         let row = self.row.ok_or_else(|| Refusal("`row` is missing".into()))?;
-        let row = usize::try_from(row).expect("at least 32-bit addresses");
-        match row < loaded.levels.of(self.level()?).rows().len() {
-            true => Ok(row),
-            false => Err(Refusal(format!("there is no row {row}"))),
-        }
+        Ok(usize::try_from(row).expect("at least 32-bit addresses"))
     }
 
-    /// The row, of the kernel's level: user-mode rows have no wakers in memory.
-    pub fn os_row(&self, loaded: &Loaded) -> Result<usize> {
+    /// The number of a row of the kernel's level: user-mode rows have no wakers in memory.
+    pub fn os_row(&self) -> Result<usize> {
         match self.level()? {
-            Level::Os => self.row(loaded),
+            Level::Os => self.row(),
             Level::User => Err(Refusal("only switches of the kernel are followed".into())),
         }
     }
