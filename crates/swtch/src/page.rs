@@ -66,6 +66,7 @@ pub fn plot(trace: &Path, filter: &Filter, file: &Path) -> Result<()> {
     crate::plot::check_path(file)?;
     check_directory(file)?;
     let loaded = Loaded::read(trace, 1)?;
+    filter.check_span(loaded.trace.meta())?;
     let pictures = pictures::of(&loaded, filter);
     if pictures.is_empty() {
         eprintln!("swtch: nothing was drawn: no switch is counted here");

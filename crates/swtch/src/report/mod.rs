@@ -54,7 +54,7 @@ use swtch_store::{Columns, Meta, Trace};
 pub use bill::{BillBy, bill};
 pub use departure::successor;
 pub use explain::{Parts, Told, explain, parts};
-pub use filter::{Filter, Moment, Selection, takes_task};
+pub use filter::{EmptySpan, Filter, Moment, Selection, takes_task};
 pub use group::Call;
 pub use names::Names;
 pub use session::{Session, coverage};

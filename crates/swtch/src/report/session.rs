@@ -28,8 +28,13 @@ pub type Each<'a> = &'a mut dyn FnMut(&Switch, usize, Counted);
 
 impl<'t> Session<'t> {
     /// Reads all but the rows.
+    ///
+    /// # Errors
+    ///
+    /// [`super::EmptySpan`], or the trace cannot be read.
     pub fn open(trace: &'t Trace, filter: &Filter) -> Result<Self> {
         let meta = trace.meta();
+        filter.check_span(meta)?;
         let mut tasks = trace.tasks().context("reading the tasks of the trace")?;
         tasks.sort_by_key(|event| event.ts);
         let names = Names::new(&tasks);

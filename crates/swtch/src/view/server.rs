@@ -25,6 +25,7 @@ use super::loaded::Loaded;
 use super::query::{Query, Refusal};
 use super::{Request, answers, assets};
 use crate::prices::{Kept, Ready};
+use crate::report::EmptySpan;
 use crate::text::escaped;
 
 /// Answers that are made at once: a scan takes all of a CPU, and two pages may ask for ten.
@@ -270,14 +271,14 @@ fn of_problem(problem: &anyhow::Error) -> Response {
         Some(answers::NotHere { what, advice }) => {
             refuse(StatusCode::NOT_FOUND, what, advice.as_deref())
         }
-        None => match problem.downcast_ref::<Refusal>() {
-            Some(refusal) => refuse(StatusCode::BAD_REQUEST, &refusal.0, None),
-            None => refuse(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                &format!("{problem:#}"),
-                None,
-            ),
-        },
+        None => {
+            let is_asked_wrong = problem.is::<Refusal>() || problem.is::<EmptySpan>();
+            let status = match is_asked_wrong {
+                true => StatusCode::BAD_REQUEST,
+                false => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            refuse(status, &format!("{problem:#}"), None)
+        }
     }
 }
 

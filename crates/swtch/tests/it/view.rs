@@ -321,6 +321,9 @@ fn questions_that_make_no_sense_are_refused() {
         ("rate?bins=0", 400),
         ("distribution?of=age", 400),
         ("report?by=weather", 404),
+        ("report?from=5&to=5", 400),
+        ("report?from=9000000000000", 400),
+        ("locks?from=5&to=1", 400),
         ("report?pid=x", 400),
         ("nothing", 404),
     ] {
