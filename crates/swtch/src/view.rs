@@ -17,6 +17,8 @@ mod assets;
 mod chain;
 mod curves;
 mod detail;
+#[cfg(test)]
+mod drawn;
 mod facts;
 mod flame;
 mod lanes;

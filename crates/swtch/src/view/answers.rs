@@ -67,7 +67,7 @@ pub fn answer(site: &Site, name: &str, query: &Query) -> Result<Answer> {
             let of = query.of.as_deref().unwrap_or("ran");
             curves::distribution(&loaded, query.span(&loaded)?, of, query.reason()?)?
         }
-        "flame" => flame::flame(&loaded, query.flame(&loaded)?)?,
+        "flame" => flame::flame(&loaded, &query.filter()?)?,
         "locks" => locks::locks(&loaded, &query.filter()?, query.top.unwrap_or(20))?,
         "search" => search::search(&loaded, query.q.as_deref().unwrap_or_default())?,
         _ => return Err(not_here(format!("there is no answer `{name}`")).into()),

@@ -106,67 +106,21 @@ fn to_json(loaded: &Loaded, key: &str, waited: &Waited, people: &People) -> Valu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::Format;
-    use crate::report::drawn::{after, head, row, seen, woken_by};
-    use crate::report::{By, Moment, Request, report};
-    use swtch_core::Timestamp;
-    use swtch_store::Writer;
-
-    const START: u64 = 1_000_000_000;
-
-    /// Three threads that hand two words round, one without a name, and one that waits on when the
-    /// recording ends; a switch a microsecond.
-    fn drawn() -> (Loaded, tempfile::TempDir) {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("t.swtch");
-        let meta = head().meta;
-        let mut writer = Writer::create(&path, &meta).unwrap();
-        for (key, pid, name) in [(1, 10, "server"), (2, 10, "worker"), (3, 30, "hog")] {
-            writer.push_task(&seen(key, pid, pid + key, name)).unwrap();
-        }
-        for number in 0..200_u32 {
-            // 77 is named nowhere.
-            let task = [1, 2, 3, 77][number as usize % 4];
-            let blocked_ns = u64::from(number * 37 % 900) + 1;
-            let mut row = after(row(task, Reason::Futex), Reason::Futex, blocked_ns, 50);
-            row = woken_by(row, [2, 1, 2, 1][number as usize % 4]);
-            row.evidence.wait_key = Some([0xf00, 0xba0][number as usize / 8 % 2]);
-            row.ts = Timestamp::from_ns(START + u64::from(number) * 1000);
-            if number < 4 {
-                row.wait = swtch_core::Wait::default();
-            }
-            writer.push_switch(&row).unwrap();
-        }
-        writer.finish(&meta, &mut |_, _| ()).unwrap();
-        (Loaded::read(&path, 1).unwrap(), dir)
-    }
+    use crate::report::By;
+    use crate::view::drawn::{filters, handed_round, printed};
 
     /// The panel and the command line count what was waited for once, in all of a trace and in a part
     /// of it.
     #[test]
     fn the_keys_are_the_rows_of_the_report() {
-        let (loaded, _dir) = drawn();
-        for (since, until) in [("0", "1"), ("30us", "1"), ("0", "90us"), ("150us", "151us")] {
-            let moment = |words: &str| Some(words.parse::<Moment>().unwrap());
-            let filter = Filter {
-                since: moment(since),
-                until: moment(until),
-                ..Filter::default()
-            };
-            let request = Request {
-                by: By::Wait,
-                format: Format::Json,
-                filter: filter.clone(),
-                top: None,
-            };
-            let mut printed = Vec::new();
-            report(&loaded.trace, &request, &mut printed).unwrap();
-            let printed: Value = serde_json::from_slice(&printed).unwrap();
-            let there = printed["rows"].as_array().unwrap().iter();
+        let (loaded, _dir) = handed_round();
+        for filter in filters() {
+            let report = printed(&loaded, By::Wait, &filter);
+            let there = report["rows"].as_array().unwrap().iter();
             let there = there.filter(|row| row["waits"] != 0).map(|row| {
-                let [kind, key, of] =
-                    ["kind", "wait_key", "process"].map(|name| row[name].as_str().unwrap());
+                let words = ["kind", "wait_key", "process"].map(|name| row[name].as_str().unwrap());
                 let pid = row["pid"].as_u64().map(|pid| format!("/{pid}"));
+                let [kind, key, of] = words;
                 let key = format!("{kind} {key} of {of}{}", pid.unwrap_or_default());
                 (key, row["waits"].clone(), row["blocked_ns"].clone())
             });
@@ -176,8 +130,8 @@ mod tests {
                 let words = key["key"].as_str().unwrap().to_owned();
                 (words, key["waits"].clone(), key["blocked_ns"].clone())
             });
-            assert!(!there.is_empty(), "{since} {until}: {printed}");
-            assert_eq!(here.collect::<Vec<_>>(), there, "{since} {until}");
+            assert!(!there.is_empty(), "{filter:?}: {report}");
+            assert_eq!(here.collect::<Vec<_>>(), there, "{filter:?}");
             assert_eq!(panel["all"], there.len());
         }
     }
@@ -185,7 +139,7 @@ mod tests {
     /// A list of names that does not come to the number beside it is worse than none.
     #[test]
     fn waiters_come_to_the_waits_of_their_key() {
-        let (loaded, _dir) = drawn();
+        let (loaded, _dir) = handed_round();
         let panel = locks(&loaded, &Filter::default(), 100).unwrap();
         for key in panel["keys"].as_array().unwrap() {
             let sum = |of: &str, what: &str| -> u64 {

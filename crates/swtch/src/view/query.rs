@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use swtch_core::{Level, Nanos, Pid, Reason, TaskKey};
 
-use super::flame::Which;
 use super::lanes::{Lane, MOST_LANES, MOST_PX, Window};
 use super::loaded::Loaded;
 use crate::report::{Filter, Moment};
@@ -115,15 +114,6 @@ impl Query {
             Level::Os => self.row(),
             Level::User => Err(Refusal("only switches of the kernel are followed".into())),
         }
-    }
-
-    /// Which waits a flame graph is of.
-    pub fn flame(&self, loaded: &Loaded) -> Result<Which> {
-        Ok(Which {
-            span: self.span(loaded)?,
-            reason: self.reason()?,
-            pid: self.filter()?.pids.first().copied(),
-        })
     }
 
     /// The task.
