@@ -400,7 +400,8 @@ fn accounts(
     let mut accounts = Accounts::default();
     let mut departures = Departures::new(&names, is_complete(session), prices.billing());
     let mut add = |one: &Departure| accounts.add(by.key(one, &names), one);
-    let rows = session.scan(columns, &mut |row, task, counted| {
+    // What a task had lost before the span, it may still miss in it.
+    let rows = session.scan_from_start(columns, &mut |row, task, counted| {
         departures.add(row, task, counted, &names, &mut add);
     })?;
     departures.finish(&mut add);
@@ -544,6 +545,7 @@ mod tests {
     use super::*;
     use crate::format::Format;
     use crate::report::drawn::{after, head, prices, prices_with_curve, row, seen};
+    use crate::report::explain;
     use crate::report::filter::{Filter, Moment};
     use serde_json::Value;
     use swtch_core::{CpuId, Gap, Switch, TaskKey};
@@ -640,6 +642,42 @@ mod tests {
             .map(|note| note.as_str().unwrap())
             .collect::<Vec<_>>()
             .join("\n")
+    }
+
+    /// ```text
+    /// server   1 µs ├── 50 µs ──┤ 1 µs │ 0.1 µs │ 1 µs │ 0.1 µs │ 1 µs
+    ///                                  └─ the span begins here
+    /// ```
+    /// It missed 10 µs when it came back, and made up for 1 µs in each run: what it had lost before the
+    /// span, it still misses in it. The page that explains the span says the same.
+    #[test]
+    fn what_was_lost_before_a_span_is_missed_in_it() {
+        let short = |us, off_ns| {
+            let row = after(to(2, us, row(1, Reason::Pipe)), Reason::Pipe, off_ns, 0);
+            let ran = Some(Nanos::from_ns(1000));
+            Switch { ran, ..row }
+        };
+        let rows = [
+            short(100, 0),
+            short(151, 50_000),
+            short(152, 100),
+            short(153, 100),
+        ];
+        let (trace, _dir) = trace(&meta(), &rows, &[]);
+        let filter = Filter {
+            since: Some("151500ns".parse::<Moment>().unwrap()),
+            ..Filter::default()
+        };
+        let prices = prices_with_curve();
+        let page = explain::parts(&trace, &filter, Some(&prices)).unwrap();
+        let json = of(&trace, &prices, BillBy::Reason, Format::Json, filter);
+        let alone: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(alone["rows"][0]["indirect_high_ns"], 1000, "{alone}");
+        let on_page = page.tables.iter().find(|(title, _)| title.contains("cost"));
+        assert_eq!(
+            alone["rows"],
+            Value::from(on_page.unwrap().1.to_json_rows())
+        );
     }
 
     /// Pipe between processes 2 µs, futex between threads 1 µs, the sleep as a futex, the slice as
