@@ -21,7 +21,8 @@ use swtch_core::cost::PriceList;
 use swtch_core::{Arch, CgroupId, Reason, Switch};
 use swtch_store::{Columns, Trace};
 
-use super::bill::{Bill, is_complete};
+use super::accounts::Bill;
+use super::bill::is_complete;
 use super::filter::{Counted, Filter, Selection};
 use super::group::{Groups, Words, reason_of_open};
 use super::head::{Head, Rows};

@@ -18,6 +18,7 @@
 //! To add a report: a variant of [`By`], a file with an aggregator that ends in a [`sheet::Sheet`],
 //! and its arm in `sheet_of`.
 
+mod accounts;
 mod bill;
 mod departure;
 mod explain;
