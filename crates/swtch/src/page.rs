@@ -14,6 +14,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use swtch_core::Nanos;
 use swtch_core::cost::PriceList;
 
 use crate::destination::{check_directory, write_pictures};
@@ -66,7 +67,7 @@ pub fn plot(trace: &Path, filter: &Filter, file: &Path) -> Result<()> {
     crate::plot::check_path(file)?;
     check_directory(file)?;
     let loaded = Loaded::read(trace, 1)?;
-    filter.check_span(loaded.trace.meta())?;
+    filter.check_span(Some(Nanos::from_ns(loaded.duration_ns())))?;
     let pictures = pictures::of(&loaded, filter);
     if pictures.is_empty() {
         eprintln!("swtch: nothing was drawn: no switch is counted here");
