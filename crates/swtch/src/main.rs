@@ -20,6 +20,7 @@ mod plot;
 mod prices;
 mod record;
 mod report;
+mod stamp;
 mod text;
 mod view;
 mod workload;

@@ -10,7 +10,7 @@ use swtch_store::Trace;
 use crate::import;
 
 /// The file that every trace has.
-const LIST_OF_FILES: &str = "checksums.csv";
+pub const LIST_OF_FILES: &str = "checksums.csv";
 
 /// What was named is no trace.
 #[derive(Debug, thiserror::Error)]

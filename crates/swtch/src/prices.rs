@@ -2,17 +2,15 @@
 //!
 //! Who asks once takes [`chosen`]; who asks again and again keeps it ([`Kept`]).
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, bail};
 use swtch_core::cost::{Billing, PriceList};
 use swtch_store::Trace;
 
 use crate::cost::saved;
+use crate::stamp::Stamp;
 use crate::{report, text};
 
 /// Reads the list at `path`; without a path, the saved one.
@@ -63,17 +61,9 @@ pub struct Kept {
 /// What came of reading.
 #[derive(Debug)]
 struct Reading {
-    of: Option<Version>,
+    of: Option<Stamp>,
     /// An error in words, which are said again to whoever asks next.
     outcome: Result<Arc<Ready>, String>,
-}
-
-/// What changes when a file is written: the moment, its length, which file it is.
-type Version = (SystemTime, u64, u64);
-
-fn version_of(path: &Path) -> Option<Version> {
-    let file = fs::metadata(path).ok()?;
-    Some((file.modified().ok()?, file.len(), file.ino()))
 }
 
 impl Kept {
@@ -93,7 +83,7 @@ impl Kept {
     pub fn ready(&self) -> Result<Arc<Ready>, String> {
         let place = self.path.clone().or_else(|| place_of_saved().ok());
         // Before it is read: what is written meanwhile makes it be read again.
-        let now = place.as_deref().and_then(version_of);
+        let now = place.as_deref().and_then(Stamp::of);
         let mut read = self.read.lock().expect("nobody panics with it");
         if let Some(reading) = read.as_ref().filter(|reading| reading.of == now) {
             return reading.outcome.clone();
@@ -135,6 +125,8 @@ fn saved_at(place: &Path) -> Result<PriceList> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+
     use crate::report::drawn::prices;
 
     #[test]
@@ -183,7 +175,7 @@ mod tests {
             "{\"schema\":\"swtch.prices/1\",\"version\":1}",
             "\u{0}\u{1}",
         ] {
-            std::fs::write(&path, text).unwrap();
+            fs::write(&path, text).unwrap();
             let refusal = format!("{:#}", saved_at(&path).unwrap_err());
             assert!(refusal.contains("measures them anew"), "{refusal}");
             assert!(refusal.contains("prices.json"), "{refusal}");

@@ -1,10 +1,8 @@
 //! A trace made ready for the page: opened, its names known, its rows in memory.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
@@ -16,32 +14,17 @@ use super::facts;
 use super::query::Span;
 use super::search::{self, Stacks};
 use super::timeline::{Levels, Track};
-use crate::opening;
+use crate::opening::{self, LIST_OF_FILES};
 use crate::report::{self, Filter, Names, Symbols, takes_task};
+use crate::stamp::Stamp;
 
 /// A recorder writes every second, if there is anything to write. One that was silent for so long
 /// has ended, or what it records sleeps; the page goes on asking, more seldom.
 const SILENT: Duration = Duration::from_secs(10);
 
-/// Tells two states of a trace apart, by the list of its files. Times alone do not: a recorder ends by
-/// writing the list twice within a tick of the kernel's coarse clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    modified: SystemTime,
-    bytes: u64,
-    inode: u64,
-}
-
-impl Stamp {
-    /// The one of a trace as it is now.
-    pub fn of(trace: &Path) -> Option<Self> {
-        let list = fs::metadata(trace.join("checksums.csv")).ok()?;
-        Some(Self {
-            modified: list.modified().ok()?,
-            bytes: list.len(),
-            inode: list.ino(),
-        })
-    }
+/// Tells two states of a trace apart: by the list of its files, which is written last.
+pub fn stamp_of(trace: &Path) -> Option<Stamp> {
+    Stamp::of(&trace.join(LIST_OF_FILES))
 }
 
 /// One state of a trace. A trace that is still being recorded is read again, as a new one.
@@ -76,7 +59,7 @@ impl Loaded {
     /// When it cannot be read.
     pub fn read(path: &Path, generation: u32) -> Result<Self> {
         // Before the trace: what is written meanwhile makes it be read again.
-        let stamp = Stamp::of(path);
+        let stamp = stamp_of(path);
         let trace = opening::open(path)?;
         let mut tasks = trace.tasks().context("reading the tasks of the trace")?;
         tasks.sort_by_key(|event| event.ts);
@@ -175,7 +158,7 @@ impl Loaded {
 
     /// Whether its recorder has written a moment ago.
     pub fn is_fresh(&self) -> bool {
-        let age = self.stamp.and_then(|stamp| stamp.modified.elapsed().ok());
+        let age = self.stamp.and_then(Stamp::age);
         age.is_some_and(|age| age < SILENT)
     }
 
