@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result};
 use rustc_hash::FxHashMap;
-use swtch_core::{Arch, CgroupId, Coverage, Level, Nanos, Open, Switch, TaskEvent, Timestamp};
+use swtch_core::{Arch, CgroupId, Coverage, Level, Nanos, Open, Switch, Timestamp};
 use swtch_store::{Columns, Completeness, Meta, State, Trace};
 
 use super::filter::{Counted, Filter, Selection};
@@ -55,7 +55,7 @@ impl<'t> Session<'t> {
             names: Rc::new(names),
             filter: filter.clone(),
             selection: Rc::new(selection),
-            coverage: coverage(meta, &tasks),
+            coverage: coverage(meta, tasks.iter().all(|event| event.in_scope)),
         })
     }
 
@@ -190,12 +190,10 @@ impl<'t> Session<'t> {
     }
 }
 
-/// Whose runs are rows of a trace with these tasks: with nothing filtered away, everybody's. A
+/// Whose runs are rows: everybody's, where nothing was filtered away and everything is in scope. A
 /// recording that did not end cannot tell.
-pub fn coverage(meta: &Meta, tasks: &[TaskEvent]) -> Coverage {
-    let is_all = meta.state != State::Recording
-        && meta.counts.filtered == 0
-        && tasks.iter().all(|event| event.in_scope);
+pub fn coverage(meta: &Meta, is_all_in_scope: bool) -> Coverage {
+    let is_all = meta.state != State::Recording && meta.counts.filtered == 0 && is_all_in_scope;
     match is_all {
         true => Coverage::EveryTask,
         false => Coverage::RecordedTasks,
@@ -224,7 +222,7 @@ fn incomplete(trace: &Trace) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::drawn::{head, row, seen};
+    use crate::report::drawn::{head, row};
     use crate::report::{EmptySpan, Moment};
     use swtch_core::Reason;
     use swtch_store::Writer;
@@ -278,34 +276,16 @@ mod tests {
         assert!(refusal.is::<EmptySpan>(), "{refusal}");
     }
 
-    const OF_SOME: Coverage = Coverage::RecordedTasks;
-
     /// Where others' runs are in no row, a CPU that looks idle may have been theirs.
     #[test]
     fn only_a_finished_recording_of_everybody_holds_every_run() {
-        let (meta, mine) = (head().meta, seen(1, 10, 10, "mine"));
-        let with = |change: fn(&mut Meta)| {
-            let mut meta = meta.clone();
-            meta.counts.filtered = 0;
-            change(&mut meta);
-            meta
-        };
-        let other = TaskEvent {
-            in_scope: false,
-            ..seen(2, 20, 20, "other")
-        };
-        let cut = |meta: &mut Meta| meta.state = State::Recording;
-        for (meta, tasks, expected) in [
-            (with(|_| ()), vec![mine.clone()], Coverage::EveryTask),
-            (with(|_| ()), vec![mine.clone(), other], OF_SOME),
-            (
-                with(|meta| meta.counts.filtered = 2),
-                vec![mine.clone()],
-                OF_SOME,
-            ),
-            (with(cut), vec![mine], OF_SOME),
-        ] {
-            assert_eq!(coverage(&meta, &tasks), expected, "{meta:?} {tasks:?}");
-        }
+        let mut meta = head().meta;
+        meta.counts.filtered = 0;
+        assert_eq!(coverage(&meta, true), Coverage::EveryTask);
+        assert_eq!(coverage(&meta, false), Coverage::RecordedTasks);
+        meta.counts.filtered = 2;
+        assert_eq!(coverage(&meta, true), Coverage::RecordedTasks);
+        (meta.counts.filtered, meta.state) = (0, State::Recording);
+        assert_eq!(coverage(&meta, true), Coverage::RecordedTasks);
     }
 }

@@ -278,7 +278,7 @@ fn had_cpu(loaded: &Loaded, number: usize, wanted: &Switch) -> Result<Vec<Value>
     }
     let (since, until) = around_wait(loaded, number, wanted);
     let gaps = loaded.trace.gaps()?;
-    let mut contention = contention(loaded.coverage, loaded.trace.meta(), &gaps);
+    let mut contention = contention(loaded.coverage(), loaded.trace.meta(), &gaps);
     let mut parts = Vec::new();
     let mut sink = |wait: swtch_core::Contended<'_>| parts.extend_from_slice(wait.parts);
     loaded

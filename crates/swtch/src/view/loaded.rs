@@ -44,8 +44,8 @@ pub struct Loaded {
     opens: FxHashMap<TaskKey, Open>,
     /// Kernel threads.
     pub kernel_threads: rustc_hash::FxHashSet<TaskKey>,
-    /// Whose runs are rows.
-    pub coverage: Coverage,
+    /// Whether the capture was asked for every task that it names.
+    pub everything_in_scope: bool,
     /// Made when they are asked for first.
     threads: OnceLock<Value>,
     symbols: OnceLock<Symbols>,
@@ -77,7 +77,7 @@ impl Loaded {
                 .filter(|event| event.is_kthread)
                 .map(|event| event.task)
                 .collect(),
-            coverage: report::coverage(trace.meta(), &tasks),
+            everything_in_scope: tasks.iter().all(|event| event.in_scope),
             threads: OnceLock::new(),
             symbols: OnceLock::new(),
             waits_by_stack: OnceLock::new(),
@@ -102,6 +102,11 @@ impl Loaded {
             0 => self.levels.end_ns,
             end => end.saturating_sub(meta.start_ns).max(self.levels.end_ns),
         }
+    }
+
+    /// Whose runs are rows.
+    pub fn coverage(&self) -> Coverage {
+        report::coverage(self.trace.meta(), self.everything_in_scope)
     }
 
     /// What a task was at when the capture ended.
