@@ -34,6 +34,7 @@ mod reason;
 mod session;
 mod sheet;
 mod stack;
+mod summary;
 mod tally;
 mod verdict;
 mod wait;
