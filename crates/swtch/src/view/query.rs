@@ -140,49 +140,35 @@ impl Query {
 
     /// The reason, if one is named.
     pub fn reason(&self) -> Result<Option<Reason>> {
-        let Some(word) = self.reason.as_deref().filter(|word| !word.is_empty()) else {
-            return Ok(None);
-        };
-        let reason = Reason::from_word(word);
-        reason
-            .map(Some)
-            .ok_or_else(|| Refusal(format!("`{word}` is no reason")))
+        let word = self.reason.as_deref().filter(|word| !word.is_empty());
+        word.map(reason_of).transpose()
     }
 
     /// The same as the options of `swtch report`.
     pub fn filter(&self) -> Result<Filter> {
-        let number = |word: &str| {
-            let number = word.parse().map(Pid::new);
-            number.map_err(|_| Refusal(format!("`{word}` is no process id")))
-        };
-        let words = |text: &Option<String>| -> Vec<String> {
-            let words = text.iter().flat_map(|text| text.split(','));
-            words
-                .filter(|word| !word.is_empty())
-                .map(str::to_owned)
-                .collect()
-        };
-        let reason = |word: &String| {
-            Reason::from_word(word).ok_or_else(|| Refusal(format!("`{word}` is no reason")))
-        };
         let moment = |ns: Option<u64>| ns.map(|ns| Moment(Nanos::from_ns(ns)));
+        let comms = self.comm.iter().filter(|comm| !comm.is_empty());
         Ok(Filter {
-            pids: words(&self.pid)
-                .iter()
-                .map(|word| number(word))
-                .collect::<Result<_>>()?,
-            comms: self
-                .comm
-                .iter()
-                .filter(|comm| !comm.is_empty())
-                .cloned()
-                .collect(),
-            reasons: words(&self.reason)
-                .iter()
-                .map(reason)
-                .collect::<Result<_>>()?,
+            pids: listed(self.pid.as_deref(), pid_of)?,
+            comms: comms.cloned().collect(),
+            reasons: listed(self.reason.as_deref(), reason_of)?,
             since: moment(self.from),
             until: moment(self.to),
         })
     }
+}
+
+/// Words with commas between them.
+fn listed<T>(words: Option<&str>, one: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> {
+    let words = words.unwrap_or_default().split(',');
+    words.filter(|word| !word.is_empty()).map(one).collect()
+}
+
+fn reason_of(word: &str) -> Result<Reason> {
+    Reason::from_word(word).ok_or_else(|| Refusal(format!("`{word}` is no reason")))
+}
+
+fn pid_of(word: &str) -> Result<Pid> {
+    let number = word.parse().map(Pid::new);
+    number.map_err(|_| Refusal(format!("`{word}` is no process id")))
 }
