@@ -17,6 +17,8 @@ const AXIS_HEIGHT = 16;
 const AIR = 6;
 /** As on the ruler, so that both have the same moments. */
 const TICK_PX = 96;
+/** Least distance between two rates of the axis, about. */
+const RATE_PX = 28;
 /** Between a rate and the bars. */
 const GUTTER = 8;
 
@@ -87,12 +89,13 @@ function drawBands(drawing: Drawing): void {
 }
 
 function drawRates(drawing: Drawing): void {
-  const { context, left, scale, stack, pen } = drawing;
+  const { context, height, left, scale, stack, pen } = drawing;
   context.font = pen.font;
   context.textAlign = "right";
   context.textBaseline = "middle";
   const most = perSecond(stack.most, stack.binNs);
-  for (const mark of marksUpTo(most, 3)) {
+  const room = (height - AXIS_HEIGHT - AIR) / RATE_PX;
+  for (const mark of marksUpTo(most, Math.max(1, Math.floor(room)))) {
     const y = Math.round(placeOf(drawing, (mark * stack.binNs) / 1e9)) - 0.5;
     context.fillStyle = pen.line;
     context.fillRect(left - 4, y, scale.width + 4, 1);
