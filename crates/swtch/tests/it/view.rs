@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::machine::beside_others;
 use crate::recording::{Place, Recording, SWTCH, report, stderr, stdout, swtch};
@@ -463,6 +463,18 @@ fn root_a_trace_that_is_being_recorded_is_followed() {
         std::thread::sleep(Duration::from_millis(50));
     }
     let server = Server::of(&place.trace());
+    let rows_shown = |rows: u64| -> Vec<Value> {
+        let detail = |row| server.json(&format!("api/detail?row={row}"));
+        let rows = (0..rows).map(detail);
+        rows.map(|row| json!([row["row"], row["thread"]["task"], row["run"]["to_ns"]]))
+            .collect()
+    };
+    let shown = rows_shown(
+        server.json("api/trace")["switches"]
+            .as_u64()
+            .unwrap()
+            .min(50),
+    );
     let (mut states, mut switches) = (Vec::new(), Vec::new());
     while states.last() != Some(&"finished".to_owned()) {
         assert!(
@@ -482,6 +494,8 @@ fn root_a_trace_that_is_being_recorded_is_followed() {
         switches.len() > 2,
         "it grew while it was watched: {switches:?}"
     );
+    // What a person had selected meanwhile is still the same.
+    assert_eq!(rows_shown(shown.len() as u64), shown);
     let printed = report(&place.trace(), &["--by", "reason", "--format", "json"]);
     let printed: Value = serde_json::from_str(&stdout(&printed)).unwrap();
     assert_eq!(
