@@ -10,7 +10,7 @@ use serde_json::Value;
 use swtch_core::{Coverage, Level, Open, TaskKey, Timestamp};
 use swtch_store::{Completeness, State, Trace};
 
-use super::facts;
+use super::facts::{self, Life};
 use super::query::Span;
 use super::row_ids::RowIds;
 use super::search::{self, Stacks};
@@ -47,6 +47,8 @@ pub struct Loaded {
     opens: FxHashMap<TaskKey, Open>,
     /// Kernel threads.
     pub kernel_threads: rustc_hash::FxHashSet<TaskKey>,
+    /// When tasks began and ended.
+    pub lives: FxHashMap<TaskKey, Life>,
     /// Whether the capture was asked for every task that it names.
     pub everything_in_scope: bool,
     /// Made when they are asked for first.
@@ -81,6 +83,7 @@ impl Loaded {
                 .filter(|event| event.is_kthread)
                 .map(|event| event.task)
                 .collect(),
+            lives: facts::lives_of(&tasks),
             everything_in_scope: tasks.iter().all(|event| event.in_scope),
             threads: OnceLock::new(),
             symbols: OnceLock::new(),
