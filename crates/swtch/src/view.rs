@@ -25,6 +25,7 @@ mod lanes;
 mod loaded;
 mod locks;
 mod query;
+mod row_ids;
 mod search;
 mod server;
 pub mod timeline;

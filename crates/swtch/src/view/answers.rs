@@ -114,11 +114,9 @@ fn no_report(word: &str) -> NotHere {
 }
 
 /// The row, if there is one.
-fn in_trace(loaded: &Loaded, level: Level, row: usize) -> Result<usize, NotHere> {
-    match row < loaded.levels.of(level).rows().len() {
-        true => Ok(row),
-        false => Err(not_here(format!("there is no row {row}"))),
-    }
+fn in_trace(loaded: &Loaded, level: Level, id: u32) -> Result<usize, NotHere> {
+    let row = loaded.row(level, id);
+    row.ok_or_else(|| not_here(format!("there is no row {id}")))
 }
 
 /// The task, if anything is known of it.

@@ -10,7 +10,7 @@
 //! what it rested on; while it was blocked, what its waker was at, back to where the wait began.
 
 use serde_json::{Value, json};
-use swtch_core::{Reason, TaskKey};
+use swtch_core::{Level, Reason, TaskKey};
 
 use super::facts::of_thread;
 use super::lanes::open_piece;
@@ -40,13 +40,13 @@ pub fn chain(loaded: &Loaded, first: usize) -> Value {
             .zip(woken_ns)
             .and_then(|(waker, at)| timeline.row_at(waker, at));
         hops.push(json!({
-            "row": row,
+            "row": loaded.id(Level::Os, row),
             "thread": of_thread(loaded, task),
             "wait_from_ns": pieces.left_ns,
             "woken_ns": woken_ns,
             "reason": pieces.off_reason.map(Reason::as_str),
             "waker": waker.map(|waker| of_thread(loaded, waker)),
-            "waker_row": waker_row,
+            "waker_row": waker_row.map(|row| loaded.id(Level::Os, row)),
         }));
         match (waker, waker_row) {
             (None, _) if pieces.left_ns.is_none() => break "the first that is seen of this thread",
@@ -92,7 +92,7 @@ pub fn critical(loaded: &Loaded, task: TaskKey, span: Span) -> Value {
             "from_ns": step.from_ns,
             "to_ns": step.to_ns,
             "state": step.state.number(),
-            "row": step.row,
+            "row": step.row.map(|row| loaded.id(Level::Os, row)),
         })
     });
     let by_thread = threads

@@ -41,14 +41,14 @@ pub fn of_row(
         switch.wait.reason,
     );
     Ok(json!({
-        "row": row,
+        "row": loaded.id(level, row),
         "level": level.as_str(),
         "thread": of_thread(loaded, switch.task),
         "cpu": switch.cpu.get(),
         "run": of_run(loaded, &switch, &pieces, billing),
         "wait": of_wait(loaded, (row, &switch), previous.as_ref(), &pieces)?,
-        "previous_row": has_previous.then(|| row - 1),
-        "next_row": (row + 1 < track.rows().end).then_some(row + 1),
+        "previous_row": has_previous.then(|| loaded.id(level, row - 1)),
+        "next_row": (row + 1 < track.rows().end).then(|| loaded.id(level, row + 1)),
     }))
 }
 
@@ -209,7 +209,10 @@ fn of_wait(
         "runq_ns": wait.runq.map(Nanos::as_ns),
         "syscall": previous.and_then(|previous| call_of(loaded, previous)),
         "wait_on": previous.and_then(|previous| object_words(loaded, previous)),
-        "waker": waker.map(|waker| json!({"thread": of_thread(loaded, waker), "row": waker_row})),
+        "waker": waker.map(|waker| json!({
+            "thread": of_thread(loaded, waker),
+            "row": waker_row.map(|row| loaded.id(Level::Os, row)),
+        })),
         "waker_kind": wait.waker_kind.map(WakerKind::as_str),
         "wake_cpu": wait.wake_cpu.map(swtch_core::CpuId::get),
         "stack": stack_of(loaded, wait.kernel_stack, wait.user_stack)?,

@@ -16,6 +16,7 @@ use swtch_core::{CpuId, Level, Open, TaskKey};
 
 use super::loaded::Loaded;
 use super::query::Span;
+use super::row_ids::RowIds;
 use super::timeline::{NO_ROW, NOBODY, Piece, Shares, State, Timeline};
 
 const MAGIC: u32 = 0x4c57_5331;
@@ -106,7 +107,7 @@ fn put_lane(loaded: &Loaded, window: &Window, lane: Lane, bytes: &mut Bytes) {
         Lane::Workers(task) => {
             put_thread(loaded, loaded.levels.of(Level::User), task, window, bytes)
         }
-        Lane::Cpu(cpu) => put_cpu(&loaded.levels.os, cpu, window, bytes),
+        Lane::Cpu(cpu) => put_cpu(loaded, cpu, window, bytes),
     }
 }
 
@@ -118,6 +119,7 @@ fn put_thread(
     bytes: &mut Bytes,
 ) {
     let is_os = std::ptr::eq(timeline, &raw const loaded.levels.os);
+    let ids = loaded.ids(if is_os { Level::Os } else { Level::User });
     let open = loaded
         .open(task)
         .filter(|_| is_os)
@@ -125,7 +127,7 @@ fn put_thread(
     let open =
         open.filter(|piece| piece.from_ns < window.span.to_ns && piece.to_ns > window.span.from_ns);
     let Some(track) = timeline.track(task) else {
-        return put_exact(&Vec::from_iter(open), bytes);
+        return put_exact(&Vec::from_iter(open), ids, bytes);
     };
     let rows = timeline.rows_between(track, window.span.from_ns, window.span.to_ns);
     if rows.len() > window.px as usize * EXACT_ROWS_PER_PX {
@@ -168,18 +170,20 @@ fn put_thread(
         });
     }
     pieces.extend(open);
-    put_exact(&pieces, bytes);
+    put_exact(&pieces, ids, bytes);
 }
 
-fn put_cpu(timeline: &Timeline, cpu: CpuId, window: &Window, bytes: &mut Bytes) {
+fn put_cpu(loaded: &Loaded, cpu: CpuId, window: &Window, bytes: &mut Bytes) {
+    let (timeline, ids) = (&loaded.levels.os, loaded.ids(Level::Os));
     let Some(lane) = timeline.cpus().iter().find(|lane| lane.cpu == cpu) else {
-        return put_exact(&[], bytes);
+        return put_exact(&[], ids, bytes);
     };
     let rows = timeline.rows();
     let places = lane.places_between(rows, window.span.from_ns, window.span.to_ns);
     if places.len() <= window.px as usize * EXACT_ROWS_PER_PX {
         return put_exact(
             &lane.pieces(timeline, window.span.from_ns, window.span.to_ns),
+            ids,
             bytes,
         );
     }
@@ -218,12 +222,16 @@ fn packed(bin: u32, state: State, ns: u64, bin_ns: u64) -> Option<u32> {
     (ns > 0).then_some(bin << 16 | u32::from(state.number()) << 8 | share)
 }
 
-fn put_exact(pieces: &[Piece], bytes: &mut Bytes) {
+fn put_exact(pieces: &[Piece], ids: &RowIds, bytes: &mut Bytes) {
     bytes.u32(u32::from(!pieces.is_empty()));
     bytes.u32(length(pieces.len()));
     pieces.iter().for_each(|piece| bytes.moment(piece.from_ns));
     pieces.iter().for_each(|piece| bytes.moment(piece.to_ns));
-    pieces.iter().for_each(|piece| bytes.u32(piece.row));
+    let ids = pieces.iter().map(|piece| match piece.row {
+        NO_ROW => NO_ROW,
+        row => ids.id(row as usize),
+    });
+    ids.for_each(|id| bytes.u32(id));
     pieces.iter().for_each(|piece| bytes.u32(piece.who));
     bytes
         .0

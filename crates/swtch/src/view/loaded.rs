@@ -7,11 +7,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
-use swtch_core::{Coverage, Open, TaskKey, Timestamp};
+use swtch_core::{Coverage, Level, Open, TaskKey, Timestamp};
 use swtch_store::{Completeness, State, Trace};
 
 use super::facts::{self, Life};
 use super::query::Span;
+use super::row_ids::RowIds;
 use super::search::{self, Stacks};
 use super::timeline::{Levels, Track};
 use crate::opening::{self, LIST_OF_FILES};
@@ -38,6 +39,8 @@ pub struct Loaded {
     pub names: Names,
     /// Its rows.
     pub levels: Levels,
+    /// Numbers of its rows, as the page knows them, by level.
+    ids: [RowIds; Level::ALL.len()],
     /// Which state of it was read.
     stamp: Option<Stamp>,
     /// Waits and runs that were open at the end.
@@ -71,6 +74,7 @@ impl Loaded {
         Ok(Self {
             generation,
             stamp,
+            ids: Default::default(),
             names: Names::new(&tasks),
             levels,
             opens: opens.into_iter().map(|open| (open.task, open)).collect(),
@@ -86,6 +90,43 @@ impl Loaded {
             waits_by_stack: OnceLock::new(),
             trace,
         })
+    }
+
+    /// Reads it again. Rows keep the numbers that the page knows them by.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read_again(&self, path: &Path) -> Result<Self> {
+        let now = Self::read(path, self.generation + 1)?;
+        let grown = |level: usize| {
+            let level = Level::ALL[level];
+            let ids = &self.ids[level.index()];
+            ids.grown(self.levels.of(level), now.levels.of(level))
+        };
+        let ids = std::array::from_fn(grown);
+        Ok(Self { ids, ..now })
+    }
+
+    /// The numbers of a level's rows.
+    pub const fn ids(&self, level: Level) -> &RowIds {
+        &self.ids[level.index()]
+    }
+
+    /// The number by which the page knows a row.
+    pub fn id(&self, level: Level, row: usize) -> u32 {
+        self.ids(level).id(row)
+    }
+
+    /// The number of the row of a task, of the kernel's level, that ended at a moment.
+    pub fn id_ended(&self, task: TaskKey, ended_ns: u64) -> Option<u32> {
+        let row = self.levels.os.row_ended(task, ended_ns)?;
+        Some(self.id(Level::Os, row))
+    }
+
+    /// The row that the page knows by a number.
+    pub fn row(&self, level: Level, id: u32) -> Option<usize> {
+        let row = self.ids(level).row(id)?;
+        (row < self.levels.of(level).rows().len()).then_some(row)
     }
 
     /// A moment, since the start of the trace.

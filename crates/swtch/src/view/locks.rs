@@ -99,7 +99,7 @@ fn to_json(loaded: &Loaded, key: &str, waited: &Waited, people: &People) -> Valu
         "releasers": releasers.iter().take(NAMED).map(|(task, wakes)| {
             json!({"thread": of_thread(loaded, **task), "wakes": wakes})
         }).collect::<Vec<_>>(),
-        "longest_row": loaded.levels.os.row_ended(task, ended_ns),
+        "longest_row": loaded.id_ended(task, ended_ns),
     })
 }
 

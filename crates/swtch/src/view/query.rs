@@ -119,13 +119,12 @@ impl Query {
     }
 
     /// The number of a row.
-    pub fn row(&self) -> Result<usize> {
-        let row = self.row.ok_or_else(|| Refusal("`row` is missing".into()))?;
-        Ok(usize::try_from(row).expect("at least 32-bit addresses"))
+    pub fn row(&self) -> Result<u32> {
+        self.row.ok_or_else(|| Refusal("`row` is missing".into()))
     }
 
     /// The number of a row of the kernel's level: user-mode rows have no wakers in memory.
-    pub fn os_row(&self) -> Result<usize> {
+    pub fn os_row(&self) -> Result<u32> {
         match self.level()? {
             Level::Os => self.row(),
             Level::User => Err(Refusal("only switches of the kernel are followed".into())),

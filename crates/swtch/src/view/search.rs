@@ -98,7 +98,7 @@ fn functions(loaded: &Loaded, words: &str) -> Result<Vec<Value>> {
             "module": module,
             "waits": sum.waits,
             "ns": sum.ns,
-            "longest_row": loaded.levels.os.row_ended(sum.task, sum.ended_ns),
+            "longest_row": loaded.id_ended(sum.task, sum.ended_ns),
         })
     });
     Ok(functions.collect())

@@ -100,7 +100,7 @@ impl Site {
                 continue;
             }
             let began = Instant::now();
-            match Loaded::read(&self.path, self.loaded().generation + 1) {
+            match self.loaded().read_again(&self.path) {
                 Ok(loaded) => {
                     seen = loaded.stamp();
                     *self

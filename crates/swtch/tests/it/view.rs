@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::machine::beside_others;
 use crate::recording::{Place, Recording, SWTCH, report, stderr, stdout, swtch};
@@ -458,11 +458,19 @@ fn root_a_trace_that_is_being_recorded_is_followed() {
         .spawn()
         .unwrap();
     let limit = Instant::now() + Duration::from_secs(60);
-    while !place.trace().join("checksums.csv").exists() {
+    // Its recorder writes this after the list of files: with both it can be opened.
+    while !place.trace().join("meta.json").exists() {
         assert!(Instant::now() < limit, "no trace appears");
         std::thread::sleep(Duration::from_millis(50));
     }
     let server = Server::of(&place.trace());
+    let first_rows = || -> Vec<Value> {
+        let detail = |row| server.json(&format!("api/detail?row={row}"));
+        let rows = (0..10).map(detail);
+        rows.map(|row| json!([row["row"], row["thread"]["task"], row["run"]["to_ns"]]))
+            .collect()
+    };
+    let mut shown = Vec::new();
     let (mut states, mut switches) = (Vec::new(), Vec::new());
     while states.last() != Some(&"finished".to_owned()) {
         assert!(
@@ -472,6 +480,9 @@ fn root_a_trace_that_is_being_recorded_is_followed() {
         let trace = server.json("api/trace");
         states.push(trace["state"].as_str().unwrap().to_owned());
         switches.push(trace["switches"].as_u64().unwrap());
+        if shown.is_empty() && switches.last() >= Some(&10) {
+            shown = first_rows();
+        }
         std::thread::sleep(Duration::from_millis(300));
     }
     recorder.wait().unwrap();
@@ -482,6 +493,8 @@ fn root_a_trace_that_is_being_recorded_is_followed() {
         switches.len() > 2,
         "it grew while it was watched: {switches:?}"
     );
+    // What a person had selected meanwhile is still the same.
+    assert_eq!(first_rows(), shown);
     let printed = report(&place.trace(), &["--by", "reason", "--format", "json"]);
     let printed: Value = serde_json::from_str(&stdout(&printed)).unwrap();
     assert_eq!(

@@ -1,0 +1,140 @@
+//! Numbers of rows, as the page knows them: they stay while a trace grows.
+//!
+//! Rows of one task stand together in memory, so a row that is recorded moves all those of the tasks
+//! behind it. What the page has drawn, selected or linked before must still mean the same row:
+//!
+//! ```text
+//!  read first     A A A │ B B               numbers 0 1 2 │ 3 4
+//!  read again     A A A A │ B B B │ C       numbers 0 1 2 5 │ 3 4 6 │ 7
+//! ```
+
+use super::timeline::{NO_ROW, Timeline};
+
+/// Numbers of the rows of one level.
+#[derive(Debug, Default)]
+pub struct RowIds {
+    /// The number of each row; where it is empty, rows are their own numbers.
+    ids: Vec<u32>,
+    /// The row of each number, or [`NO_ROW`].
+    rows: Vec<u32>,
+}
+
+impl RowIds {
+    /// Those of a trace that was read `before`, and has grown since: rows that were there keep theirs.
+    pub fn grown(&self, before: &Timeline, now: &Timeline) -> Self {
+        let mut next = match self.rows.is_empty() {
+            true => before.rows().len(),
+            false => self.rows.len(),
+        };
+        let mut ids = vec![NO_ROW; now.rows().len()];
+        for track in now.tracks() {
+            let known = before.track(track.task);
+            for (place, row) in track.rows().enumerate() {
+                ids[row] = match known.filter(|known| place < known.len) {
+                    Some(known) => self.id(known.first + place),
+                    None => {
+                        next += 1;
+                        narrow(next - 1)
+                    }
+                };
+            }
+        }
+        let mut rows = vec![NO_ROW; next];
+        // Places that no track has were counted and not read: the recorder was at work between the two.
+        let numbered = ids.iter().enumerate().filter(|(_, id)| **id != NO_ROW);
+        for (row, id) in numbered {
+            rows[widen(*id)] = narrow(row);
+        }
+        Self { ids, rows }
+    }
+
+    /// The number of a row.
+    pub fn id(&self, row: usize) -> u32 {
+        self.ids.get(row).copied().unwrap_or_else(|| narrow(row))
+    }
+
+    /// The row with a number, which may lie behind the last one.
+    pub fn row(&self, id: u32) -> Option<usize> {
+        match self.rows.is_empty() {
+            true => Some(widen(id)),
+            false => {
+                let row = self.rows.get(widen(id)).copied();
+                row.filter(|row| *row != NO_ROW).map(widen)
+            }
+        }
+    }
+}
+
+fn narrow(number: usize) -> u32 {
+    u32::try_from(number).expect("rows are counted with 32 bits")
+}
+
+fn widen(number: u32) -> usize {
+    usize::try_from(number).expect("at least 32-bit addresses")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::report::drawn::{head, row};
+    use crate::view::Loaded;
+    use swtch_core::{Level, Reason, Switch, Timestamp};
+    use swtch_store::{State, Writer};
+
+    /// Whose a row is, and when it ended.
+    fn row_of(loaded: &Loaded, id: u32) -> (u32, u64) {
+        let os = &loaded.levels.os;
+        let row = loaded.row(Level::Os, id).unwrap();
+        let task = os.track_of(row).unwrap().task;
+        (task.get(), os.rows().ended_ns[row])
+    }
+
+    /// A page that was opened while a trace was recorded goes on showing what a person had selected.
+    #[test]
+    fn rows_keep_their_numbers_while_a_trace_grows() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.swtch");
+        let mut meta = head().meta;
+        meta.state = State::Recording;
+        let mut writer = Writer::create(&path, &meta).unwrap();
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut readings: Vec<Loaded> = Vec::new();
+        let mut known = Vec::new();
+        for generation in 0..5_u64 {
+            for number in 0..40 {
+                let ts = meta.start_ns + (generation * 40 + number + 1) * 1000;
+                // Tasks come as it goes on.
+                let task = random.u32(1..=2 + u32::try_from(generation).unwrap());
+                writer
+                    .push_switch(&Switch {
+                        ts: Timestamp::from_ns(ts),
+                        ..row(task, Reason::Futex)
+                    })
+                    .unwrap();
+            }
+            writer.flush().unwrap();
+            let now = match readings.last() {
+                Some(last) => last.read_again(&path).unwrap(),
+                None => Loaded::read(&path, 1).unwrap(),
+            };
+            for (id, meant) in &known {
+                assert_eq!(row_of(&now, *id), *meant, "{id} in {generation}");
+            }
+            let rows = 0..now.levels.os.rows().len();
+            known = rows
+                .map(|row| now.id(Level::Os, row))
+                .map(|id| (id, row_of(&now, id)))
+                .collect();
+            known.sort_unstable();
+            known.dedup_by_key(|(id, _)| *id);
+            assert_eq!(known.len(), now.levels.os.rows().len(), "each has its own");
+            assert_eq!(now.row(Level::Os, 40 * 5), None);
+            readings.push(now);
+        }
+        meta.state = State::Finished;
+        writer.finish(&meta, &mut |_, _| ()).unwrap();
+        let finished = readings.last().unwrap().read_again(&path).unwrap();
+        for (id, meant) in &known {
+            assert_eq!(row_of(&finished, *id), *meant, "{id}");
+        }
+    }
+}
