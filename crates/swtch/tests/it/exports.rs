@@ -24,16 +24,21 @@ use crate::recording::{Place, stderr, swtch};
 
 const FORMATS: [&str; 6] = ["perfetto", "chrome", "firefox", "folded", "csv", "parquet"];
 const START: u64 = 5_000_000_000;
-const HOSTILE: &str = "<b>;,\"\n\u{1b}[2J";
+pub const HOSTILE: &str = "<svg onload=a>;b 12,\"\n\u{1b}[2J";
 
 /// Two CPUs, two threads each, 500 runs a thread: one blocks on a futex and is woken by the other CPU's,
 /// one is preempted, one is woken while it still leaves.
-struct Drawn {
-    place: Place,
+pub struct Drawn {
+    pub place: Place,
 }
 
 impl Drawn {
-    fn new() -> Self {
+    pub fn new() -> Self {
+        Self::changed(|_| {})
+    }
+
+    /// With its rows, in order of time, changed.
+    pub fn changed(change: impl FnOnce(&mut Vec<Switch>)) -> Self {
         let place = Place::new();
         let meta = meta();
         let mut writer = Writer::create(&place.trace(), &meta).unwrap();
@@ -48,13 +53,14 @@ impl Drawn {
         let mut rows: Vec<Switch> = (0..2).flat_map(rows_of_cpu).collect();
         rows.push(worker(&rows[3]));
         rows.sort_by_key(|row| row.ts);
+        change(&mut rows);
         rows.iter().for_each(|row| writer.push_switch(row).unwrap());
         writer.push_gap(&gap()).unwrap();
         writer.finish(&meta, &mut |_, _| ()).unwrap();
         Self { place }
     }
 
-    fn export(&self, to: &str, words: &[&str]) -> (PathBuf, Output) {
+    pub fn export(&self, to: &str, words: &[&str]) -> (PathBuf, Output) {
         let path = self.place.dir().join(format!("out.{to}"));
         let output = self.exporting(to, words).arg("-o").arg(&path).output();
         (path, output.unwrap())
@@ -70,7 +76,7 @@ impl Drawn {
     }
 
     /// The bytes of an export that must succeed.
-    fn exported(&self, to: &str, words: &[&str]) -> Vec<u8> {
+    pub fn exported(&self, to: &str, words: &[&str]) -> Vec<u8> {
         let (path, output) = self.export(to, words);
         assert!(output.status.success(), "{to}: {}", stderr(&output));
         fs::read(path).unwrap()
@@ -88,7 +94,7 @@ impl Drawn {
     }
 
     /// Switches, and time running, off the CPU, blocked and runnable.
-    fn sums(&self, words: &[&str]) -> Sums {
+    pub fn sums(&self, words: &[&str]) -> Sums {
         let total = &self.report("reason", words)["total"];
         let get = |name: &str| total[name].as_u64().unwrap();
         Sums {
@@ -102,12 +108,12 @@ impl Drawn {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Sums {
-    switches: u64,
-    ran: u64,
-    off: u64,
-    blocked: u64,
-    runq: u64,
+pub struct Sums {
+    pub switches: u64,
+    pub ran: u64,
+    pub off: u64,
+    pub blocked: u64,
+    pub runq: u64,
 }
 
 fn meta() -> Meta {
@@ -539,65 +545,6 @@ fn perfettos_switches_are_one_chain_a_cpu_and_come_to_the_sums_of_the_report() {
         let get = |name: &str| row[name].as_u64().unwrap();
         assert_eq!(runs[&get("tid")], (get("switches"), get("ran_ns")), "{row}");
     }
-}
-
-/// `make test-peers` says where Perfetto's trace processor is; without it there is nothing to ask.
-#[test]
-fn perfettos_own_reader_agrees_with_the_report() {
-    let Some(reader) = std::env::var_os("SWTCH_TRACE_PROCESSOR") else {
-        println!("not asked: make test-peers brings Perfetto's reader");
-        return;
-    };
-    let drawn = Drawn::new();
-    let expected = drawn.sums(&[]);
-    let (path, output) = drawn.export("perfetto", &[]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/peers/trace_processor.js"
-    );
-    let state = |states: &str| {
-        format!(
-            "SELECT sum(dur) AS ns FROM thread_state JOIN thread USING (utid)
-             WHERE tid < 4194304 AND dur >= 0 AND state {states}"
-        )
-    };
-    let output = Command::new("node")
-        .arg(script)
-        .arg(reader)
-        .arg(path)
-        .arg("SELECT name, value FROM stats WHERE value > 0 AND severity != 'info'")
-        .arg(
-            "SELECT count(*) AS switches, sum(dur) AS ns FROM sched JOIN thread USING (utid)
-             WHERE tid BETWEEN 1 AND 4194303 AND dur >= 0",
-        )
-        .args(["= 'Running'", "IN ('R', 'R+')", "= 'S'"].map(state))
-        .arg("SELECT count(*) AS workers FROM slice WHERE category = 'user'")
-        .arg("SELECT count(*) AS waits FROM slice WHERE name = 'futex' AND category = 'synchronization'")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    let said = String::from_utf8(output.stdout).unwrap();
-    let answers: Vec<Value> = said
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    // The drawn trace has a gap, which the format marks on its CPU.
-    let errors: Vec<_> = answers[0]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| &row["name"])
-        .collect();
-    assert_eq!(errors, ["ftrace_cpu_has_data_loss"]);
-    assert_eq!(answers[1][0]["switches"], expected.switches);
-    assert_eq!(answers[1][0]["ns"], expected.ran);
-    assert_eq!(answers[2][0]["ns"], expected.ran);
-    assert_eq!(answers[3][0]["ns"], expected.runq);
-    assert_eq!(answers[4][0]["ns"], expected.blocked);
-    assert_eq!(answers[5][0]["workers"], 1);
-    // Two threads of 500 runs: a wait before each but the first, and one open at the end.
-    assert_eq!(answers[6][0]["waits"], 1_000);
 }
 
 /// A name is anybody's to choose, and an export is opened somewhere else.
