@@ -8,6 +8,8 @@
 //! `make test-peers` brings the readers and names them in the environment; a test whose reader is not there
 //! says so and asks nothing.
 
+mod firefox;
+mod flames;
 mod perfetto;
 
 use std::collections::BTreeMap;
