@@ -361,18 +361,11 @@ fn chromes_slices_come_to_the_sums_of_the_report() {
         let expected = drawn.sums(words);
         let trace: Value = serde_json::from_slice(&drawn.exported("chrome", words)).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();
-        let sum = |of: &dyn Fn(&str) -> bool| {
-            let slices = events.iter().filter(|event| event["ph"] == "X");
-            let slices = slices.filter(|event| of(event["cat"].as_str().unwrap()));
-            // Digits of the text: what a reader makes of them must lose no nanosecond.
-            slices
-                .map(|event| Nanos::from_rounded(event["dur"].as_f64().unwrap() * 1e3))
-                .sum::<Nanos>()
-                .as_ns()
-        };
-        assert_eq!(sum(&|cat| cat == "running"), expected.ran);
-        assert_eq!(sum(&|cat| cat == "runnable"), expected.runq);
-        assert_eq!(sum(&|cat| cat == "synchronization"), expected.blocked);
+        let slices = slices_by_category(events);
+        let sum = |cat: &str| slices.get(cat).copied().unwrap_or_default().as_ns();
+        assert_eq!(sum("running"), expected.ran);
+        assert_eq!(sum("runnable"), expected.runq);
+        assert_eq!(sum("synchronization"), expected.blocked);
         let phase = |phase| events.iter().filter(|event| event["ph"] == phase).count();
         assert_eq!(phase("s"), phase("f"));
         // The server's waker is none of its threads: without that one's runs there is no arrow.
@@ -382,6 +375,39 @@ fn chromes_slices_come_to_the_sums_of_the_report() {
             if words.is_empty() { (1, 1) } else { (0, 0) }
         );
     }
+}
+
+/// The time of all slices. On each lane one has ended before the next begins, and at no later moment.
+fn slices_by_category(events: &[Value]) -> BTreeMap<&str, Nanos> {
+    let mut open: BTreeMap<(u64, u64), (&str, f64)> = BTreeMap::new();
+    let mut ended: BTreeMap<(u64, u64), f64> = BTreeMap::new();
+    let mut sums = BTreeMap::new();
+    for event in events {
+        let lane = (
+            event["pid"].as_u64().unwrap(),
+            event["tid"].as_u64().unwrap(),
+        );
+        let name = event["name"].as_str().unwrap();
+        match event["ph"].as_str().unwrap() {
+            "B" => {
+                let at = event["ts"].as_f64().unwrap();
+                assert!(ended.get(&lane).is_none_or(|end| *end <= at), "{event}");
+                assert_eq!(open.insert(lane, (name, at)), None, "{event}");
+            }
+            "E" => {
+                let (began_as, began) = open.remove(&lane).unwrap();
+                let at = event["ts"].as_f64().unwrap();
+                assert_eq!(began_as, name);
+                let sum: &mut Nanos = sums.entry(event["cat"].as_str().unwrap()).or_default();
+                // Digits of the text: what a reader makes of them must lose no nanosecond.
+                *sum += Nanos::from_rounded((at - began) * 1e3);
+                ended.insert(lane, at);
+            }
+            _ => {}
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    sums
 }
 
 #[test]
