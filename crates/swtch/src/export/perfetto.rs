@@ -16,43 +16,32 @@ mod intern;
 mod lanes;
 mod letter;
 mod message;
+mod packets;
 mod slices;
 mod threads;
 mod untold;
 
 use std::io::Write;
 
-use anyhow::{Context as _, Result};
-use prost::Message as _;
-use rustc_hash::FxHashMap;
+use anyhow::Result;
 use swtch_core::{CpuId, Gap, Level, Switch, TaskKey, Timestamp, WakerKind};
-use swtch_store::Meta;
 
 use super::life::{Lives, Moments, was_woken};
 use super::rows::{Rows, Taken};
-use crate::text::{counted, escaped};
+use crate::text::counted;
 use lanes::{Between, Lanes, Then, Who};
-use message::{
-    Clock, ClockSnapshot, FtraceEvent, FtraceEventBundle, SchedProcessFree, SchedWaking,
-    SystemInfo, TaskState, TracePacket, TrackDescriptor, Utsname,
-};
+use message::{FtraceEvent, SchedProcessFree, SchedWaking, TaskState, TracePacket};
+use packets::Packets;
 use slices::Slices;
 use threads::Threads;
 use untold::Untold;
 
-/// Events of a CPU that go into one bundle.
-const EVENTS_A_BUNDLE: usize = 512;
 /// The kernel's `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ` (`include/linux/trace_events.h`).
 const IN_INTERRUPT: u32 = 0x08;
 const IN_SOFT_INTERRUPT: u32 = 0x10;
 /// `TaskStateEnum` of `generic_kernel/generic_task.proto`.
 const TASK_STATE_RUNNABLE: i32 = 2;
 const TASK_STATE_INTERRUPTIBLE_SLEEP: i32 = 4;
-
-/// `BuiltinClock` of `common/builtin_clock.proto`.
-const REALTIME: u32 = 1;
-const MONOTONIC: u32 = 3;
-const BOOTTIME: u32 = 6;
 
 /// Writes the trace.
 ///
@@ -262,129 +251,5 @@ impl Writer<'_> {
         self.slices.losses(gaps, packets)?;
         packets.lost_on(gaps)?;
         packets.flush()
-    }
-}
-
-/// Packets on their way out. Only here moments turn from the trace's clock to the format's.
-pub struct Packets<'a> {
-    out: &'a mut dyn Write,
-    /// Time in suspend, by which `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`.
-    ahead_ns: u64,
-    bundles: FxHashMap<CpuId, Vec<FtraceEvent>>,
-    bytes: Vec<u8>,
-}
-
-impl<'a> Packets<'a> {
-    fn new(meta: &Meta, out: &'a mut dyn Write) -> Self {
-        let clock = &meta.clock;
-        Self {
-            out,
-            ahead_ns: clock.boottime_ns.saturating_sub(clock.monotonic_ns),
-            bundles: FxHashMap::default(),
-            bytes: Vec::new(),
-        }
-    }
-
-    /// Clocks, kernel and processor: without the kernel's version, states are read as those of 4.4.
-    fn write_head(&mut self, meta: &Meta) -> Result<()> {
-        let clock = &meta.clock;
-        let one = |clock_id, timestamp| Clock {
-            clock_id: Some(clock_id),
-            timestamp: Some(timestamp),
-        };
-        let mut clocks = vec![
-            one(BOOTTIME, clock.monotonic_ns + self.ahead_ns),
-            one(MONOTONIC, clock.monotonic_ns),
-        ];
-        if clock.realtime_ns > 0 {
-            clocks.push(one(REALTIME, clock.realtime_ns));
-        }
-        self.write(&TracePacket {
-            clock_snapshot: Some(ClockSnapshot {
-                clocks,
-                primary_trace_clock: Some(BOOTTIME),
-            }),
-            ..TracePacket::default()
-        })?;
-        let host = &meta.host;
-        let words = |text: &str| Some(escaped(text).into_owned());
-        self.write(&TracePacket {
-            system_info: Some(SystemInfo {
-                utsname: Some(Utsname {
-                    sysname: words("Linux"),
-                    release: words(&host.kernel_release),
-                    machine: words(&host.machine),
-                }),
-                num_cpus: Some(host.cpus),
-            }),
-            ..TracePacket::default()
-        })
-    }
-
-    /// Takes an event of a CPU, on the trace's clock.
-    fn event(&mut self, cpu: CpuId, mut event: FtraceEvent) -> Result<()> {
-        event.timestamp = event.timestamp.map(|ns| ns + self.ahead_ns);
-        let events = self.bundles.entry(cpu).or_default();
-        events.push(event);
-        if events.len() < EVENTS_A_BUNDLE {
-            return Ok(());
-        }
-        let events = std::mem::take(events);
-        self.bundle(cpu, events, None)
-    }
-
-    fn bundle(&mut self, cpu: CpuId, event: Vec<FtraceEvent>, lost: Option<bool>) -> Result<()> {
-        self.write(&TracePacket {
-            ftrace_events: Some(FtraceEventBundle {
-                cpu: Some(u32::from(cpu.get())),
-                event,
-                lost_events: lost,
-            }),
-            ..TracePacket::default()
-        })
-    }
-
-    /// Says of which CPUs events are missing, in the format's own words.
-    fn lost_on(&mut self, gaps: &[Gap]) -> Result<()> {
-        let mut cpus: Vec<_> = gaps.iter().map(|gap| gap.cpu).collect();
-        cpus.sort_unstable();
-        cpus.dedup();
-        let mut lossy = cpus.into_iter();
-        lossy.try_for_each(|cpu| self.bundle(cpu, Vec::new(), Some(true)))
-    }
-
-    /// Writes the description of a track.
-    fn descriptor(&mut self, at: Timestamp, track: TrackDescriptor) -> Result<()> {
-        let packet = TracePacket {
-            track_descriptor: Some(track),
-            ..TracePacket::default()
-        };
-        self.write_at(at, packet)
-    }
-
-    /// Writes a packet with a moment.
-    fn write_at(&mut self, at: Timestamp, packet: TracePacket) -> Result<()> {
-        self.write(&TracePacket {
-            timestamp: Some(at.as_ns() + self.ahead_ns),
-            ..packet
-        })
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        let mut left: Vec<_> = self.bundles.drain().collect();
-        left.sort_by_key(|(cpu, _)| *cpu);
-        let mut left = left.into_iter().filter(|(_, events)| !events.is_empty());
-        left.try_for_each(|(cpu, events)| self.bundle(cpu, events, None))
-    }
-
-    /// `Trace` is a list of packets, each under field 1.
-    fn write(&mut self, packet: &TracePacket) -> Result<()> {
-        const PACKET: u8 = 1 << 3 | 2;
-        self.bytes.clear();
-        self.bytes.push(PACKET);
-        packet
-            .encode_length_delimited(&mut self.bytes)
-            .context("encoding a packet")?;
-        Ok(self.out.write_all(&self.bytes)?)
     }
 }
