@@ -33,7 +33,7 @@ fmt: ## format Rust and, with clang-format, the eBPF C
 	find crates -path '*/src/bpf/*' \( -name '*.c' -o -name '*.h' \) -exec clang-format -i {} +
 
 schema: ## write docs/SCHEMA.md anew from the code
-	SWTCH_BLESS=1 cargo test --locked -p swtch-store schema
+	SWTCH_BLESS=1 cargo test --locked -p swtch-store --test schema_page
 
 check: ## rooms, names in the docs, licences (part of lint)
 	cargo run --locked --quiet -p xtask -- check

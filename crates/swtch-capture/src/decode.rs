@@ -15,7 +15,7 @@ const RECORD_TASK: u32 = 2;
 const NOT_CHARGED: u64 = u64::MAX;
 
 // The wire's layout is part of the contract with the kernel side.
-const _: () = assert!(size_of::<switch_record>() == 176 && size_of::<task_record>() == 88);
+const _: () = assert!(size_of::<switch_record>() == 184 && size_of::<task_record>() == 88);
 
 /// A task record from its bytes; `None` for a record of a kind or size that is not known here.
 pub(crate) fn decode_task(bytes: &[u8]) -> Option<Event> {
@@ -55,6 +55,8 @@ fn switch_event(r: &switch_record) -> SwitchEvent {
             waker: TaskKey::from_wire(r.waker),
             kind: pick(WakerKind::ALL, r.waker_kind),
             cpu: CpuId::new(r.wake_cpu),
+            kernel_stack: u32::try_from(r.waker_kernel_stack).ok(),
+            user_stack: u32::try_from(r.waker_user_stack).ok(),
         }),
         moved: Timestamp::from_wire(r.moved_ts),
         kernel_stack: u32::try_from(r.kernel_stack).ok(),

@@ -36,7 +36,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Slots of all CPUs together, unless a CPU would get fewer than the least: 88 MiB.
+    /// Slots of all CPUs together, unless a CPU would get fewer than the least: 92 MiB.
     const ALL_SLOTS: usize = 1 << 19;
     const LEAST_SLOTS: usize = 1 << 13;
     const MOST_SLOTS: usize = 1 << 18;

@@ -84,4 +84,8 @@ pub struct Wake {
     pub kind: WakerKind,
     /// The CPU whose run queue the task was put on.
     pub cpu: CpuId,
+    /// Kernel stack of who did it.
+    pub kernel_stack: Option<u32>,
+    /// User stack of who did it.
+    pub user_stack: Option<u32>,
 }

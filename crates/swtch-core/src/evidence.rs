@@ -19,7 +19,7 @@ words! {
         Balance = "balance": "a task was being moved to this CPU (sched_migrate_task)",
         Own = "own": "the running task itself, outside any interrupt or wakeup",
         Foreign = "foreign": "some other context: priority change, cgroup move",
-        NoHook = "no_hook": "this kernel lacks the hook that tells",
+        NoHook = "no_hook": "what tells is missing: the hook in this kernel, or the event in an imported file",
     }
 }
 
@@ -79,7 +79,7 @@ macro_rules! bits {
 }
 
 bits! {
-    0 VOLUNTARY = "voluntary": "the kernel counted the switch in nvcsw: the task asked to block",
+    0 VOLUNTARY = "voluntary": "the task asked to block: the kernel counts the switch in nvcsw (imported: its prev_state says so)",
     1 IN_IOWAIT = "in_iowait": "the task sleeps in io_schedule",
     2 THROTTLED = "throttled": "its cgroup's CPU quota is used up",
     3 DL_THROTTLED = "dl_throttled": "its SCHED_DEADLINE budget is used up",

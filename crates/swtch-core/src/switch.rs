@@ -69,6 +69,10 @@ pub struct Wait {
     pub kernel_stack: Option<u32>,
     /// User stack of the place that waited.
     pub user_stack: Option<u32>,
+    /// Kernel stack of the waker when it ended the wait.
+    pub waker_kernel_stack: Option<u32>,
+    /// User stack of the waker when it ended the wait.
+    pub waker_user_stack: Option<u32>,
 }
 
 impl Wait {

@@ -275,6 +275,8 @@ impl Timeline {
             waker: wake.waker,
             waker_kind: Some(wake.kind),
             wake_cpu: Some(wake.cpu),
+            waker_kernel_stack: wake.kernel_stack,
+            waker_user_stack: wake.user_stack,
             ..wait
         }
     }

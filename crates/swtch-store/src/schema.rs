@@ -306,6 +306,19 @@ const SWITCH_COLUMNS: &[Column<Switch>] = &[
             (`wait_type.wait_type`)";
             |row| row.user.off_wait_type; |row, number| row.user.off_wait_type = number),
     ),
+    since(
+        3,
+        maybe_number!(UInt32 waker_kernel_stack: "kernel stack of the waker when it ended the wait \
+            (`stack.stack`)";
+            |row| row.wait.waker_kernel_stack;
+            |row, stack| row.wait.waker_kernel_stack = stack),
+    ),
+    since(
+        3,
+        maybe_number!(UInt32 waker_user_stack: "user stack of the waker when it ended the wait \
+            (`stack.stack`)";
+            |row| row.wait.waker_user_stack; |row, stack| row.wait.waker_user_stack = stack),
+    ),
 ];
 
 /// Identity of tasks, and how it changed.
@@ -633,6 +646,8 @@ columns! {
     MOVED = "moved_ns": "[`Wait::moved`].";
     STACKS = "off_kernel_stack" "off_user_stack":
         "[`Wait::kernel_stack`] and [`Wait::user_stack`].";
+    WAKER_STACKS = "waker_kernel_stack" "waker_user_stack":
+        "[`Wait::waker_kernel_stack`] and [`Wait::waker_user_stack`].";
 }
 
 impl Columns {

@@ -323,6 +323,7 @@ fn a_trace_of_format_1_still_opens() {
         rows.iter()
             .all(|row| row.level == Level::Os && row.user == UserSide::default())
     );
+    assert!(rows.iter().all(|row| row.wait.waker_kernel_stack.is_none()));
     assert_eq!(
         (trace.user_row_count(), trace.wait_types().unwrap().len()),
         (0, 0)

@@ -241,8 +241,8 @@ impl Cpu {
             }),
             wake_cpu: Some(CpuId::new(self.number)),
             moved: None,
-            kernel_stack: None,
             user_stack: has_stack.then(|| u32::try_from(stack).expect("a handful")),
+            ..Wait::default()
         }
     }
 }

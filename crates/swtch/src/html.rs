@@ -12,8 +12,7 @@ use crate::text::{Side, escaped};
 pub const STYLE: &str = include_str!("html.css");
 
 /// What a page may do: nothing but look.
-pub const POLICY: &str =
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 
 /// Text that others may have named, without what turns or hides it.
 pub fn shown(text: &str) -> String {

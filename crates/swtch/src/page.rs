@@ -13,6 +13,8 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use swtch_core::cost::PriceList;
 
@@ -28,6 +30,9 @@ const ROWS: usize = 30;
 
 /// A page larger than this is refused by mail servers, and read by nobody.
 const MOST_BYTES: usize = 5_000_000;
+
+/// A drawing with more bytes goes in as an image, which has no more however much it shows.
+const MOST_DRAWN_BYTES: usize = 1_200_000;
 
 /// Writes the page of a trace.
 ///
@@ -74,8 +79,10 @@ pub fn plot(trace: &Path, filter: &Filter, file: &Path) -> Result<()> {
 }
 
 fn page(name: &str, parts: &Parts, pictures: &[Picture]) -> Result<String> {
-    let drawn: Result<Vec<String>> = pictures.iter().map(Picture::to_svg).collect();
-    let drawn = drawn?;
+    let figures = pictures
+        .iter()
+        .map(|picture| figure(picture, MOST_DRAWN_BYTES))
+        .collect::<Result<Vec<_>>>()?;
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -98,7 +105,7 @@ fn page(name: &str, parts: &Parts, pictures: &[Picture]) -> Result<String> {
                     (verdict(parts))
                     section #pictures {
                         h2 { "Over time" }
-                        @for svg in &drawn { figure { (PreEscaped(svg)) } }
+                        @for figure in &figures { (figure) }
                     }
                     @for (place, (title, sheet)) in parts.tables.iter().enumerate() {
                         section id={ "table-" (place) } {
@@ -112,6 +119,17 @@ fn page(name: &str, parts: &Parts, pictures: &[Picture]) -> Result<String> {
         }
     };
     Ok(markup.into_string())
+}
+
+/// A picture; an image where its drawing would be too large.
+fn figure(picture: &Picture, most_bytes: usize) -> Result<Markup> {
+    let svg = picture.to_svg()?;
+    if svg.len() <= most_bytes {
+        return Ok(html! { figure { (PreEscaped(svg)) } });
+    }
+    let png = BASE64.encode(picture.to_png()?);
+    let source = format!("data:image/png;base64,{png}");
+    Ok(html! { figure { img src=(source) alt=(shown(&picture.title)); } })
 }
 
 fn contents(parts: &Parts) -> Markup {
@@ -201,6 +219,19 @@ mod tests {
         assert!(!page.contains(['\u{202e}', '\u{1b}']));
         assert!(page.matches("<svg ").count() >= 3);
         assert!(page.contains("500 switch-outs"));
+    }
+
+    /// However much happened, the page can be sent.
+    #[test]
+    fn a_large_drawing_goes_in_as_an_image() {
+        let picture = crate::plot::made_up::pictures().swap_remove(0);
+        let drawn = figure(&picture, usize::MAX).unwrap().into_string();
+        assert!(drawn.contains("<svg ") && !drawn.contains("<img"));
+        let image = figure(&picture, 1000).unwrap().into_string();
+        assert!(
+            image.contains("<img src=\"data:image/png;base64,iVBOR") && !image.contains("<svg")
+        );
+        assert!(image.contains(&format!("alt=\"{}\"", picture.title)));
     }
 
     /// A trace in which nothing happened has a page, too.

@@ -21,7 +21,7 @@ mod layout;
 mod legend;
 #[cfg(test)]
 pub mod made_up;
-mod palette;
+pub mod palette;
 mod pen;
 mod picture;
 mod scale;

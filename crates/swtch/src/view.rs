@@ -15,7 +15,7 @@
 mod answers;
 mod assets;
 mod chain;
-mod curves;
+pub mod curves;
 mod detail;
 mod facts;
 mod flame;

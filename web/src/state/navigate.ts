@@ -52,6 +52,7 @@ function rangeOfPart(detail: Detail, part: Piece["part"]): TraceRange {
   if (wait !== null && part === "blocked") {
     return rangeOf(wait.from_ns ?? until, wait.woken_ns ?? until);
   }
+  if (wait !== null && part === "off") return rangeOf(wait.from_ns ?? until, until);
   if (wait !== null && part === "runq") {
     return rangeOf(wait.woken_ns ?? wait.from_ns ?? until, until);
   }

@@ -10,7 +10,7 @@ export interface Piece {
   readonly row: number;
   readonly level: Level;
   /** Which part of the row was clicked; null when the row came from elsewhere (a link). */
-  readonly part: "run" | "blocked" | "runq" | null;
+  readonly part: "run" | "blocked" | "off" | "runq" | null;
   /** The lane it was chosen on, when there was one. */
   readonly lane: string | null;
   /** Where it lies, when that is known already. */

@@ -28,11 +28,7 @@ function selectPiece(piece: LanePiece): void {
   }
   const state = stateOf(piece.state);
   const part: Piece["part"] =
-    state.kind === "running"
-      ? "run"
-      : state.kind === "blocked" || state.kind === "runq"
-        ? state.kind
-        : null;
+    state.kind === "running" ? "run" : state.kind === "unknown" ? null : state.kind;
   selectedPiece.set({
     row: piece.row,
     level: laneKind(piece.lane) === "user" ? "user" : "os",

@@ -93,7 +93,7 @@ function wordsOf(
   const piece = stateOf(state);
   if (piece.kind === "running") return [`CPU ${who} · ${long}`, long];
   // A hatched ground is hard to read on: the run queue is told by hovering.
-  if (piece.kind !== "blocked") return [];
+  if (piece.kind !== "blocked" && piece.kind !== "off") return [];
   const reason = source.reasons.find(({ id }) => id === piece.reason)?.reason ?? "";
   return [`${reason} · ${long}`, reason];
 }

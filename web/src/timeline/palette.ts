@@ -4,12 +4,16 @@
 //   running   whole height, plain        (the thread had a CPU)
 //   run queue low, hatched               (it could have run, and something else had the CPU)
 //   blocked   low, plain                 (it waited, in the colour of what for)
+//   off       low, pale                  (one of the two: when it could run again is not known)
 import type { ReasonInfo } from "../api/types";
 import { type Rgb, css, mixed, packed, parseHex, textOn } from "../lib/colours";
 import { stateOf } from "./piece";
 
 /** Height of a wait as a part of the lane's. */
 export const WAIT_HEIGHT = 0.6;
+
+/** How much of its colour is left of a wait that cannot be told to be blocked or queued. */
+const PALE = 0.45;
 
 export interface Palette {
   readonly lane: number;
@@ -73,15 +77,15 @@ export function paletteOf(
 
   for (let byte = 0; byte < 256; byte++) {
     const state = stateOf(byte);
-    const reason = state.kind === "blocked" || state.kind === "runq" ? state.reason : null;
+    const reason = state.kind === "running" || state.kind === "unknown" ? null : state.reason;
     const category = (reason === null ? undefined : byId.get(reason)) ?? "unknown";
     const own = state.kind === "running" ? colour("running") : colour(category);
     const hidden = isDimmed(state.kind === "running", reason, dimmed);
-    const shown = hidden ? faint : own;
+    const shown = hidden ? faint : state.kind === "off" ? mixed(own, lane, PALE) : own;
     solid[byte] = packed(shown);
     between[byte] = packed(state.kind === "runq" ? mixed(shown, lane, hidden ? 0.4 : 0.3) : shown);
     afar[byte] = packed(state.kind === "runq" ? mixed(shown, lane, hidden ? 0.6 : 0.55) : shown);
-    text[byte] = hidden ? read("--muted") : css(textOn(own));
+    text[byte] = hidden ? read("--muted") : css(textOn(state.kind === "off" ? lane : own));
     if (state.kind === "running") height[byte] = 1;
     order[byte] = state.kind === "running" ? 0 : state.kind === "runq" ? 1 : 2;
   }

@@ -5,6 +5,7 @@ import { type TraceNs, traceNs } from "../lib/units";
 
 export const RUNNING = 1;
 const BLOCKED = 32;
+const OFF = 64;
 const RUN_QUEUE = 96;
 const NEW_TASK = 31;
 const REASONS = 32;
@@ -12,6 +13,8 @@ const REASONS = 32;
 export type PieceState =
   | { readonly kind: "running" }
   | { readonly kind: "blocked"; readonly reason: number }
+  /** It had no CPU, and where it became runnable is not known. */
+  | { readonly kind: "off"; readonly reason: number }
   /** `reason`: why it had left the CPU; null for a task that is new. */
   | { readonly kind: "runq"; readonly reason: number | null }
   | { readonly kind: "unknown" };
@@ -21,6 +24,7 @@ export function stateOf(byte: number): PieceState {
   if (byte >= BLOCKED && byte < BLOCKED + REASONS) {
     return { kind: "blocked", reason: byte - BLOCKED };
   }
+  if (byte >= OFF && byte < OFF + REASONS) return { kind: "off", reason: byte - OFF };
   if (byte === RUN_QUEUE + NEW_TASK) return { kind: "runq", reason: null };
   if (byte >= RUN_QUEUE && byte < RUN_QUEUE + REASONS) {
     return { kind: "runq", reason: byte - RUN_QUEUE };

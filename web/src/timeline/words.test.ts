@@ -27,6 +27,7 @@ describe("words of a spot", () => {
     expect(words(piece("t5", 1, 3))).toMatch(/^running on CPU 3 · 1\.50 ms/);
     expect(words(piece("t5", 39, null))).toMatch(/^blocked: futex · 1\.50 ms/);
     expect(words(piece("t5", 103, null))).toMatch(/^run queue, after futex · 1\.50 ms/);
+    expect(words(piece("t5", 71, null))).toMatch(/^off the CPU: futex · 1\.50 ms/);
     expect(words(piece("t5", 127, null))).toMatch(/^run queue, new task · 1\.50 ms/);
   });
 

@@ -36,6 +36,8 @@ export function stateWords(byte: number, names: Names): string {
       return "running";
     case "blocked":
       return `blocked: ${reasonWord(state.reason, names)}`;
+    case "off":
+      return `off the CPU: ${reasonWord(state.reason, names)}`;
     case "runq":
       return state.reason === null
         ? "run queue, new task"
@@ -154,7 +156,7 @@ function runLines(detail: Detail | null, verb = "ended by"): string[] {
 const threadWords = ({ name, tid }: Pick<Thread, "name" | "tid">): string =>
   tid === null ? escaped(name) : `${escaped(name)} ${tid}`;
 
-function waitLines(told: Told | null, kind: "blocked" | "runq" | "unknown"): string[] {
+function waitLines(told: Told | null, kind: "blocked" | "off" | "runq" | "unknown"): string[] {
   const wait = told?.detail.wait ?? null;
   if (told === null || wait === null) return [];
   const lines = runLines(told.before, "reason");
@@ -163,7 +165,9 @@ function waitLines(told: Told | null, kind: "blocked" | "runq" | "unknown"): str
   } else if (wait.waker_kind !== null && wait.waker_kind !== "none") {
     lines.push(`woken by ${wait.waker_kind}`);
   }
-  if (kind === "runq") {
+  if (kind === "off") {
+    lines.push("when it could run again is not known: blocked, then in a run queue");
+  } else if (kind === "runq") {
     const first = wait.had_cpu[0];
     if (first !== undefined) {
       const who = first.thread === null ? first.what : threadWords(first.thread);

@@ -118,8 +118,10 @@ struct switch_record {
 	__u32 evidence;
 	__u32 irq_ns; /* interrupts inside the run, saturated */
 	__s32 syscall;
-	__s32 kernel_stack;
+	__s32 kernel_stack; /* of the wait */
 	__s32 user_stack;
+	__s32 waker_kernel_stack; /* of who ended it, there */
+	__s32 waker_user_stack;
 	__s16 prio;
 	__s16 next_prio;
 	__u8 class;
@@ -180,6 +182,8 @@ struct cpu_state {
 	__u32 waker;
 	__s32 kernel_stack;
 	__s32 user_stack;
+	__s32 waker_kernel_stack;
+	__s32 waker_user_stack;
 	__u16 wake_cpu;
 	__u8 waker_kind;
 	__u8 was_runnable;

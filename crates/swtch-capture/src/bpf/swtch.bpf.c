@@ -128,6 +128,8 @@ struct task_state {
 	__u32 waker;
 	__s32 kernel_stack;
 	__s32 user_stack;
+	__s32 waker_kernel_stack;
+	__s32 waker_user_stack;
 	__u16 wake_cpu;
 	__u8 waker_kind;
 	__u8 left_runnable;
@@ -283,6 +285,8 @@ static __always_inline struct task_state *task_state_of(struct task_struct *p, s
 		st->key = __sync_fetch_and_add(&last_key, 1) + 1;
 		st->kernel_stack = NO_STACK;
 		st->user_stack = NO_STACK;
+		st->waker_kernel_stack = NO_STACK;
+		st->waker_user_stack = NO_STACK;
 		st->waker = KEY_UNKNOWN;
 		settle_scope(st, css, is_target(p));
 	} else if (st->css != css) {
@@ -406,6 +410,24 @@ INTERRUPT(local_timer, in_tick, note_tick(c))
 INTERRUPT(irq_handler, in_hardirq, )
 INTERRUPT(softirq, in_softirq, )
 
+/* Where the waker is, when the wait that it ends is long enough for stacks. */
+static __always_inline void take_waker_stacks(void *ctx, struct cpu_state *c, struct task_struct *p,
+					      struct task_state *st)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+
+	st->waker_kernel_stack = st->waker_user_stack = NO_STACK;
+	/* An interrupt says who was interrupted, not why; a task on its CPU does not wait yet. */
+	if (st->waker_kind != WAKER_TASK || p->on_cpu || st->left_runnable || !st->out_ts ||
+	    st->wake_ts < st->out_ts + stacks_min_blocked_ns)
+		return;
+	st->waker_kernel_stack = bpf_get_stackid(ctx, &kernel_stacks, OWN_FRAMES);
+	if (st->waker_kernel_stack < 0)
+		c->stack_failed++;
+	if (!(current->flags & PF_KTHREAD))
+		st->waker_user_stack = bpf_get_stackid(ctx, &user_stacks, BPF_F_USER_STACK);
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *p)
 {
@@ -429,6 +451,8 @@ int BPF_PROG(sched_waking, struct task_struct *p)
 			 c->in_softirq ? WAKER_SOFTIRQ :
 					 WAKER_TASK;
 	st->waker = c->started ? c->task : KEY_UNKNOWN;
+	if (want_stacks)
+		take_waker_stacks(ctx, c, p, st);
 	if (!c->announced) {
 		current = bpf_get_current_task_btf();
 		waker = current->pid ? task_state_of(current, c) : NULL;
@@ -997,6 +1021,8 @@ static __always_inline void emit(struct cpu_state *c, __u32 cpu, __u64 now,
 	r->was_runnable = c->was_runnable;
 	r->kernel_stack = c->kernel_stack;
 	r->user_stack = c->user_stack;
+	r->waker_kernel_stack = c->waker_kernel_stack;
+	r->waker_user_stack = c->waker_user_stack;
 	r->cgroup = c->run_cgroup;
 	r->in_scope = c->in_scope;
 	r->task = c->started ? c->task : KEY_UNKNOWN;
@@ -1047,6 +1073,7 @@ static __always_inline void begin_run(struct cpu_state *c, __u64 now, struct tas
 	c->waker_kind = WAKER_NONE;
 	c->was_runnable = 0;
 	c->kernel_stack = c->user_stack = NO_STACK;
+	c->waker_kernel_stack = c->waker_user_stack = NO_STACK;
 	c->task = KEY_IDLE;
 	c->in_scope = 0;
 	c->announced = 1;
@@ -1073,6 +1100,8 @@ static __always_inline void begin_run(struct cpu_state *c, __u64 now, struct tas
 		c->wake_ts = st->wake_ts;
 		c->waker = st->waker;
 		c->waker_kind = st->waker_kind;
+		c->waker_kernel_stack = st->waker_kernel_stack;
+		c->waker_user_stack = st->waker_user_stack;
 	}
 	c->kernel_stack = st->kernel_stack;
 	c->user_stack = st->user_stack;
@@ -1093,6 +1122,7 @@ static __always_inline void end_run(void *ctx, struct cpu_state *c, __u64 now,
 		c->waker = KEY_UNKNOWN;
 		c->nominator = KEY_UNKNOWN;
 		c->kernel_stack = c->user_stack = NO_STACK;
+		c->waker_kernel_stack = c->waker_user_stack = NO_STACK;
 		c->started = 1;
 	}
 	if (!st->in_scope)

@@ -56,6 +56,8 @@ fn woken_at(moment: u64, run: SwitchEvent) -> SwitchEvent {
             waker: Some(WAKER),
             kind: WakerKind::Task,
             cpu: CpuId::new(1),
+            kernel_stack: Some(5),
+            user_stack: Some(6),
         }),
         ..run
     }
@@ -91,6 +93,8 @@ fn off_cpu_time_is_blocked_time_and_run_queue_time() {
         (second.wait.waker, second.wait.wake_cpu),
         (Some(WAKER), Some(CpuId::new(1)))
     );
+    let of_waker = (second.wait.waker_kernel_stack, second.wait.waker_user_stack);
+    assert_eq!(of_waker, (Some(5), Some(6)));
 }
 
 /// ```text

@@ -392,6 +392,8 @@ pub fn odd_switch(ts: u64) -> Switch {
             moved: Some(Nanos::ZERO),
             kernel_stack: Some(0),
             user_stack: Some(u32::MAX),
+            waker_kernel_stack: Some(u32::MAX - 1),
+            waker_user_stack: Some(7),
         },
     }
 }

@@ -173,6 +173,8 @@ impl Scheduler {
                 waker: Some(waker),
                 kind,
                 cpu: target,
+                kernel_stack: None,
+                user_stack: None,
             });
         }
     }

@@ -17,7 +17,7 @@ use swtch_bench::load::PlayedMember;
 use swtch_core::{Category, Nanos, Reason, Switch, TaskEvent, TaskKey};
 use swtch_store::{Columns, Trace};
 
-use crate::plot::content::{Lane, Lanes, Span};
+use crate::plot::content::{Kind, Lane, Lanes, Span};
 use crate::report::Names;
 
 /// What the colours of a time line mean, in the order of the indices in its spans.
@@ -119,10 +119,7 @@ impl Evidence {
         let last_kind = kinds.map(|span| span.kind).max().unwrap_or(RUNNING);
         Lanes {
             lanes,
-            kinds: KINDS[..=last_kind]
-                .iter()
-                .map(|&kind| kind.to_owned())
-                .collect(),
+            kinds: Kind::by_colour(KINDS[..=last_kind].iter().map(|kind| (*kind).to_owned())),
             length_ns: end - start,
         }
     }

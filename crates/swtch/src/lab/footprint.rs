@@ -426,6 +426,7 @@ fn sets_picture(blocks: &Blocks<'_>, spots: &[Spot]) -> Picture {
     let line = |label: &str, of: fn(&Spot) -> Option<Estimate>| Line {
         label: label.to_owned(),
         style: Style::Measured,
+        colour: None,
         points: spots
             .iter()
             .filter_map(|spot| Some(dot(spot.bytes as f64, &of(spot)?)))
@@ -440,6 +441,7 @@ fn sets_picture(blocks: &Blocks<'_>, spots: &[Spot]) -> Picture {
         Line {
             label: "the switch itself".to_owned(),
             style: Style::Ideal,
+            colour: None,
             points: spots
                 .iter()
                 .map(|spot| dot(spot.bytes as f64, &direct))
@@ -558,6 +560,7 @@ impl Asked {
                 lines: vec![Line {
                     label: "private, at random".to_owned(),
                     style: Style::Measured,
+                    colour: None,
                     points: self.strides.iter().enumerate().filter_map(point).collect(),
                 }],
                 marks: Vec::new(),

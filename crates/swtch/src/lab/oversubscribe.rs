@@ -463,6 +463,7 @@ impl Heats {
         let line = |label: &str, style, points| Line {
             label: label.to_owned(),
             style,
+            colour: None,
             points,
         };
         let lines = vec![

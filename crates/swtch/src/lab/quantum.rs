@@ -235,6 +235,7 @@ impl Plays {
                     false => format!("{} of {}", hog.name, played.sharing),
                 },
                 style: Style::Steps,
+                colour: None,
                 points: cumulative(&hog.runs_ns),
             })
         });
@@ -272,6 +273,7 @@ impl Plays {
         let line = |label: &str, style, points| Line {
             label: label.to_owned(),
             style,
+            colour: None,
             points,
         };
         let lines = vec![

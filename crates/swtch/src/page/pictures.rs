@@ -1,12 +1,15 @@
 //! What a trace looks like: the threads over time, how often they switched, how long it took.
 
+use plotters::style::RGBColor;
 use swtch_core::{Category, Distribution, Nanos, Reason};
 
 use crate::plot::Picture;
 use crate::plot::content::{
-    Axis, Chart, Content, Dot, Lane, Lanes, Line, Measure, Scale, Span as Drawn, Style,
+    Axis, Chart, Content, Dot, Kind, Lane, Lanes, Line, Measure, Scale, Span as Drawn, Style,
 };
+use crate::plot::palette::{Fill, Texture, category_colour, reason_colour};
 use crate::report::Filter;
+use crate::view::curves::{self, Length};
 use crate::view::timeline::{Shares, State, Timeline, Track};
 use crate::view::{Loaded, Span, open_piece};
 
@@ -14,7 +17,7 @@ use crate::view::{Loaded, Span, open_piece};
 const MOST_LANES: usize = 30;
 
 /// Into how many bins a lane is cut when it has too many pieces: twice as many as columns are seen.
-const BINS: u64 = 700;
+const BINS: u32 = 700;
 
 /// Rows of a lane up to which its pieces are drawn one by one.
 const EXACT_ROWS: usize = 1000;
@@ -24,19 +27,6 @@ const MOST_REASONS: usize = 6;
 
 /// Points of a line over time.
 const POINTS: u32 = 150;
-
-/// What the colours of lanes mean, in an order that gives them the colours which they have in
-/// `swtch view`; `kind_of` follows it.
-const KINDS: [&str; 8] = [
-    "io",
-    "in a run queue",
-    "running",
-    "synchronization",
-    "wait",
-    "memory",
-    "unknown",
-    "sleep",
-];
 
 /// The pictures; none of a trace without switches.
 pub fn of(loaded: &Loaded, filter: &Filter) -> Vec<Picture> {
@@ -100,6 +90,7 @@ fn timeline(loaded: &Loaded, tracks: &[Track], span: Span) -> Picture {
         label: loaded.names.label(loaded.names.index(track.task)),
         spans: with_open(loaded, *track, span, spans(os, *track, span)),
     });
+    let lanes: Vec<Lane> = lanes.collect();
     let mut notes = Vec::new();
     if tracks.len() > MOST_LANES {
         notes.push(format!(
@@ -108,16 +99,17 @@ fn timeline(loaded: &Loaded, tracks: &[Track], span: Span) -> Picture {
         ));
     }
     let lanes = Lanes {
-        lanes: lanes.collect(),
-        kinds: KINDS.map(str::to_owned).to_vec(),
+        kinds: kinds_of(&lanes),
+        lanes,
         length_ns: span.to_ns - span.from_ns,
     };
     Picture {
         name: "timeline".to_owned(),
         title: "What the threads did".to_owned(),
         subtitle: String::new(),
-        explanation: "a lane is a thread; blocked time has the colour of its reason's category"
-            .to_owned(),
+        explanation:
+            "a lane is a thread: full height it runs, lower it waits, in the colour of what for"
+                .to_owned(),
         notes,
         content: Content::Lanes(lanes),
     }
@@ -130,7 +122,7 @@ fn with_open(loaded: &Loaded, track: Track, span: Span, mut spans: Vec<Drawn>) -
     spans.extend(open.and_then(|piece| {
         let from_ns = piece.from_ns.saturating_sub(span.from_ns).max(begins);
         let to_ns = piece.to_ns.min(span.to_ns).checked_sub(span.from_ns)?;
-        let kind = kind_of(piece.state.number());
+        let kind = kind_of(piece.state);
         (from_ns < to_ns).then_some(Drawn {
             from_ns,
             to_ns,
@@ -152,26 +144,18 @@ fn spans(os: &Timeline, track: Track, span: Span) -> Vec<Drawn> {
                     spans.push(Drawn {
                         from_ns: from_ns - span.from_ns,
                         to_ns: to_ns - span.from_ns,
-                        kind: kind_of(state.number()),
+                        kind: kind_of(state),
                     });
                 }
             });
         }
         return spans;
     }
-    let length = span.to_ns - span.from_ns;
-    let bins = BINS.min(length);
-    let edge = |bin: u64| u64::try_from(u128::from(length) * u128::from(bin) / u128::from(bins));
-    let edge = |bin: u64| edge(bin).expect("less than the length, which is 64 bits");
     let mut shares = Shares::default();
-    for bin in 0..bins {
-        let (from_ns, to_ns) = (edge(bin), edge(bin + 1));
-        os.add_shares(
-            track,
-            span.from_ns + from_ns,
-            span.from_ns + to_ns,
-            &mut shares,
-        );
+    for bin in 0..BINS {
+        let (begin, end) = (span.edge(bin, BINS), span.edge(bin + 1, BINS));
+        os.add_shares(track, begin, end, &mut shares);
+        let (from_ns, to_ns) = (begin - span.from_ns, end - span.from_ns);
         // One after the other in their bin: too narrow to be told apart, they are drawn as shares.
         let mut at = from_ns;
         shares.drain(|state, ns| {
@@ -189,34 +173,63 @@ fn spans(os: &Timeline, track: Track, span: Span) -> Vec<Drawn> {
     spans
 }
 
-/// The place in [`KINDS`] of a state.
-fn kind_of(number: u8) -> usize {
-    if number == State::Running.number() {
-        return 2;
+/// How a thread's time is drawn; [`kind_of`] says which.
+fn kinds_of(lanes: &[Lane]) -> Vec<Kind> {
+    let mut seen = [false; 1 + 3 * Category::ALL.len()];
+    for span in lanes.iter().flat_map(|lane| &lane.spans) {
+        seen[span.kind] = true;
     }
-    let blocked = Reason::ALL
-        .iter()
-        .find(|reason| State::Blocked(**reason).number() == number);
-    blocked.map_or(1, |reason| match reason.category() {
-        Category::Io => 0,
-        Category::Synchronization => 3,
-        Category::Wait => 4,
-        Category::Memory => 5,
-        Category::Sleep => 7,
-        _ => 6,
-    })
+    let mut kinds = vec![Kind {
+        name: seen[0].then(|| "running".to_owned()),
+        fill: Fill::RUNNING,
+    }];
+    for category in Category::ALL {
+        let first = kinds.len();
+        let is_seen = seen[first..first + TEXTURES.len()].contains(&true);
+        kinds.extend(TEXTURES.map(|texture| Kind {
+            name: (is_seen && texture == Texture::Plain).then(|| category.to_string()),
+            fill: Fill::wait(category_colour(*category), texture),
+        }));
+    }
+    // What a texture means stands in the legend once, in the colour in which it is met most.
+    let texture = |name: &str, texture, category| Kind {
+        name: Some(name.to_owned()),
+        fill: Fill::wait(category_colour(category), texture),
+    };
+    let is_met = |texture| {
+        kinds
+            .iter()
+            .zip(seen)
+            .any(|(kind, seen)| seen && kind.fill.texture == texture)
+    };
+    let (hatched, pale) = (is_met(Texture::Hatched), is_met(Texture::Pale));
+    kinds.extend(hatched.then(|| {
+        let name = "in a run queue: by why it had left";
+        texture(name, Texture::Hatched, Category::Preemption)
+    }));
+    kinds.extend(pale.then(|| {
+        let name = "off, not known when it could run again";
+        texture(name, Texture::Pale, Category::Synchronization)
+    }));
+    kinds
+}
+
+/// Of a category's kinds: blocked, in a run queue, not known which.
+const TEXTURES: [Texture; 3] = [Texture::Plain, Texture::Hatched, Texture::Pale];
+
+/// The place of a state in what [`kinds_of`] gives.
+fn kind_of(state: State) -> usize {
+    let (reason, texture) = match state {
+        State::Running => return 0,
+        State::Blocked(reason) => (reason, 0),
+        State::InQueue(reason) => (reason.unwrap_or(Reason::Unknown), 1),
+        State::Off(reason) => (reason, 2),
+    };
+    1 + TEXTURES.len() * reason.category().index() + texture
 }
 
 fn rate(loaded: &Loaded, tracks: &[Track], span: Span) -> Picture {
-    let rows = loaded.levels.os.rows();
-    let length = span.to_ns - span.from_ns;
-    let bins = u128::from(POINTS);
-    let mut counts = vec![[0_u32; POINTS as usize]; Reason::ALL.len()];
-    for row in loaded.rows(tracks, span) {
-        let bin = u128::from(rows.ended_ns[row] - span.from_ns) * bins / u128::from(length);
-        let bin = usize::try_from(bin).expect("less than the number of bins");
-        counts[rows.reason(row).index()][bin] += 1;
-    }
+    let counts = curves::counts(loaded, tracks, span, POINTS);
     let sum = |reason: &Reason| {
         counts[reason.index()]
             .iter()
@@ -229,15 +242,14 @@ fn rate(loaded: &Loaded, tracks: &[Track], span: Span) -> Picture {
         .collect();
     reasons.sort_by_key(|reason| std::cmp::Reverse(sum(reason)));
     let left_out = reasons.split_off(reasons.len().min(MOST_REASONS));
-    let bin_ns = as_float(length) / f64::from(POINTS);
+    let bin_ns = as_float(span.to_ns - span.from_ns) / f64::from(POINTS);
     let lines = reasons.iter().map(|reason| Line {
         label: reason.as_str().to_owned(),
         style: Style::Steps,
-        points: (0..)
-            .zip(counts[reason.index()])
-            .map(|(bin, count): (u32, u32)| {
-                dot(f64::from(bin) * bin_ns, f64::from(count) * 1e9 / bin_ns)
-            })
+        colour: Some(reason_colour(**reason)),
+        points: (0_u32..)
+            .zip(&counts[reason.index()])
+            .map(|(bin, count)| dot(f64::from(bin) * bin_ns, f64::from(*count) * 1e9 / bin_ns))
             .collect(),
     });
     let words: Vec<_> = left_out.iter().map(|reason| reason.as_str()).collect();
@@ -272,25 +284,19 @@ fn rate(loaded: &Loaded, tracks: &[Track], span: Span) -> Picture {
 
 fn lengths(loaded: &Loaded, tracks: &[Track], span: Span) -> Picture {
     let rows = loaded.levels.os.rows();
-    let (mut ran, mut blocked, mut runq) = <(Distribution, Distribution, Distribution)>::default();
-    let record = |lengths: &mut Distribution, ns: Option<u64>| {
-        ns.into_iter()
-            .for_each(|ns| lengths.record(Nanos::from_ns(ns)));
-    };
-    for row in loaded.rows(tracks, span) {
-        let (off, queued) = (rows.off.get(row), rows.runq.get(row));
-        let slept = off
-            .zip(queued)
-            .map(|(off, queued)| off.saturating_sub(queued));
-        record(&mut ran, rows.ran.get(row));
-        record(&mut runq, queued);
-        record(&mut blocked, slept.filter(|ns| *ns > 0));
-    }
     let lines = [
-        ("runs", ran),
-        ("run-queue waits", runq),
-        ("blocked", blocked),
+        ("runs", Length::Ran, Some(Fill::RUNNING.colour)),
+        ("run-queue waits", Length::Runq, None),
+        ("blocked", Length::Blocked, None),
     ];
+    let lines = lines.map(|(label, length, colour)| {
+        let mut lengths = Distribution::default();
+        loaded
+            .rows(tracks, span)
+            .filter_map(|row| length.of(rows, row))
+            .for_each(|ns| lengths.record(Nanos::from_ns(ns)));
+        (label, lengths, colour)
+    });
     let lines = lines.iter().filter(|line| line.1.count() > 0);
     Picture {
         name: "lengths".to_owned(),
@@ -310,14 +316,14 @@ fn lengths(loaded: &Loaded, tracks: &[Track], span: Span) -> Picture {
                 scale: Scale::Linear,
             },
             lines: lines
-                .map(|(label, lengths)| cumulative(label, lengths))
+                .map(|(label, lengths, colour)| cumulative(label, lengths, *colour))
                 .collect(),
             marks: Vec::new(),
         }),
     }
 }
 
-fn cumulative(label: &str, lengths: &Distribution) -> Line {
+fn cumulative(label: &str, lengths: &Distribution, colour: Option<RGBColor>) -> Line {
     let all = as_float(lengths.count());
     let mut seen = 0;
     let points = lengths.recorded().map(|(length, count)| {
@@ -330,6 +336,7 @@ fn cumulative(label: &str, lengths: &Distribution) -> Line {
     Line {
         label: label.to_owned(),
         style: Style::Steps,
+        colour,
         points: points.collect(),
     }
 }

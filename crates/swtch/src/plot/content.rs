@@ -1,6 +1,10 @@
 //! What a picture shows, before it has places and colours: lines over two axes, lanes over time, or
 //! dots beside names.
 
+use plotters::style::RGBColor;
+
+use super::palette::{Fill, area_colour};
+
 /// A picture with all words around it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
@@ -84,6 +88,8 @@ pub struct Line {
     pub label: String,
     /// How it is drawn.
     pub style: Style,
+    /// Its colour, where it means something; else it is the next of the palette.
+    pub colour: Option<RGBColor>,
     /// Its points, from left to right.
     pub points: Vec<Dot>,
 }
@@ -126,10 +132,30 @@ pub struct Mark {
 pub struct Lanes {
     /// From top to bottom.
     pub lanes: Vec<Lane>,
-    /// What the colours mean; spans say which by its index.
-    pub kinds: Vec<String>,
+    /// What spans can be; they say which by its index.
+    pub kinds: Vec<Kind>,
     /// How long it is shown, in ns.
     pub length_ns: u64,
+}
+
+/// What a span of a lane can be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kind {
+    /// What the legend calls it; `None` where another kind's name stands for it.
+    pub name: Option<String>,
+    /// How it is drawn.
+    pub fill: Fill,
+}
+
+impl Kind {
+    /// Kinds that differ by colour alone.
+    pub fn by_colour(names: impl IntoIterator<Item = String>) -> Vec<Self> {
+        let kind = |(index, name)| Self {
+            name: Some(name),
+            fill: Fill::plain(area_colour(index)),
+        };
+        names.into_iter().enumerate().map(kind).collect()
+    }
 }
 
 /// One lane.

@@ -63,6 +63,7 @@ fn line(curve: &Curve) -> Line {
     Line {
         label: escaped(&curve.label).into_owned(),
         style: Style::Measured,
+        colour: None,
         points,
     }
 }

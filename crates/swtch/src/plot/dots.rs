@@ -45,7 +45,7 @@ pub fn height(dots: &Dots) -> Result<f64> {
 /// The backend cannot draw.
 pub fn draw<B: DrawingBackend>(dots: &Dots, between: (f64, f64), pen: &Pen<'_, B>) -> Result<()> {
     let legend = legend(dots)?;
-    legend.draw(Sample::Point, between.0, pen)?;
+    legend.draw(between.0, pen)?;
     let Some(frame) = Frame::of(dots, between.0 + legend.height())? else {
         let middle = (WIDTH / 2.0, f64::midpoint(between.0, between.1));
         return pen.text("no value to show", middle, Anchor::Middle, TEXT, INK);
@@ -83,7 +83,8 @@ fn series_of(dots: &Dots, row: &NamedDot) -> usize {
 }
 
 fn legend(dots: &Dots) -> Result<Legend> {
-    Legend::of(series(dots))
+    let points = (0..).map(Sample::Point);
+    Legend::of(series(dots).into_iter().zip(points))
 }
 
 /// The height of each row below the top, and of all.

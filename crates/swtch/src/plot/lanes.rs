@@ -19,7 +19,7 @@ use super::chart::level_ticks;
 use super::content::{Axis, Lane, Lanes, Measure, Scale, Span};
 use super::layout::{MARGIN, SMALL, TEXT, WIDTH};
 use super::legend::{Legend, Sample};
-use super::palette::{FADED, GRID, GROUND, INK, area_colour};
+use super::palette::{FADED, GRID, GROUND, INK};
 use super::pen::{Anchor, Pen, cut_to, width_of};
 use super::scale;
 
@@ -49,7 +49,7 @@ pub fn height(lanes: &Lanes) -> Result<f64> {
 /// The backend cannot draw.
 pub fn draw<B: DrawingBackend>(lanes: &Lanes, between: (f64, f64), pen: &Pen<'_, B>) -> Result<()> {
     let legend = legend(lanes)?;
-    legend.draw(Sample::Area, between.0, pen)?;
+    legend.draw(between.0, pen)?;
     let frame = Frame::of(lanes, between.0 + legend.height())?;
     frame.draw_ground(pen)?;
     for (index, lane) in shown(lanes).iter().enumerate() {
@@ -59,7 +59,11 @@ pub fn draw<B: DrawingBackend>(lanes: &Lanes, between: (f64, f64), pen: &Pen<'_,
 }
 
 fn legend(lanes: &Lanes) -> Result<Legend> {
-    Legend::of(lanes.kinds.iter().map(String::as_str))
+    let named = lanes.kinds.iter().filter_map(|kind| {
+        let name = kind.name.as_deref()?;
+        Some((name, Sample::Area(kind.fill)))
+    });
+    Legend::of(named)
 }
 
 fn shown(lanes: &Lanes) -> &[Lane] {
@@ -189,10 +193,17 @@ impl<'a> Frame<'a> {
             let (from, to) = (self.x(bar.from), self.x(bar.to));
             // What is narrower than half a point would vanish, and may be what matters.
             let to = to.max(from + 0.5).min(self.right);
+            if let [(kind, _)] = bar.shares[..] {
+                let fill = self.lanes.kinds[kind].fill;
+                let upper = lower - fill.height * (lower - upper);
+                pen.area((from, upper), (to, lower), fill)?;
+                continue;
+            }
             let mut y = lower;
             for (kind, share) in bar.shares {
                 let above = y - share * (lower - upper);
-                pen.fill((from, above), (to, y), area_colour(kind))?;
+                let colour = self.lanes.kinds[kind].fill.seen_from_afar();
+                pen.fill((from, above), (to, y), colour)?;
                 y = above;
             }
         }
@@ -294,6 +305,7 @@ const fn as_f64(count: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::content::Kind;
     use super::*;
 
     fn spans(length_ns: u64, count: u64) -> Vec<Span> {
@@ -347,7 +359,7 @@ mod tests {
                 label: "a".to_owned(),
                 spans: spans(length_ns, count),
             }],
-            kinds: vec!["running".to_owned(), "waiting".to_owned()],
+            kinds: Kind::by_colour(["running", "waiting"].map(str::to_owned)),
             length_ns: length_ns * count,
         };
         assert_eq!(lanes(1_000_000, 50).notes(), [""; 0]);

@@ -3,8 +3,8 @@
 use swtch_core::cost::{Curve, Estimate, Fact, Origin, PRICES_VERSION, Point, PriceList, Session};
 
 use super::content::{
-    Axis, Chart, Content, Dot, Dots, Lane, Lanes, Line, Mark, Measure, NamedDot, Picture, Scale,
-    Span, Style,
+    Axis, Chart, Content, Dot, Dots, Kind, Lane, Lanes, Line, Mark, Measure, NamedDot, Picture,
+    Scale, Span, Style,
 };
 
 const KIB: f64 = 1024.0;
@@ -283,6 +283,7 @@ fn line_of(label: &str, style: Style, points: impl Iterator<Item = (f64, f64, f6
     Line {
         label: label.to_owned(),
         style,
+        colour: None,
         points: points.map(dot).collect(),
     }
 }
@@ -388,7 +389,7 @@ fn five_on_four() -> Content {
     };
     Content::Lanes(Lanes {
         lanes: spans.into_iter().enumerate().map(lane).collect(),
-        kinds: (0..4).map(|cpu| format!("on CPU {cpu}")).collect(),
+        kinds: Kind::by_colour((0..4).map(|cpu| format!("on CPU {cpu}"))),
         length_ns: 2_000_000_000,
     })
 }
@@ -409,7 +410,7 @@ fn crowd() -> Content {
     };
     Content::Lanes(Lanes {
         lanes: (0..20).map(lane).collect(),
-        kinds: vec!["running".to_owned(), "waiting for the CPU".to_owned()],
+        kinds: Kind::by_colour(["running", "waiting for the CPU"].map(str::to_owned)),
         length_ns: 8_000_000_000,
     })
 }

@@ -2,6 +2,7 @@
 //! colours.
 
 use plotters::style::RGBColor;
+use swtch_core::{Category, Reason};
 
 /// The colours of Okabe and Ito (2008, `jfly.uni-koeln.de/color`) that stand out on white, the most
 /// different first. Their yellow is too faint for a thin line.
@@ -77,6 +78,120 @@ pub fn area_colour(kind: usize) -> RGBColor {
     AREAS[kind % AREAS.len()]
 }
 
+/// How an area is filled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fill {
+    /// Its colour.
+    pub colour: RGBColor,
+    /// How much of its lane's height it takes.
+    pub height: f64,
+    /// What else tells it apart.
+    pub texture: Texture,
+}
+
+/// What tells areas of one colour apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Texture {
+    /// Nothing.
+    Plain,
+    /// Lines over a paler ground.
+    Hatched,
+    /// It is pale.
+    Pale,
+}
+
+/// How high waits are, as in `swtch view` (`web/src/timeline/palette.ts`).
+const WAIT_HEIGHT: f64 = 0.6;
+
+impl Fill {
+    /// All of the height in one colour.
+    pub const fn plain(colour: RGBColor) -> Self {
+        Self {
+            colour,
+            height: 1.0,
+            texture: Texture::Plain,
+        }
+    }
+
+    /// A thread that has a CPU.
+    pub const RUNNING: Self = Self::plain(RUNNING);
+
+    /// A thread that waits.
+    pub const fn wait(colour: RGBColor, texture: Texture) -> Self {
+        Self {
+            colour,
+            height: WAIT_HEIGHT,
+            texture,
+        }
+    }
+
+    /// The ground between the lines of a hatched one.
+    pub fn between_lines(self) -> RGBColor {
+        mixed(self.colour, WHITE, 0.7)
+    }
+
+    /// What is seen of it where it is too small for a texture.
+    pub fn seen_from_afar(self) -> RGBColor {
+        match self.texture {
+            Texture::Plain => self.colour,
+            Texture::Hatched => mixed(self.colour, WHITE, 0.45),
+            Texture::Pale => mixed(self.colour, WHITE, 0.55),
+        }
+    }
+}
+
+const WHITE: RGBColor = RGBColor(0xff, 0xff, 0xff);
+
+/// A thread that has a CPU: `--running` of the page's style sheet
+/// (`web/src/style/colours.css`, light), like the colours of the categories.
+const RUNNING: RGBColor = RGBColor(0x0a, 0x8f, 0x69);
+
+/// The colour of a category, as `swtch view` has it in its light theme.
+pub const fn category_colour(category: Category) -> RGBColor {
+    match category {
+        Category::Preemption => RGBColor(0xd5, 0x5e, 0x00),
+        Category::Yield => RGBColor(0x97, 0x76, 0x0a),
+        Category::Synchronization => RGBColor(0xb0, 0x45, 0x8c),
+        Category::Io => RGBColor(0x1c, 0x7f, 0xc0),
+        Category::Sleep => RGBColor(0x85, 0x8d, 0x9a),
+        Category::Memory => RGBColor(0x8c, 0x1c, 0x3e),
+        Category::Wait => RGBColor(0x5b, 0x4f, 0xc4),
+        Category::Exit => RGBColor(0x34, 0x3a, 0x46),
+        Category::Unknown => RGBColor(0x6e, 0x6a, 0x64),
+    }
+}
+
+/// By how much the reasons of one category are paler, one after the other; as on the page
+/// (`web/src/panels/colours.ts`).
+const SHADES: [f64; 6] = [0.0, 0.3, 0.5, 0.15, 0.4, 0.6];
+
+/// The colour of a reason: its category's, the reasons of one category in shades.
+pub fn reason_colour(reason: Reason) -> RGBColor {
+    let category = reason.category();
+    let alike = Reason::ALL.iter().filter(|one| one.category() == category);
+    let place = alike.take_while(|one| **one != reason).count();
+    mixed(
+        category_colour(category),
+        WHITE,
+        SHADES[place % SHADES.len()],
+    )
+}
+
+/// `share` of the way from one colour to another.
+fn mixed(from: RGBColor, to: RGBColor, share: f64) -> RGBColor {
+    let part = |from: u8, to: u8| {
+        let (from, to) = (f64::from(from), f64::from(to));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between two bytes"
+        )]
+        let part = (from + (to - from) * share).round() as u8;
+        part
+    };
+    RGBColor(part(from.0, to.0), part(from.1, to.1), part(from.2, to.2))
+}
+
 /// The look of the line at `index`: 35 differ.
 pub fn look(index: usize) -> Look {
     Look {
@@ -104,6 +219,41 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Who looks at a picture and at the page must not learn colours twice.
+    #[test]
+    fn colours_are_those_of_the_page() {
+        let sheet = include_str!("../../../../web/src/style/colours.css");
+        let light = sheet.split("data-theme=\"dark\"").next().unwrap();
+        let of_page = |name: &str| {
+            let variable = format!("--{name}: #");
+            let at = light.find(&variable).unwrap_or_else(|| panic!("{name}"));
+            let digits = &light[at + variable.len()..][..6];
+            let number = u32::from_str_radix(digits, 16).unwrap();
+            let [_, r, g, b] = number.to_be_bytes();
+            RGBColor(r, g, b)
+        };
+        assert_eq!(Fill::RUNNING.colour, of_page("running"));
+        for category in Category::ALL {
+            assert_eq!(
+                category_colour(*category),
+                of_page(category.as_str()),
+                "{category}"
+            );
+        }
+        let panels = include_str!("../../../../web/src/panels/colours.ts");
+        let shades = SHADES.map(|shade| shade.to_string()).join(", ");
+        assert!(panels.contains(&format!("SHADES = [{shades}]")), "{shades}");
+    }
+
+    #[test]
+    fn reasons_of_one_category_differ() {
+        for one in Reason::ALL {
+            for other in Reason::ALL {
+                assert!(one == other || reason_colour(*one) != reason_colour(*other));
+            }
+        }
+    }
 
     #[test]
     fn no_two_lines_of_a_figure_look_alike() {

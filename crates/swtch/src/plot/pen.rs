@@ -15,7 +15,7 @@ use plotters::style::{
     Color, FontStyle, IntoFont, RGBColor, ShapeStyle, TextStyle, WHITE, register_font,
 };
 
-use super::palette::{Look, Shape};
+use super::palette::{Fill, Look, Shape, Texture};
 use crate::text::escaped;
 
 /// The font, as an SVG names it: ours, else what has much the same widths.
@@ -89,6 +89,30 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     pub fn fill(&self, from: Place, to: Place, colour: RGBColor) -> Result<()> {
         let corners = [self.pixel(from), self.pixel(to)];
         told(self.area.draw(&Rectangle::new(corners, colour.filled())))
+    }
+
+    /// Fills a rectangle with a texture.
+    pub fn area(&self, from: Place, to: Place, fill: Fill) -> Result<()> {
+        /// From line to line, along the edge.
+        const STEP: f64 = 5.0;
+        let ((left, top), (right, bottom)) = (from, to);
+        if fill.texture != Texture::Hatched || right - left < STEP {
+            return self.fill(from, to, fill.seen_from_afar());
+        }
+        self.fill(from, to, fill.between_lines())?;
+        // Lines on which x + y is the same; the places do not depend on the rectangle, so that
+        // neighbours look like one.
+        let height = bottom - top;
+        let mut sum = ((left + top) / STEP).ceil() * STEP;
+        while sum < right + bottom {
+            let low = (sum - bottom).max(left);
+            let high = (sum - top).min(right);
+            if low < high && height > 0.0 {
+                self.line(&[(low, sum - low), (high, sum - high)], fill.colour, 1.6)?;
+            }
+            sum += STEP;
+        }
+        Ok(())
     }
 
     /// Draws the point of a line: filled, or an outline on white.

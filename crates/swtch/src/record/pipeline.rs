@@ -281,13 +281,15 @@ impl Rest {
         }
         if let Some(keeper) = &mut self.stacks {
             let wait = &switch.wait;
-            let kinds = [
-                (StackKind::Kernel, wait.kernel_stack),
-                (StackKind::User, wait.user_stack),
+            let (own, waker) = (Some(switch.task), wait.waker);
+            let stacks = [
+                (StackKind::Kernel, wait.kernel_stack, own),
+                (StackKind::User, wait.user_stack, own),
+                (StackKind::Kernel, wait.waker_kernel_stack, waker),
+                (StackKind::User, wait.waker_user_stack, waker),
             ];
-            let wanted = kinds
-                .iter()
-                .filter_map(|(kind, id)| Some((*kind, (*id)?, switch.task)));
+            let wanted = stacks.into_iter();
+            let wanted = wanted.filter_map(|(kind, id, task)| Some((kind, id?, task?)));
             keeper.wanted.extend(wanted);
         }
         self.writer.push_switch(switch)

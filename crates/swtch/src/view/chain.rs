@@ -157,6 +157,7 @@ fn path(
             .waker(row)
             .filter(|waker| woken_here && *waker != task);
         match (state, waker) {
+            // A waker's moment is known only where the wait is split.
             (State::Blocked(_), Some(waker)) if covering.len() < MOST_HOPS => {
                 covering.push((waker, from_ns))
             }

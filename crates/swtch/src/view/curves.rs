@@ -5,30 +5,33 @@ use swtch_core::{Distribution, Nanos, Reason};
 
 use super::loaded::Loaded;
 use super::query::{Refusal, Span};
+use super::timeline::{RowColumns, Track};
 use crate::report::Filter;
 
 /// Buckets of a drawn distribution between a length and its double.
 const BUCKETS_PER_DOUBLING: u32 = 4;
 
-/// Switches of the kernel by bin of time and reason; those that reports count.
-pub fn rate(loaded: &Loaded, span: Span, bins: u32) -> Value {
-    let timeline = &loaded.levels.os;
-    let rows = timeline.rows();
-    let length = span.to_ns - span.from_ns;
-    let bins = usize::try_from(bins).expect("at least 32-bit addresses");
-    let mut counts = vec![vec![0_u32; bins]; Reason::ALL.len()];
-    for row in loaded.rows(&loaded.tracks(&Filter::default()), span) {
-        let offset = u128::from(rows.ended_ns[row] - span.from_ns);
-        let bin = offset * bins as u128 / u128::from(length);
-        let bin = usize::try_from(bin).expect("less than the number of bins");
+/// Switches of the kernel by reason and bin of time.
+pub fn counts(loaded: &Loaded, tracks: &[Track], span: Span, bins: u32) -> Vec<Vec<u32>> {
+    let rows = loaded.levels.os.rows();
+    let width = usize::try_from(bins).expect("at least 32-bit addresses");
+    let mut counts = vec![vec![0_u32; width]; Reason::ALL.len()];
+    for row in loaded.rows(tracks, span) {
+        let bin = span.bin_of(rows.ended_ns[row], bins);
         counts[rows.reason(row).index()][bin] += 1;
     }
+    counts
+}
+
+/// Switches by bin of time and reason; those that reports count.
+pub fn rate(loaded: &Loaded, span: Span, bins: u32) -> Value {
+    let counts = counts(loaded, &loaded.tracks(&Filter::default()), span, bins);
     let seen = counts.iter().zip(Reason::ALL);
     let seen = seen.filter(|(counts, _)| counts.iter().any(|count| *count > 0));
     json!({
         "from_ns": span.from_ns,
         "to_ns": span.to_ns,
-        "bin_ns": as_float(length) / bins as f64,
+        "bin_ns": as_float(span.to_ns - span.from_ns) / f64::from(bins),
         "bins": bins,
         "reasons": seen
             .map(|(counts, reason)| json!({"id": reason.index(), "counts": counts}))
@@ -36,13 +39,39 @@ pub fn rate(loaded: &Loaded, span: Span, bins: u32) -> Value {
     })
 }
 
-/// Which length.
+/// A length that rows have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+pub enum Length {
+    /// Of the run.
     Ran,
+    /// Of the wait before it.
     Off,
+    /// Of that wait's part before the wakeup.
     Blocked,
+    /// Of its part in the run queue.
     Runq,
+}
+
+impl Length {
+    /// The length of a row, where it has one.
+    pub fn of(self, rows: &RowColumns, row: usize) -> Option<u64> {
+        let (off, runq) = (rows.off.get(row), rows.runq.get(row));
+        match self {
+            Self::Ran => rows.ran.get(row),
+            Self::Off => off.or(runq),
+            // A task that stayed runnable was not blocked for 0 ns: it was not blocked.
+            Self::Blocked => Some(off?.saturating_sub(runq?)).filter(|ns| *ns > 0),
+            Self::Runq => runq,
+        }
+    }
+
+    /// The reason that such a length is counted under.
+    fn reason(self, rows: &RowColumns, row: usize) -> Reason {
+        match self {
+            Self::Ran => rows.reason(row),
+            _ => rows.off_reason(row).unwrap_or(Reason::Unknown),
+        }
+    }
 }
 
 /// How long runs or waits last.
@@ -56,10 +85,10 @@ pub fn distribution(
     reason: Option<Reason>,
 ) -> Result<Value, Refusal> {
     let of_what = match of {
-        "ran" => Of::Ran,
-        "off" => Of::Off,
-        "blocked" => Of::Blocked,
-        "runq" => Of::Runq,
+        "ran" => Length::Ran,
+        "off" => Length::Off,
+        "blocked" => Length::Blocked,
+        "runq" => Length::Runq,
         _ => {
             return Err(Refusal(format!(
                 "`of` is ran, off, blocked or runq, not `{of}`"
@@ -69,8 +98,12 @@ pub fn distribution(
     // The same that reports are made with: the page and the command line have the same percentiles.
     let mut lengths = Distribution::default();
     let mut shortest = None;
+    let rows = loaded.levels.os.rows();
     for row in loaded.rows(&loaded.tracks(&Filter::default()), span) {
-        if let Some(ns) = length_of(loaded, row, of_what, reason) {
+        if reason.is_some_and(|reason| reason != of_what.reason(rows, row)) {
+            continue;
+        }
+        if let Some(ns) = of_what.of(rows, row) {
             lengths.record(Nanos::from_ns(ns));
             shortest = Some(shortest.map_or(ns, |least: u64| least.min(ns)));
         }
@@ -87,26 +120,6 @@ pub fn distribution(
         "p99_ns": percentile(99.0),
         "buckets": buckets(&lengths),
     }))
-}
-
-/// The length that is asked for, where the row has it and its reason is asked for.
-fn length_of(loaded: &Loaded, row: usize, of: Of, reason: Option<Reason>) -> Option<u64> {
-    let rows = loaded.levels.os.rows();
-    let own = match of {
-        Of::Ran => rows.reason(row),
-        _ => rows.off_reason(row).unwrap_or(Reason::Unknown),
-    };
-    if reason.is_some_and(|reason| reason != own) {
-        return None;
-    }
-    let (off, runq) = (rows.off.get(row), rows.runq.get(row));
-    match of {
-        Of::Ran => rows.ran.get(row),
-        Of::Off => off.or(runq),
-        // A task that stayed runnable was not blocked for 0 ns: it was not blocked.
-        Of::Blocked => Some(off?.saturating_sub(runq?)).filter(|ns| *ns > 0),
-        Of::Runq => runq,
-    }
 }
 
 /// Counts between lengths that grow by a fixed factor.

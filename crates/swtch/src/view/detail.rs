@@ -201,10 +201,6 @@ fn of_wait(
     let waker_row = waker
         .zip(woken_ns)
         .and_then(|(waker, at)| loaded.levels.os.row_at(waker, at));
-    let waker_stack = match waker_row {
-        Some(row) => stack_of(loaded, &read(loaded, Level::Os, &loaded.levels.os, row)?)?,
-        None => None,
-    };
     Ok(json!({
         "from_ns": pieces.left_ns.or(pieces.queued_from_ns),
         "woken_ns": woken_ns,
@@ -218,15 +214,14 @@ fn of_wait(
         "waker": waker.map(|waker| json!({"thread": of_thread(loaded, waker), "row": waker_row})),
         "waker_kind": wait.waker_kind.map(WakerKind::as_str),
         "wake_cpu": wait.wake_cpu.map(swtch_core::CpuId::get),
-        "stack": stack_of(loaded, row)?,
-        "waker_stack": waker_stack,
+        "stack": stack_of(loaded, wait.kernel_stack, wait.user_stack)?,
+        "waker_stack": stack_of(loaded, wait.waker_kernel_stack, wait.waker_user_stack)?,
         "had_cpu": had_cpu(loaded, number, row)?,
     }))
 }
 
-/// The frames of the wait before a row's run, the innermost first: the kernel's, then the program's.
-fn stack_of(loaded: &Loaded, row: &Switch) -> Result<Option<Value>> {
-    let (kernel, user) = (row.wait.kernel_stack, row.wait.user_stack);
+/// The frames of a stack, the innermost first: the kernel's, then the program's.
+fn stack_of(loaded: &Loaded, kernel: Option<u32>, user: Option<u32>) -> Result<Option<Value>> {
     if kernel.is_none() && user.is_none() {
         return Ok(None);
     }

@@ -15,6 +15,7 @@ use std::str::FromStr;
 use swtch_core::{CpuId, Level, Open, TaskKey};
 
 use super::loaded::Loaded;
+use super::query::Span;
 use super::timeline::{NO_ROW, NOBODY, Piece, Shares, State, Timeline};
 
 const MAGIC: u32 = 0x4c57_5331;
@@ -69,22 +70,18 @@ impl fmt::Display for Lane {
 }
 
 /// What is asked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// The first moment, since the start of the trace.
-    pub from_ns: u64,
-    /// The moment after the last.
-    pub to_ns: u64,
-    /// Into how many bins the span is cut.
+    /// What part of the trace.
+    pub span: Span,
+    /// Into how many bins it is cut.
     pub px: u32,
 }
 
 impl Window {
     /// When a bin begins. The last one ends at `bin(px)`.
     fn bin(&self, number: u32) -> u64 {
-        let length = u128::from(self.to_ns - self.from_ns);
-        let offset = length * u128::from(number) / u128::from(self.px);
-        self.from_ns + u64::try_from(offset).expect("less than the length, which is 64 bits")
+        self.span.edge(number, self.px)
     }
 }
 
@@ -95,8 +92,8 @@ pub fn answer(loaded: &Loaded, window: &Window, lanes: &[Lane]) -> Vec<u8> {
     bytes.u32(length(lanes.len()));
     bytes.u32(loaded.generation);
     bytes.u32(window.px);
-    bytes.moment(window.from_ns);
-    bytes.moment(window.to_ns);
+    bytes.moment(window.span.from_ns);
+    bytes.moment(window.span.to_ns);
     for lane in lanes {
         put_lane(loaded, window, *lane, &mut bytes);
     }
@@ -125,11 +122,12 @@ fn put_thread(
         .open(task)
         .filter(|_| is_os)
         .map(|open| open_piece(loaded, open));
-    let open = open.filter(|piece| piece.from_ns < window.to_ns && piece.to_ns > window.from_ns);
+    let open =
+        open.filter(|piece| piece.from_ns < window.span.to_ns && piece.to_ns > window.span.from_ns);
     let Some(track) = timeline.track(task) else {
         return put_exact(&Vec::from_iter(open), bytes);
     };
-    let rows = timeline.rows_between(track, window.from_ns, window.to_ns);
+    let rows = timeline.rows_between(track, window.span.from_ns, window.span.to_ns);
     if rows.len() > window.px as usize * EXACT_ROWS_PER_PX {
         let mut bins = Vec::new();
         let mut shares = Shares::default();
@@ -143,7 +141,7 @@ fn put_thread(
                     .to_ns
                     .min(to_ns)
                     .saturating_sub(piece.from_ns.max(from_ns));
-                packed(bin, piece.state.number(), ns, to_ns - from_ns)
+                packed(bin, piece.state, ns, to_ns - from_ns)
             }));
         }
         return put_binned(&bins, bytes);
@@ -152,7 +150,7 @@ fn put_thread(
     let mut pieces = Vec::with_capacity(rows.len() * 2);
     for row in rows {
         columns.pieces(row).each(|from_ns, to_ns, state| {
-            if from_ns >= window.to_ns || to_ns <= window.from_ns {
+            if from_ns >= window.span.to_ns || to_ns <= window.span.from_ns {
                 return;
             }
             let who = match (state, is_os) {
@@ -178,14 +176,17 @@ fn put_cpu(timeline: &Timeline, cpu: CpuId, window: &Window, bytes: &mut Bytes) 
         return put_exact(&[], bytes);
     };
     let rows = timeline.rows();
-    let places = lane.places_between(rows, window.from_ns, window.to_ns);
+    let places = lane.places_between(rows, window.span.from_ns, window.span.to_ns);
     if places.len() <= window.px as usize * EXACT_ROWS_PER_PX {
-        return put_exact(&lane.pieces(timeline, window.from_ns, window.to_ns), bytes);
+        return put_exact(
+            &lane.pieces(timeline, window.span.from_ns, window.span.to_ns),
+            bytes,
+        );
     }
     let bins = (0..window.px).filter_map(|bin| {
         let (from_ns, to_ns) = (window.bin(bin), window.bin(bin + 1));
         let busy = lane.busy_between(timeline, from_ns, to_ns);
-        packed(bin, State::Running.number(), busy, to_ns - from_ns)
+        packed(bin, State::Running, busy, to_ns - from_ns)
     });
     put_binned(&bins.collect::<Vec<_>>(), bytes);
 }
@@ -210,11 +211,11 @@ pub fn open_piece(loaded: &Loaded, open: &Open) -> Piece {
 }
 
 /// An entry of a bin; `None` when its share rounds to nothing.
-fn packed(bin: u32, state: u8, ns: u64, bin_ns: u64) -> Option<u32> {
+fn packed(bin: u32, state: State, ns: u64, bin_ns: u64) -> Option<u32> {
     let share = (u128::from(ns) * 255 + u128::from(bin_ns) / 2) / u128::from(bin_ns.max(1));
     // What is there is seen, however short: a lane with pieces is not an empty lane.
     let share = u32::try_from(share.clamp(1, 255)).expect("at most 255");
-    (ns > 0).then_some(bin << 16 | u32::from(state) << 8 | share)
+    (ns > 0).then_some(bin << 16 | u32::from(state.number()) << 8 | share)
 }
 
 fn put_exact(pieces: &[Piece], bytes: &mut Bytes) {

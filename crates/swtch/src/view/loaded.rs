@@ -1,6 +1,7 @@
 //! A trace made ready for the page: opened, its names known, its rows in memory.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
@@ -21,12 +22,25 @@ use crate::report::{Filter, Names, Symbols, takes_task};
 /// has ended, or what it records sleeps; the page goes on asking, more seldom.
 const SILENT: Duration = Duration::from_secs(10);
 
-/// When the list of a trace's files was written last.
-pub fn stamp_of(trace: &Path) -> Option<SystemTime> {
-    fs::metadata(trace.join("checksums.csv"))
-        .ok()?
-        .modified()
-        .ok()
+/// Tells two states of a trace apart, by the list of its files. Times alone do not: a recorder ends by
+/// writing the list twice within a tick of the kernel's coarse clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    modified: SystemTime,
+    bytes: u64,
+    inode: u64,
+}
+
+impl Stamp {
+    /// The one of a trace as it is now.
+    pub fn of(trace: &Path) -> Option<Self> {
+        let list = fs::metadata(trace.join("checksums.csv")).ok()?;
+        Some(Self {
+            modified: list.modified().ok()?,
+            bytes: list.len(),
+            inode: list.ino(),
+        })
+    }
 }
 
 /// One state of a trace. A trace that is still being recorded is read again, as a new one.
@@ -40,8 +54,8 @@ pub struct Loaded {
     pub names: Names,
     /// Its rows.
     pub levels: Levels,
-    /// When its list of files was written last, as it was read.
-    stamp: Option<SystemTime>,
+    /// Which state of it was read.
+    stamp: Option<Stamp>,
     /// Waits and runs that were open at the end.
     opens: FxHashMap<TaskKey, Open>,
     /// Kernel threads.
@@ -61,7 +75,7 @@ impl Loaded {
     /// When it cannot be read.
     pub fn read(path: &Path, generation: u32) -> Result<Self> {
         // Before the trace: what is written meanwhile makes it be read again.
-        let stamp = stamp_of(path);
+        let stamp = Stamp::of(path);
         let trace = Trace::open(path).with_context(|| format!("reading {}", path.display()))?;
         let mut tasks = trace.tasks().context("reading the tasks of the trace")?;
         tasks.sort_by_key(|event| event.ts);
@@ -153,14 +167,14 @@ impl Loaded {
         Ok(self.waits_by_stack.get_or_init(|| stacks))
     }
 
-    /// When its list of files was written last.
-    pub const fn stamp(&self) -> Option<SystemTime> {
+    /// Which state of it was read.
+    pub const fn stamp(&self) -> Option<Stamp> {
         self.stamp
     }
 
     /// Whether its recorder has written a moment ago.
     pub fn is_fresh(&self) -> bool {
-        let age = self.stamp.and_then(|stamp| stamp.elapsed().ok());
+        let age = self.stamp.and_then(|stamp| stamp.modified.elapsed().ok());
         age.is_some_and(|age| age < SILENT)
     }
 

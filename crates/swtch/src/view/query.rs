@@ -49,6 +49,22 @@ pub struct Span {
     pub to_ns: u64,
 }
 
+impl Span {
+    /// When a bin begins, of so many of much the same length. The last one ends at `edge(bins, bins)`.
+    pub fn edge(self, bin: u32, bins: u32) -> u64 {
+        let length = u128::from(self.to_ns - self.from_ns);
+        let offset = length * u128::from(bin) / u128::from(bins);
+        self.from_ns + u64::try_from(offset).expect("less than the length, which is 64 bits")
+    }
+
+    /// The bin that a moment of the span lies in.
+    pub fn bin_of(self, at_ns: u64, bins: u32) -> usize {
+        let offset = u128::from(at_ns - self.from_ns);
+        let bin = offset * u128::from(bins) / u128::from(self.to_ns - self.from_ns);
+        usize::try_from(bin).expect("less than the number of bins")
+    }
+}
+
 impl Query {
     /// The span; all of the trace where nothing is said.
     pub fn span(&self, loaded: &Loaded) -> Result<Span> {
@@ -69,12 +85,12 @@ impl Query {
 
     /// The part of a picture.
     pub fn window(&self, loaded: &Loaded) -> Result<Window> {
-        let Span { from_ns, to_ns } = self.span(loaded)?;
+        let span = self.span(loaded)?;
         let px = self.px.unwrap_or(1000);
         if px == 0 || px > MOST_PX {
             return Err(Refusal(format!("`px` must be 1 to {MOST_PX}")));
         }
-        Ok(Window { from_ns, to_ns, px })
+        Ok(Window { span, px })
     }
 
     /// The lanes.

@@ -93,7 +93,7 @@ impl Site {
         let mut pause = LOOK;
         while self.loaded().is_growing() {
             thread::sleep(pause);
-            let now = super::loaded::stamp_of(&self.path);
+            let now = super::loaded::Stamp::of(&self.path);
             if now == seen {
                 continue;
             }

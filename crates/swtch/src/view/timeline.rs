@@ -320,7 +320,7 @@ mod tests {
         let mut shares = Shares::default();
         timeline.add_shares(track, from_ns, to_ns, &mut shares);
         let mut all = Vec::new();
-        shares.drain(|state, ns| all.push((state, ns)));
+        shares.drain(|state, ns| all.push((state.number(), ns)));
         all
     }
 

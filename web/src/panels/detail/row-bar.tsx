@@ -1,4 +1,5 @@
-// The row as one bar in time order: blocked, in the run queue, running, each as long as it took.
+// The row as one bar in time order: blocked, in the run queue, running, each as long as it took. A wait that
+// cannot be split is one part.
 import type { Detail } from "../../api/types";
 import { lengthOf } from "../../lib/format";
 
@@ -9,12 +10,20 @@ interface Part {
 }
 
 function partsOf({ run, wait }: Detail): Part[] {
+  const category = wait?.category ?? "unknown";
   const parts = [
-    { word: "blocked", kind: wait?.category ?? "unknown", ns: wait?.blocked_ns ?? 0 },
+    { word: "off the CPU", kind: category, ns: unsplit(wait) },
+    { word: "blocked", kind: category, ns: wait?.blocked_ns ?? 0 },
     { word: "in the run queue", kind: "queue", ns: wait?.runq_ns ?? 0 },
     { word: "ran", kind: "running", ns: run.ns ?? 0 },
   ];
   return parts.filter((part) => part.ns > 0);
+}
+
+/** The wait, where neither of its parts is known. */
+function unsplit(wait: Detail["wait"]): number {
+  if (wait === null || wait.from_ns === null || wait.to_ns === null) return 0;
+  return wait.blocked_ns === null && wait.runq_ns === null ? wait.to_ns - wait.from_ns : 0;
 }
 
 export function RowBar({ detail }: { readonly detail: Detail }) {

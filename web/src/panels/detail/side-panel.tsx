@@ -41,7 +41,7 @@ export function SidePanel() {
 }
 
 function RowDetail({ detail, piece }: { readonly detail: Detail; readonly piece: Piece }) {
-  const isWait = piece.part === "blocked" || piece.part === "runq";
+  const isWait = piece.part !== "run" && piece.part !== null;
   const run = <RunPart key="run" detail={detail} />;
   const wait = <WaitPart key="wait" detail={detail} />;
   return (

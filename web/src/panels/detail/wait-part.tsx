@@ -47,7 +47,7 @@ export function WaitPart({ detail }: { readonly detail: Detail }) {
       {detail.level === "os" && hadBlocked(wait) && (
         <>
           <StackList title="Stack in which it waited" frames={wait.stack} />
-          <StackList title="Stack of the waker" frames={wait.waker_stack} />
+          <StackList title="Stack of the waker, as it ended the wait" frames={wait.waker_stack} />
         </>
       )}
     </section>

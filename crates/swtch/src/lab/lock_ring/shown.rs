@@ -245,6 +245,7 @@ fn lines(
                 lines.push(Line {
                     label,
                     style: Style::Measured,
+                    colour: None,
                     points: Vec::new(),
                 });
                 lines.len() - 1

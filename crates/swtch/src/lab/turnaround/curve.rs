@@ -245,6 +245,7 @@ impl Curves {
             let line = |label: String, style, points| Line {
                 label,
                 style,
+                colour: None,
                 points,
             };
             lines.push(line(

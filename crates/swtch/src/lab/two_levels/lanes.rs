@@ -8,7 +8,7 @@ use super::VERB;
 use super::script::{Phase, Scan, Scanned, Script, Told, UserRun, Who};
 use crate::lab::evidence::{BLOCKED, Evidence, RUNNING};
 use crate::lab::room::{Recording, Room};
-use crate::plot::content::{Content, Lane, Lanes, Span};
+use crate::plot::content::{Content, Kind, Lane, Lanes, Span};
 use crate::plot::{self, Picture};
 use crate::{host, text};
 
@@ -66,7 +66,7 @@ pub fn picture(room: &Room, scan: &Scan) -> Result<Option<Picture>> {
         notes: lost_note(scanned),
         content: Content::Lanes(Lanes {
             lanes,
-            kinds: KINDS.map(str::to_owned).to_vec(),
+            kinds: Kind::by_colour(KINDS.map(str::to_owned)),
             length_ns: shown.1 - shown.0,
         }),
     }))

@@ -184,6 +184,7 @@ impl Plays {
         let lines = lines.map(|(label, who, count)| Line {
             label: label.to_owned(),
             style: Style::Measured,
+            colour: None,
             points: series(self.plays(who), count),
         });
         let lines: Vec<Line> = lines

@@ -65,7 +65,11 @@ fn looks(lines: &[Line]) -> Vec<Look> {
         },
         _ => {
             measured += 1;
-            look(measured - 1)
+            let next = look(measured - 1);
+            Look {
+                colour: line.colour.unwrap_or(next.colour),
+                ..next
+            }
         }
     });
     looks.collect()

@@ -59,11 +59,13 @@ impl Shares {
         *sum += ns;
     }
 
-    /// Hands out state numbers and times, in order of numbers, and empties itself.
-    pub fn drain(&mut self, mut each: impl FnMut(u8, u64)) {
+    /// Hands out states and times, in order of the states' numbers, and empties itself.
+    pub fn drain(&mut self, mut each: impl FnMut(State, u64)) {
         self.used.sort_unstable();
         for number in self.used.drain(..) {
-            each(number, std::mem::take(&mut self.ns[usize::from(number)]));
+            let state =
+                State::of_number(number).expect("it was a state's number when it was added");
+            each(state, std::mem::take(&mut self.ns[usize::from(number)]));
         }
     }
 }

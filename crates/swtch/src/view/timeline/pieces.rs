@@ -11,6 +11,8 @@ pub enum State {
     Running,
     /// It waits for what this reason names.
     Blocked(Reason),
+    /// It has no CPU, and where it became runnable is not known: blocked, then in a run queue.
+    Off(Reason),
     /// It is runnable and has no CPU, after it had left for this reason; `None` before its first
     /// run.
     InQueue(Option<Reason>),
@@ -21,8 +23,9 @@ impl State {
     pub const NUMBERS: usize = 128;
     const RUNNING: u8 = 1;
     const BLOCKED: u8 = 32;
+    const OFF: u8 = 64;
     const IN_QUEUE: u8 = 96;
-    const NO_REASON: u8 = 31;
+    const NEW_TASK: u8 = Self::IN_QUEUE + 31;
 
     /// Its number.
     pub fn number(self) -> u8 {
@@ -30,7 +33,24 @@ impl State {
         match self {
             Self::Running => Self::RUNNING,
             Self::Blocked(reason) => Self::BLOCKED + index(reason),
-            Self::InQueue(reason) => Self::IN_QUEUE + reason.map_or(Self::NO_REASON, index),
+            Self::Off(reason) => Self::OFF + index(reason),
+            Self::InQueue(None) => Self::NEW_TASK,
+            Self::InQueue(Some(reason)) => Self::IN_QUEUE + index(reason),
+        }
+    }
+
+    /// The state with a number.
+    pub fn of_number(number: u8) -> Option<Self> {
+        let reason = |first: u8| Reason::ALL.get(usize::from(number - first)).copied();
+        match number {
+            Self::RUNNING => Some(Self::Running),
+            Self::BLOCKED..Self::OFF => reason(Self::BLOCKED).map(Self::Blocked),
+            Self::OFF..Self::IN_QUEUE => reason(Self::OFF).map(Self::Off),
+            Self::NEW_TASK => Some(Self::InQueue(None)),
+            Self::IN_QUEUE..Self::NEW_TASK => {
+                reason(Self::IN_QUEUE).map(|reason| Self::InQueue(Some(reason)))
+            }
+            _ => None,
         }
     }
 }
@@ -56,7 +76,8 @@ pub struct Piece {
     pub state: State,
 }
 
-/// The pieces of one row: blocked, in the run queue, running. An empty one is left out.
+/// The pieces of one row: blocked, in the run queue, running; or off the CPU, running, where the
+/// wakeup was not seen. An empty one is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowPieces {
     /// When the run began, if known.
@@ -101,14 +122,14 @@ impl RowPieces {
         let Some(run_from) = self.run_from_ns else {
             return;
         };
-        // Where the wakeup was not seen, all of the wait is taken as blocked.
         let queued = self.queued_from_ns.unwrap_or(run_from);
         if let Some(left) = self.left_ns.filter(|left| *left < queued) {
-            each(
-                left,
-                queued,
-                State::Blocked(self.off_reason.unwrap_or(Reason::Unknown)),
-            );
+            let reason = self.off_reason.unwrap_or(Reason::Unknown);
+            let state = match self.queued_from_ns {
+                Some(_) => State::Blocked(reason),
+                None => State::Off(reason),
+            };
+            each(left, queued, state);
         }
         let queued = max(queued, self.left_ns.unwrap_or(0));
         if queued < run_from {
@@ -143,6 +164,19 @@ mod tests {
                 (50, 70, State::Blocked(Reason::Futex)),
                 (70, 80, State::InQueue(Some(Reason::Futex))),
                 (80, 100, State::Running),
+            ]
+        );
+    }
+
+    /// Its wakeup was not seen: no part of the wait is called blocked, as no report counts one.
+    #[test]
+    fn a_wait_that_cannot_be_split_is_neither_blocked_nor_queued() {
+        let row = RowPieces::new(100, Some(20), Some(30), None, Some(Reason::Futex));
+        assert_eq!(
+            pieces_of(row),
+            [
+                (50, 80, State::Off(Reason::Futex)),
+                (80, 100, State::Running)
             ]
         );
     }
@@ -182,11 +216,16 @@ mod tests {
     /// The page tells states apart by these numbers.
     #[test]
     fn states_have_different_numbers() {
-        let mut numbers = vec![State::Running.number(), State::InQueue(None).number()];
+        let mut states = vec![State::Running, State::InQueue(None)];
         for reason in Reason::ALL {
-            numbers.push(State::Blocked(*reason).number());
-            numbers.push(State::InQueue(Some(*reason)).number());
+            states.push(State::Blocked(*reason));
+            states.push(State::Off(*reason));
+            states.push(State::InQueue(Some(*reason)));
         }
+        for state in &states {
+            assert_eq!(State::of_number(state.number()), Some(*state));
+        }
+        let mut numbers: Vec<u8> = states.iter().map(|state| state.number()).collect();
         assert!(
             numbers
                 .iter()
