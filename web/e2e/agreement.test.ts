@@ -1,8 +1,9 @@
 // What the page shows is what the command line prints, cell by cell, for the whole trace and for a part.
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
-import { browser, open, openTab, settled } from "./support/browser";
+import { open, openTab, settled } from "./support/browser";
 import { swtch, view, type Viewer } from "./support/program";
+import { browsing } from "./support/visit";
 
 const { made, crowded, day, sampler, hostile, prices } = inject("traces");
 
@@ -16,14 +17,7 @@ const traces: readonly (readonly [name: string, path: string | null])[] = [
 ];
 
 let chromium: Browser;
-
-beforeAll(async () => {
-  chromium = await browser();
-});
-
-afterAll(async () => {
-  await chromium?.close();
-});
+browsing((started) => (chromium = started));
 
 /** A printed table: by head, the cells of each row. The head and the rows are cut where two spaces are. */
 type Table = readonly Readonly<Record<string, string>>[];

@@ -1,25 +1,16 @@
 // A wait and its story: hover, click, who had the CPU, the chain of wakeups, the critical path.
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, expect, inject, test } from "vitest";
-import { browser, lanesBox, open, picture, settled, type Opened } from "./support/browser";
-import { view, type Viewer } from "./support/program";
+import type { Page } from "playwright-core";
+import { expect, inject, test } from "vitest";
+import { lanesBox, picture, settled } from "./support/browser";
+import type { Viewer } from "./support/program";
+import { visiting } from "./support/visit";
 
-let chromium: Browser;
-let viewer: Viewer;
-let opened: Opened;
+const { made, prices } = inject("traces");
+
 let page: Page;
-
-beforeAll(async () => {
-  chromium = await browser();
-  viewer = await view(inject("traces").made, "--prices", inject("traces").prices);
-  opened = await open(chromium, viewer.url);
-  page = opened.page;
-});
-
-afterAll(async () => {
-  await chromium?.close();
-  await viewer?.end();
-});
+let viewer: Viewer;
+let complaints: readonly string[];
+visiting(made, ["--prices", prices], (visit) => ({ page, viewer, complaints } = visit));
 
 const detail = () => page.locator(".detail");
 
@@ -163,5 +154,5 @@ test("a critical path is listed by thread and explains no more than the range", 
 });
 
 test("nothing went wrong on the way", () => {
-  expect(opened.complaints).toEqual([]);
+  expect(complaints).toEqual([]);
 });

@@ -1,31 +1,17 @@
 // Names that are markup or escape codes are shown as what they are, everywhere, and do nothing.
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, expect, inject, test } from "vitest";
-import { browser, lanesBox, open, openTab, picture, settled, type Opened } from "./support/browser";
-import { view, type Viewer } from "./support/program";
+import type { Page } from "playwright-core";
+import { expect, inject, test } from "vitest";
+import { lanesBox, openTab, picture, settled } from "./support/browser";
+import { visiting } from "./support/visit";
 
-const { hostile } = inject("traces");
+const { hostile, prices } = inject("traces");
 const MARKUP = "<img onerror=1>";
 /** Escape, bell and a mark that turns the direction of reading, by their numbers. */
 const ESCAPED = "\\x1b[31mred\\x07\\u{202e}";
 
-let chromium: Browser;
-let viewer: Viewer;
-let opened: Opened;
 let page: Page;
-
-beforeAll(async () => {
-  if (hostile === null) return;
-  chromium = await browser();
-  viewer = await view(hostile, "--prices", inject("traces").prices);
-  opened = await open(chromium, viewer.url);
-  page = opened.page;
-});
-
-afterAll(async () => {
-  await chromium?.close();
-  await viewer?.end();
-});
+let complaints: readonly string[];
+visiting(hostile, ["--prices", prices], (visit) => ({ page, complaints } = visit));
 
 /** Control characters and marks of direction that a person would be shown as such. */
 const raw = (): Promise<string[]> =>
@@ -74,5 +60,5 @@ test.skipIf(hostile === null)("a name is found, and its detail is text", async (
 
 /** Neither a script nor a request came of a name. */
 test.skipIf(hostile === null)("no name did anything", () => {
-  expect(opened.complaints).toEqual([]);
+  expect(complaints).toEqual([]);
 });

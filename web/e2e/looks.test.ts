@@ -2,25 +2,17 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
-import { browser, open, openTab, picture, settled } from "./support/browser";
-import { view, type Viewer } from "./support/program";
+import { describe, expect, inject, test } from "vitest";
+import { open, openTab, picture, settled } from "./support/browser";
+import type { Viewer } from "./support/program";
+import { serving } from "./support/visit";
 
 const { made, sampler, prices } = inject("traces");
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 let chromium: Browser;
 let viewer: Viewer;
-
-beforeAll(async () => {
-  chromium = await browser();
-  viewer = await view(sampler ?? made, "--prices", prices);
-});
-
-afterAll(async () => {
-  await chromium?.close();
-  await viewer?.end();
-});
+serving(sampler ?? made, ["--prices", prices], (served) => ({ chromium, viewer } = served));
 
 interface Finding {
   readonly id: string;

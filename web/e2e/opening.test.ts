@@ -1,34 +1,14 @@
 // The first visit: the page opens, shows the trace, moves by wheel, pointer, keys and brush.
-import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, expect, inject, test } from "vitest";
-import {
-  browser,
-  coloursOf,
-  lanesBox,
-  open,
-  openTab,
-  picture,
-  settled,
-  type Opened,
-} from "./support/browser";
-import { view, type Viewer } from "./support/program";
+import type { Page } from "playwright-core";
+import { expect, inject, test } from "vitest";
+import { coloursOf, lanesBox, openTab, picture, settled } from "./support/browser";
+import { visiting } from "./support/visit";
 
-let chromium: Browser;
-let viewer: Viewer;
-let opened: Opened;
+const { made, prices } = inject("traces");
+
 let page: Page;
-
-beforeAll(async () => {
-  chromium = await browser();
-  viewer = await view(inject("traces").made, "--prices", inject("traces").prices);
-  opened = await open(chromium, viewer.url);
-  page = opened.page;
-});
-
-afterAll(async () => {
-  await chromium?.close();
-  await viewer?.end();
-});
+let complaints: readonly string[];
+visiting(made, ["--prices", prices], (visit) => ({ page, complaints } = visit));
 
 /** The words about the range above a panel: where the view is. */
 const rangeWords = async (): Promise<string> => {
@@ -116,6 +96,60 @@ test("a drag over the rate zooms there", async () => {
   await whole();
 });
 
+/** A spike stands below its cause: both are at the same place, whatever else takes room. */
+test("the rate stands in line with the lanes", async () => {
+  await whole();
+  await openTab(page, "Rate");
+  // The lanes are measured when they have their new size: the chart follows a frame later.
+  const inLine = (): Promise<void> =>
+    expect
+      .poll(async () => {
+        const lanes = await lanesBox(page);
+        const chart = await page.locator(".rate-chart").boundingBox();
+        return [(chart?.x ?? 0) - lanes.x, (chart?.width ?? 0) - lanes.width];
+      })
+      .toEqual([0, 0]);
+  await inLine();
+  const { width } = await lanesBox(page);
+  const lane = await page
+    .locator(".lane-label:not(.group)", { hasText: "worker" })
+    .first()
+    .boundingBox();
+  await page.mouse.click((await lanesBox(page)).x + width / 2, (lane?.y ?? 0) + 10);
+  await page.keyboard.press("+");
+  await settled(page);
+  await page.getByRole("button", { name: "Close the detail" }).waitFor();
+  expect((await lanesBox(page)).width).toBeLessThan(width);
+  await inLine();
+  await page.getByRole("button", { name: "Close the detail" }).click();
+  await inLine();
+});
+
+/** With a selection the bars stay where they are, and the numbers are those of the selection. */
+test("a selected range is marked in the rate and counted below it", async () => {
+  await whole();
+  const box = await lanesBox(page);
+  const all = await page.locator(".bin-numbers").innerText();
+  await page.keyboard.down("Shift");
+  await page.mouse.move(box.x + box.width * 0.25, box.y + 50);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 50, { steps: 5 });
+  await page.mouse.up();
+  await page.keyboard.up("Shift");
+  await page.mouse.move(box.x - 20, box.y + 50);
+  const numbers = page.locator(".bin-numbers");
+  await expect.poll(() => numbers.innerText()).toMatch(/^selected \d+ ms[^]*switches\/s/);
+  const futex = (words: string): number =>
+    Number(/futex ([\d,]+)/.exec(words)?.[1]?.replaceAll(",", ""));
+  expect(futex(await numbers.innerText()) / futex(all)).toBeCloseTo(0.25, 1);
+  const part = await page.locator(".rate-chart .selected-part").boundingBox();
+  expect((part?.x ?? 0) - box.x).toBeCloseTo(box.width * 0.25, -1);
+  expect(part?.width).toBeCloseTo(box.width * 0.25, -1);
+  await picture(page, "2-selected");
+  await page.keyboard.press("Escape");
+  await expect.poll(() => numbers.innerText()).toMatch(/^all bars/);
+});
+
 /** A category that is switched off in the legend takes no part in the rate's pile. */
 test("the legend filters", async () => {
   await whole();
@@ -144,5 +178,5 @@ test("lanes are filtered by name", async () => {
 
 /** The last one of this file: whatever was done, nothing was refused or thrown. */
 test("nothing went wrong on the way", () => {
-  expect(opened.complaints).toEqual([]);
+  expect(complaints).toEqual([]);
 });

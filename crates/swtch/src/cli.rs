@@ -1,11 +1,12 @@
-//! What may be typed. What it means is in the file of each verb.
+//! What may be typed. What single words may be is in [`values`], what all means in the file of each
+//! verb.
+
+mod values;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::PossibleValuesParser;
-use clap::builder::TypedValueParser as _;
 use clap::{Args, Parser, Subcommand};
 use swtch_core::{Nanos, Pid, Reason};
 
@@ -18,6 +19,8 @@ use crate::lab::LabVerb;
 use crate::record::{Lifetime, Request, Target};
 use crate::report::{BillBy, By, Filter, Moment};
 use crate::view;
+pub use values::format;
+use values::{by, interval, length, pid, reason, seconds, to};
 
 /// Context switches on Linux: how many, why, who took the CPU and for how long.
 #[derive(Debug, Parser)]
@@ -458,81 +461,6 @@ impl Record {
     }
 }
 
-/// The words of `--format`.
-pub fn format() -> impl clap::builder::TypedValueParser<Value = Format> {
-    PossibleValuesParser::new(Format::ALL.map(Format::as_str))
-        .map(|word| Format::from_word(&word).expect("it is one of the possible values"))
-}
-
-/// The words of reports, and those that only bills have.
-fn by() -> PossibleValuesParser {
-    let reports = By::ALL.map(By::as_str).into_iter();
-    let bills = BillBy::ALL.map(BillBy::as_str).into_iter();
-    PossibleValuesParser::new(reports.chain(bills.filter(|word| By::from_word(word).is_none())))
-}
-
-fn to() -> impl clap::builder::TypedValueParser<Value = To> {
-    PossibleValuesParser::new(To::ALL.map(To::as_str))
-        .map(|word| To::from_word(&word).expect("it is one of the possible values"))
-}
-
-fn reason() -> impl clap::builder::TypedValueParser<Value = Reason> {
-    PossibleValuesParser::new(Reason::ALL.iter().map(|reason| reason.as_str()))
-        .map(|word| Reason::from_word(&word).expect("it is one of the possible values"))
-}
-
-fn seconds(words: &str) -> Result<Duration, String> {
-    let seconds: f64 = words
-        .parse()
-        .map_err(|_| format!("`{words}` is no number of seconds"))?;
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|length| !length.is_zero())
-        .ok_or_else(|| format!("`{words}` is no length of time to record for"))
-}
-
-/// Reading the counters of many threads takes a while, so looks are not closer together than this.
-const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
-
-fn interval(words: &str) -> Result<Duration, String> {
-    let interval = words.parse().ok().map(Duration::try_from_secs_f64);
-    interval
-        .and_then(Result::ok)
-        .filter(|interval| *interval >= SHORTEST_INTERVAL)
-        .ok_or_else(|| {
-            let least = SHORTEST_INTERVAL.as_secs_f64();
-            format!("`{words}` is no time between two looks: {least} seconds or more")
-        })
-}
-
-/// A length of time with a unit: `0`, `800ns`, `50us`, `1.5ms`, `2s`.
-fn length(words: &str) -> Result<Nanos, String> {
-    let digits = words.trim_end_matches(|c: char| c.is_alphabetic() || c == 'µ');
-    let unit = match &words[digits.len()..] {
-        "ns" => 1.0,
-        "us" | "µs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "" if digits == "0" => 1.0,
-        _ => return Err(format!("`{words}` needs a unit: ns, us, ms or s")),
-    };
-    let number: f64 = digits
-        .parse()
-        .map_err(|_| format!("`{words}` is no length of time"))?;
-    let length = Duration::try_from_secs_f64(number * unit / 1e9)
-        .map_err(|_| format!("`{words}` is no length of time"))?;
-    Ok(Nanos::from_ns(
-        u64::try_from(length.as_nanos()).unwrap_or(u64::MAX),
-    ))
-}
-
-fn pid(words: &str) -> Result<Pid, String> {
-    match words.parse() {
-        Ok(0) | Err(_) => Err(format!("`{words}` is no process id")),
-        Ok(number) => Ok(Pid::new(number)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -541,14 +469,6 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory as _;
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn lengths_need_a_unit() {
-        assert_eq!(length("50us"), Ok(Nanos::from_ns(50_000)));
-        assert_eq!(length("1.5ms"), Ok(Nanos::from_ns(1_500_000)));
-        assert_eq!(length("0"), Ok(Nanos::ZERO));
-        assert!(length("5").is_err() && length("-1s").is_err() && length("ms").is_err());
     }
 
     #[test]

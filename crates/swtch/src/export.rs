@@ -24,9 +24,9 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
-use swtch_store::Trace;
+use anyhow::Result;
 
+use crate::opening;
 use crate::report::Filter;
 use crate::text::escaped;
 use rows::Rows;
@@ -103,8 +103,7 @@ pub struct Request {
 /// # Errors
 /// When the trace cannot be read or the export not be written.
 pub fn run(request: &Request) -> Result<u8> {
-    let path = &request.trace;
-    let trace = Trace::open(path).with_context(|| format!("reading {}", path.display()))?;
+    let trace = opening::open(&request.trace)?;
     let mut rows = Rows::open(&trace, &request.filter)?;
     let mut sink = Sink::open(request.output.as_deref(), request.to.bytes())?;
     match request.to {

@@ -296,12 +296,15 @@ impl Road {
     }
 }
 
+/// How a file of perf's begins, in either order of bytes.
+pub const MAGICS: [&[u8]; 2] = [b"PERFILE2", b"2ELIFREP"];
+
 /// A file that is none of perf's may be shorter than a head of perf's.
 fn check_magic(file: &mut File) -> Result<()> {
     let mut magic = Vec::new();
     file.by_ref().take(8).read_to_end(&mut magic)?;
     file.rewind()?;
-    if magic != b"PERFILE2" && magic != b"2ELIFREP" {
+    if !MAGICS.contains(&magic.as_slice()) {
         bail!(
             "it is no perf.data file: import takes what perf sched record or perf record -a -e 'sched:*' wrote"
         );

@@ -14,11 +14,13 @@ mod host;
 mod html;
 mod import;
 mod lab;
+mod opening;
 mod page;
 mod plot;
 mod prices;
 mod record;
 mod report;
+mod stamp;
 mod text;
 mod view;
 mod workload;
@@ -26,10 +28,9 @@ mod workload;
 use std::io::stdout;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Parser as _;
 use swtch_capture::LaunchError;
-use swtch_store::Trace;
 
 use cli::{Cli, Question, Verb};
 use explain::Bill;
@@ -90,8 +91,7 @@ fn report(words: &cli::Report) -> Result<u8> {
     if let Some(file) = &words.plot {
         page::plot(&words.trace, &words.chosen.to_filter(), file)?;
     }
-    let trace =
-        Trace::open(&words.trace).with_context(|| format!("reading {}", words.trace.display()))?;
+    let trace = opening::open(&words.trace)?;
     let request = report::Request {
         by: match question {
             Question::By(by) => by,
@@ -129,8 +129,9 @@ fn tell(error: &anyhow::Error) -> u8 {
     let of_fiber = error
         .downcast_ref::<swtch_fiber::observe::Error>()
         .and_then(|e| e.advice());
-    if let Some(advice) = of_capture.or(of_store).or(of_fiber) {
-        eprintln!("  {advice}");
+    let of_opening = error.downcast_ref().map(opening::NoTrace::advice);
+    if let Some(advice) = of_capture.or(of_store).or(of_fiber).or(of_opening) {
+        eprintln!("  {}", text::escaped(advice));
     }
     error
         .downcast_ref::<LaunchError>()

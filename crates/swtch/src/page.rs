@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use swtch_core::Nanos;
 use swtch_core::cost::PriceList;
 
 use crate::destination::{check_directory, write_pictures};
@@ -71,6 +72,7 @@ pub fn plot(trace: &Path, filter: &Filter, file: &Path) -> Result<()> {
     crate::plot::check_path(file)?;
     check_directory(file)?;
     let loaded = Loaded::read(trace, 1)?;
+    filter.check_span(Some(Nanos::from_ns(loaded.duration_ns())))?;
     let pictures = pictures::of(&loaded, filter);
     if pictures.is_empty() {
         eprintln!("swtch: nothing was drawn: no switch is counted here");

@@ -1,12 +1,16 @@
 //! Which price list a bill takes: the one that is named, or the saved one of this machine.
+//!
+//! Who asks once takes [`chosen`]; who asks again and again keeps it ([`Kept`]).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context as _, Result, bail};
-use swtch_core::cost::PriceList;
+use swtch_core::cost::{Billing, PriceList};
 use swtch_store::Trace;
 
 use crate::cost::saved;
+use crate::stamp::Stamp;
 use crate::{report, text};
 
 /// Reads the list at `path`; without a path, the saved one.
@@ -17,8 +21,12 @@ use crate::{report, text};
 pub fn chosen(path: Option<&Path>) -> Result<PriceList> {
     match path {
         Some(path) => saved::load(path),
-        None => saved_at(&saved::place().context("no prices are named (--prices FILE.json)")?),
+        None => saved_at(&place_of_saved()?),
     }
+}
+
+fn place_of_saved() -> Result<PathBuf> {
+    saved::place().context("no prices are named (--prices FILE.json)")
 }
 
 /// The saved list of this machine; `None` where none was saved.
@@ -30,6 +38,66 @@ pub fn saved() -> Result<Option<PriceList>> {
     match saved::place() {
         Ok(place) if place.exists() => saved_at(&place).map(Some),
         _ => Ok(None),
+    }
+}
+
+/// A price list, and which of its prices apply to which switch.
+#[derive(Debug)]
+pub struct Ready {
+    /// The list.
+    pub list: PriceList,
+    /// Its prices by case.
+    pub billing: Billing,
+}
+
+/// The [`chosen`] list for questions that come one by one: read for the first, and again when its file
+/// has changed, since `swtch cost --save` may be run meanwhile.
+#[derive(Debug)]
+pub struct Kept {
+    path: Option<PathBuf>,
+    read: Mutex<Option<Reading>>,
+}
+
+/// What came of reading.
+#[derive(Debug)]
+struct Reading {
+    of: Option<Stamp>,
+    /// An error in words, which are said again to whoever asks next.
+    outcome: Result<Arc<Ready>, String>,
+}
+
+impl Kept {
+    /// The list at `path`; without a path, the saved one.
+    pub const fn new(path: Option<PathBuf>) -> Self {
+        Self {
+            path,
+            read: Mutex::new(None),
+        }
+    }
+
+    /// The list as it is now.
+    ///
+    /// # Errors
+    ///
+    /// As [`chosen`], in words.
+    pub fn ready(&self) -> Result<Arc<Ready>, String> {
+        let place = self.path.clone().or_else(|| place_of_saved().ok());
+        // Before it is read: what is written meanwhile makes it be read again.
+        let now = place.as_deref().and_then(Stamp::of);
+        let mut read = self.read.lock().expect("nobody panics with it");
+        if let Some(reading) = read.as_ref().filter(|reading| reading.of == now) {
+            return reading.outcome.clone();
+        }
+        let outcome = chosen(self.path.as_deref());
+        let outcome = outcome.map_err(|error| format!("{error:#}")).map(|list| {
+            let billing = Billing::new(&list);
+            Arc::new(Ready { list, billing })
+        });
+        *read = Some(Reading {
+            of: now,
+            outcome: outcome.clone(),
+        });
+        outcome
     }
 }
 
@@ -57,6 +125,8 @@ fn saved_at(place: &Path) -> Result<PriceList> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+
     use crate::report::drawn::prices;
 
     #[test]
@@ -66,6 +136,25 @@ mod tests {
         saved::save(&prices(), &path).unwrap();
         assert_eq!(chosen(Some(&path)).unwrap(), prices());
         assert_eq!(saved_at(&path).unwrap(), prices());
+    }
+
+    /// A page asks for a price with every row that is looked at.
+    #[test]
+    fn a_kept_list_is_read_again_only_when_its_file_has_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("prices.json");
+        let kept = Kept::new(Some(path.clone()));
+        assert!(kept.ready().unwrap_err().contains("prices.json"));
+        saved::save(&prices(), &path).unwrap();
+        let first = kept.ready().unwrap();
+        assert_eq!(first.list, prices());
+        assert!(Arc::ptr_eq(&first, &kept.ready().unwrap()));
+        let mut other = prices();
+        other.origin.hostname = "another machine".to_owned();
+        saved::save(&other, &path).unwrap();
+        assert_eq!(kept.ready().unwrap().list, other);
+        fs::write(&path, "no list").unwrap();
+        assert!(kept.ready().is_err());
     }
 
     #[test]
@@ -86,7 +175,7 @@ mod tests {
             "{\"schema\":\"swtch.prices/1\",\"version\":1}",
             "\u{0}\u{1}",
         ] {
-            std::fs::write(&path, text).unwrap();
+            fs::write(&path, text).unwrap();
             let refusal = format!("{:#}", saved_at(&path).unwrap_err());
             assert!(refusal.contains("measures them anew"), "{refusal}");
             assert!(refusal.contains("prices.json"), "{refusal}");

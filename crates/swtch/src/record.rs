@@ -37,6 +37,7 @@ use command::exit_code;
 use pipeline::Pipeline;
 use user_level::{Finder, UserLevel};
 
+pub use facts::WHOLE_SYSTEM;
 pub use user_level::find_schedulers;
 
 /// What to record.

@@ -10,13 +10,15 @@
 //! - Numbers of panels are those of `swtch report`, made by the same code.
 //!
 //! To add an answer: a file with a function from [`loaded::Loaded`] and a question to JSON, and its
-//! name in `server::answer`.
+//! name in [`answers`].
 
 mod answers;
 mod assets;
 mod chain;
 pub mod curves;
 mod detail;
+#[cfg(test)]
+mod drawn;
 mod facts;
 mod flame;
 mod lanes;

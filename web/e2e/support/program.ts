@@ -23,6 +23,9 @@ function built(path: string): string {
 
 export const swtchPath = (): string => built("swtch");
 
+/** One of the examples of the crate `swtch`. */
+export const examplePath = (name: string): string => built(`examples/${name}`);
+
 const ROOM = 256 * 1024 * 1024;
 
 /** What a command prints on stdout; fails when it does. */
@@ -40,7 +43,7 @@ export async function makeTrace(
   size: Readonly<Record<string, string>>,
 ): Promise<string> {
   const options = Object.entries(size).flatMap(([word, value]) => [`--${word}`, value]);
-  await output(built("examples/make_trace"), [path, ...options]);
+  await output(examplePath("make_trace"), [path, ...options]);
   return path;
 }
 

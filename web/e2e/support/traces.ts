@@ -4,7 +4,7 @@ import { access, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
-import { makeTrace, swtch, swtchPath } from "./program";
+import { examplePath, makeTrace, swtch, swtchPath } from "./program";
 
 /** Paths; `null` for what this user may not record. */
 export interface Traces {
@@ -20,6 +20,8 @@ export interface Traces {
   readonly sampler: string | null;
   /** Recorded: threads that call themselves markup and escape codes. */
   readonly hostile: string | null;
+  /** Recorded: four workers of a user-mode scheduler on one thread. */
+  readonly levels: string | null;
   /** A price list, made here and now. */
   readonly prices: string;
 }
@@ -66,6 +68,7 @@ export default async function makeTraces(project: TestProject): Promise<() => Pr
     day: await made("day", "100000", "12", "2", "86400"),
     sampler: await recorded("sampler", swtchPath(), "workload", "sampler", "--quiet"),
     hostile: await recorded("hostile", "sh", "-c", HOSTILE),
+    levels: await recorded("levels", examplePath("two_levels_load"), "fiber", "1", "4", "600"),
     prices,
   });
   return () => rm(folder, { recursive: true, force: true });

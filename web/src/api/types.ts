@@ -61,7 +61,19 @@ export const traceInfo = record({
   lost: number,
   threads: number,
   arch: string,
-  cpus: list(record({ cpu: number, switches: number })),
+  /** What was recorded, in words: a command, process ids, `whole system`; empty where it is not told. */
+  scope: string,
+  /** Whether a CPU on which nothing is recorded was idle; else others may have had it. */
+  every_task: boolean,
+  /** `first_ns` to `last_ns`: the span in which it is known who had the CPU. */
+  cpus: list(
+    record({
+      cpu: number,
+      switches: number,
+      first_ns: optional(number),
+      last_ns: optional(number),
+    }),
+  ),
   reasons: list(reasonInfo),
   gaps: list(gap),
   has_stacks: boolean,
@@ -80,6 +92,9 @@ export const threadColumns = record({
   process: list(string),
   first_ns: list(number),
   last_ns: list(number),
+  /** When it began and ended; null where that was before or after the recording, or not seen. */
+  forked_ns: list(optional(number)),
+  exited_ns: list(optional(number)),
   run_ns: list(number),
   switches: list(number),
   preemptions: list(number),
@@ -302,6 +317,8 @@ export const locks = record({
       longest_row: optional(number),
     }),
   ),
+  /** How many keys there are, those that were not asked for among them. */
+  all: optional(number),
 });
 export type Locks = Decoded<typeof locks>;
 

@@ -1,10 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { counted, estimate, fixed, grouped, lengthOf, momentAt } from "./format";
+import { counted, estimate, fixed, grouped, lengthOf, momentAt, reportLength } from "./format";
 
 describe("lengths", () => {
   /** The same digits as `Nanos` of swtch-core prints: page and command line must not differ. */
   it("are written as on the command line", () => {
-    const shown = [0, 999, 1_000, 12_345, 123_456, 1_234_567, 1.25e9, 12.5e9, 321e9].map(lengthOf);
+    const shown = [0, 999, 1_000, 12_345, 123_456, 1_234_567, 1.25e9, 12.5e9, 321e9].map(
+      reportLength,
+    );
     expect(shown).toEqual([
       "0 ns",
       "999 ns",
@@ -16,6 +18,23 @@ describe("lengths", () => {
       "12.5 s",
       "321 s",
     ]);
+  });
+
+  /** Nobody reads 86400 s as a day; below 100 s the page and the reports say the same. */
+  it("that are long are told in minutes, hours and days", () => {
+    const shown = [45.6e9, 99.9e9, 100e9, 120e9, 321e9, 3599.6e9, 9_954e9, 86_400e9, 100_000e9];
+    expect(shown.map(lengthOf)).toEqual([
+      "45.6 s",
+      "99.9 s",
+      "1 min 40 s",
+      "2 min",
+      "5 min 21 s",
+      "1 h",
+      "2 h 46 min",
+      "1 d",
+      "1 d 4 h",
+    ]);
+    expect([-9_954e9, 0, 1.5e6].map(lengthOf)).toEqual(["-2 h 46 min", "0 ns", "1.50 ms"]);
   });
 
   it("that are estimated have three digits", () => {

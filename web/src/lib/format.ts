@@ -16,8 +16,8 @@ export function fixed(value: number, digits: number): string {
   return (Math.sign(value) * (even / 10 ** digits)).toFixed(digits);
 }
 
-/** A length with three digits and its unit, as the heads of reports have it: `1.25 ms`. */
-export function lengthOf(ns: number): string {
+/** A length with three digits and its unit, as in the tables of reports: `1.25 ms`, `86400 s`. */
+export function reportLength(ns: number): string {
   const size = Math.abs(ns);
   if (size < 1e3) {
     return `${Math.round(ns)} ns`;
@@ -26,6 +26,30 @@ export function lengthOf(ns: number): string {
     size < 1e6 ? [ns / 1e3, "µs"] : size < 1e9 ? [ns / 1e6, "ms"] : [ns / 1e9, "s"];
   const shown = Math.abs(value);
   return `${fixed(value, shown < 10 ? 2 : shown < 100 ? 1 : 0)} ${unit}`;
+}
+
+/** From here on seconds alone would be counted out by the reader. */
+const LONG_NS = 99.95e9;
+
+/** Two units of which the smaller is counted; so many of it make the larger, and from `until` on the next pair serves. */
+const PAIRS = [
+  { smallNs: 1e9, small: "s", large: "min", per: 60, until: 3600 },
+  { smallNs: 60e9, small: "min", large: "h", per: 60, until: 24 * 60 },
+  { smallNs: 3600e9, small: "h", large: "d", per: 24, until: Infinity },
+] as const;
+
+/** A length as a person says it: as reports have it, and a long one in days, hours, minutes: `2 h 46 min`. */
+export function lengthOf(ns: number): string {
+  const size = Math.abs(ns);
+  if (size < LONG_NS) return reportLength(ns);
+  for (const { smallNs, small, large, per, until } of PAIRS) {
+    const count = Math.round(size / smallNs);
+    if (count >= until) continue;
+    const rest = count % per;
+    const words = `${grouped(Math.floor(count / per))} ${large}`;
+    return `${ns < 0 ? "-" : ""}${words}${rest === 0 ? "" : ` ${rest} ${small}`}`;
+  }
+  return reportLength(ns);
 }
 
 /** An estimate with three digits; `ns` below 10 µs, because tables are read down. */

@@ -5,11 +5,12 @@ import * as api from "../api/client";
 import type { Bill, Tariff } from "../api/types";
 import { escaped } from "../lib/escape";
 import { estimate, fixed, grouped, lengthOf } from "../lib/format";
-import { Answered, RangeLine } from "./answered";
+import { useAtom } from "../lib/use-atom";
+import { lookForPrices, trace } from "../state/trace";
+import { Answered, RangeLine, inCode } from "./answered";
 import { Choice } from "./choice";
 import { linkedCell } from "./sheet/cells";
 import { columnsOf, type Row } from "./sheet/columns";
-import { Notes } from "./sheet/report-panels";
 import { SheetTable } from "./sheet/sheet-table";
 import { useRangeAnswer } from "./use-answer";
 
@@ -19,6 +20,36 @@ const GROUPINGS = ["reason", "process", "thread", "stack", "pair"] as const;
 const NOT_SHOWN = new Set(["ran_ns", "earlier_names", "folded"]);
 
 export function BillPanel() {
+  const hasPrices = useAtom(trace)?.has_prices ?? true;
+  return hasPrices ? <PricedBill /> : <NoPrices />;
+}
+
+/** Without prices there is nothing to ask the server for, but how to get some. */
+function NoPrices() {
+  const [asking, setAsking] = useState(false);
+  const look = async (): Promise<void> => {
+    setAsking(true);
+    await lookForPrices();
+    setAsking(false);
+  };
+  return (
+    <section class="panel" aria-label="The bill">
+      <div class="refused is-no-fault">
+        <p>There are no prices to make a bill with.</p>
+        <p class="advice">
+          {inCode(
+            "`swtch cost --save` measures those of this machine; `swtch view TRACE --prices FILE.json` takes others.",
+          )}
+        </p>
+        <button type="button" class="button" disabled={asking} onClick={() => void look()}>
+          Look again
+        </button>
+      </div>
+    </section>
+  );
+}
+
+function PricedBill() {
   const [by, setBy] = useState<(typeof GROUPINGS)[number]>("reason");
   const answer = useRangeAnswer(`bill ${by}`, (range, signal) => api.bill(by, range, signal));
   return (
@@ -48,8 +79,8 @@ function BillTable({ bill, by }: { readonly bill: Bill; readonly by: string }) {
         columns={columns.filter((key) => key !== "unpriced" || bill.rows.some((row) => row[key]))}
         total={bill.total}
         cell={linkedCell}
+        notes={[...warnings, ...bill.notes]}
       >
-        <Notes notes={[...warnings, ...bill.notes]} />
         <details class="tariffs">
           <summary>
             Prices: {escaped(origin.hostname)}, {escaped(origin.measured_at)}, {escaped(effort)}

@@ -3,6 +3,7 @@
 // person pans, and a slow server leaves something to read.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, type Span } from "../api/client";
+import type { Readable } from "../lib/atom";
 import { useAtom } from "../lib/use-atom";
 import { firstPicture } from "../state/first-picture";
 import { rangeInQuestion, type RangeInQuestion } from "../state/selection";
@@ -91,18 +92,25 @@ export interface OfRange<T> {
   readonly value: T;
 }
 
-/** The answer about the range in question; asked again when that changes, or the trace has grown. */
+/** The answer about the range in question, or another; asked again when that changes, or the trace has grown. */
 export function useRangeAnswer<T>(
   subject: string,
   ask: (span: Span, signal: AbortSignal) => Promise<T>,
+  range: Readable<RangeInQuestion> = rangeInQuestion,
 ): Answer<OfRange<T>> {
-  const about = useAtom(rangeInQuestion);
+  const about = useAtom(range);
   const generation = useAtom(trace)?.generation;
   const { from, to } = about.range;
   const question =
     generation === undefined
       ? null
       : `${subject} ${Math.floor(from)} ${Math.ceil(to)} ${about.which} ${generation}`;
-  const span = about.which === "whole trace" ? null : about.range;
-  return useAnswer(question, async (signal) => ({ about, value: await ask(span, signal) }));
+  return useAnswer(question, async (signal) => ({
+    about,
+    value: await ask(spanOfRange(about), signal),
+  }));
 }
+
+/** What the server is asked for: without ends for the whole trace, as on the command line. */
+export const spanOfRange = ({ range, which }: RangeInQuestion): Span =>
+  which === "whole trace" ? null : range;

@@ -1,14 +1,21 @@
 // Switches by reason in the visible range, for the legend: asked when the view has come to rest.
 import * as api from "../api/client";
 import { atom } from "../lib/atom";
+import type { TraceRange } from "../lib/units";
 import { firstPicture } from "./first-picture";
 import { rangeInQuestion } from "./selection";
 import { noteAnswer, trace } from "./trace";
 
 const REST_MS = 250;
 
-/** By reason's id; null as long as nothing is known. */
-export const visibleCounts = atom<ReadonlyMap<number, number> | null>(null);
+export interface Counts {
+  /** Of which range they are: they lag behind what is asked. */
+  readonly range: TraceRange;
+  readonly byReason: ReadonlyMap<number, number>;
+}
+
+/** null as long as nothing is known. */
+export const visibleCounts = atom<Counts | null>(null);
 
 export function countVisible(): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -19,10 +26,10 @@ export function countVisible(): () => void {
     asking = new AbortController();
     const { signal } = asking;
     try {
-      const rate = await api.rate(rangeInQuestion.get().range, 1, signal);
-      visibleCounts.set(
-        new Map(rate.reasons.map(({ id, counts }) => [id, counts.reduce((a, b) => a + b, 0)])),
-      );
+      const { range } = rangeInQuestion.get();
+      const { reasons } = await api.rate(range, 1, signal);
+      const sums = reasons.map(({ id, counts }) => [id, counts[0] ?? 0] as const);
+      visibleCounts.set({ range, byReason: new Map(sums) });
     } catch (error) {
       if (!signal.aborted) {
         visibleCounts.set(null);

@@ -32,11 +32,10 @@ export interface RangeInQuestion {
   readonly which: "selected range" | "visible range" | "whole trace";
 }
 
-/** What panels are about: the selected range, else what is visible. */
-export const rangeInQuestion = derived(
-  [selectedRange, isWhole, viewRange, wholeRange],
-  (selected, whole, visible, all): RangeInQuestion => {
-    if (selected !== null) return { range: selected, which: "selected range" };
+/** What of the trace is on the screen. */
+export const visibleRange = derived(
+  [isWhole, viewRange, wholeRange],
+  (whole, visible, all): RangeInQuestion => {
     if (whole) return { range: all, which: "whole trace" };
     const from = Math.max(visible.from, all.from);
     const to = Math.min(visible.to, all.to);
@@ -45,6 +44,13 @@ export const rangeInQuestion = derived(
       which: "visible range",
     };
   },
+);
+
+/** What panels are about: the selected range, else what is visible. */
+export const rangeInQuestion = derived(
+  [selectedRange, visibleRange],
+  (selected, visible): RangeInQuestion =>
+    selected === null ? visible : { range: selected, which: "selected range" },
 );
 
 export function clearSelection(): void {

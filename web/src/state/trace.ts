@@ -87,6 +87,18 @@ export function followTrace(): () => void {
   };
 }
 
+/** Whether there are prices by now: somebody may have made some since the page was opened. */
+export async function lookForPrices(): Promise<void> {
+  try {
+    const { has_prices } = await api.trace();
+    trace.update((known) =>
+      known === null || known.has_prices === has_prices ? known : { ...known, has_prices },
+    );
+  } catch (error) {
+    noteAnswer(error);
+  }
+}
+
 /** `asked`: threads that are on their way already. */
 async function take(answer: TraceInfo, asked: Promise<ThreadColumns> | null): Promise<void> {
   const known = trace.get();

@@ -20,14 +20,11 @@ const HELD: Readonly<Record<string, Motion>> = { w: "in", s: "out", a: "earlier"
 const STEP_PX = 8;
 const PAN_PART = 0.15;
 
-/** Whether a key belongs to what has the focus, not to the time line. */
+/** Whether a key belongs to what has the focus: letters, or a question in front of the page. */
 function isTyping(target: EventTarget | null): boolean {
   return (
     target instanceof HTMLElement &&
-    (target.closest(
-      "input, select, textarea, dialog, [role=tablist], [role=separator], summary",
-    ) !== null ||
-      target.isContentEditable)
+    (target.closest("input, select, textarea, dialog") !== null || target.isContentEditable)
   );
 }
 

@@ -10,6 +10,7 @@ import { focusSpot } from "../state/pointer";
 import { selectedPiece, selectedRange, selectedTask } from "../state/selection";
 import { duration, placeOfTask, reasons, threads, trace, wholeRange } from "../state/trace";
 import type { LanePart } from "./answers";
+import { lifeOf } from "./ground";
 import type { LaneRow, Row } from "./lanes";
 import * as overlay from "./overlay";
 import { type Palette, paletteOf } from "./palette";
@@ -38,6 +39,8 @@ export interface Screen {
 interface Place {
   readonly top: number;
   readonly height: number;
+  /** Ground above and below. */
+  readonly air: number;
   /** The moment at the left edge, and time per pixel. */
   readonly origin: number;
   readonly step: number;
@@ -106,7 +109,7 @@ export class LanePainter {
         continue;
       }
       raster.fill(0, bottom - 1, raster.width, bottom, palette.line);
-      this.paintLane(row, { top: top + air, height: bottom - top - 2 * air, origin, step });
+      this.paintLane(row, { top: top + air, height: bottom - top - 2 * air, air, origin, step });
     }
     // Not subject to the transform, unlike all that follows.
     if (raster.image !== null) this.context.putImageData(raster.image, 0, 0);
@@ -116,6 +119,7 @@ export class LanePainter {
     const { raster, palette, bright } = this;
     const { top, height, origin, step } = place;
     if (palette === null || bright === null) return;
+    this.paintGround(row, place, palette);
     raster.lane(this.partsOf(row.key), top, height, origin, step, SHADING[row.kind]);
     const standingOut = this.critical.get(row.key);
     if (standingOut !== undefined) {
@@ -125,6 +129,27 @@ export class LanePainter {
       raster.colourWith(palette);
     }
     if (row.kind === "cpu") this.paintGaps(row, place, palette);
+  }
+
+  /** What it means that nothing is drawn: others may have run, or the thread did not live. */
+  private paintGround(row: LaneRow, place: Place, palette: Palette): void {
+    const { raster } = this;
+    const { top, height, air, origin, step } = place;
+    const whole = wholeRange.get();
+    const columnOf = (moment: number): number =>
+      Math.round((Math.min(Math.max(moment, whole.from), whole.to) - origin) / step);
+    const [begin, end] = [columnOf(whole.from), columnOf(whole.to)];
+    const source = { trace: trace.get(), threads: threads.get(), placeOfTask: placeOfTask.get() };
+    if (row.kind === "cpu") {
+      if (source.trace?.every_task !== false) return;
+      raster.dots(begin, top, end, top + height, palette.dots);
+    } else {
+      const life = lifeOf(row.key, source);
+      // Up to the line between lanes.
+      const [above, below] = [top - air, top + height + air - 1];
+      raster.fill(begin, above, columnOf(life.from), below, palette.outside);
+      raster.fill(columnOf(life.to), above, end, below, palette.outside);
+    }
   }
 
   private paintGaps(row: LaneRow, { top, height, origin, step }: Place, palette: Palette): void {
@@ -172,6 +197,7 @@ export class LanePainter {
 
   private paintWords(picture: overlay.Picture, rows: readonly Row[]): void {
     const names = {
+      trace: trace.get(),
       reasons: reasons.get(),
       threads: threads.get(),
       placeOfTask: placeOfTask.get(),

@@ -20,6 +20,7 @@ export interface Palette {
   readonly header: number;
   readonly line: number;
   readonly outside: number;
+  readonly dots: number;
   readonly gap: number;
   readonly faint: number;
   /** By state byte: the colour, and the colour between the hatches (the same where nothing is hatched). */
@@ -94,6 +95,7 @@ export function paletteOf(
     header: packed(colour("ground")),
     line: packed(mixed(colour("line"), lane, 0.7)),
     outside: packed(colour("sunken")),
+    dots: packed(mixed(colour("line-strong"), lane, 0.7)),
     gap: packed(colour("gap")),
     faint: packed(faint),
     solid,

@@ -104,3 +104,34 @@ describe("a lane of pixels", () => {
     expect(drawn([coarse, fine], 10, 5)[4]).toBe("BBB.R.BBBB");
   });
 });
+
+describe("dots", () => {
+  const dotted = (moved: number): string[] => {
+    const raster = new Raster();
+    raster.resize(24, 12);
+    raster.begin(palette(), 1, () => 0);
+    raster.movePhase(moved);
+    raster.dots(0, 0, 24, 12, 1);
+    const pixels = new Uint32Array(raster.image?.data.buffer ?? new ArrayBuffer(0));
+    return Array.from({ length: 12 }, (_, y) =>
+      Array.from(pixels.subarray(y * 24, (y + 1) * 24), (pixel) => (pixel === 1 ? "o" : ".")).join(
+        "",
+      ),
+    );
+  };
+
+  /** Where others may have run the ground is quiet: it must not be taken for a hatch. */
+  it("are sparse and in every second row set between those above", () => {
+    const rows = dotted(0).filter((row) => row.includes("o"));
+    expect(rows.slice(0, 2)).toEqual(["o.....o.....o.....o.....", "...o.....o.....o.....o.."]);
+    const count = dotted(0).join("").replaceAll(".", "").length;
+    expect(count / (24 * 12)).toBeLessThan(0.08);
+  });
+
+  /** They lie on the time, not on the screen. */
+  it("move with the view", () => {
+    const moved = dotted(2);
+    const still = dotted(0);
+    moved.forEach((row, y) => expect(row.slice(0, -2)).toBe(still[y]?.slice(2)));
+  });
+});

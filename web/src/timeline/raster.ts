@@ -70,9 +70,32 @@ export class Raster implements ColumnSink {
     }
   }
 
-  /** How far hatches have moved with the view, so that they stay with what they mark. */
+  private get dotPeriod(): number {
+    return 6 * Math.max(1, Math.round(this.ratio));
+  }
+
+  /** Sparse dots: what was here was not recorded. They stand still among themselves as the view moves. */
+  dots(left: number, top: number, right: number, bottom: number, colour: number): void {
+    const period = this.dotPeriod;
+    const size = period / 6;
+    const from = Math.max(0, left);
+    const to = Math.min(this.width, right);
+    for (let y = Math.max(0, top); y < Math.min(this.height, bottom); y++) {
+      const line = y - top - size;
+      if (line < 0 || line % (period / 2) >= size) continue;
+      const shift = Math.floor(line / (period / 2)) % 2 === 0 ? 0 : period / 2;
+      const row = y * this.width;
+      for (let x = from - ((from + this.phase + shift) % period); x < to; x += period) {
+        const end = Math.min(x + size, to);
+        if (end > from) this.pixels.fill(colour, row + Math.max(x, from), row + end);
+      }
+    }
+  }
+
+  /** How far hatches and dots have moved with the view, so that they stay with what they mark. */
   movePhase(px: number): void {
-    const period = Math.max(4, Math.round(7 * this.ratio)) * 8;
+    // A multiple of every pattern's own period.
+    const period = Math.max(4, Math.round(7 * this.ratio)) * 8 * this.dotPeriod;
     this.phase = ((Math.round(px) % period) + period) % period;
   }
 

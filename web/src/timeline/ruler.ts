@@ -46,10 +46,11 @@ function drawTicks(
     const coarse = tick % 5 === 0;
     context.fillStyle = palette.lineCss;
     context.fillRect(x - 0.5, coarse ? 16 : 24, 1, coarse ? RULER_PX - 16 : RULER_PX - 24);
-    // Half a word at the edge says something else.
-    if (coarse && x >= 0) {
+    // Half a word at an edge says something else.
+    const words = coarse && x >= 0 ? momentAt(moment, step) : "";
+    if (words !== "" && x + 4 + context.measureText(words).width <= scale.width) {
       context.fillStyle = palette.muted;
-      context.fillText(momentAt(moment, step), x + 4, 12);
+      context.fillText(words, x + 4, 12);
     }
   }
 }

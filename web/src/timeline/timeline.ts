@@ -9,6 +9,7 @@ import type { Readable } from "../lib/atom";
 import { type TimeScale, nsPerPx, toMoment } from "../lib/scale";
 import { cssPx, rangeOf } from "../lib/units";
 import { hiddenReasons, hideRunning } from "../state/filter";
+import { lanesArea } from "../state/frame";
 import { noteFirstPicture } from "../state/first-picture";
 import { lanes, visibleLanes } from "../state/lanes";
 import { chainOverlay, criticalOverlay } from "../state/overlay";
@@ -159,6 +160,7 @@ export class Timeline {
     setSize(ruler, this.width, RULER_PX, this.ratio);
     setSize(minimap, this.width, MINIMAP_PX, this.ratio);
     this.minimapIsOld = true;
+    lanesArea.set({ left: canvas.getBoundingClientRect().left, width: this.width });
     // At once: a canvas whose size has changed is empty until it is drawn.
     cancelAnimationFrame(this.frame);
     this.frame = 0;

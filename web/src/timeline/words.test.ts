@@ -5,6 +5,7 @@ import { type Names, spotWords } from "./words";
 import type { LanePiece } from "./piece";
 
 const NAMES: Names = {
+  trace: null,
   reasons: [{ id: 7, reason: "futex", category: "synchronization", help: "" }],
   threads: { name: ["evil\u{1b}[31m\u{202e}"], tid: [42] } as unknown as ThreadColumns,
   placeOfTask: new Map([[5, 0]]),

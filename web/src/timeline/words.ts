@@ -3,10 +3,11 @@
 import type { Detail, Frame, ReasonInfo, Thread, ThreadColumns } from "../api/types";
 import { escaped } from "../lib/escape";
 import { counted, estimate, lengthOf, momentAt } from "../lib/format";
+import { type GroundSource, groundWords, restOfCpu } from "./ground";
 import { type LanePiece, laneKind, laneNumber, stateOf } from "./piece";
 import type { Spot } from "./spot";
 
-export interface Names {
+export interface Names extends GroundSource {
   readonly reasons: readonly ReasonInfo[];
   readonly threads: ThreadColumns | null;
   readonly placeOfTask: ReadonlyMap<number, number>;
@@ -69,6 +70,14 @@ function groupWords(key: string, { threads }: Names): string {
 const percent = (share: number): string =>
   share < 0.01 ? "under 1 %" : `${Math.round(share * 100)} %`;
 
+/** What is not drawn of a CPU's column is known, or known to be unknown. */
+function restWords(spot: Extract<Spot, { kind: "shares" }>, names: Names): string[] {
+  const rest = 1 - spot.shares.reduce((sum, [, share]) => sum + share, 0);
+  // A share has 255 steps: less is rounding.
+  if (laneKind(spot.lane) !== "cpu" || rest < 1 / 255) return [];
+  return [`${percent(rest)} ${restOfCpu(names)}`];
+}
+
 /** What the server told of a piece: its row, and for a wait the row before, whose verdict began it. */
 export interface Told {
   readonly detail: Detail;
@@ -82,7 +91,7 @@ export function spotWords(spot: Spot, names: Names, told: Told | null): Words {
     case "nothing":
       return {
         title: laneWords(spot.lane, names),
-        lines: [laneKind(spot.lane) === "cpu" ? "idle, or not known" : "not known here"],
+        lines: groundWords(spot.lane, spot.moment, names),
       };
     case "gap":
       return {
@@ -97,6 +106,7 @@ export function spotWords(spot: Spot, names: Names, told: Told | null): Words {
           ...spot.shares
             .slice(0, 6)
             .map(([state, share]) => `${percent(share)} ${stateWords(state, names)}`),
+          ...restWords(spot, names),
           "zoom in to see single runs",
         ],
       };
@@ -144,7 +154,8 @@ function runLines(detail: Detail | null, verb = "ended by"): string[] {
     const words = telling.map(([what, value]) => `${what}: ${value}`);
     lines.push(escaped(words.join(" · ")));
   }
-  if (run.price !== null) {
+  // Prices are of the kernel's switches.
+  if (run.price !== null && detail.level !== "user") {
     const { ns, low_ns, high_ns, measured } = run.price;
     lines.push(
       `price ${estimate(ns)} (${estimate(low_ns)} to ${estimate(high_ns)}, ${measured ? "measured" : "estimated"})`,

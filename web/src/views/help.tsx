@@ -2,6 +2,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { useAtom } from "../lib/use-atom";
 import { helpOpen } from "../state/frame";
+import { LaneKey } from "./lane-key";
 
 const KEYS: readonly (readonly [string, string])[] = [
   ["w s  or  + −", "zoom in, out"],
@@ -44,22 +45,29 @@ export function Help() {
         if (target === currentTarget) currentTarget.close();
       }}
     >
+      {/* At the top: what has the focus when a dialog opens is scrolled to. */}
+      <form method="dialog" class="dialog-close">
+        <button class="button quiet icon-button" aria-label="Close">
+          ×
+        </button>
+      </form>
       <h2 id="help-title">How to read and move</h2>
       <p>
-        Every lane is the life of a thread. A full bar is time on a CPU. A low bar in the colour of
-        its category is time blocked; a hatched one is time in the run queue, able to run while
-        something else had the CPU. Where many fit into a pixel, each has the height of its share. A
-        thin row over a lane says which worker a user-mode scheduler runs on that thread.
+        Every lane is the life of a thread, or of a CPU. Where many pieces fit into a pixel, each
+        has the height of its share. A thin row over a lane says which worker a user-mode scheduler
+        runs on that thread. Hovering tells what is drawn, and what it means that nothing is.
       </p>
-      <h3>Keys, after a click or Tab into the lanes</h3>
-      <Keys rows={KEYS} />
-      <h3>Pointer</h3>
-      <Keys rows={POINTER} />
-      <form method="dialog">
-        <p>
-          <button class="button">Close</button>
-        </p>
-      </form>
+      <LaneKey />
+      <div class="help-columns">
+        <section>
+          <h3>Keys, after a click or Tab into the lanes</h3>
+          <Keys rows={KEYS} />
+        </section>
+        <section>
+          <h3>Pointer</h3>
+          <Keys rows={POINTER} />
+        </section>
+      </div>
     </dialog>
   );
 }

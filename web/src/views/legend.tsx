@@ -1,5 +1,5 @@
 // What the colours mean, and a filter: a category that is switched off is drawn faintly.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { CATEGORIES, type Category, type ReasonInfo } from "../api/types";
 import { grouped } from "../lib/format";
 import { useAtom } from "../lib/use-atom";
@@ -12,26 +12,18 @@ import {
   toggleReasons,
 } from "../state/filter";
 import { visibleCounts } from "../state/counts";
-import { reasons } from "../state/trace";
+import { reasons, trace } from "../state/trace";
+import { LaneKey } from "./lane-key";
+import { LegendItem } from "./legend-item";
 
 export function Legend() {
   const known = useAtom(reasons);
   const filtered = useAtom(isFiltered);
-  const noRunning = useAtom(hideRunning);
-  const [open, setOpen] = useState<Category | null>(null);
+  const hasEveryTask = useAtom(trace)?.every_task ?? true;
+  const [open, setOpen] = useState<Category | "running" | null>(null);
   return (
     <div class="legend" role="group" aria-label="Legend: what is shown">
-      <div class="legend-item">
-        <button
-          type="button"
-          class="legend-toggle"
-          aria-pressed={!noRunning}
-          onClick={() => hideRunning.update((off) => !off)}
-        >
-          <span class="swatch" style={{ background: "var(--running)", color: "var(--running)" }} />
-          running
-        </button>
-      </div>
+      <RunningItem open={open === "running"} onOpen={(next) => setOpen(next ? "running" : null)} />
       <span class="legend-key">
         <span class="swatch hatched" /> run queue
         <span class="swatch low" /> blocked:
@@ -48,6 +40,11 @@ export function Legend() {
           />
         );
       })}
+      {!hasEveryTask && (
+        <span class="legend-key">
+          <span class="swatch dotted" /> CPU idle or not recorded
+        </span>
+      )}
       {filtered && (
         <button type="button" class="button quiet" onClick={showAllReasons}>
           Show all
@@ -57,99 +54,82 @@ export function Legend() {
   );
 }
 
-interface ItemProps {
-  readonly category: Category;
-  readonly members: readonly ReasonInfo[];
+interface MenuProps {
   readonly open: boolean;
   readonly onOpen: (open: boolean) => void;
 }
 
+function RunningItem({ open, onOpen }: MenuProps) {
+  const hidden = useAtom(hideRunning);
+  return (
+    <LegendItem
+      toggle={
+        <button
+          type="button"
+          class="legend-toggle"
+          aria-pressed={!hidden}
+          onClick={() => hideRunning.update((off) => !off)}
+        >
+          <span class="swatch" style={{ background: "var(--running)", color: "var(--running)" }} />
+          running
+        </button>
+      }
+      menu="How lanes are drawn"
+      open={open}
+      onOpen={onOpen}
+    >
+      <LaneKey />
+    </LegendItem>
+  );
+}
+
+interface ItemProps extends MenuProps {
+  readonly category: Category;
+  readonly members: readonly ReasonInfo[];
+}
+
 function CategoryItem({ category, members, open, onOpen }: ItemProps) {
   const hidden = useAtom(hiddenReasons);
-  const counts = useAtom(visibleCounts);
-  const box = useRef<HTMLDivElement>(null);
-  const menu = useRef<HTMLDivElement>(null);
+  const counts = useAtom(visibleCounts)?.byReason ?? null;
   const ids = members.map(({ id }) => id);
   const on = ids.some((id) => !hidden.has(id));
   const count = ids.reduce((sum, id) => sum + (counts?.get(id) ?? 0), 0);
   const colour = `var(--${category})`;
-
-  useEffect(() => {
-    if (!open) return undefined;
-    // The legend scrolls, so its menus lie outside of it, by place.
-    const under = box.current?.getBoundingClientRect();
-    if (menu.current !== null && under !== undefined) {
-      const room = innerWidth - menu.current.offsetWidth - 8;
-      menu.current.style.left = `${Math.max(8, Math.min(under.left, room))}px`;
-      menu.current.style.top = `${under.bottom + 2}px`;
-    }
-    const outside = (event: Event): void => {
-      if (event.target instanceof Node && !box.current?.contains(event.target)) onOpen(false);
-    };
-    document.addEventListener("pointerdown", outside);
-    document.addEventListener("focusin", outside);
-    return () => {
-      document.removeEventListener("pointerdown", outside);
-      document.removeEventListener("focusin", outside);
-    };
-  }, [open]);
-
   return (
-    <div
-      class="legend-item"
-      ref={box}
-      onKeyDown={(event) => {
-        if (event.key === "Escape" && open) {
-          event.stopPropagation();
-          onOpen(false);
-          box.current?.querySelector<HTMLElement>(".legend-more")?.focus();
-        }
-      }}
-    >
-      <button
-        type="button"
-        class={`legend-toggle${counts !== null && count === 0 ? " none" : ""}`}
-        aria-pressed={on}
-        title="Click: on or off. Shift or double click: only this."
-        onClick={({ shiftKey }) => (shiftKey ? onlyReasons(ids) : toggleReasons(ids, !on))}
-        onDblClick={() => onlyReasons(ids)}
-      >
-        <span class="swatch" style={{ background: colour, color: colour }} />
-        {category}
-        {count > 0 && <span class="legend-count">{grouped(count)}</span>}
-      </button>
-      {members.length > 1 && (
+    <LegendItem
+      toggle={
         <button
           type="button"
-          class="legend-more"
-          aria-label={`Reasons of ${category}`}
-          aria-expanded={open}
-          onClick={() => onOpen(!open)}
+          class={`legend-toggle${counts !== null && count === 0 ? " none" : ""}`}
+          aria-pressed={on}
+          title="Click: on or off. Shift or double click: only this."
+          onClick={({ shiftKey }) => (shiftKey ? onlyReasons(ids) : toggleReasons(ids, !on))}
+          onDblClick={() => onlyReasons(ids)}
         >
-          ▾
+          <span class="swatch" style={{ background: colour, color: colour }} />
+          {category}
+          {count > 0 && <span class="legend-count">{grouped(count)}</span>}
         </button>
-      )}
-      {open && (
-        <div class="legend-menu" ref={menu} role="group" aria-label={`Reasons of ${category}`}>
-          {members.map(({ id, reason, help }) => (
-            <div key={id}>
-              <button
-                type="button"
-                class="legend-toggle"
-                aria-pressed={!hidden.has(id)}
-                onClick={() => toggleReasons([id], hidden.has(id))}
-              >
-                <span class="swatch" style={{ background: colour, color: colour }} />
-                {reason}
-                {counts !== null && (
-                  <span class="legend-count">{grouped(counts.get(id) ?? 0)}</span>
-                )}
-              </button>
-              <div class="legend-help">{help}</div>
-            </div>
-          ))}
+      }
+      menu={members.length > 1 ? `Reasons of ${category}` : null}
+      open={open}
+      onOpen={onOpen}
+    >
+      {members.map(({ id, reason, help }) => (
+        <div key={id}>
+          <button
+            type="button"
+            class="legend-toggle"
+            aria-pressed={!hidden.has(id)}
+            onClick={() => toggleReasons([id], hidden.has(id))}
+          >
+            <span class="swatch" style={{ background: colour, color: colour }} />
+            {reason}
+            {counts !== null && <span class="legend-count">{grouped(counts.get(id) ?? 0)}</span>}
+          </button>
+          <div class="legend-help">{help}</div>
         </div>
-      )}
-    </div>
+      ))}
+    </LegendItem>
   );
 }

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { useAtom } from "../lib/use-atom";
 import { detailOf } from "../state/details";
 import { hover } from "../state/pointer";
-import { placeOfTask, reasons, threads } from "../state/trace";
+import { placeOfTask, reasons, threads, trace } from "../state/trace";
 import { type LanePiece, laneKind, stateOf } from "../timeline/piece";
 import type { Spot } from "../timeline/spot";
 import { type Told, type Words, spotWords } from "../timeline/words";
@@ -41,6 +41,7 @@ export function useSpotWords(spot: Spot | null): Words | null {
   }, [spot]);
   if (spot === null) return null;
   const names = {
+    trace: trace.get(),
     reasons: reasons.get(),
     threads: threads.get(),
     placeOfTask: placeOfTask.get(),

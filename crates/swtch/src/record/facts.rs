@@ -204,6 +204,9 @@ fn command_words(target: &Target) -> Vec<String> {
     }
 }
 
+/// The scope of a recording of every task there is.
+pub const WHOLE_SYSTEM: &str = "whole system";
+
 fn scope(target: &Target) -> String {
     match target {
         Target::Command(_) => format!("command {}", command_words(target).join(" ")),
@@ -212,7 +215,7 @@ fn scope(target: &Target) -> String {
             format!("process {}", pids.join(", "))
         }
         Target::Cgroup(path) => format!("cgroup {}", path.display()),
-        Target::All => "whole system".to_owned(),
+        Target::All => WHOLE_SYSTEM.to_owned(),
     }
 }
 

@@ -36,6 +36,23 @@ impl Filter {
         self.since.is_none() && self.until.is_none()
     }
 
+    /// Refuses a span of time in which no switch of the trace can lie: an answer of zeros would look
+    /// like one. `length` is the trace's, where it is known.
+    ///
+    /// # Errors
+    ///
+    /// There is such a span, and why it is empty.
+    pub fn check_span(&self, length: Option<Nanos>) -> Result<(), EmptySpan> {
+        let since = self.since.unwrap_or(Moment(Nanos::ZERO));
+        if let Some(until) = self.until.filter(|until| *until <= since) {
+            return Err(EmptySpan::Reversed { since, until });
+        }
+        match length.filter(|length| since.0 > *length) {
+            Some(length) => Err(EmptySpan::AfterEnd { since, length }),
+            None => Ok(()),
+        }
+    }
+
     /// The filter in the words of the command line; `None` when it takes everything.
     pub fn to_words(&self) -> Option<String> {
         let mut words = Vec::new();
@@ -50,6 +67,29 @@ impl Filter {
         words.extend(self.until.map(|moment| format!("--until {moment}")));
         (!words.is_empty()).then(|| words.join(" "))
     }
+}
+
+/// A span of time that holds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EmptySpan {
+    /// It ends before it begins.
+    #[error("nothing lies in the span: --until {until} is not after --since {since}")]
+    Reversed {
+        /// Its begin.
+        since: Moment,
+        /// Its end.
+        until: Moment,
+    },
+    /// The trace ends before it begins.
+    #[error(
+        "nothing lies in the span: the trace is {length} long, and --since {since} is after its end"
+    )]
+    AfterEnd {
+        /// Its begin.
+        since: Moment,
+        /// How long the trace is.
+        length: Nanos,
+    },
 }
 
 /// Shows seconds: `1.5`.
@@ -303,6 +343,40 @@ mod tests {
                 wait: false
             }
         );
+    }
+
+    /// Zeros for a span that cannot hold anything would be taken for an answer.
+    #[test]
+    fn a_span_that_holds_nothing_is_refused() {
+        let two_seconds = Some(Nanos::from_ns(2_000_000_000));
+        let said = |since: Option<&str>, until: Option<&str>, length| {
+            let moment = |words: &str| words.parse::<Moment>().unwrap();
+            let filter = Filter {
+                since: since.map(moment),
+                until: until.map(moment),
+                ..Filter::default()
+            };
+            filter.check_span(length).map_err(|error| error.to_string())
+        };
+        for (since, until) in [
+            (None, None),
+            (Some("1"), Some("5")),
+            (Some("2"), None),
+            (None, Some("1ns")),
+            (Some("1"), Some("9")),
+        ] {
+            assert_eq!(said(since, until, two_seconds), Ok(()));
+        }
+        let reversed = said(Some("5"), Some("1"), two_seconds).unwrap_err();
+        assert!(
+            reversed.ends_with("--until 1 is not after --since 5"),
+            "{reversed}"
+        );
+        assert!(said(Some("1"), Some("1000ms"), two_seconds).is_err());
+        assert!(said(None, Some("0"), two_seconds).is_err());
+        let after = said(Some("2.5"), None, two_seconds).unwrap_err();
+        assert!(after.contains("2.00 s long, and --since 2.5"), "{after}");
+        assert_eq!(said(Some("2.5"), None, None), Ok(()));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use swtch_core::{Arch, CgroupId, EvidenceBits, Open, Reason, Switch, TaskKey};
 
 use super::By;
 use super::filter::Counted;
+use super::last::Last;
 use super::names::Names;
 use super::sheet::{Cell, Sheet};
 use super::tally::{MEASURES, Tally};
@@ -78,7 +79,7 @@ pub struct Groups {
     places: FxHashMap<Key, usize>,
     tallies: Vec<(Key, Tally)>,
     /// Group of each task's last switch.
-    last: Vec<Option<usize>>,
+    last: Last<usize>,
     /// The group found last: rows come in bursts.
     recent: Option<(Key, usize)>,
 }
@@ -90,7 +91,7 @@ impl Groups {
             by,
             places: FxHashMap::default(),
             tallies: Vec::new(),
-            last: vec![None; names.len()],
+            last: Last::new(names),
             recent: None,
         }
     }
@@ -104,7 +105,7 @@ impl Groups {
         }
         if counted.switch || self.by == By::Syscall {
             let group = self.group(self.key_of(row, task, names));
-            self.last[task] = Some(group);
+            self.last.set(row.task, task, Some(group));
             if counted.switch {
                 self.tallies[group].1.add_switch(row);
             }
@@ -117,7 +118,7 @@ impl Groups {
         let group = match self.by {
             By::Thread => Some(self.group(Key::Thread(task))),
             By::Process => Some(self.group(Key::Process(names.thread(task).process))),
-            By::Syscall => self.last[task],
+            By::Syscall => self.last.of(open.task, task),
             _ => None,
         };
         if let Some(group) = group {
@@ -184,7 +185,8 @@ impl Groups {
         if self.by != By::Syscall {
             return self.group(self.key_of(row, task, names));
         }
-        let last = self.last[task].filter(|_| row.wait.reason.is_some());
+        let last = self.last.of(row.task, task);
+        let last = last.filter(|_| row.wait.reason.is_some());
         last.unwrap_or_else(|| self.group(Key::Syscall(Call::NotRecorded)))
     }
 
@@ -313,6 +315,19 @@ mod tests {
             lines[3].starts_with("futex") && !lines[3].contains("5.00 µs"),
             "{table}"
         );
+    }
+
+    /// Tasks without a name share an index, and no system calls.
+    #[test]
+    fn a_wait_of_a_task_without_a_name_is_in_no_call_of_another() {
+        let rows = [
+            in_call(row(77, Reason::Pipe), 0),
+            in_call(after(row(78, Reason::Futex), Reason::Pipe, 5_000, 0), 202),
+        ];
+        let table = table(By::Syscall, &rows);
+        let line = table.lines().find(|line| line.contains("5.00 µs"));
+        let line = line.unwrap_or(&table);
+        assert!(line.starts_with("(not recorded)"), "{table}");
     }
 
     #[test]

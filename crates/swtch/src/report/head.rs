@@ -56,13 +56,7 @@ impl Head {
 
     /// How long was recorded.
     pub fn duration(&self) -> Nanos {
-        let Meta {
-            start_ns, end_ns, ..
-        } = self.meta;
-        match end_ns.checked_sub(start_ns) {
-            Some(ns) if end_ns > 0 => Nanos::from_ns(ns),
-            _ => self.duration,
-        }
+        told_length(&self.meta).unwrap_or(self.duration)
     }
 
     /// Writes the lines for people.
@@ -283,6 +277,12 @@ impl Head {
             grouped(counts.idle),
         )
     }
+}
+
+/// How long a recording says that it was; `None` of one that did not end.
+pub fn told_length(meta: &Meta) -> Option<Nanos> {
+    let length = meta.end_ns.checked_sub(meta.start_ns);
+    length.filter(|_| meta.end_ns > 0).map(Nanos::from_ns)
 }
 
 fn gap_to_json(gap: &Gap) -> Value {

@@ -18,12 +18,14 @@
 //! To add a report: a variant of [`By`], a file with an aggregator that ends in a [`sheet::Sheet`],
 //! and its arm in `sheet_of`.
 
+mod accounts;
 mod bill;
 mod departure;
 mod explain;
 mod filter;
 mod group;
 mod head;
+mod last;
 mod level;
 mod names;
 mod preemptor;
@@ -32,6 +34,7 @@ mod reason;
 mod session;
 mod sheet;
 mod stack;
+mod summary;
 mod tally;
 mod verdict;
 mod wait;
@@ -47,19 +50,19 @@ use anyhow::{Context, Result};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
-use swtch_core::{Contention, Nanos};
-use swtch_store::{Columns, Trace};
+use swtch_core::{Contention, Coverage, Gap, Nanos, Switch};
+use swtch_store::{Columns, Meta, Trace};
 
 pub use bill::{BillBy, bill};
 pub use departure::successor;
 pub use explain::{Parts, Told, explain, parts};
-pub use filter::{Filter, Moment, Selection, takes_task};
+pub use filter::{EmptySpan, Filter, Moment, Selection, takes_task};
 pub use group::Call;
 pub use names::Names;
-pub use session::Session;
+pub use session::{Session, coverage};
 pub use sheet::{Cell, Sheet, Shown, View};
 pub use stack::Symbols;
-pub use wait::{Object, object_of};
+pub use wait::{Object, Objects, Waited, object_of};
 
 use crate::format::{Format, write_answer};
 use crate::text;
@@ -69,7 +72,6 @@ pub use head::Rows;
 use preemptor::Preemptors;
 use reason::ByReason;
 use stack::Places;
-use wait::Objects;
 use waker::Wakers;
 
 /// Rows of a table, when nothing else is asked for.
@@ -281,8 +283,9 @@ const WAIT_OBJECT: Columns = Columns::WAIT_OBJECT
     .and(Columns::ARGS);
 
 /// Columns that split a run-queue wait among those who had the CPU.
-const CONTENTION: Columns = Columns::TS
+pub const CONTENTION: Columns = Columns::TS
     .and(Columns::CPU)
+    .and(Columns::TASK)
     .and(Columns::RAN)
     .and(Columns::IRQ)
     .and(Columns::STOLEN)
@@ -347,8 +350,13 @@ fn by_preemptor(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
 
 fn contention_of(session: &Session<'_>) -> Contention {
     let head = session.head();
-    let cpus = usize::try_from(head.meta.host.cpus).unwrap_or(1);
-    Contention::new(session.coverage(), cpus, &head.gaps)
+    contention(session.coverage(), &head.meta, &head.gaps)
+}
+
+/// What splits the run-queue waits of a trace.
+pub fn contention(coverage: Coverage, meta: &Meta, gaps: &[Gap]) -> Contention {
+    let cpus = usize::try_from(meta.host.cpus).unwrap_or(1);
+    Contention::new(coverage, cpus, gaps)
 }
 
 fn by_waker(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
@@ -364,13 +372,30 @@ fn by_waker(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
 }
 
 fn by_wait(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
-    let columns = Columns::REASON | WAIT_OBJECT | Columns::WAKER | WAIT;
+    let (objects, rows) = waits_by_object(session, Columns::NONE, &mut |_, _| ())?;
+    Ok((objects.sheet(&session.names()), rows))
+}
+
+/// Counts by what was waited for. `each` is handed every wait that is counted, as the row that ends
+/// it, with `more` of its columns.
+///
+/// # Errors
+///
+/// When the trace cannot be read.
+pub fn waits_by_object(
+    session: &mut Session<'_>,
+    more: Columns,
+    each: &mut dyn FnMut(Object, &Switch),
+) -> Result<(Objects, Rows)> {
+    let columns = Columns::REASON | WAIT_OBJECT | Columns::WAKER | WAIT | more;
     let names = session.names();
     let mut objects = Objects::new(&names);
     let rows = session.scan_from_start(columns, &mut |row, task, counted| {
-        objects.add(row, task, counted, &names);
+        if let Some(object) = objects.add(row, task, counted, &names) {
+            each(object, row);
+        }
     })?;
-    Ok((objects.sheet(&names), rows))
+    Ok((objects, rows))
 }
 
 fn by_stack(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
@@ -396,8 +421,8 @@ mod tests {
     use crate::report::drawn::{after, head, row, seen};
     use serde_json::Value;
     use std::io;
-    use swtch_core::{CgroupId, CpuId, Gap, Reason, TaskEvent, Timestamp};
-    use swtch_store::{Meta, Writer};
+    use swtch_core::{CgroupId, CpuId, Reason, TaskEvent, Timestamp};
+    use swtch_store::Writer;
 
     /// A finished trace of four rows, the last of a task that was not asked for, and the
     /// directory that it is in.

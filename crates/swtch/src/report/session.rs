@@ -5,11 +5,11 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use rustc_hash::FxHashMap;
 use swtch_core::{Arch, CgroupId, Coverage, Level, Nanos, Open, Switch, Timestamp};
-use swtch_store::{Columns, Completeness, State, Trace};
+use swtch_store::{Columns, Completeness, Meta, State, Trace};
 
 use super::filter::{Counted, Filter, Selection};
 use super::group::reason_of_open;
-use super::head::{Head, Rows};
+use super::head::{Head, Rows, told_length};
 use super::names::Names;
 use super::stack::Symbols;
 
@@ -19,6 +19,7 @@ pub struct Session<'t> {
     trace: &'t Trace,
     head: Head,
     names: Rc<Names>,
+    filter: Filter,
     selection: Rc<Selection>,
     coverage: Coverage,
 }
@@ -28,18 +29,18 @@ pub type Each<'a> = &'a mut dyn FnMut(&Switch, usize, Counted);
 
 impl<'t> Session<'t> {
     /// Reads all but the rows.
+    ///
+    /// # Errors
+    ///
+    /// [`super::EmptySpan`], or the trace cannot be read.
     pub fn open(trace: &'t Trace, filter: &Filter) -> Result<Self> {
         let meta = trace.meta();
+        filter.check_span(told_length(meta))?;
         let mut tasks = trace.tasks().context("reading the tasks of the trace")?;
         tasks.sort_by_key(|event| event.ts);
         let names = Names::new(&tasks);
         let start = Timestamp::from_ns(meta.start_ns);
         let selection = Selection::new(filter, &names, start);
-        // With nothing filtered away, every run is a row. A recording that did not end cannot
-        // tell.
-        let is_all = meta.state != State::Recording
-            && meta.counts.filtered == 0
-            && tasks.iter().all(|event| event.in_scope);
         Ok(Self {
             trace,
             head: Head {
@@ -52,12 +53,9 @@ impl<'t> Session<'t> {
                 duration: Nanos::ZERO,
             },
             names: Rc::new(names),
+            filter: filter.clone(),
             selection: Rc::new(selection),
-            coverage: if is_all {
-                Coverage::EveryTask
-            } else {
-                Coverage::RecordedTasks
-            },
+            coverage: coverage(meta, tasks.iter().all(|event| event.in_scope)),
         })
     }
 
@@ -123,7 +121,7 @@ impl<'t> Session<'t> {
         let (names, selection) = (&*self.names, &*self.selection);
         let mut rows = Rows::default();
         let mut last = Timestamp::default();
-        let ends_untold = self.head.meta.end_ns == 0;
+        let ends_untold = told_length(&self.head.meta).is_none();
         let ts = if ends_untold {
             Columns::TS
         } else {
@@ -147,9 +145,24 @@ impl<'t> Session<'t> {
         scanned.context("reading the switches of the trace")?;
         if ends_untold {
             let start = Timestamp::from_ns(self.head.meta.start_ns);
-            self.head.duration = last.since(start).unwrap_or(Nanos::ZERO);
+            let length = self.last_moment(last)?.since(start);
+            self.head.duration = length.unwrap_or(Nanos::ZERO);
+            self.filter.check_span(Some(self.head.duration))?;
         }
         Ok(rows)
+    }
+
+    /// When the last row ended, after a scan that saw rows up to a moment, or none: a part of a
+    /// trace does not tell how long it is.
+    fn last_moment(&self, seen: Timestamp) -> Result<Timestamp> {
+        let mut last = seen;
+        if self.selection.is_of_a_span() {
+            let rest = (seen, Timestamp::from_ns(u64::MAX));
+            let mut take = |row: &Switch| last = row.ts;
+            let scanned = self.trace.scan(Columns::TS, Some(rest), &mut take);
+            scanned.context("reading the switches of the trace")?;
+        }
+        Ok(last)
     }
 
     /// Waits that were open at the end and count.
@@ -177,6 +190,16 @@ impl<'t> Session<'t> {
     }
 }
 
+/// Whose runs are rows: everybody's, where nothing was filtered away and everything is in scope. A
+/// recording that did not end cannot tell.
+pub fn coverage(meta: &Meta, is_all_in_scope: bool) -> Coverage {
+    let is_all = meta.state != State::Recording && meta.counts.filtered == 0 && is_all_in_scope;
+    match is_all {
+        true => Coverage::EveryTask,
+        false => Coverage::RecordedTasks,
+    }
+}
+
 /// Why not all of a trace can be read.
 fn incomplete(trace: &Trace) -> Option<String> {
     match trace.completeness() {
@@ -193,5 +216,76 @@ fn incomplete(trace: &Trace) -> Option<String> {
             Some(format!("unfinished: {why} ({bytes} left out)"))
         }
         other => Some(format!("{other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{head, row};
+    use crate::report::{EmptySpan, Moment};
+    use swtch_core::Reason;
+    use swtch_store::Writer;
+
+    /// A trace of a recorder that was killed: rows at 1, 2 and 3 ms, and no end.
+    fn cut() -> (Trace, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.swtch");
+        let mut meta = head().meta;
+        (meta.state, meta.end_ns) = (State::Recording, 0);
+        let mut writer = Writer::create(&path, &meta).unwrap();
+        for ms in 1..=3 {
+            let ts = Timestamp::from_ns(meta.start_ns + ms * 1_000_000);
+            let row = row(1, Reason::Pipe);
+            writer.push_switch(&Switch { ts, ..row }).unwrap();
+        }
+        writer.flush().unwrap();
+        (Trace::open(&path).unwrap(), dir)
+    }
+
+    /// It ends with its last row, whatever part of it is looked at; and after that there is nothing.
+    #[test]
+    fn a_cut_recording_is_as_long_as_its_rows_reach() {
+        let (trace, _dir) = cut();
+        let scanned = |since: Option<&str>, until: Option<&str>| {
+            let moment = |words: &str| words.parse::<Moment>().unwrap();
+            let filter = Filter {
+                since: since.map(moment),
+                until: until.map(moment),
+                ..Filter::default()
+            };
+            let mut session = Session::open(&trace, &filter).unwrap();
+            let rows = session.scan(Columns::NONE, &mut |_, _, _| ())?;
+            Ok::<_, anyhow::Error>((rows.counted, session.head().duration()))
+        };
+        let length = Nanos::from_ns(3_000_000);
+        for (since, until, rows) in [
+            (None, None, 3),
+            (None, Some("1500us"), 1),
+            (Some("1500us"), None, 2),
+            (Some("1500us"), Some("1600us"), 0),
+            (Some("3ms"), None, 1),
+        ] {
+            assert_eq!(
+                scanned(since, until).unwrap(),
+                (rows, length),
+                "{since:?} {until:?}"
+            );
+        }
+        let refusal = scanned(Some("4ms"), None).unwrap_err();
+        assert!(refusal.is::<EmptySpan>(), "{refusal}");
+    }
+
+    /// Where others' runs are in no row, a CPU that looks idle may have been theirs.
+    #[test]
+    fn only_a_finished_recording_of_everybody_holds_every_run() {
+        let mut meta = head().meta;
+        meta.counts.filtered = 0;
+        assert_eq!(coverage(&meta, true), Coverage::EveryTask);
+        assert_eq!(coverage(&meta, false), Coverage::RecordedTasks);
+        meta.counts.filtered = 2;
+        assert_eq!(coverage(&meta, true), Coverage::RecordedTasks);
+        (meta.counts.filtered, meta.state) = (0, State::Recording);
+        assert_eq!(coverage(&meta, true), Coverage::RecordedTasks);
     }
 }

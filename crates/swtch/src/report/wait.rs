@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{Evidence, EvidenceBits, Nanos, Reason, Switch, WaitObject};
 
 use super::filter::Counted;
+use super::last::Last;
 use super::names::Names;
 use super::sheet::{Cell, Sheet};
 use super::waker::{Waker, is_blocking};
@@ -92,7 +93,7 @@ pub struct Objects {
     objects: Vec<(Object, Waited)>,
     waiters: FxHashSet<(usize, usize)>,
     /// What each task began to wait for when it last left.
-    last: Vec<Option<usize>>,
+    last: Last<usize>,
     switches: u64,
     nameless: u64,
 }
@@ -104,25 +105,35 @@ impl Objects {
             places: FxHashMap::default(),
             objects: Vec::new(),
             waiters: FxHashSet::default(),
-            last: vec![None; names.len()],
+            last: Last::new(names),
             switches: 0,
             nameless: 0,
         }
     }
 
-    /// Adds what counts of a row of the task with this index. Rows of which nothing counts are
-    /// needed too: they may begin a wait that does.
-    pub fn add(&mut self, row: &Switch, task: usize, counted: Counted, names: &Names) {
+    /// Adds what counts of a row of the task with this index; the object of the wait that was
+    /// counted. Rows of which nothing counts are needed too: they may begin a wait that does.
+    pub fn add(
+        &mut self,
+        row: &Switch,
+        task: usize,
+        counted: Counted,
+        names: &Names,
+    ) -> Option<Object> {
         // Without a reason, the row in which the wait began is not the task's last.
-        let began = self.last[task].filter(|_| row.wait.reason.is_some());
-        if let Some(place) = began.filter(|_| counted.wait) {
+        let began = self.last.of(row.task, task);
+        let began = began.filter(|_| row.wait.reason.is_some());
+        let ended = began.filter(|_| counted.wait && row.wait.off.is_some());
+        if let Some(place) = ended {
             self.add_wait(place, row, names);
         }
         let object = object_of(row, names.thread(task).process);
-        self.last[task] = object.map(|object| self.place(object));
+        let place = object.map(|object| self.place(object));
+        self.last.set(row.task, task, place);
         if counted.switch {
-            self.add_switch(row, task);
+            self.add_switch(row, task, place);
         }
+        ended.map(|place| self.objects[place].0)
     }
 
     /// Objects, most blocked time first.
@@ -171,9 +182,9 @@ impl Objects {
         sheet
     }
 
-    fn add_switch(&mut self, row: &Switch, task: usize) {
+    fn add_switch(&mut self, row: &Switch, task: usize, place: Option<usize>) {
         self.switches += 1;
-        let Some(place) = self.last[task] else {
+        let Some(place) = place else {
             self.nameless += u64::from(is_blocking(row.rule.reason));
             return;
         };
@@ -183,12 +194,9 @@ impl Objects {
     }
 
     fn add_wait(&mut self, place: usize, row: &Switch, names: &Names) {
-        let Some(off) = row.wait.off else {
-            return;
-        };
         let waited = &mut self.objects[place].1;
         waited.waits += 1;
-        waited.off += off;
+        waited.off += row.wait.off.unwrap_or(Nanos::ZERO);
         waited.blocked += row.wait.blocked().unwrap_or(Nanos::ZERO);
         waited.runq += row.wait.runq.unwrap_or(Nanos::ZERO);
         let Some(waker) = Waker::of(row, names) else {
@@ -309,6 +317,16 @@ wait key  kind   process  pid  switches  share %  waits     off  blocked   runq 
     fn one_address_in_two_processes_is_two_objects() {
         let objects = fed(&[on(row(1, Reason::Futex), 8), on(row(3, Reason::Futex), 8)]);
         assert_eq!(objects.ranked().len(), 2);
+    }
+
+    /// Tasks without a name share an index: what one waits for is not what the other did.
+    #[test]
+    fn a_task_without_a_name_ends_no_wait_of_another() {
+        let back = |task| after(row(task, Reason::Exit), Reason::Futex, 80, 20);
+        let objects = fed(&[on(row(77, Reason::Futex), 8), back(78)]);
+        assert_eq!(objects.ranked()[0].1.waits, 0);
+        let objects = fed(&[on(row(77, Reason::Futex), 8), back(78), back(77)]);
+        assert_eq!(objects.ranked()[0].1.waits, 1);
     }
 
     /// The task's last row in the trace is not the switch-out that began this wait.

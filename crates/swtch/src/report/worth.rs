@@ -10,7 +10,8 @@ use swtch_core::cost::Amount;
 use swtch_core::{Nanos, Reason, Switch};
 use swtch_store::StackKind;
 
-use super::bill::{Accounts, Bill, REASON_LABELS, percent, reason_label};
+use super::accounts::{Accounts, Bill, percent};
+use super::bill::{REASON_LABELS, reason_label};
 use super::departure::{Departure, Departures};
 use super::filter::Counted;
 use super::names::Names;

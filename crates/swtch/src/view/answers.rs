@@ -2,12 +2,13 @@
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
+use swtch_core::{Level, TaskKey};
 
+use super::loaded::Loaded;
 use super::query::Query;
 use super::server::Site;
 use super::{chain, curves, detail, facts, flame, lanes, locks, search};
 use crate::format::Format;
-use crate::prices;
 use crate::report::{self, BillBy, By};
 
 /// An answer, as it crosses.
@@ -47,27 +48,29 @@ pub fn answer(site: &Site, name: &str, query: &Query) -> Result<Answer> {
         }
         "report" => return report_of(site, query),
         "bill" => return bill_of(site, query),
-        "trace" => facts::of_trace(&loaded, &site.name(), prices::chosen(site.prices()).is_ok())?,
+        "trace" => facts::of_trace(&loaded, &site.name(), site.prices().is_ok())?,
         "threads" => return json(loaded.threads()),
         "detail" => {
-            let row = query.row(&loaded)?;
-            let prices = prices::chosen(site.prices()).ok();
-            detail::of_row(&loaded, query.level()?, row, prices.as_ref())?
+            let level = query.level()?;
+            let row = in_trace(&loaded, level, query.row()?)?;
+            let prices = site.prices().ok();
+            let billing = prices.as_ref().map(|prices| &prices.billing);
+            detail::of_row(&loaded, level, row, billing)?
         }
-        "chain" => chain::chain(&loaded, query.os_row(&loaded)?),
-        "critical" => chain::critical(&loaded, query.task()?, query.span(&loaded)?),
+        "chain" => chain::chain(&loaded, in_trace(&loaded, Level::Os, query.os_row()?)?),
+        "critical" => {
+            let task = known(&loaded, query.task()?)?;
+            chain::critical(&loaded, task, query.span(&loaded)?)
+        }
         "rate" => curves::rate(&loaded, query.span(&loaded)?, query.bins()?),
         "distribution" => {
             let of = query.of.as_deref().unwrap_or("ran");
             curves::distribution(&loaded, query.span(&loaded)?, of, query.reason()?)?
         }
-        "flame" => flame::flame(&loaded, query.flame(&loaded)?)?,
-        "locks" => locks::locks(&loaded, query.span(&loaded)?, query.top.unwrap_or(20))?,
+        "flame" => flame::flame(&loaded, &query.filter()?)?,
+        "locks" => locks::locks(&loaded, &query.filter()?, query.top.unwrap_or(20))?,
         "search" => search::search(&loaded, query.q.as_deref().unwrap_or_default())?,
-        _ => {
-            let what = format!("there is no answer `{name}`");
-            return Err(NotHere { what, advice: None }.into());
-        }
+        _ => return Err(not_here(format!("there is no answer `{name}`")).into()),
     };
     json(&value)
 }
@@ -91,26 +94,43 @@ fn report_of(site: &Site, query: &Query) -> Result<Answer> {
 fn bill_of(site: &Site, query: &Query) -> Result<Answer> {
     let word = query.by.as_deref().unwrap_or(BillBy::Reason.as_str());
     let by = BillBy::from_word(word).ok_or_else(|| no_report(word))?;
-    let list = prices::chosen(site.prices()).map_err(|error| NotHere {
+    let prices = site.prices().map_err(|why| NotHere {
         what: "there are no prices to make a bill with".to_owned(),
-        advice: Some(format!("{error:#}")),
+        advice: Some(why),
     })?;
     let mut bytes = Vec::new();
     report::bill(
         &site.loaded().trace,
         by,
         &request(By::Reason, query)?,
-        &list,
+        &prices.list,
         &mut bytes,
     )?;
     Ok(Answer::Json(bytes))
 }
 
 fn no_report(word: &str) -> NotHere {
-    NotHere {
-        what: format!("there is no report by `{word}`"),
-        advice: None,
+    not_here(format!("there is no report by `{word}`"))
+}
+
+/// The row, if there is one.
+fn in_trace(loaded: &Loaded, level: Level, row: usize) -> Result<usize, NotHere> {
+    match row < loaded.levels.of(level).rows().len() {
+        true => Ok(row),
+        false => Err(not_here(format!("there is no row {row}"))),
     }
+}
+
+/// The task, if anything is known of it.
+fn known(loaded: &Loaded, task: TaskKey) -> Result<TaskKey, NotHere> {
+    match loaded.levels.os.track(task).is_some() || loaded.open(task).is_some() {
+        true => Ok(task),
+        false => Err(not_here(format!("nothing is known of a task {task}"))),
+    }
+}
+
+const fn not_here(what: String) -> NotHere {
+    NotHere { what, advice: None }
 }
 
 fn request(by: By, query: &Query) -> Result<report::Request> {

@@ -2,17 +2,16 @@
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
-use swtch_core::cost::{Basis, Billing, Case, PriceList};
+use swtch_core::cost::{Basis, Billing, Case};
 use swtch_core::{
-    Arch, Contention, Coverage, CpuId, Evidence, Holder, Level, Nanos, Switch, TaskKey, Timestamp,
-    WakerKind,
+    Arch, CpuId, Evidence, Holder, Level, Nanos, Switch, TaskKey, Timestamp, WakerKind,
 };
 use swtch_store::{Columns, StackKind};
 
 use super::facts::of_thread;
 use super::loaded::Loaded;
 use super::timeline::{RowPieces, Timeline};
-use crate::report::{Call, object_of, successor};
+use crate::report::{CONTENTION, Call, contention, object_of, successor};
 
 /// What is known about a row.
 ///
@@ -22,7 +21,7 @@ pub fn of_row(
     loaded: &Loaded,
     level: Level,
     row: usize,
-    prices: Option<&PriceList>,
+    billing: Option<&Billing>,
 ) -> Result<Value> {
     let timeline = loaded.levels.of(level);
     let track = timeline.track_of(row).context("the row is of no task")?;
@@ -46,7 +45,7 @@ pub fn of_row(
         "level": level.as_str(),
         "thread": of_thread(loaded, switch.task),
         "cpu": switch.cpu.get(),
-        "run": of_run(loaded, &switch, &pieces, prices),
+        "run": of_run(loaded, &switch, &pieces, billing),
         "wait": of_wait(loaded, (row, &switch), previous.as_ref(), &pieces)?,
         "previous_row": has_previous.then(|| row - 1),
         "next_row": (row + 1 < track.rows().end).then_some(row + 1),
@@ -72,7 +71,7 @@ fn read(loaded: &Loaded, level: Level, timeline: &Timeline, row: usize) -> Resul
     found.context("the row is not in the trace any more")
 }
 
-fn of_run(loaded: &Loaded, row: &Switch, pieces: &RowPieces, prices: Option<&PriceList>) -> Value {
+fn of_run(loaded: &Loaded, row: &Switch, pieces: &RowPieces, billing: Option<&Billing>) -> Value {
     let evidence = &row.evidence;
     let thread = |task: Option<TaskKey>| task.map(|task| of_thread(loaded, task));
     json!({
@@ -101,7 +100,7 @@ fn of_run(loaded: &Loaded, row: &Switch, pieces: &RowPieces, prices: Option<&Pri
         "nominator": thread(evidence.nominator),
         "need_resched_delay_ns": evidence.need_resched_delay.map(Nanos::as_ns),
         "user_task": row.user_task,
-        "price": prices.and_then(|list| of_price(loaded, row, list)),
+        "price": billing.and_then(|billing| of_price(loaded, row, billing)),
     })
 }
 
@@ -165,12 +164,11 @@ fn object_words(loaded: &Loaded, row: &Switch) -> Option<String> {
     Some(format!("{} {:#x}", object.kind.as_str(), object.key))
 }
 
-fn of_price(loaded: &Loaded, row: &Switch, list: &PriceList) -> Option<Value> {
+fn of_price(loaded: &Loaded, row: &Switch, billing: &Billing) -> Option<Value> {
     let case = Case {
         reason: row.rule.reason,
         successor: successor(row.next_task, loaded.names.index(row.task), &loaded.names),
     };
-    let billing = Billing::new(list);
     let tariff = billing.tariff(case).ok()?;
     Some(json!({
         "ns": tariff.direct.point_ns,
@@ -216,7 +214,11 @@ fn of_wait(
         "wake_cpu": wait.wake_cpu.map(swtch_core::CpuId::get),
         "stack": stack_of(loaded, wait.kernel_stack, wait.user_stack)?,
         "waker_stack": stack_of(loaded, wait.waker_kernel_stack, wait.waker_user_stack)?,
-        "had_cpu": had_cpu(loaded, number, row)?,
+        // A worker waits for its turn, and not for a CPU.
+        "had_cpu": match row.level {
+            Level::Os => had_cpu(loaded, number, row)?,
+            Level::User => Vec::new(),
+        },
     }))
 }
 
@@ -275,8 +277,8 @@ fn had_cpu(loaded: &Loaded, number: usize, wanted: &Switch) -> Result<Vec<Value>
         return Ok(Vec::new());
     }
     let (since, until) = around_wait(loaded, number, wanted);
-    let cpus = usize::try_from(loaded.trace.meta().host.cpus).unwrap_or(1);
-    let mut contention = Contention::new(loaded.coverage(), cpus, &loaded.trace.gaps()?);
+    let gaps = loaded.trace.gaps()?;
+    let mut contention = contention(loaded.coverage(), loaded.trace.meta(), &gaps);
     let mut parts = Vec::new();
     let mut sink = |wait: swtch_core::Contended<'_>| parts.extend_from_slice(wait.parts);
     loaded
@@ -304,20 +306,6 @@ fn had_cpu(loaded: &Loaded, number: usize, wanted: &Switch) -> Result<Vec<Value>
         .collect())
 }
 
-/// Columns that split a run-queue wait.
-const CONTENTION: Columns = Columns::TS
-    .and(Columns::CPU)
-    .and(Columns::TASK)
-    .and(Columns::RAN)
-    .and(Columns::IRQ)
-    .and(Columns::STOLEN)
-    .and(Columns::NEXT_TASK)
-    .and(Columns::WAKE_CPU)
-    .and(Columns::MOVED)
-    .and(Columns::OFF_REASON)
-    .and(Columns::OFF)
-    .and(Columns::RUNQ);
-
 fn of_holder(loaded: &Loaded, holder: Holder, ns: u64) -> Value {
     let what = match holder {
         Holder::Task(task) => {
@@ -332,16 +320,43 @@ fn of_holder(loaded: &Loaded, holder: Holder, ns: u64) -> Value {
     json!({"what": what, "thread": null, "ns": ns})
 }
 
-/// Whether all runs are in the trace.
-impl Loaded {
-    fn coverage(&self) -> Coverage {
-        let meta = self.trace.meta();
-        let is_all = meta.state != swtch_store::State::Recording
-            && meta.counts.filtered == 0
-            && self.everything_in_scope;
-        match is_all {
-            true => Coverage::EveryTask,
-            false => Coverage::RecordedTasks,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{after, head, row, seen};
+    use swtch_core::Reason;
+    use swtch_store::Writer;
+
+    /// One thread's switch, and a hundred of its workers' beside it.
+    fn of_workers() -> (Loaded, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.swtch");
+        let meta = head().meta;
+        let mut writer = Writer::create(&path, &meta).unwrap();
+        writer.push_task(&seen(1, 10, 10, "server")).unwrap();
+        for number in 1..=100_u64 {
+            let mut row = after(row(1, Reason::Yield), Reason::Yield, 0, 700);
+            row.ts = Timestamp::from_ns(meta.start_ns + number * 1_000_000);
+            row.level = Level::User;
+            row.user_task = Some(number % 2);
+            writer.push_switch(&row).unwrap();
+        }
+        let mut os = row(1, Reason::Futex);
+        os.ts = Timestamp::from_ns(meta.start_ns + 101_000_000);
+        writer.push_switch(&os).unwrap();
+        writer.finish(&meta, &mut |_, _| ()).unwrap();
+        (Loaded::read(&path, 1).unwrap(), dir)
+    }
+
+    /// Rows of the two levels are counted apart: the last of a hundred workers' is none of the kernel's.
+    #[test]
+    fn every_row_of_a_worker_has_its_detail() {
+        let (loaded, _dir) = of_workers();
+        for number in 0..100 {
+            let detail = of_row(&loaded, Level::User, number, None).unwrap();
+            assert_eq!(detail["run"]["user_task"], (number + 1) % 2, "{detail}");
+            assert_eq!(detail["wait"]["runq_ns"], 700);
+            assert_eq!(detail["wait"]["had_cpu"], json!([]));
         }
     }
 }

@@ -1,13 +1,17 @@
 //! `api/trace` and `api/threads`: what the trace is, and whose lanes it has.
 
 use serde_json::{Value, json};
-use swtch_core::{Category, Gap, Level, Nanos, Reason, TaskKey};
+use swtch_core::{
+    Category, Coverage, Gap, Level, Nanos, Reason, TaskEvent, TaskEventKind, TaskKey, Timestamp,
+};
 use swtch_store::{Completeness, State};
 
 use anyhow::Result;
+use rustc_hash::FxHashMap;
 
 use super::loaded::Loaded;
-use super::timeline::Track;
+use super::timeline::{CpuLane, Track};
+use crate::record::WHOLE_SYSTEM;
 use crate::report::{self, Rows};
 
 /// The trace.
@@ -47,13 +51,38 @@ pub fn of_trace(loaded: &Loaded, name: &str, has_prices: bool) -> Result<Value> 
         "lost": first.lost,
         "threads": loaded.levels.os.tracks().len(),
         "arch": meta.host.machine,
-        "cpus": cpus.map(|lane| json!({"cpu": lane.cpu.get(), "switches": lane.len()}))
-            .collect::<Vec<_>>(),
+        "scope": meta.scope,
+        "every_task": has_every_task(loaded),
+        "cpus": cpus.map(|lane| of_cpu(loaded, lane)).collect::<Vec<_>>(),
         "reasons": reasons.collect::<Vec<_>>(),
         "gaps": gaps.iter().map(|gap| of_gap(loaded, gap)).collect::<Vec<_>>(),
         "has_stacks": meta.stacks.is_some(),
         "has_prices": has_prices,
     }))
+}
+
+/// Whether a CPU on which nothing is recorded was idle. While it is written, a trace does not tell
+/// what was filtered away; that it is of the whole system, it does.
+fn has_every_task(loaded: &Loaded) -> bool {
+    let is_of_all = loaded.trace.meta().scope == WHOLE_SYSTEM && loaded.everything_in_scope;
+    is_of_all || loaded.coverage() == Coverage::EveryTask
+}
+
+/// A CPU, and the span in which it is known who had it: from its first run, or from the end of that
+/// run where its beginning is not known, to the end of its last.
+fn of_cpu(loaded: &Loaded, lane: &CpuLane) -> Value {
+    let os = &loaded.levels.os;
+    let ends = lane.span_around(os.rows(), 0, u64::MAX);
+    let first = ends.map(|(first_ended, _)| {
+        let runs = lane.pieces(os, 0, first_ended);
+        runs.first().map_or(first_ended, |run| run.from_ns)
+    });
+    json!({
+        "cpu": lane.cpu.get(),
+        "switches": lane.len(),
+        "first_ns": first,
+        "last_ns": ends.map(|(_, last_ended)| last_ended),
+    })
 }
 
 /// Switches that reports count, and those of tasks that only had the CPU while others waited.
@@ -113,6 +142,8 @@ pub fn of_threads(loaded: &Loaded) -> Value {
         "process": columns.process,
         "first_ns": columns.first_ns,
         "last_ns": columns.last_ns,
+        "forked_ns": columns.forked_ns,
+        "exited_ns": columns.exited_ns,
         "run_ns": columns.run_ns,
         "switches": columns.switches,
         "preemptions": columns.preemptions,
@@ -124,6 +155,26 @@ pub fn of_threads(loaded: &Loaded) -> Value {
     })
 }
 
+/// When a task began and ended, as far as the capture saw it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Life {
+    forked: Option<Timestamp>,
+    exited: Option<Timestamp>,
+}
+
+/// The lives of tasks that began or ended during the capture, from events in order of time.
+pub fn lives_of(events: &[TaskEvent]) -> FxHashMap<TaskKey, Life> {
+    let mut lives: FxHashMap<TaskKey, Life> = FxHashMap::default();
+    for event in events {
+        match event.kind {
+            TaskEventKind::Fork => lives.entry(event.task).or_default().forked = Some(event.ts),
+            TaskEventKind::Exit => lives.entry(event.task).or_default().exited = Some(event.ts),
+            TaskEventKind::Seen | TaskEventKind::Exec | TaskEventKind::Rename => {}
+        }
+    }
+    lives
+}
+
 #[derive(Default)]
 struct Threads {
     task: Vec<u32>,
@@ -133,6 +184,8 @@ struct Threads {
     process: Vec<String>,
     first_ns: Vec<u64>,
     last_ns: Vec<u64>,
+    forked_ns: Vec<Option<u64>>,
+    exited_ns: Vec<Option<u64>>,
     run_ns: Vec<u64>,
     switches: Vec<usize>,
     preemptions: Vec<usize>,
@@ -170,7 +223,17 @@ impl Threads {
         self.process.push(process.comm.clone());
         self.first_ns
             .push(first.unwrap_or(rows.ended_ns[track.first]));
-        self.last_ns.push(rows.ended_ns[track.rows().end - 1]);
+        let last = track.rows().end - 1;
+        let last_ns = rows.ended_ns[last];
+        self.last_ns.push(last_ns);
+        let life = loaded.lives.get(&track.task).copied().unwrap_or_default();
+        let since_start = |moment| loaded.since_start(moment);
+        self.forked_ns.push(life.forked.map(since_start));
+        // A task that has said that it ends still runs until it leaves its CPU for good.
+        let has_left = rows.reason(last) == Reason::Exit;
+        let exited = life.exited.map(since_start).or(has_left.then_some(last_ns));
+        self.exited_ns
+            .push(exited.map(|exited| exited.max(last_ns)));
         self.run_ns.push(run_ns);
         self.switches.push(track.len);
         self.preemptions.push(preemptions);
@@ -195,4 +258,36 @@ pub fn of_thread(loaded: &Loaded, task: TaskKey) -> Value {
         "pid": process.pid.map(swtch_core::Pid::get),
         "name": thread.comm,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::seen;
+
+    /// A task that was there before, or still is, has no end on that side: the page must not claim one.
+    #[test]
+    fn a_life_is_known_as_far_as_it_was_seen() {
+        let at = |ns, kind, key| TaskEvent {
+            ts: Timestamp::from_ns(ns),
+            kind,
+            ..seen(key, 10, 10, "child")
+        };
+        let lives = lives_of(&[
+            at(10, TaskEventKind::Fork, 1),
+            at(20, TaskEventKind::Seen, 2),
+            at(30, TaskEventKind::Exec, 1),
+            at(40, TaskEventKind::Exit, 2),
+        ]);
+        let life = |key| {
+            let life = lives.get(&TaskKey::new(key)).copied().unwrap_or_default();
+            (
+                life.forked.map(Timestamp::as_ns),
+                life.exited.map(Timestamp::as_ns),
+            )
+        };
+        assert_eq!(life(1), (Some(10), None));
+        assert_eq!(life(2), (None, Some(40)));
+        assert_eq!(life(3), (None, None));
+    }
 }

@@ -3,11 +3,11 @@
 use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use swtch_core::{Nanos, Pid, Reason};
+use swtch_core::{Nanos, Reason};
 use swtch_store::{Columns, StackKind};
 
 use super::loaded::Loaded;
-use super::query::Span;
+use crate::report::{Filter, Session};
 
 /// Nodes narrower than this part of the whole are drawn by no screen, and left out.
 const NARROWEST: f64 = 0.0002;
@@ -24,27 +24,17 @@ struct Node {
     children: FxHashMap<String, Self>,
 }
 
-/// Which waits.
-#[derive(Clone, Copy, Debug)]
-pub struct Which {
-    /// Those that ended in this span.
-    pub span: Span,
-    /// Those for this reason.
-    pub reason: Option<Reason>,
-    /// Those of this process.
-    pub pid: Option<Pid>,
-}
-
-/// The tree.
+/// The tree of the waits that reports with this filter count.
 ///
 /// # Errors
 /// When the trace cannot be read.
-pub fn flame(loaded: &Loaded, which: Which) -> Result<Value> {
+pub fn flame(loaded: &Loaded, filter: &Filter) -> Result<Value> {
     let symbols = loaded.symbols()?;
+    let mut session = Session::open(&loaded.trace, filter)?;
     let mut root = Node::default();
-    for ((process, user, kernel, reason), (waits, ns)) in places(loaded, which)? {
+    for ((process, user, kernel, reason), (waits, ns)) in places(&mut session)? {
         let mut node = root.take(waits, ns);
-        let label = loaded.names.process(process).label();
+        let label = session.names().process(process).label();
         node = node.child(label, "process").take(waits, ns);
         for frame in symbols.frames(StackKind::User, user).into_iter().rev() {
             node = node.child(frame, "user").take(waits, ns);
@@ -66,41 +56,24 @@ pub fn flame(loaded: &Loaded, which: Which) -> Result<Value> {
 }
 
 /// Waits and blocked time by place.
-fn places(loaded: &Loaded, which: Which) -> Result<FxHashMap<Place, (u64, u64)>> {
-    let columns = Columns::TS
-        | Columns::TASK
-        | Columns::OFF_REASON
-        | Columns::OFF
-        | Columns::RUNQ
-        | Columns::STACKS;
+fn places(session: &mut Session<'_>) -> Result<FxHashMap<Place, (u64, u64)>> {
+    let columns = Columns::OFF_REASON | Columns::OFF | Columns::RUNQ | Columns::STACKS;
     let mut places: FxHashMap<Place, (u64, u64)> = FxHashMap::default();
-    let names = &loaded.names;
-    let span = (
-        loaded.moment(which.span.from_ns),
-        loaded.moment(which.span.to_ns - 1),
-    );
-    loaded.trace.scan(columns, Some(span), &mut |row| {
-        let thread = names.thread(names.index(row.task));
-        let Some(blocked) = row.wait.blocked().filter(|blocked| *blocked > Nanos::ZERO) else {
+    let names = session.names();
+    session.scan(columns, &mut |row, task, counted| {
+        let blocked = row.wait.blocked().filter(|_| counted.wait);
+        let Some(blocked) = blocked.filter(|blocked| *blocked > Nanos::ZERO) else {
             return;
         };
-        let reason = row.wait.reason.unwrap_or(Reason::Unknown);
-        let is_asked = thread.in_scope
-            && which.reason.is_none_or(|asked| asked == reason)
-            && which
-                .pid
-                .is_none_or(|pid| names.process(thread.process).pid == Some(pid));
-        if is_asked {
-            let place = (
-                thread.process,
-                row.wait.user_stack,
-                row.wait.kernel_stack,
-                reason,
-            );
-            let sum = places.entry(place).or_default();
-            sum.0 += 1;
-            sum.1 += blocked.as_ns();
-        }
+        let place = (
+            names.thread(task).process,
+            row.wait.user_stack,
+            row.wait.kernel_stack,
+            row.wait.reason.unwrap_or(Reason::Unknown),
+        );
+        let sum = places.entry(place).or_default();
+        sum.0 += 1;
+        sum.1 += blocked.as_ns();
     })?;
     Ok(places)
 }
@@ -134,5 +107,27 @@ impl Node {
             "waits": self.waits,
             "children": wide.iter().map(|(name, child)| child.to_json(name, least)).collect::<Vec<_>>(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::By;
+    use crate::view::drawn::{filters, handed_round, printed};
+
+    /// A picture of other waits than the table beside it would mislead.
+    #[test]
+    fn the_tree_is_of_the_blocked_time_of_the_report() {
+        let (loaded, _dir) = handed_round();
+        for filter in filters() {
+            let total = printed(&loaded, By::Reason, &filter)["total"]["blocked_ns"].clone();
+            let tree = flame(&loaded, &filter).unwrap();
+            assert_eq!(tree["ns"], total, "{filter:?}");
+            assert_ne!(tree["ns"], 0, "{filter:?}");
+            let children = tree["children"].as_array().unwrap().iter();
+            let sum: u64 = children.map(|child| child["ns"].as_u64().unwrap()).sum();
+            assert_eq!(tree["ns"], sum, "{filter:?}");
+        }
     }
 }

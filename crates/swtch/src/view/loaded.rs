@@ -1,46 +1,30 @@
 //! A trace made ready for the page: opened, its names known, its rows in memory.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
-use swtch_core::{Open, TaskKey, Timestamp};
+use swtch_core::{Coverage, Open, TaskKey, Timestamp};
 use swtch_store::{Completeness, State, Trace};
 
-use super::facts;
+use super::facts::{self, Life};
 use super::query::Span;
 use super::search::{self, Stacks};
 use super::timeline::{Levels, Track};
-use crate::report::{Filter, Names, Symbols, takes_task};
+use crate::opening::{self, LIST_OF_FILES};
+use crate::report::{self, Filter, Names, Symbols, takes_task};
+use crate::stamp::Stamp;
 
 /// A recorder writes every second, if there is anything to write. One that was silent for so long
 /// has ended, or what it records sleeps; the page goes on asking, more seldom.
 const SILENT: Duration = Duration::from_secs(10);
 
-/// Tells two states of a trace apart, by the list of its files. Times alone do not: a recorder ends by
-/// writing the list twice within a tick of the kernel's coarse clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    modified: SystemTime,
-    bytes: u64,
-    inode: u64,
-}
-
-impl Stamp {
-    /// The one of a trace as it is now.
-    pub fn of(trace: &Path) -> Option<Self> {
-        let list = fs::metadata(trace.join("checksums.csv")).ok()?;
-        Some(Self {
-            modified: list.modified().ok()?,
-            bytes: list.len(),
-            inode: list.ino(),
-        })
-    }
+/// Tells two states of a trace apart: by the list of its files, which is written last.
+pub fn stamp_of(trace: &Path) -> Option<Stamp> {
+    Stamp::of(&trace.join(LIST_OF_FILES))
 }
 
 /// One state of a trace. A trace that is still being recorded is read again, as a new one.
@@ -60,6 +44,8 @@ pub struct Loaded {
     opens: FxHashMap<TaskKey, Open>,
     /// Kernel threads.
     pub kernel_threads: rustc_hash::FxHashSet<TaskKey>,
+    /// When tasks began and ended.
+    pub lives: FxHashMap<TaskKey, Life>,
     /// Whether the capture was asked for every task that it names.
     pub everything_in_scope: bool,
     /// Made when they are asked for first.
@@ -75,8 +61,8 @@ impl Loaded {
     /// When it cannot be read.
     pub fn read(path: &Path, generation: u32) -> Result<Self> {
         // Before the trace: what is written meanwhile makes it be read again.
-        let stamp = Stamp::of(path);
-        let trace = Trace::open(path).with_context(|| format!("reading {}", path.display()))?;
+        let stamp = stamp_of(path);
+        let trace = opening::open(path)?;
         let mut tasks = trace.tasks().context("reading the tasks of the trace")?;
         tasks.sort_by_key(|event| event.ts);
         let start = Timestamp::from_ns(trace.meta().start_ns);
@@ -93,6 +79,7 @@ impl Loaded {
                 .filter(|event| event.is_kthread)
                 .map(|event| event.task)
                 .collect(),
+            lives: facts::lives_of(&tasks),
             everything_in_scope: tasks.iter().all(|event| event.in_scope),
             threads: OnceLock::new(),
             symbols: OnceLock::new(),
@@ -118,6 +105,11 @@ impl Loaded {
             0 => self.levels.end_ns,
             end => end.saturating_sub(meta.start_ns).max(self.levels.end_ns),
         }
+    }
+
+    /// Whose runs are rows.
+    pub fn coverage(&self) -> Coverage {
+        report::coverage(self.trace.meta(), self.everything_in_scope)
     }
 
     /// What a task was at when the capture ended.
@@ -174,7 +166,7 @@ impl Loaded {
 
     /// Whether its recorder has written a moment ago.
     pub fn is_fresh(&self) -> bool {
-        let age = self.stamp.and_then(|stamp| stamp.modified.elapsed().ok());
+        let age = self.stamp.and_then(Stamp::age);
         age.is_some_and(|age| age < SILENT)
     }
 

@@ -1,128 +1,158 @@
 //! `api/locks`: what was waited for most: who waited, and who ended the waits.
 //!
+//! How often and how long is counted where `swtch report --by wait` counts it; who, and which wait was
+//! the longest, is added here.
+//!
 //! Nobody writes down who holds a futex or a pipe. Who woke a waiter has let go of it: that is what
 //! "released by" says, and it is an inference.
 
 use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use swtch_core::{Reason, Switch, TaskKey, WakerKind};
+use swtch_core::{Nanos, Reason, Switch, TaskKey, WakerKind};
 use swtch_store::Columns;
 
 use super::facts::of_thread;
 use super::loaded::Loaded;
-use super::query::Span;
-use crate::report::{Object, object_of};
+use crate::report::{Filter, Object, Session, Waited, waits_by_object};
 
 /// Threads named for one object.
 const NAMED: usize = 8;
 
+/// Who waited for one object, and who ended that.
 #[derive(Debug)]
-struct Waited {
+struct People {
     reason: Reason,
-    waits: u64,
-    blocked_ns: u64,
-    longest: (u64, TaskKey, u64),
-    waiters: FxHashMap<TaskKey, (u64, u64)>,
+    /// The longest wait: its blocked time, whose it was, and when the run after it ended.
+    longest: (Nanos, TaskKey, u64),
+    /// Waits and blocked time.
+    waiters: FxHashMap<TaskKey, (u64, Nanos)>,
+    /// Wakeups.
     releasers: FxHashMap<TaskKey, u64>,
 }
 
-/// The objects with the most blocked time.
+/// The objects with the most blocked time, of the waits that reports with this filter count.
 ///
 /// # Errors
 /// When the trace cannot be read.
-pub fn locks(loaded: &Loaded, span: Span, most: usize) -> Result<Value> {
-    let mut objects: Vec<_> = waited(loaded, span)?.into_iter().collect();
-    objects.sort_by(|a, b| b.1.blocked_ns.cmp(&a.1.blocked_ns).then(a.0.cmp(&b.0)));
-    let all = objects.len();
-    let keys = objects
-        .iter()
-        .take(most)
-        .map(|(object, waited)| to_json(loaded, object, waited));
-    Ok(json!({"keys": keys.collect::<Vec<_>>(), "all": all}))
-}
-
-fn waited(loaded: &Loaded, span: Span) -> Result<FxHashMap<Object, Waited>> {
-    let columns = Columns::TS
-        | Columns::TASK
-        | Columns::REASON
-        | Columns::BITS
-        | Columns::SYSCALL
-        | Columns::ARGS
-        | Columns::WAIT_OBJECT
-        | Columns::WAIT_KEY
-        | Columns::OFF_REASON
-        | Columns::OFF
-        | Columns::RUNQ
-        | Columns::WAKER;
-    let mut began: FxHashMap<TaskKey, Object> = FxHashMap::default();
-    let mut objects: FxHashMap<Object, Waited> = FxHashMap::default();
-    // A wait that ends in the span may have begun before it.
-    let rows = (loaded.moment(0), loaded.moment(span.to_ns - 1));
-    loaded.trace.scan(columns, Some(rows), &mut |row| {
-        let thread = loaded.names.thread(loaded.names.index(row.task));
-        let object = began.remove(&row.task);
-        let is_asked = loaded.since_start(row.ts) >= span.from_ns && thread.in_scope;
-        if let Some(object) = object.filter(|_| is_asked && row.wait.reason.is_some()) {
-            let reason = row.wait.reason.unwrap_or(Reason::Unknown);
-            let waited = objects.entry(object).or_insert_with(|| Waited::of(reason));
-            waited.add(loaded, row);
-        }
-        if let Some(object) = object_of(row, thread.process) {
-            began.insert(row.task, object);
-        }
+pub fn locks(loaded: &Loaded, filter: &Filter, most: usize) -> Result<Value> {
+    let mut session = Session::open(&loaded.trace, filter)?;
+    let mut people: FxHashMap<Object, People> = FxHashMap::default();
+    let (objects, _) = waits_by_object(&mut session, Columns::TS, &mut |object, row| {
+        let reason = row.wait.reason.unwrap_or(Reason::Unknown);
+        let people = people.entry(object).or_insert_with(|| People::of(reason));
+        people.add(loaded, row);
     })?;
-    Ok(objects)
+    let waited = objects.ranked().into_iter();
+    // Nobody is known who waited where no wait has ended.
+    let waited = waited.filter_map(|(object, waited)| Some((object, waited, people.get(object)?)));
+    let waited: Vec<_> = waited.collect();
+    let keys = waited.iter().take(most).map(|(object, waited, people)| {
+        let process = session.names().process(object.process).label();
+        let key = format!("{} {:#x} of {process}", object.kind.as_str(), object.key);
+        to_json(loaded, &key, waited, people)
+    });
+    Ok(json!({"keys": keys.collect::<Vec<_>>(), "all": waited.len()}))
 }
 
-impl Waited {
+impl People {
     fn of(reason: Reason) -> Self {
         Self {
             reason,
-            waits: 0,
-            blocked_ns: 0,
-            longest: (0, TaskKey::IDLE, 0),
+            longest: (Nanos::ZERO, TaskKey::IDLE, 0),
             waiters: FxHashMap::default(),
             releasers: FxHashMap::default(),
         }
     }
 
+    /// Adds the wait that a row ends.
     fn add(&mut self, loaded: &Loaded, row: &Switch) {
-        let blocked_ns = row.wait.blocked().map_or(0, swtch_core::Nanos::as_ns);
-        self.waits += 1;
-        self.blocked_ns += blocked_ns;
-        if blocked_ns >= self.longest.0 {
-            self.longest = (blocked_ns, row.task, loaded.since_start(row.ts));
+        let blocked = row.wait.blocked().unwrap_or(Nanos::ZERO);
+        if blocked >= self.longest.0 {
+            self.longest = (blocked, row.task, loaded.since_start(row.ts));
         }
         let waiter = self.waiters.entry(row.task).or_default();
         waiter.0 += 1;
-        waiter.1 += blocked_ns;
+        waiter.1 += blocked;
         if let (Some(waker), Some(WakerKind::Task)) = (row.wait.waker, row.wait.waker_kind) {
             *self.releasers.entry(waker).or_default() += 1;
         }
     }
 }
 
-fn to_json(loaded: &Loaded, object: &Object, waited: &Waited) -> Value {
-    let mut waiters: Vec<_> = waited.waiters.iter().collect();
+fn to_json(loaded: &Loaded, key: &str, waited: &Waited, people: &People) -> Value {
+    let mut waiters: Vec<_> = people.waiters.iter().collect();
     waiters.sort_by(|a, b| b.1.1.cmp(&a.1.1).then(a.0.cmp(b.0)));
-    let mut releasers: Vec<_> = waited.releasers.iter().collect();
+    let mut releasers: Vec<_> = people.releasers.iter().collect();
     releasers.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-    let (longest_ns, task, ended_ns) = waited.longest;
-    let process = loaded.names.process(object.process);
+    let (longest, task, ended_ns) = people.longest;
     json!({
-        "key": format!("{} {:#x} of {}", object.kind.as_str(), object.key, process.label()),
-        "reason": waited.reason.as_str(),
+        "key": key,
+        "reason": people.reason.as_str(),
         "waits": waited.waits,
-        "blocked_ns": waited.blocked_ns,
-        "max_ns": longest_ns,
+        "blocked_ns": waited.blocked.as_ns(),
+        "max_ns": longest.as_ns(),
         "waiters_count": waiters.len(),
-        "waiters": waiters.iter().take(NAMED).map(|(task, (waits, ns))| {
-            json!({"thread": of_thread(loaded, **task), "waits": waits, "blocked_ns": ns})
+        "waiters": waiters.iter().take(NAMED).map(|(task, (waits, blocked))| {
+            json!({"thread": of_thread(loaded, **task), "waits": waits, "blocked_ns": blocked.as_ns()})
         }).collect::<Vec<_>>(),
         "releasers": releasers.iter().take(NAMED).map(|(task, wakes)| {
             json!({"thread": of_thread(loaded, **task), "wakes": wakes})
         }).collect::<Vec<_>>(),
         "longest_row": loaded.levels.os.row_ended(task, ended_ns),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::By;
+    use crate::view::drawn::{filters, handed_round, printed};
+
+    /// The panel and the command line count what was waited for once, in all of a trace and in a part
+    /// of it.
+    #[test]
+    fn the_keys_are_the_rows_of_the_report() {
+        let (loaded, _dir) = handed_round();
+        for filter in filters() {
+            let report = printed(&loaded, By::Wait, &filter);
+            let there = report["rows"].as_array().unwrap().iter();
+            let there = there.filter(|row| row["waits"] != 0).map(|row| {
+                let words = ["kind", "wait_key", "process"].map(|name| row[name].as_str().unwrap());
+                let pid = row["pid"].as_u64().map(|pid| format!("/{pid}"));
+                let [kind, key, of] = words;
+                let key = format!("{kind} {key} of {of}{}", pid.unwrap_or_default());
+                (key, row["waits"].clone(), row["blocked_ns"].clone())
+            });
+            let there: Vec<_> = there.collect();
+            let panel = locks(&loaded, &filter, 100).unwrap();
+            let here = panel["keys"].as_array().unwrap().iter().map(|key| {
+                let words = key["key"].as_str().unwrap().to_owned();
+                (words, key["waits"].clone(), key["blocked_ns"].clone())
+            });
+            assert!(!there.is_empty(), "{filter:?}: {report}");
+            assert_eq!(here.collect::<Vec<_>>(), there, "{filter:?}");
+            assert_eq!(panel["all"], there.len());
+        }
+    }
+
+    /// A list of names that does not come to the number beside it is worse than none.
+    #[test]
+    fn waiters_come_to_the_waits_of_their_key() {
+        let (loaded, _dir) = handed_round();
+        let panel = locks(&loaded, &Filter::default(), 100).unwrap();
+        for key in panel["keys"].as_array().unwrap() {
+            let sum = |of: &str, what: &str| -> u64 {
+                let people = key[of].as_array().unwrap().iter();
+                people.map(|one| one[what].as_u64().unwrap()).sum()
+            };
+            assert_eq!(key["waits"], sum("waiters", "waits"), "{key}");
+            assert_eq!(key["blocked_ns"], sum("waiters", "blocked_ns"), "{key}");
+            assert_eq!(key["waits"], sum("releasers", "wakes"), "{key}");
+            let longest = usize::try_from(key["longest_row"].as_u64().unwrap()).unwrap();
+            let rows = loaded.levels.os.rows();
+            let blocked = rows.off.get(longest).unwrap() - rows.runq.get(longest).unwrap();
+            assert_eq!(key["max_ns"], blocked, "{key}");
+        }
+    }
 }

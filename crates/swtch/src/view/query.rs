@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use swtch_core::{Level, Nanos, Pid, Reason, TaskKey};
 
-use super::flame::Which;
 use super::lanes::{Lane, MOST_LANES, MOST_PX, Window};
 use super::loaded::Loaded;
 use crate::report::{Filter, Moment};
@@ -16,8 +15,7 @@ pub struct Query {
     px: Option<u32>,
     lanes: Option<String>,
     bins: Option<u32>,
-    /// Number of a row.
-    pub row: Option<u32>,
+    row: Option<u32>,
     level: Option<String>,
     task: Option<u32>,
     /// What a row of a report stands for.
@@ -120,31 +118,18 @@ impl Query {
         Level::from_word(word).ok_or_else(|| Refusal(format!("`{word}` is no level")))
     }
 
-    /// The row, which must exist.
-    pub fn row(&self, loaded: &Loaded) -> Result<usize> {
+    /// The number of a row.
+    pub fn row(&self) -> Result<usize> {
         let row = self.row.ok_or_else(|| Refusal("`row` is missing".into()))?;
-        let row = usize::try_from(row).expect("at least 32-bit addresses");
-        match row < loaded.levels.of(self.level()?).rows().len() {
-            true => Ok(row),
-            false => Err(Refusal(format!("there is no row {row}"))),
-        }
+        Ok(usize::try_from(row).expect("at least 32-bit addresses"))
     }
 
-    /// The row, of the kernel's level: user-mode rows have no wakers in memory.
-    pub fn os_row(&self, loaded: &Loaded) -> Result<usize> {
+    /// The number of a row of the kernel's level: user-mode rows have no wakers in memory.
+    pub fn os_row(&self) -> Result<usize> {
         match self.level()? {
-            Level::Os => self.row(loaded),
+            Level::Os => self.row(),
             Level::User => Err(Refusal("only switches of the kernel are followed".into())),
         }
-    }
-
-    /// Which waits a flame graph is of.
-    pub fn flame(&self, loaded: &Loaded) -> Result<Which> {
-        Ok(Which {
-            span: self.span(loaded)?,
-            reason: self.reason()?,
-            pid: self.filter()?.pids.first().copied(),
-        })
     }
 
     /// The task.
@@ -155,49 +140,35 @@ impl Query {
 
     /// The reason, if one is named.
     pub fn reason(&self) -> Result<Option<Reason>> {
-        let Some(word) = self.reason.as_deref().filter(|word| !word.is_empty()) else {
-            return Ok(None);
-        };
-        let reason = Reason::from_word(word);
-        reason
-            .map(Some)
-            .ok_or_else(|| Refusal(format!("`{word}` is no reason")))
+        let word = self.reason.as_deref().filter(|word| !word.is_empty());
+        word.map(reason_of).transpose()
     }
 
     /// The same as the options of `swtch report`.
     pub fn filter(&self) -> Result<Filter> {
-        let number = |word: &str| {
-            let number = word.parse().map(Pid::new);
-            number.map_err(|_| Refusal(format!("`{word}` is no process id")))
-        };
-        let words = |text: &Option<String>| -> Vec<String> {
-            let words = text.iter().flat_map(|text| text.split(','));
-            words
-                .filter(|word| !word.is_empty())
-                .map(str::to_owned)
-                .collect()
-        };
-        let reason = |word: &String| {
-            Reason::from_word(word).ok_or_else(|| Refusal(format!("`{word}` is no reason")))
-        };
         let moment = |ns: Option<u64>| ns.map(|ns| Moment(Nanos::from_ns(ns)));
+        let comms = self.comm.iter().filter(|comm| !comm.is_empty());
         Ok(Filter {
-            pids: words(&self.pid)
-                .iter()
-                .map(|word| number(word))
-                .collect::<Result<_>>()?,
-            comms: self
-                .comm
-                .iter()
-                .filter(|comm| !comm.is_empty())
-                .cloned()
-                .collect(),
-            reasons: words(&self.reason)
-                .iter()
-                .map(reason)
-                .collect::<Result<_>>()?,
+            pids: listed(self.pid.as_deref(), pid_of)?,
+            comms: comms.cloned().collect(),
+            reasons: listed(self.reason.as_deref(), reason_of)?,
             since: moment(self.from),
             until: moment(self.to),
         })
     }
+}
+
+/// Words with commas between them.
+fn listed<T>(words: Option<&str>, one: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> {
+    let words = words.unwrap_or_default().split(',');
+    words.filter(|word| !word.is_empty()).map(one).collect()
+}
+
+fn reason_of(word: &str) -> Result<Reason> {
+    Reason::from_word(word).ok_or_else(|| Refusal(format!("`{word}` is no reason")))
+}
+
+fn pid_of(word: &str) -> Result<Pid> {
+    let number = word.parse().map(Pid::new);
+    number.map_err(|_| Refusal(format!("`{word}` is no process id")))
 }

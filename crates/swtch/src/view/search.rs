@@ -8,6 +8,7 @@ use swtch_store::{Columns, StackKind};
 
 use super::facts::of_thread;
 use super::loaded::Loaded;
+use crate::report::{Filter, Session};
 
 /// What a person looks through.
 const MOST_FOUND: usize = 50;
@@ -114,15 +115,16 @@ impl Stack {
     }
 }
 
-/// Sums the waits of a trace by stack.
+/// Sums the waits of a trace by stack; those that reports count.
 ///
 /// # Errors
 /// When the trace cannot be read.
 pub fn waits_by_stack(loaded: &Loaded) -> Result<Stacks> {
-    let columns = Columns::TS | Columns::TASK | Columns::OFF | Columns::RUNQ | Columns::STACKS;
+    let columns = Columns::TS | Columns::OFF | Columns::RUNQ | Columns::STACKS;
     let mut stacks = Stacks::default();
-    loaded.trace.scan(columns, None, &mut |row| {
-        let Some(blocked) = row.wait.blocked() else {
+    let mut session = Session::open(&loaded.trace, &Filter::default())?;
+    session.scan(columns, &mut |row, _, counted| {
+        let Some(blocked) = row.wait.blocked().filter(|_| counted.wait) else {
             return;
         };
         let wait = Stack {
@@ -145,4 +147,28 @@ pub fn waits_by_stack(loaded: &Loaded) -> Result<Stacks> {
         }
     })?;
     Ok(stacks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::By;
+    use crate::view::drawn::{handed_round, printed};
+
+    /// What is found is linked to tables that count the same waits.
+    #[test]
+    fn waits_with_a_stack_are_those_of_the_report() {
+        let (loaded, _dir) = handed_round();
+        let stacks = waits_by_stack(&loaded).unwrap();
+        let report = printed(&loaded, By::Stack, &Filter::default());
+        let [row] = &report["rows"].as_array().unwrap()[..] else {
+            panic!("one stack: {report}")
+        };
+        let stack = stacks[&(StackKind::User, 7)];
+        assert_eq!(
+            (row["switches"].as_u64(), row["blocked_ns"].as_u64()),
+            (Some(stack.waits), Some(stack.ns))
+        );
+        assert!(stack.waits > 0);
+    }
 }

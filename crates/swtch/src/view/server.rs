@@ -24,6 +24,8 @@ use signal_hook::iterator::Signals;
 use super::loaded::Loaded;
 use super::query::{Query, Refusal};
 use super::{Request, answers, assets};
+use crate::prices::{Kept, Ready};
+use crate::report::EmptySpan;
 use crate::text::escaped;
 
 /// Answers that are made at once: a scan takes all of a CPU, and two pages may ask for ten.
@@ -43,7 +45,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 #[derive(Debug)]
 pub struct Site {
     path: PathBuf,
-    prices: Option<PathBuf>,
+    prices: Kept,
     address: SocketAddr,
     token: String,
     loaded: RwLock<Arc<Loaded>>,
@@ -54,7 +56,7 @@ impl Site {
     pub fn new(request: &Request, loaded: Loaded, address: SocketAddr, token: String) -> Self {
         Self {
             path: request.trace.clone(),
-            prices: request.prices.clone(),
+            prices: Kept::new(request.prices.clone()),
             address,
             token,
             loaded: RwLock::new(Arc::new(loaded)),
@@ -75,9 +77,9 @@ impl Site {
         Arc::clone(&loaded)
     }
 
-    /// The price list that was named.
-    pub fn prices(&self) -> Option<&std::path::Path> {
-        self.prices.as_deref()
+    /// The price list; an error in words where there is none.
+    pub fn prices(&self) -> Result<Arc<Ready>, String> {
+        self.prices.ready()
     }
 
     /// The name of the trace.
@@ -93,7 +95,7 @@ impl Site {
         let mut pause = LOOK;
         while self.loaded().is_growing() {
             thread::sleep(pause);
-            let now = super::loaded::Stamp::of(&self.path);
+            let now = super::loaded::stamp_of(&self.path);
             if now == seen {
                 continue;
             }
@@ -269,14 +271,14 @@ fn of_problem(problem: &anyhow::Error) -> Response {
         Some(answers::NotHere { what, advice }) => {
             refuse(StatusCode::NOT_FOUND, what, advice.as_deref())
         }
-        None => match problem.downcast_ref::<Refusal>() {
-            Some(refusal) => refuse(StatusCode::BAD_REQUEST, &refusal.0, None),
-            None => refuse(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                &format!("{problem:#}"),
-                None,
-            ),
-        },
+        None => {
+            let is_asked_wrong = problem.is::<Refusal>() || problem.is::<EmptySpan>();
+            let status = match is_asked_wrong {
+                true => StatusCode::BAD_REQUEST,
+                false => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            refuse(status, &format!("{problem:#}"), None)
+        }
     }
 }
 

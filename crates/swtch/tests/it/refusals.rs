@@ -36,6 +36,76 @@ fn a_path_that_is_no_trace_is_refused() {
     }
 }
 
+/// Whichever verb it is given to, what is no trace is said to be none, with the way to one.
+#[test]
+fn every_reader_says_how_to_come_to_a_trace() {
+    let place = Place::new();
+    let path = |name: &str| place.dir().join(name);
+    fs::write(path("perf.data"), "PERFILE2 and what follows").unwrap();
+    let (missing, of_perf) = (path("nope.swtch"), path("perf.data"));
+    for (trace, what, advice) in [
+        (&missing, "there is no ", "swtch record"),
+        (&of_perf, "perf recorded", "import it first: swtch import "),
+    ] {
+        for words in [
+            &["report"][..],
+            &["report", "--by", "thread"],
+            &["report", "--html", "page.html"],
+            &["report", "--plot", "plot.svg"],
+            &["export", "--to", "csv"],
+            &["view", "--no-open"],
+        ] {
+            let mut command = swtch(words.iter());
+            let output = command.arg(trace).current_dir(place.dir()).output();
+            let output = output.unwrap();
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), REFUSED, "{words:?}: {said}");
+            assert!(said.contains(what), "{words:?}: {said}");
+            assert!(said.contains(advice), "{words:?}: {said}");
+            assert_eq!(stdout(&output), "");
+        }
+    }
+    let left = fs::read_dir(place.dir()).unwrap().count();
+    assert_eq!(left, 1, "nothing was written");
+}
+
+/// Zeros for a span that can hold nothing would be taken for an answer, and a picture of it for a quiet
+/// time.
+#[test]
+fn a_span_that_holds_nothing_is_refused_by_every_reader() {
+    let place = Place::new();
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../swtch-store/tests/format-1.swtch");
+    for words in [
+        &["report"][..],
+        &["report", "--by", "reason"],
+        &["report", "--by", "level", "--format", "json"],
+        &["report", "--html", "page.html"],
+        &["report", "--plot", "plot.svg"],
+        &["export", "--to", "csv"],
+        &["export", "--to", "perfetto", "-o", "file"],
+    ] {
+        for (span, why) in [
+            (
+                ["--since=5", "--until=1"],
+                "--until 1 is not after --since 5",
+            ),
+            (
+                ["--since=3600", "--until=7200"],
+                "--since 3600 is after its end",
+            ),
+        ] {
+            let mut command = swtch(words.iter());
+            let command = command.arg(&kept).args(span).current_dir(place.dir());
+            let output = command.output().unwrap();
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), REFUSED, "{words:?}: {said}");
+            assert!(said.contains(why), "{words:?}: {said}");
+            assert_eq!(stdout(&output), "");
+        }
+    }
+    assert_eq!(fs::read_dir(place.dir()).unwrap().count(), 0);
+}
+
 #[test]
 fn words_that_mean_nothing_are_refused() {
     for words in [

@@ -1,6 +1,7 @@
 //! The server of `swtch view`: who is let in, what is answered, and that it answers as the command
 //! line does. What the page makes of it is tested in a browser (`web/e2e`).
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -264,6 +265,38 @@ fn curves_and_threads_count_what_reports_count() {
     assert_eq!(waits["sum_ns"], total["off_ns"]);
 }
 
+/// Who had the CPU is asked wait by wait, and counted over all of a trace: the parts of the one sum to
+/// the other.
+#[test]
+fn who_had_the_cpu_sums_to_the_report() {
+    let trace = kept_trace();
+    let server = Server::of(&trace);
+    let threads = server.json("api/threads");
+    let counts = threads["switches"].as_array().unwrap().iter();
+    let rows: u64 = counts.map(|count| count.as_u64().unwrap()).sum();
+    let mut asked = BTreeMap::new();
+    for row in 0..rows {
+        let detail = server.json(&format!("api/detail?row={row}"));
+        for part in detail["wait"]["had_cpu"].as_array().into_iter().flatten() {
+            let who = match part["thread"]["tid"].as_u64() {
+                Some(tid) => tid.to_string(),
+                None => part["what"].as_str().unwrap().to_owned(),
+            };
+            *asked.entry(who).or_insert(0) += part["ns"].as_u64().unwrap();
+        }
+    }
+    let printed = report(&trace, &["--by", "preemptor", "--format", "json"]);
+    let printed: Value = serde_json::from_str(&stdout(&printed)).unwrap();
+    let held = printed["rows"].as_array().unwrap().iter().map(|row| {
+        let who = row["tid"].as_u64().map(|tid| tid.to_string());
+        let who = who.unwrap_or_else(|| row["kind"].as_str().unwrap().to_owned());
+        (who, row["runq_ns"].as_u64().unwrap())
+    });
+    let held: BTreeMap<_, _> = held.filter(|(_, ns)| *ns > 0).collect();
+    assert!(!held.is_empty());
+    assert_eq!(asked, held);
+}
+
 /// What the page cannot have meant is refused with a sentence, and never ends the server.
 #[test]
 fn questions_that_make_no_sense_are_refused() {
@@ -277,13 +310,20 @@ fn questions_that_make_no_sense_are_refused() {
         ("lanes?from=abc", 400),
         ("lanes?from=-1", 400),
         ("detail", 400),
-        ("detail?row=4294967295", 400),
+        ("detail?row=4294967295", 404),
         ("detail?row=1&level=both", 400),
         ("chain?row=0&level=user", 400),
+        ("chain?row=4294967295", 404),
         ("critical", 400),
+        ("critical?task=99999", 404),
+        // Idle is no task.
+        ("critical?task=0", 404),
         ("rate?bins=0", 400),
         ("distribution?of=age", 400),
         ("report?by=weather", 404),
+        ("report?from=5&to=5", 400),
+        ("report?from=9000000000000", 400),
+        ("locks?from=5&to=1", 400),
         ("report?pid=x", 400),
         ("nothing", 404),
     ] {

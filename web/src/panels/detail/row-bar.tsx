@@ -9,12 +9,13 @@ interface Part {
   readonly ns: number;
 }
 
-function partsOf({ run, wait }: Detail): Part[] {
+function partsOf({ level, run, wait }: Detail): Part[] {
   const category = wait?.category ?? "unknown";
+  const queue = level === "os" ? "in the run queue" : "in its scheduler's queue";
   const parts = [
     { word: "off the CPU", kind: category, ns: unsplit(wait) },
     { word: "blocked", kind: category, ns: wait?.blocked_ns ?? 0 },
-    { word: "in the run queue", kind: "queue", ns: wait?.runq_ns ?? 0 },
+    { word: queue, kind: "queue", ns: wait?.runq_ns ?? 0 },
     { word: "ran", kind: "running", ns: run.ns ?? 0 },
   ];
   return parts.filter((part) => part.ns > 0);

@@ -4,6 +4,7 @@ import { escaped } from "../../lib/escape";
 import { estimate, lengthOf } from "../../lib/format";
 import { useAtom } from "../../lib/use-atom";
 import { reasons, trace } from "../../state/trace";
+import { inCode } from "../answered";
 import { Swatch, ThreadLink } from "../names";
 import { Fact, Facts, Length, Moment, NotRecorded } from "./facts";
 
@@ -11,6 +12,8 @@ export function RunPart({ detail }: { readonly detail: Detail }) {
   const { run } = detail;
   const known = useAtom(reasons).find((one) => one.reason === run.reason);
   const hasPrices = useAtom(trace)?.has_prices ?? false;
+  // Its thread keeps the CPU when a worker leaves, and prices are of the kernel's switches.
+  const isKernels = detail.level === "os";
   return (
     <section class="detail-part">
       <h3>
@@ -27,9 +30,11 @@ export function RunPart({ detail }: { readonly detail: Detail }) {
       <Facts>
         {run.syscall !== null && <Fact name="system call">{escaped(run.syscall)}</Fact>}
         {run.wait_on !== null && <Fact name="waits for">{escaped(run.wait_on)}</Fact>}
-        <Fact name={run.category === "preemption" ? "preempted by" : "next on the CPU"}>
-          <Next run={run} />
-        </Fact>
+        {isKernels && (
+          <Fact name={run.category === "preemption" ? "preempted by" : "next on the CPU"}>
+            <Next run={run} />
+          </Fact>
+        )}
         {run.nominator !== null && (
           <Fact name="nominated by">
             <ThreadLink thread={run.nominator} />
@@ -43,15 +48,17 @@ export function RunPart({ detail }: { readonly detail: Detail }) {
             {typeof run.user_task === "string" ? escaped(run.user_task) : run.user_task}
           </Fact>
         )}
-        <Fact name="price">
-          {run.price === null ? (
-            <span class="muted">
-              {hasPrices ? "none in the list" : "there is no list: swtch cost --save"}
-            </span>
-          ) : (
-            <PriceWords price={run.price} />
-          )}
-        </Fact>
+        {isKernels && (
+          <Fact name="price">
+            {run.price === null ? (
+              <span class="muted">
+                {hasPrices ? "none in the list" : inCode("there is no list: `swtch cost --save`")}
+              </span>
+            ) : (
+              <PriceWords price={run.price} />
+            )}
+          </Fact>
+        )}
       </Facts>
     </section>
   );

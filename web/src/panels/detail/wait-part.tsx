@@ -37,11 +37,11 @@ export function WaitPart({ detail }: { readonly detail: Detail }) {
         <Fact name="woken by">
           <WokenBy wait={wait} />
         </Fact>
-        <Fact name="in the run queue">
+        <Fact name={detail.level === "os" ? "in the run queue" : "in its scheduler's queue"}>
           <Length ns={wait.runq_ns} />
         </Fact>
       </Facts>
-      {wait.runq_ns !== null && wait.runq_ns > 0 && (
+      {detail.level === "os" && wait.runq_ns !== null && wait.runq_ns > 0 && (
         <HadCpu parts={wait.had_cpu} whole={wait.runq_ns} />
       )}
       {detail.level === "os" && hadBlocked(wait) && (

@@ -1,28 +1,31 @@
-// Switches per second over time, by reason, stacked. A drag over it, or Shift and the arrows, chooses a
-// part of the time; letting go, or Enter, zooms there.
+// Switches per second over time, by reason, stacked, in line with the lanes above: what is visible there,
+// at the same places. A drag over it, or Shift and the arrows, chooses a part of the time; letting go,
+// or Enter, zooms there.
 import { useMemo, useState } from "preact/hooks";
 import * as api from "../../api/client";
 import type { Rate } from "../../api/types";
-import { grouped, lengthOf, momentAt } from "../../lib/format";
-import { rangeOf, spanOf, type TraceRange } from "../../lib/units";
+import { toMoment, toPx, type TimeScale } from "../../lib/scale";
+import { cssPx, rangeOf, type TraceRange } from "../../lib/units";
 import { useAtom } from "../../lib/use-atom";
 import { hiddenReasons } from "../../state/filter";
-import { themeChanges } from "../../state/theme";
+import { lanesArea } from "../../state/frame";
+import { selectedRange, visibleRange } from "../../state/selection";
 import { reasons } from "../../state/trace";
-import { isWhole, setView, showWhole } from "../../state/view";
+import { isWhole, setView, showWhole, viewRange } from "../../state/view";
 import { Answered, RangeLine } from "../answered";
-import { reasonColours } from "../colours";
-import { Spot } from "../names";
 import { useRangeAnswer } from "../use-answer";
+import { BinNumbers, binWords } from "./bin-numbers";
 import { StackCanvas } from "./stack-canvas";
-import { perSecond, rateText, stackOf, type Stack } from "./stack";
+import { binAt, stackOf } from "./stack";
 import { useBrush } from "./use-brush";
 
 /** Bars of the chart: on a usual screen four pixels each, which an eye can still tell apart. */
 const BINS = 300;
 
 export function RatePanel() {
-  const answer = useRangeAnswer("rate", (range, signal) => api.rate(range, BINS, signal));
+  const ask = (range: api.Span, signal: AbortSignal): Promise<Rate> =>
+    api.rate(range, BINS, signal);
+  const answer = useRangeAnswer("rate", ask, visibleRange);
   const whole = useAtom(isWhole);
   return (
     <section class="panel rate-panel" aria-label="Switches per second by reason">
@@ -38,94 +41,64 @@ export function RatePanel() {
   );
 }
 
+/** `range`: what the rate is of; it lags behind the view. */
 function RateChart({ rate, range }: { readonly rate: Rate; readonly range: TraceRange }) {
   const known = useAtom(reasons);
   const hidden = useAtom(hiddenReasons);
-  const stack = useMemo(() => stackOf(rate, known, (id) => !hidden.has(id)), [rate, known, hidden]);
-  const [bin, setBin] = useState<number | null>(null);
-  const momentOf = (share: number): number => range.from + share * spanOf(range);
+  const area = useAtom(lanesArea);
+  const selected = useAtom(selectedRange);
+  const view = useAtom(viewRange);
+  const scale: TimeScale = { range: view, width: cssPx(area.width) };
+  const stack = useMemo(
+    () => stackOf(rate, range, known, (id) => !hidden.has(id)),
+    [rate, range, known, hidden],
+  );
+  const [step, setStep] = useState<number | null>(null);
+  const momentAt = (share: number): number => toMoment(scale, cssPx(share * area.width));
+  const bin = step === null ? null : binAt(stack, momentAt((step + 0.5) / BINS));
   const brush = useBrush({
-    steps: stack.bins,
-    onHover: setBin,
-    onBrushed: (from, to) => setView(rangeOf(momentOf(from), momentOf(to))),
+    steps: BINS,
+    onHover: setStep,
+    onBrushed: (from, to) => setView(rangeOf(momentAt(from), momentAt(to))),
   });
   return (
     <>
-      <div
-        class="rate-chart"
-        role="slider"
-        tabIndex={0}
-        aria-label="Moment of the chart. Shift and arrows choose a part, Enter zooms there."
-        aria-valuemin={0}
-        aria-valuemax={Math.max(stack.bins - 1, 0)}
-        aria-valuenow={bin ?? 0}
-        aria-valuetext={bin === null ? "no bin chosen" : binWords(stack, range, bin)}
-        {...brush.handlers}
-      >
-        <StackCanvas stack={stack} range={range} />
-        {brush.chosen !== null && (
-          <div
-            class="brush"
-            style={{
-              left: `${brush.chosen[0] * 100}%`,
-              width: `${(brush.chosen[1] - brush.chosen[0]) * 100}%`,
-            }}
-          />
-        )}
-        {bin !== null && stack.bins > 0 && (
-          <div class="hairline" style={{ left: `${((bin + 0.5) / stack.bins) * 100}%` }} />
-        )}
+      <div class="rate-plot">
+        <StackCanvas stack={stack} scale={scale} left={area.left} />
+        <div
+          class="rate-chart"
+          role="slider"
+          tabIndex={0}
+          aria-label="Moment of the chart. Shift and arrows choose a part, Enter zooms there."
+          aria-valuemin={0}
+          aria-valuemax={BINS - 1}
+          aria-valuenow={step ?? 0}
+          aria-valuetext={bin === null ? "no bin chosen" : binWords(stack, bin)}
+          style={{ left: `${area.left}px`, width: `${area.width}px` }}
+          {...brush.handlers}
+        >
+          {selected !== null && <Veil class="selected-part" part={partOf(scale, selected)} />}
+          {brush.chosen !== null && <Veil class="brush" part={brush.chosen} />}
+          {step !== null && (
+            <div class="hairline" style={{ left: `${((step + 0.5) / BINS) * 100}%` }} />
+          )}
+        </div>
       </div>
-      <BinNumbers stack={stack} range={range} bin={bin} />
+      <BinNumbers stack={stack} bin={bin} selected={selected} />
     </>
   );
 }
 
-function binWords(stack: Stack, range: TraceRange, bin: number): string {
-  const parts = stack.bands
-    .filter((band) => (band.counts[bin] ?? 0) > 0)
-    .map((band) => `${grouped(band.counts[bin] ?? 0)} ${band.reason.reason}`);
-  return `${momentAt(range.from + bin * stack.binNs, stack.binNs)}: ${parts.join(", ") || "no switches"}`;
+type Part = readonly [from: number, to: number];
+
+/** Where a range lies, in shares of the width; cut to it. */
+function partOf(scale: TimeScale, range: TraceRange): Part {
+  const share = (moment: TraceRange["from"]): number =>
+    Math.min(Math.max(toPx(scale, moment) / Math.max(scale.width, 1), 0), 1);
+  return [share(range.from), share(range.to)];
 }
 
-/** The numbers of the bin under the pointer; of everything when there is none. */
-function BinNumbers({
-  stack,
-  range,
-  bin,
-}: {
-  readonly stack: Stack;
-  readonly range: TraceRange;
-  readonly bin: number | null;
-}) {
-  const known = useAtom(reasons);
-  const changes = useAtom(themeChanges);
-  const colours = useMemo(() => reasonColours(known), [known, changes]);
-  const countOf = (counts: readonly number[]): number =>
-    bin === null ? counts.reduce((sum, count) => sum + count, 0) : (counts[bin] ?? 0);
-  const total = stack.bands.reduce((sum, band) => sum + countOf(band.counts), 0);
-  const span = bin === null ? spanOf(range) : stack.binNs;
-  const when =
-    bin === null
-      ? "all bars"
-      : `${momentAt(range.from + bin * stack.binNs, stack.binNs)}, ${lengthOf(stack.binNs)}`;
-  return (
-    <p class="bin-numbers">
-      <span class="bin-when">{when}</span>
-      <span>
-        <b>{rateText(perSecond(total, span))}</b> switches/s
-      </span>
-      {stack.bands
-        .map((band) => ({ band, count: countOf(band.counts) }))
-        .filter(({ count }) => count > 0)
-        .sort((a, b) => b.count - a.count)
-        .slice(0, 8)
-        .map(({ band, count }) => (
-          <span key={band.reason.id}>
-            <Spot colour={colours.get(band.reason.id)} />
-            {band.reason.reason} {grouped(count)}
-          </span>
-        ))}
-    </p>
-  );
+function Veil({ part: [from, to], ...more }: { readonly class: string; readonly part: Part }) {
+  if (from === to) return null;
+  return <div {...more} style={{ left: `${from * 100}%`, width: `${(to - from) * 100}%` }} />;
 }

@@ -1,8 +1,9 @@
-// Draws the stacked bands, and the axes that say how much and when.
+// Draws the stacked bands at the places of the lanes above, the moments below them, and beside them, under
+// the names of the lanes, how much.
 import { useEffect, useRef } from "preact/hooks";
 import { momentAt } from "../../lib/format";
-import { tickDistance } from "../../lib/scale";
-import { spanOf, type TraceRange } from "../../lib/units";
+import { type TimeScale, nsPerPx, tickDistance, toPx } from "../../lib/scale";
+import { traceNs } from "../../lib/units";
 import { useAtom } from "../../lib/use-atom";
 import { themeChanges } from "../../state/theme";
 import { reasons } from "../../state/trace";
@@ -13,106 +14,106 @@ import { marksUpTo, perSecond, rateText, type Stack } from "./stack";
 /** Room below the bars for the moments, in px of the style sheet. */
 const AXIS_HEIGHT = 16;
 /** Room above, so that the fullest bar does not touch the edge. */
-const AIR = 4;
-/** Least distance between two moments of the axis. */
-const TICK_PX = 110;
+const AIR = 6;
+/** As on the ruler, so that both have the same moments. */
+const TICK_PX = 96;
+/** Between a rate and the bars. */
+const GUTTER = 8;
 
 interface Drawing {
   readonly context: CanvasRenderingContext2D;
-  readonly size: Size;
+  readonly height: number;
+  /** Where the bars begin. */
+  readonly left: number;
+  readonly scale: TimeScale;
   readonly stack: Stack;
-  readonly range: TraceRange;
+  readonly pen: Ink;
 }
 
-export function StackCanvas({
-  stack,
-  range,
-}: {
+interface Props {
   readonly stack: Stack;
-  readonly range: TraceRange;
-}) {
-  const [frame, size] = useSize<HTMLDivElement>();
+  readonly scale: TimeScale;
+  readonly left: number;
+}
+
+export function StackCanvas({ stack, scale, left }: Props) {
+  const [frame, { height }] = useSize<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
   const changes = useAtom(themeChanges);
+  const { range, width } = scale;
+  const size: Size = { width: left + width, height };
   useEffect(() => {
     const context = canvas.current === null ? null : sharpened(canvas.current, size);
-    if (context === null || size.width === 0) return;
-    const drawing = { context, size, stack, range };
-    context.clearRect(0, 0, size.width, size.height);
-    drawBands(drawing);
-    drawRates(drawing);
+    if (context === null || height === 0) return;
+    context.clearRect(0, 0, size.width, height);
+    const drawing = { context, height, left, scale, stack, pen: ink() };
     drawMoments(drawing);
-  }, [stack, range, size, changes]);
+    drawRates(drawing);
+    drawBands(drawing);
+  }, [stack, range, width, left, height, changes]);
   return (
-    <div class="stack-canvas" ref={frame}>
+    <div class="stack-canvas" ref={frame} style={{ width: `${size.width}px` }}>
       <canvas ref={canvas} aria-hidden="true" />
     </div>
   );
 }
 
 /** Where a pile of so many switches ends, from the top. */
-function placeOf({ size, stack }: Drawing, count: number): number {
-  const height = size.height - AXIS_HEIGHT - AIR;
-  return AIR + height * (1 - count / Math.max(stack.most, 1));
+function placeOf({ height, stack }: Drawing, count: number): number {
+  return AIR + (height - AXIS_HEIGHT - AIR) * (1 - count / Math.max(stack.most, 1));
 }
 
 function drawBands(drawing: Drawing): void {
-  const { context, size, stack } = drawing;
-  const step = size.width / Math.max(stack.bins, 1);
+  const { context, left, scale, stack, height } = drawing;
+  const step = stack.binNs / nsPerPx(scale);
+  const first = left + toPx(scale, stack.range.from);
   const colours = reasonColours(reasons.get());
+  context.save();
+  // The answer may be of an earlier view: what lies beside this one is cut off.
+  context.beginPath();
+  context.rect(left, 0, scale.width, height);
+  context.clip();
   for (const band of stack.bands) {
     context.fillStyle = colours.get(band.reason.id) ?? "grey";
     for (let bin = 0; bin < stack.bins; bin += 1) {
       const [lower, upper] = [band.lower[bin] ?? 0, band.upper[bin] ?? 0];
       if (upper === lower) continue;
       const top = placeOf(drawing, upper);
-      context.fillRect(bin * step, top, Math.max(step - 0.5, 0.5), placeOf(drawing, lower) - top);
+      const wide = Math.max(step - 0.5, 0.5);
+      context.fillRect(first + bin * step, top, wide, placeOf(drawing, lower) - top);
     }
   }
+  context.restore();
 }
 
 function drawRates(drawing: Drawing): void {
-  const { context, size, stack } = drawing;
-  const pen = ink();
+  const { context, left, scale, stack, pen } = drawing;
   context.font = pen.font;
-  context.textAlign = "left";
-  context.textBaseline = "bottom";
+  context.textAlign = "right";
+  context.textBaseline = "middle";
   const most = perSecond(stack.most, stack.binNs);
   for (const mark of marksUpTo(most, 3)) {
     const y = Math.round(placeOf(drawing, (mark * stack.binNs) / 1e9)) - 0.5;
     context.fillStyle = pen.line;
-    context.fillRect(0, y, size.width, 1);
-    if (mark > 0) label(context, `${rateText(mark)}/s`, 2, y + (y < 14 ? 13 : 0), pen);
-  }
-}
-
-function drawMoments({ context, size, range }: Drawing): void {
-  const pen = ink();
-  const span = spanOf(range);
-  const step = tickDistance((span * TICK_PX) / Math.max(size.width, 1));
-  context.textAlign = "center";
-  context.textBaseline = "alphabetic";
-  for (let at = Math.ceil(range.from / step) * step; at <= range.to; at += step) {
-    const x = ((at - range.from) / span) * size.width;
-    context.fillStyle = pen.line;
-    context.fillRect(Math.round(x), size.height - AXIS_HEIGHT, 1, 4);
-    if (x < 24 || x > size.width - 24) continue;
+    context.fillRect(left - 4, y, scale.width + 4, 1);
     context.fillStyle = pen.muted;
-    context.fillText(momentAt(at, step), x, size.height - 3);
+    if (mark > 0) context.fillText(`${rateText(mark)}/s`, left - GUTTER, y + 0.5);
   }
 }
 
-/** Text that can be read on any band: on a ground of its own. */
-function label(
-  context: CanvasRenderingContext2D,
-  text: string,
-  x: number,
-  y: number,
-  pen: Ink,
-): void {
-  const width = context.measureText(text).width;
-  context.fillStyle = pen.ground;
-  context.fillRect(x, y - 13, width + 6, 13);
-  context.fillStyle = pen.muted;
-  context.fillText(text, x + 3, y);
+function drawMoments({ context, left, scale, height, pen }: Drawing): void {
+  const step = tickDistance(nsPerPx(scale) * TICK_PX);
+  const { from, to } = scale.range;
+  context.font = pen.font;
+  context.textAlign = "left";
+  context.textBaseline = "alphabetic";
+  for (let at = Math.ceil(Math.max(from, 0) / step) * step; at <= to; at += step) {
+    const x = Math.round(left + toPx(scale, traceNs(at)));
+    context.fillStyle = pen.line;
+    context.fillRect(x, AIR, 1, height - AIR);
+    const words = momentAt(at, step);
+    if (x + 4 + context.measureText(words).width > left + scale.width) continue;
+    context.fillStyle = pen.muted;
+    context.fillText(words, x + 4, height - 3);
+  }
 }

@@ -1,5 +1,6 @@
 // Counts per bin by reason, stacked: who stands on whom, how high, and what the axis says.
 import type { Rate, ReasonInfo } from "../../api/types";
+import type { TraceRange } from "../../lib/units";
 
 /** One reason's band: from `lower` to `upper` switches in each bin. */
 export interface Band {
@@ -10,6 +11,8 @@ export interface Band {
 }
 
 export interface Stack {
+  /** What the bins cut. */
+  readonly range: TraceRange;
   readonly bands: readonly Band[];
   readonly bins: number;
   readonly binNs: number;
@@ -22,6 +25,7 @@ export interface Stack {
 /** Bands of the reasons that are shown, in the order of the closed list: a category stays together. */
 export function stackOf(
   rate: Rate,
+  range: TraceRange,
   reasons: readonly ReasonInfo[],
   isShown: (id: number) => boolean,
 ): Stack {
@@ -39,7 +43,13 @@ export function stackOf(
     top = upper;
   }
   const most = top.reduce((highest, height) => Math.max(highest, height), 0);
-  return { bands, bins: rate.bins, binNs: rate.bin_ns, most, total };
+  return { range, bands, bins: rate.bins, binNs: rate.bin_ns, most, total };
+}
+
+/** The bin of a moment; `null` outside of them. */
+export function binAt({ range, bins, binNs }: Stack, moment: number): number | null {
+  const bin = Math.floor((moment - range.from) / Math.max(binNs, Number.MIN_VALUE));
+  return bin >= 0 && bin < bins ? bin : null;
 }
 
 /** So many switches of one bin, per second. */

@@ -5,7 +5,7 @@
 // carries its own. The rules are those of `crates/swtch/src/report/sheet.rs`; no number is computed here.
 import type { Cell } from "../../api/decode";
 import { escaped } from "../../lib/escape";
-import { fixed, grouped, lengthOf } from "../../lib/format";
+import { fixed, grouped, reportLength } from "../../lib/format";
 
 /** One row of a report: values by the key of their column. */
 export type Row = Readonly<Record<string, Cell>>;
@@ -33,7 +33,7 @@ export function headOf(key: string): string {
 function numberText(kind: ColumnKind, value: number): string {
   switch (kind) {
     case "time":
-      return lengthOf(value);
+      return reportLength(value);
     case "percent":
       return fixed(value, 1);
     case "id":

@@ -1,13 +1,13 @@
 // Reports of the command line for the range in question: what `swtch report --by …` prints.
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import * as api from "../../api/client";
-import { escaped } from "../../lib/escape";
 import { Answered, RangeLine } from "../answered";
 import { Choice } from "../choice";
-import { useRangeAnswer } from "../use-answer";
+import { spanOfRange, useRangeAnswer } from "../use-answer";
 import { linkedCell } from "./cells";
 import { columnsOf, type Row } from "./columns";
-import { SheetTable } from "./sheet-table";
+import { type More, SheetTable } from "./sheet-table";
 
 /** Columns that the command line's tables leave out, too, to fit on a screen. */
 const NOT_SHOWN = new Set(["open_waits", "open_ns", "woken_by_waiters_pct", "folded"]);
@@ -60,44 +60,77 @@ export function ReasonsPanel() {
   );
 }
 
+/** Rows that are asked for at first, and at most: 20,000 threads wake each other in 300,000 pairs. */
+const FIRST_ROWS = 1_000;
+const MOST_ROWS = 25_000;
+
+/** A report that may have very many rows: the first of them, and more when somebody wants more. */
+function LongReport({
+  by,
+  label,
+  head,
+}: {
+  readonly by: string;
+  readonly label: string;
+  readonly head: ComponentChildren;
+}) {
+  const [wanted, setWanted] = useState({ by, most: FIRST_ROWS });
+  const most = wanted.by === by ? wanted.most : FIRST_ROWS;
+  // One more than is shown tells whether there are more.
+  const answer = useRangeAnswer(`report ${by} ${most}`, (range, signal) =>
+    api.report(by, range, { top: most + 1 }, signal),
+  );
+  return (
+    <>
+      <RangeLine answer={answer}>{head}</RangeLine>
+      <Answered answer={answer}>
+        {({ value, about }) => (
+          <ReportTable
+            label={label}
+            report={{ ...value, rows: value.rows.slice(0, most) }}
+            more={
+              value.rows.length <= most
+                ? null
+                : {
+                    get: most < MOST_ROWS ? () => setWanted({ by, most: MOST_ROWS }) : null,
+                    all: async () => (await api.report(by, spanOfRange(about))).rows,
+                  }
+            }
+          />
+        )}
+      </Answered>
+    </>
+  );
+}
+
 const THREAD_TABLES = ["thread", "process", "syscall", "waker", "cpu", "cgroup"] as const;
 
 export function ThreadsPanel() {
   const [by, setBy] = useState<(typeof THREAD_TABLES)[number]>("thread");
-  const answer = useRangeAnswer(`report ${by}`, (range, signal) =>
-    api.report(by, range, {}, signal),
+  const choice = (
+    <Choice
+      label="By"
+      options={THREAD_TABLES.map((value) => ({ value, word: value }))}
+      chosen={by}
+      onChoose={setBy}
+    />
   );
   return (
     <section class="panel" aria-label="Threads">
-      <RangeLine answer={answer}>
-        <Choice
-          label="By"
-          options={THREAD_TABLES.map((value) => ({ value, word: value }))}
-          chosen={by}
-          onChoose={setBy}
-        />
-      </RangeLine>
-      <Answered answer={answer}>
-        {({ value }) => <ReportTable label={`Switches by ${by}`} report={value} />}
-      </Answered>
+      <LongReport by={by} label={`Switches by ${by}`} head={choice} />
     </section>
   );
 }
 
 export function PreemptorsPanel() {
-  const answer = useRangeAnswer("report preemptor", (range, signal) =>
-    api.report("preemptor", range, {}, signal),
+  const head = (
+    <span class="muted">
+      who had the CPU while tasks waited in the run queue, and whom that was taken from
+    </span>
   );
   return (
     <section class="panel" aria-label="Who took my CPU">
-      <RangeLine answer={answer}>
-        <span class="muted">
-          who had the CPU while tasks waited in the run queue, and whom that was taken from
-        </span>
-      </RangeLine>
-      <Answered answer={answer}>
-        {({ value }) => <ReportTable label="Who took the CPU" report={value} />}
-      </Answered>
+      <LongReport by="preemptor" label="Who took the CPU" head={head} />
     </section>
   );
 }
@@ -116,10 +149,16 @@ interface ReportTableProps {
     readonly notes: readonly string[];
   };
   readonly isShown?: (key: string) => boolean;
+  readonly more?: More | null;
 }
 
 /** A report with its sums and its notes. */
-export function ReportTable({ label, report, isShown = () => true }: ReportTableProps) {
+export function ReportTable({
+  label,
+  report,
+  isShown = () => true,
+  more = null,
+}: ReportTableProps) {
   const keys = columnsOf(report.rows);
   const columns = keys.filter((key) => !isLeftOut(key, keys) && isShown(key));
   return (
@@ -130,20 +169,8 @@ export function ReportTable({ label, report, isShown = () => true }: ReportTable
       total={report.total}
       bar={shareOf}
       cell={linkedCell}
-    >
-      <Notes notes={report.notes} />
-    </SheetTable>
-  );
-}
-
-/** What a reader must know to read the numbers right. */
-export function Notes({ notes }: { readonly notes: readonly string[] }) {
-  if (notes.length === 0) return null;
-  return (
-    <ul class="notes">
-      {notes.map((note) => (
-        <li key={note}>{escaped(note)}</li>
-      ))}
-    </ul>
+      more={more}
+      notes={report.notes}
+    />
   );
 }

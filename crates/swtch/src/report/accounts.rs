@@ -1,0 +1,248 @@
+//! Lines of a bill: switches by group, counted by what decides their price, and priced when all are
+//! counted.
+//!
+//! Two shares, of the direct cost only:
+//!
+//! - of **wall time**: of one CPU, for as long as was recorded (or `--since` and `--until` leave).
+//! - of **CPU time**: of the runs that these switches ended. The runs of a CPU touch each other, so
+//!   the time of a switch is inside them and not beside.
+
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+use swtch_core::cost::{Account, Amount};
+use swtch_core::{Nanos, Timestamp};
+
+use super::departure::Departure;
+use super::filter::Selection;
+use super::head::Head;
+use super::pricing::Prices;
+use super::sheet::{Cell, Sheet};
+use crate::text;
+
+/// Columns of what is billed.
+const MEASURES: [&str; 10] = [
+    "switches",
+    "direct_ns",
+    "direct_low_ns",
+    "direct_high_ns",
+    "indirect_high_ns",
+    "share_of_wall_pct",
+    "share_of_cpu_pct",
+    "measured_pct",
+    "ran_ns",
+    "unpriced",
+];
+
+/// Switches of one group, and the runs that they ended.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    /// The switches.
+    pub account: Account,
+    ran: Nanos,
+    unknown_runs: u64,
+}
+
+impl Line {
+    fn add(&mut self, departure: &Departure) {
+        self.account.add(departure.case, departure.indirect_high);
+        match departure.ran {
+            Some(ran) => self.ran += ran,
+            None => self.unknown_runs += 1,
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.account.merge(&other.account);
+        self.ran += other.ran;
+        self.unknown_runs += other.unknown_runs;
+    }
+
+    /// Values of [`MEASURES`].
+    fn cells(&self, amount: &Amount, wall: Nanos) -> Vec<Cell> {
+        let is_known = amount.switches == 0 || amount.is_priced();
+        let direct = |ns| match is_known {
+            true => Cell::Time(Nanos::from_rounded(ns)),
+            false => Cell::Missing,
+        };
+        let share = |of| match is_known {
+            true => percent(amount.direct.point_ns, of).map_or(Cell::Missing, Cell::Percent),
+            false => Cell::Missing,
+        };
+        vec![
+            Cell::Count(amount.switches),
+            direct(amount.direct.point_ns),
+            direct(amount.direct.low_ns),
+            direct(amount.direct.high_ns),
+            Cell::time(amount.indirect_high),
+            share(wall),
+            share(self.ran),
+            amount.measured_pct().map_or(Cell::Missing, Cell::Percent),
+            Cell::Time(self.ran),
+            Cell::Count(amount.unpriced),
+        ]
+    }
+}
+
+/// A part of a length in percent; `None` when there is no length.
+#[expect(clippy::cast_precision_loss, reason = "four digits are shown")]
+pub fn percent(part_ns: f64, whole: Nanos) -> Option<f64> {
+    (whole > Nanos::ZERO).then(|| part_ns * 100.0 / whole.as_ns() as f64)
+}
+
+/// Lines by group.
+#[derive(Debug)]
+pub struct Accounts<K> {
+    places: FxHashMap<K, usize>,
+    lines: Vec<(K, Line)>,
+    /// The group found last: rows come in bursts.
+    recent: Option<(K, usize)>,
+}
+
+impl<K> Default for Accounts<K> {
+    fn default() -> Self {
+        Self {
+            places: FxHashMap::default(),
+            lines: Vec::new(),
+            recent: None,
+        }
+    }
+}
+
+impl<K: Copy + Ord + Hash> Accounts<K> {
+    /// Adds a switch to a group.
+    pub fn add(&mut self, key: K, departure: &Departure) {
+        let place = self.place(key);
+        self.lines[place].1.add(departure);
+    }
+
+    /// The line of a group.
+    pub fn line(&self, key: K) -> Option<&Line> {
+        let place = self.places.get(&key)?;
+        Some(&self.lines[*place].1)
+    }
+
+    /// All groups together.
+    pub fn total(&self) -> Line {
+        let mut total = Line::default();
+        for (_, line) in &self.lines {
+            total.merge(line);
+        }
+        total
+    }
+
+    /// The bill: the dearest group first. `label` gives the cells of `labels`, which stand before
+    /// the measures.
+    pub fn sheet(
+        &self,
+        name: &'static str,
+        labels: &[&'static str],
+        bill: &Bill<'_>,
+        label: impl Fn(K) -> Vec<Cell>,
+    ) -> Sheet {
+        let columns: Vec<_> = labels.iter().copied().chain(MEASURES).collect();
+        let mut sheet = Sheet::new(name, &columns);
+        let billing = bill.prices.billing();
+        let lines = self.lines.iter();
+        let mut ranked: Vec<_> = lines
+            .map(|(key, line)| (*key, line, billing.amount(&line.account)))
+            .collect();
+        ranked.sort_by(|a, b| {
+            let by_cost = b.2.direct.point_ns.total_cmp(&a.2.direct.point_ns);
+            let by_number = || b.2.switches.cmp(&a.2.switches);
+            by_cost.then_with(by_number).then(a.0.cmp(&b.0))
+        });
+        for (key, line, amount) in ranked {
+            let mut cells = label(key);
+            cells.extend(line.cells(&amount, bill.wall));
+            sheet.rows.push(cells);
+        }
+        let total = self.total();
+        let amount = billing.amount(&total.account);
+        let mut sums = vec![Cell::text("total")];
+        sums.resize(labels.len(), Cell::Missing);
+        sums.extend(total.cells(&amount, bill.wall));
+        sheet.total = Some(sums);
+        sheet.not_in_tables = if amount.unpriced > 0 {
+            &["ran_ns", "earlier_names"]
+        } else {
+            &["ran_ns", "earlier_names", "unpriced"]
+        };
+        sheet.notes = bill.notes(&total);
+        sheet
+    }
+
+    fn place(&mut self, key: K) -> usize {
+        if let Some((_, place)) = self.recent.filter(|recent| recent.0 == key) {
+            return place;
+        }
+        let next = self.lines.len();
+        let place = *self.places.entry(key).or_insert(next);
+        if place == next {
+            self.lines.push((key, Line::default()));
+        }
+        self.recent = Some((key, place));
+        place
+    }
+}
+
+/// What a bill needs beside the switches.
+#[derive(Debug)]
+pub struct Bill<'a> {
+    /// The prices.
+    pub prices: &'a Prices<'a>,
+    /// The length of what is billed.
+    pub wall: Nanos,
+    /// Records that were lost.
+    pub lost: u64,
+}
+
+impl<'a> Bill<'a> {
+    /// For a trace whose rows have been read.
+    pub fn new(prices: &'a Prices<'a>, head: &Head, selection: &Selection) -> Self {
+        Self {
+            prices,
+            wall: wall(head, selection),
+            lost: head.lost(),
+        }
+    }
+
+    fn notes(&self, total: &Line) -> Vec<String> {
+        let mut notes = self.prices.notes(&total.account);
+        if self.lost > 0 {
+            notes.push(format!(
+                "{} lost: the bill is a lower bound",
+                text::counted(self.lost, "record")
+            ));
+        }
+        let amount = self.prices.billing().amount(&total.account);
+        let is_known = total.unknown_runs == 0 && total.ran > Nanos::ZERO;
+        if is_known && Nanos::from_rounded(amount.direct.low_ns) > total.ran {
+            notes.push(
+                "even the low end is more than the runs took in which these switches happened: the \
+                 prices do not hold for this trace"
+                    .to_owned(),
+            );
+        }
+        if self.wall == Nanos::ZERO {
+            notes
+                .push("the length of the recording is not known: no share of wall time".to_owned());
+        }
+        if total.unknown_runs > 0 {
+            notes.push(format!(
+                "{} began before the recording or in a gap: their time is in no share of CPU time",
+                text::counted(total.unknown_runs, "run")
+            ));
+        }
+        notes
+    }
+}
+
+/// The length of the part of the recording that is billed.
+fn wall(head: &Head, selection: &Selection) -> Nanos {
+    let start = Timestamp::from_ns(head.meta.start_ns);
+    let end = start.as_ns().saturating_add(head.duration().as_ns());
+    let from = selection.from().max(start);
+    let to = selection.to().min(Timestamp::from_ns(end));
+    to.since(from).unwrap_or(Nanos::ZERO)
+}

@@ -1,0 +1,460 @@
+//! Findings and pages of drawn traces: short enough to see in the test why a rule must speak, or not.
+
+use super::*;
+use crate::report::drawn::{after, head, names, prices, row, seen, woken_by};
+use crate::report::filter::Filter;
+use swtch_core::rules::rule_named;
+use swtch_core::{Contention, Coverage, CpuId, Nanos, TaskEvent, TaskKey, Timestamp};
+
+/// Rows of a small machine, one after the other on its CPUs.
+struct Drawing {
+    names: Names,
+    rows: Vec<Switch>,
+}
+
+impl Drawing {
+    fn new() -> Self {
+        Self {
+            names: names(),
+            rows: Vec::new(),
+        }
+    }
+
+    fn of(events: &[TaskEvent]) -> Self {
+        Self {
+            names: Names::new(events),
+            rows: Vec::new(),
+        }
+    }
+
+    /// A run of `task` on CPU 0 of `ran_ns` after the last one there; `next` comes after it.
+    fn run(&mut self, mut row: Switch, ran_ns: u64, next: u32) -> &mut Self {
+        let last = self.rows.last().map_or(1_000_000, |row| row.ts.as_ns());
+        row.ts = Timestamp::from_ns(last + ran_ns);
+        row.ran = Some(Nanos::from_ns(ran_ns));
+        row.cpu = CpuId::new(0);
+        row.next_task = Some(TaskKey::new(next));
+        self.rows.push(row);
+        self
+    }
+
+    fn page<'p>(&self, worth: Option<Worth<'p>>) -> Page<'p> {
+        let names = &self.names;
+        let selection = Selection::new(&Filter::default(), names, Timestamp::default());
+        let contention = Contention::new(Coverage::EveryTask, 1, &[]);
+        let mut page = Page {
+            reasons: ByReason::default(),
+            threads: Groups::new(By::Thread, names),
+            calls: Groups::new(By::Syscall, names),
+            preemptors: Preemptors::new(contention, names),
+            objects: Objects::new(names),
+            wakers: Wakers::default(),
+            places: Places::default(),
+            details: Details::default(),
+            worth,
+        };
+        for row in &self.rows {
+            let task = names.index(row.task);
+            page.add(row, task, selection.counts(row, task), names, &selection);
+        }
+        page.preemptors.finish(names, &selection);
+        page
+    }
+
+    fn explained(&self) -> Explained {
+        let (page, names) = (self.page(None), &self.names);
+        let cgroups = [(CgroupId::new(1), "/limited".to_owned())]
+            .into_iter()
+            .collect();
+        page.conclude(names, Some(Arch::X86_64), &cgroups, 2, None, None)
+    }
+
+    /// The page with a bill of a recording of so many ms.
+    fn billed(&self, wall_ms: u64) -> Explained {
+        let (meta, list) = (head().meta, prices());
+        let prices = Prices::new(&list, &meta);
+        let names = &self.names;
+        let mut page = self.page(Some(Worth::new(&prices, names, true)));
+        page.worth.iter_mut().for_each(Worth::finish);
+        let bill = Bill {
+            prices: &prices,
+            wall: Nanos::from_ns(wall_ms * MS),
+            lost: 0,
+        };
+        let arch = Some(Arch::X86_64);
+        page.conclude(names, arch, &FxHashMap::default(), 2, None, Some(&bill))
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        self.explained().findings
+    }
+
+    fn names_of_findings(&self) -> Vec<&'static str> {
+        self.findings().iter().map(|finding| finding.name).collect()
+    }
+
+    fn verdict(&self) -> String {
+        let mut out = Vec::new();
+        self.explained().write_verdict(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+}
+
+fn by_rule(mut row: Switch, rule: &str) -> Switch {
+    row.rule = rule_named(rule).unwrap();
+    row
+}
+
+fn in_call(mut row: Switch, number: u32) -> Switch {
+    row.evidence.syscall = Some(number);
+    row
+}
+
+fn on(mut row: Switch, key: u64) -> Switch {
+    row.evidence.wait_key = Some(key);
+    row
+}
+
+const MS: u64 = 1_000_000;
+
+#[test]
+fn nothing_stands_out_in_a_quiet_trace() {
+    let mut drawing = Drawing::new();
+    drawing.run(row(1, Reason::Sleep), 10 * MS, 0);
+    drawing.run(
+        after(row(1, Reason::Sleep), Reason::Sleep, 50 * MS, 1_000),
+        10 * MS,
+        0,
+    );
+    assert_eq!(drawing.findings(), []);
+    assert!(
+        drawing.verdict().contains("Nothing stands out"),
+        "{}",
+        drawing.verdict()
+    );
+}
+
+#[test]
+fn an_empty_trace_has_a_verdict_and_no_finding() {
+    let expected = "\nverdict\nNothing stands out: no cause that could be changed makes 10 % \
+        of the switches or costs 1 % of the time in which tasks ran or wanted to run.\n";
+    assert_eq!(Drawing::new().verdict(), expected);
+}
+
+/// Two threads of one process take turns on one CPU.
+#[test]
+fn own_threads_that_crowd_a_cpu_are_told_to_be_fewer() {
+    let mut drawing = Drawing::new();
+    drawing.run(row(1, Reason::Slice), 3 * MS, 2);
+    drawing.run(row(2, Reason::Slice), 3 * MS, 1);
+    for turn in 0..6 {
+        let (task, next) = if turn % 2 == 0 { (1, 2) } else { (2, 1) };
+        let taken = after(row(task, Reason::Slice), Reason::Slice, 0, 3 * MS);
+        drawing.run(taken, 3 * MS, next);
+    }
+    let expected = "
+verdict
+Most switches: slice 100.0 % (8).
+Most time runnable but not running, after: slice 100.0 % (18.0 ms).
+
+1. Time slice used up while others waited: 8 switches (100.0 %), and 18.0 ms in the run queue after them.
+   threads: server/10 50.0 %, worker/11 50.0 %
+   in: (none) 100.0 %
+   took the CPU: server/10 from worker/11 4 times, worker/11 from server/10 4 times
+   to change it: the program's own threads had the CPU for 100.0 % of that time: run no more busy \
+threads than the 2 CPUs it has, or give batch work a longer slice (sched_runtime of \
+sched_setattr, Linux 6.12 and later)
+";
+    assert_eq!(drawing.verdict(), expected);
+}
+
+#[test]
+fn a_hog_of_another_process_is_named_and_not_the_program() {
+    let mut drawing = Drawing::new();
+    drawing.run(row(1, Reason::Slice), 3 * MS, 3);
+    drawing.run(row(3, Reason::Slice), 9 * MS, 1);
+    drawing.run(
+        after(row(1, Reason::Sleep), Reason::Slice, 0, 9 * MS),
+        3 * MS,
+        3,
+    );
+    let findings = drawing.findings();
+    assert_eq!(findings[0].name, "slice_preemption");
+    let advice = findings[0].advice.as_deref().unwrap();
+    assert!(
+        advice.starts_with("other programs had the CPU for 100.0 %"),
+        "{advice}"
+    );
+}
+
+/// A consumer takes the CPU at each message of the producer.
+#[test]
+fn a_woken_task_that_takes_the_cpu_is_named_with_its_count() {
+    let mut drawing = Drawing::new();
+    for _ in 0..100 {
+        let producer = after(row(1, Reason::Wakeup), Reason::Wakeup, 0, 1_000);
+        drawing.run(in_call(producer, 1), 2_000, 2);
+        let consumer = woken_by(after(row(2, Reason::Pipe), Reason::Pipe, 2_000, 0), 1);
+        drawing.run(in_call(consumer, 0), 1_000, 1);
+    }
+    let names = drawing.names_of_findings();
+    assert_eq!(names, ["wakeup_preemption", "pipe_conversation"]);
+    let findings = drawing.findings();
+    let advice = findings[0].advice.as_deref().unwrap();
+    let expected = "worker/11 took the CPU from server/10 100 times as it was woken";
+    assert!(advice.starts_with(expected), "{advice}");
+    assert_eq!(
+        findings[1].places,
+        [
+            "threads: worker/11 100.0 %",
+            "in: read 100.0 %",
+            "main wakeups: server/10 → worker/11 100 times",
+        ]
+    );
+}
+
+/// Each waits for the word and wakes the other.
+#[test]
+fn a_word_whose_waiters_wake_each_other_is_contended() {
+    let mut drawing = Drawing::new();
+    for turn in 0..200 {
+        let (task, other) = if turn % 2 == 0 { (1, 2) } else { (2, 1) };
+        let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
+        drawing.run(on(woken_by(wait, other), 0xf00), 1_000, other);
+    }
+    let findings = drawing.findings();
+    assert_eq!(findings[0].name, "futex_contention");
+    let seen = &findings[0].seen;
+    assert!(
+        seen.contains("0xf00 in server/10: 200 switch-outs"),
+        "{seen}"
+    );
+    assert!(seen.contains("by 2 threads"), "{seen}");
+}
+
+/// One waits, another that never waits wakes it: no lock, so no talk of one.
+#[test]
+fn a_word_that_others_wake_is_a_hand_over() {
+    let mut drawing = Drawing::new();
+    for _ in 0..200 {
+        let wait = after(row(1, Reason::Futex), Reason::Futex, 5_000, 0);
+        drawing.run(on(woken_by(wait, 2), 0xf00), 1_000, 0);
+    }
+    let findings = drawing.findings();
+    assert_eq!(findings[0].name, "futex_hand_over");
+    assert_eq!(findings[0].time, Nanos::ZERO);
+    assert!(!findings[0].advice.as_deref().unwrap().contains("split"));
+}
+
+/// Forty pairs, each seen a few times: a name would be an accident.
+#[test]
+fn preemptions_spread_over_many_pairs_name_nobody() {
+    let events: Vec<_> = (1..=80).map(|key| seen(key, 10, 9 + key, "w")).collect();
+    let mut drawing = Drawing::of(&events);
+    for turn in 0..400 {
+        let pair = turn % 40 * 2;
+        let from = after(row(pair + 1, Reason::Wakeup), Reason::Wakeup, 0, 1_000);
+        drawing.run(from, 1_000, pair + 2);
+        drawing.run(row(pair + 2, Reason::Sleep), 1_000, 0);
+    }
+    let findings = drawing.findings();
+    assert_eq!(
+        findings[0].places[0],
+        "threads: 40, none with more than 2.5 %"
+    );
+    assert_eq!(
+        findings[0].places[2],
+        "took the CPU: 40, none with more than 2.5 %"
+    );
+    assert!(
+        findings[0]
+            .advice
+            .as_deref()
+            .unwrap()
+            .starts_with("wake tasks less often")
+    );
+}
+
+#[test]
+fn a_used_up_quota_is_named_with_its_cgroup_and_time() {
+    let mut drawing = Drawing::new();
+    drawing.run(by_rule(row(1, Reason::Throttle), "quota_used"), 20 * MS, 0);
+    drawing.run(
+        after(row(1, Reason::Sleep), Reason::Throttle, 0, 80 * MS),
+        5 * MS,
+        0,
+    );
+    let findings = drawing.findings();
+    assert_eq!(findings[0].name, "throttle");
+    assert_eq!(findings[0].time, Nanos::from_ns(80 * MS));
+    assert!(
+        findings[0]
+            .places
+            .contains(&"throttled: /limited 80.0 ms".to_owned())
+    );
+    assert!(
+        findings[0]
+            .advice
+            .as_deref()
+            .unwrap()
+            .contains("up to 80.0 ms of waiting")
+    );
+}
+
+/// Real-time throttling is a throttle, and no cgroup quota would change it.
+#[test]
+fn no_quota_is_blamed_that_was_not_used_up() {
+    let mut drawing = Drawing::new();
+    drawing.run(by_rule(row(1, Reason::Throttle), "lower_class"), 20 * MS, 0);
+    drawing.run(
+        after(row(1, Reason::Sleep), Reason::Throttle, 0, 80 * MS),
+        5 * MS,
+        0,
+    );
+    assert_eq!(drawing.findings()[0].advice, None);
+}
+
+#[test]
+fn a_task_of_a_higher_class_is_named() {
+    let mut drawing = Drawing::new();
+    drawing.run(row(1, Reason::Class), 5 * MS, 3);
+    drawing.run(row(3, Reason::Sleep), 5 * MS, 1);
+    drawing.run(
+        after(row(1, Reason::Sleep), Reason::Class, 0, 5 * MS),
+        5 * MS,
+        0,
+    );
+    let findings = drawing.findings();
+    assert_eq!(findings[0].name, "class_preemption");
+    assert!(
+        findings[0]
+            .advice
+            .as_deref()
+            .unwrap()
+            .starts_with("hog/30 runs in a higher class")
+    );
+}
+
+#[test]
+fn unknown_reasons_are_said_with_the_rule_that_gave_up() {
+    let mut drawing = Drawing::new();
+    drawing.run(by_rule(row(1, Reason::Unknown), "call_without_rule"), MS, 0);
+    drawing.run(row(1, Reason::Sleep), MS, 0);
+    let findings = drawing.findings();
+    assert_eq!(findings[0].name, "unknown");
+    assert!(findings[0].places[0].starts_with("1 call_without_rule: blocked in a system call"));
+}
+
+#[test]
+fn interrupts_and_steal_are_told_by_their_time() {
+    let mut drawing = Drawing::new();
+    let mut hog = row(3, Reason::Sleep);
+    (hog.irq, hog.stolen) = (Nanos::from_ns(2 * MS), Nanos::from_ns(4 * MS));
+    drawing.run(hog, 8 * MS, 1);
+    drawing.run(
+        after(row(1, Reason::Sleep), Reason::Sleep, 0, 8 * MS),
+        MS,
+        0,
+    );
+    assert_eq!(drawing.names_of_findings(), ["steal", "interrupts"]);
+}
+
+#[test]
+fn a_hostile_name_is_harmless_in_the_verdict() {
+    let mut drawing = Drawing::of(&[seen(1, 10, 10, "\u{1b}[31m\nroot"), seen(2, 11, 11, "b")]);
+    drawing.run(row(1, Reason::Class), 5 * MS, 2);
+    drawing.run(row(2, Reason::Sleep), 5 * MS, 1);
+    drawing.run(
+        after(row(1, Reason::Sleep), Reason::Class, 0, 5 * MS),
+        5 * MS,
+        0,
+    );
+    let verdict = drawing.verdict();
+    assert!(
+        verdict.contains("b/11 from \\x1b[31m\\x0aroot/10"),
+        "{verdict}"
+    );
+}
+
+#[test]
+fn the_page_is_the_same_each_time_and_balances() {
+    let mut drawing = Drawing::new();
+    drawing.run(row(1, Reason::Slice), 3 * MS, 2);
+    drawing.run(
+        after(row(2, Reason::Slice), Reason::Futex, MS, 3 * MS),
+        3 * MS,
+        1,
+    );
+    let page = || {
+        let mut out = Vec::new();
+        let rows = Rows {
+            counted: 2,
+            out_of_scope: 0,
+        };
+        drawing
+            .explained()
+            .write(&head(), rows, ROWS, &mut out)
+            .unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(page(), page());
+    assert!(
+        page().contains("\nbalance: 15 seen = 13 stored"),
+        "{}",
+        page()
+    );
+}
+
+/// 200 switches of 1 µs ± 10 % in 20 ms.
+#[test]
+fn a_finding_says_what_its_change_would_save() {
+    let mut drawing = Drawing::new();
+    for turn in 0..200 {
+        let (task, other) = if turn % 2 == 0 { (1, 2) } else { (2, 1) };
+        let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
+        drawing.run(on(woken_by(wait, other), 0xf00), 1_000, other);
+    }
+    let explained = drawing.billed(20);
+    let mut out = Vec::new();
+    let rows = Rows::default();
+    explained.write(&head(), rows, ROWS, &mut out).unwrap();
+    let page = String::from_utf8(out).unwrap();
+    let worth = "\n   worth: the futex at 0xf00 of server/10: 10,000 switches/s, direct 1.0 % ± \
+                 0.1 % of one CPU\n";
+    assert!(page.contains(worth), "{page}");
+    assert!(page.contains("\nwhat the switches cost\nreason"), "{page}");
+    let json = explained.to_json(&head(), rows, None);
+    assert_eq!(json["bill"][0]["direct_ns"], 200_000);
+    assert_eq!(json["bill_total"]["switches"], 200);
+    assert_eq!(
+        json["findings"][0]["worth"]["direct_share_of_wall_pct"],
+        1.0
+    );
+    assert_eq!(json["prices"]["origin"]["hostname"], "db1");
+}
+
+#[test]
+fn without_prices_the_page_has_no_bill() {
+    let mut drawing = Drawing::new();
+    drawing.run(row(1, Reason::Slice), 3 * MS, 2);
+    let json = drawing.explained().to_json(&head(), Rows::default(), None);
+    assert!(json["bill"].is_null() && json["prices"].is_null());
+}
+
+#[test]
+fn json_holds_findings_with_their_numbers() {
+    let mut drawing = Drawing::new();
+    drawing.run(row(1, Reason::Slice), 3 * MS, 3);
+    drawing.run(row(3, Reason::Slice), 9 * MS, 1);
+    drawing.run(
+        after(row(1, Reason::Sleep), Reason::Slice, 0, 9 * MS),
+        3 * MS,
+        3,
+    );
+    let json = drawing.explained().to_json(&head(), Rows::default(), None);
+    assert_eq!(json["schema"], "swtch.explain/1");
+    assert_eq!(json["findings"][0]["name"], "slice_preemption");
+    assert_eq!(json["findings"][0]["time_ns"], 9 * MS);
+    assert_eq!(json["preemptors_total"]["runq_ns"], 9 * MS);
+    assert_eq!(json["summary"]["runq_ns_by_reason"]["slice"], 9 * MS);
+}
