@@ -12,7 +12,7 @@ demo: ## install what is missing, build, and explain a sample program that makes
 test: ## install what is missing and run every test, the privileged ones too when it may
 	@scripts/test.sh
 
-test-peers: ## exports, read back by Perfetto's own reader (needs pip and node)
+test-peers: ## exports, read back by the peers' own readers (needs node, pip, npm, git, perl; some root)
 	@scripts/test-peers.sh
 
 vm-test: ## other kernels, emulated, no root; which ones: KERNELS, see scripts/vm-test --help

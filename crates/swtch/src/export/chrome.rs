@@ -10,19 +10,22 @@
 //! schedulers are asynchronous slices of their process. Moments are µs with three decimals from the start
 //! of the trace, so a double holds every nanosecond.
 
+mod events;
+
 use std::io::Write;
 use std::rc::Rc;
 
 use anyhow::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde_json::{Map, Value, json};
-use swtch_core::{CpuId, Gap, Level, Nanos, Reason, Switch, TaskKey, Timestamp, WakerKind};
+use serde_json::json;
+use swtch_core::{CpuId, Gap, Level, Reason, Switch, TaskKey, Timestamp, WakerKind};
 
 use super::evidence::{self, Fact, Facts, Vocabulary};
 use super::life::{Lives, Moments, was_woken};
 use super::rows::{Rows, Taken};
 use crate::report::Names;
 use crate::text::escaped;
+use events::{Events, Lane, Span};
 
 /// The kernel gives no process id from here on (`PID_MAX_LIMIT`): the process of the CPUs, then tasks
 /// without an id.
@@ -42,16 +45,9 @@ pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
         "scope": escaped(&rows.meta().scope),
         "start_ns": rows.meta().start_ns,
     });
-    write!(
-        out,
-        "{{\"displayTimeUnit\":\"ns\",\"otherData\":{about},\"traceEvents\":["
-    )?;
+    let start = Timestamp::from_ns(rows.meta().start_ns);
     let mut writer = Writer {
-        events: Events {
-            out,
-            start: Timestamp::from_ns(rows.meta().start_ns),
-            is_first: true,
-        },
+        events: Events::begin(out, start, &about)?,
         names: rows.names(),
         vocabulary: Vocabulary::new(rows)?,
         lives: Lives::default(),
@@ -69,8 +65,7 @@ pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
     for gap in rows.gaps()? {
         writer.lost(&gap)?;
     }
-    writer.events.out.write_all(b"\n]}\n")?;
-    Ok(())
+    writer.events.end()
 }
 
 struct Writer<'a> {
@@ -95,20 +90,6 @@ struct Arrow {
     start: Timestamp,
 }
 
-/// A lane: process and thread.
-#[derive(Clone, Copy, Debug)]
-struct Lane {
-    pid: u64,
-    tid: u64,
-}
-
-/// A stretch of a lane.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    from: Timestamp,
-    length: Nanos,
-}
-
 impl Writer<'_> {
     fn take(&mut self, row: &Switch, taken: Taken) -> Result<()> {
         let moments = Moments::of(row);
@@ -118,8 +99,12 @@ impl Writer<'_> {
         if taken.wait {
             self.wait(row, before.as_ref(), &moments, lane)?;
         }
-        if let (Some(from), Some(length)) = (moments.start, row.ran) {
-            self.run(row, Span { from, length }, lane, taken)?;
+        if let Some(from) = moments.start {
+            self.run(row, Span { from, to: row.ts }, lane, taken)?;
+        }
+        // An end of an arrow lies in a slice that stands before it.
+        if taken.wait && taken.switch {
+            self.arrow(row, &moments, lane)?;
         }
         self.arrows_from(row, lane, taken.switch)
     }
@@ -160,21 +145,24 @@ impl Writer<'_> {
         }
         evidence::of_wait(row, &label, &mut facts);
         let runnable_since = moments.woken.unwrap_or(start);
-        let blocked = runnable_since.since(began).unwrap_or_default();
-        let was_blocked = row.wait.off.is_some() && blocked > Nanos::ZERO;
+        let was_blocked = row.wait.off.is_some() && began < runnable_since;
         if was_blocked {
             let span = Span {
                 from: began,
-                length: blocked,
+                to: runnable_since,
             };
-            let category = reason.category().as_str();
+            // Who woke it was not seen: no report knows how much of this it was blocked.
+            let category = match row.wait.runq {
+                Some(_) => reason.category().as_str(),
+                None => "not split",
+            };
             let name = reason.as_str();
             self.events.slice(lane, span, name, category, &facts)?;
         }
-        if let Some(length) = row.wait.runq {
+        if row.wait.runq.is_some() {
             let span = Span {
                 from: runnable_since,
-                length,
+                to: start,
             };
             let name = match (row.wait.off, was_blocked) {
                 (None, _) => "runnable (new thread)".to_owned(),
@@ -183,7 +171,7 @@ impl Writer<'_> {
             };
             self.events.slice(lane, span, &name, "runnable", &facts)?;
         }
-        self.arrow(row, moments, lane)
+        Ok(())
     }
 
     /// From the waker, where it ran when it woke, to the run that followed. An arrow needs a slice at both
@@ -309,137 +297,4 @@ fn cpu_lane(cpu: CpuId) -> u64 {
 
 fn word(text: &str) -> Fact {
     Fact::Word(text.to_owned())
-}
-
-/// Events on their way out, one a line.
-struct Events<'a> {
-    out: &'a mut dyn Write,
-    start: Timestamp,
-    is_first: bool,
-}
-
-impl Events<'_> {
-    fn slice(
-        &mut self,
-        lane: Lane,
-        span: Span,
-        name: &str,
-        cat: &str,
-        facts: &Facts,
-    ) -> Result<()> {
-        let dur = microseconds(span.length);
-        let head = format!("\"ph\":\"X\",\"ts\":{},\"dur\":{dur}", self.at(span.from));
-        self.write(&head, lane, name, cat, facts)
-    }
-
-    fn instant(&mut self, name: &str, at: Timestamp, lane: Lane, facts: &Facts) -> Result<()> {
-        let head = format!("\"ph\":\"i\",\"s\":\"t\",\"ts\":{}", self.at(at));
-        self.write(&head, lane, name, "lost", facts)
-    }
-
-    /// `bp: e` binds the arrow to the slice around it, not to the next one.
-    fn flow(&mut self, phase: &str, id: u64, lane: Lane, at: Timestamp) -> Result<()> {
-        let at = self.at(at);
-        let head = format!("\"ph\":\"{phase}\",\"bp\":\"e\",\"id\":{id},\"ts\":{at}");
-        self.write(&head, lane, "wake", "wake", &Facts::new())
-    }
-
-    fn worker(
-        &mut self,
-        phase: &str,
-        worker: u64,
-        lane: Lane,
-        at: Timestamp,
-        facts: &Facts,
-    ) -> Result<()> {
-        let at = self.at(at);
-        let head = format!("\"ph\":\"{phase}\",\"id2\":{{\"local\":\"{worker:#x}\"}},\"ts\":{at}");
-        self.write(
-            &head,
-            lane,
-            &format!("task {worker}"),
-            "user-mode task",
-            facts,
-        )
-    }
-
-    fn name(&mut self, what: &str, lane: Lane, name: &str) -> Result<()> {
-        let facts = vec![("name", Fact::Word(escaped(name).into_owned()))];
-        self.write("\"ph\":\"M\"", lane, what, "__metadata", &facts)
-    }
-
-    fn write(
-        &mut self,
-        head: &str,
-        lane: Lane,
-        name: &str,
-        cat: &str,
-        facts: &Facts,
-    ) -> Result<()> {
-        let comma = if std::mem::take(&mut self.is_first) {
-            ""
-        } else {
-            ","
-        };
-        let Lane { pid, tid } = lane;
-        // Names come escaped; what is left for JSON are quotes and backslashes.
-        let name = Value::from(name);
-        write!(
-            self.out,
-            "{comma}\n{{{head},\"pid\":{pid},\"tid\":{tid},\"cat\":\"{cat}\",\"name\":{name}"
-        )?;
-        if !facts.is_empty() {
-            write!(self.out, ",\"args\":{}", arguments(facts))?;
-        }
-        Ok(self.out.write_all(b"}")?)
-    }
-
-    /// Before the start of the trace a moment is negative: a thread may have run since before it.
-    fn at(&self, at: Timestamp) -> String {
-        match at.since(self.start) {
-            Some(since) => microseconds(since),
-            None => {
-                let before = self.start.since(at).unwrap_or_default();
-                format!("-{}", microseconds(before))
-            }
-        }
-    }
-}
-
-fn arguments(facts: &Facts) -> Value {
-    let values = facts.iter().map(|(name, fact)| {
-        let value = match fact {
-            Fact::Word(word) => Value::from(word.as_str()),
-            Fact::Count(count) => Value::from(*count),
-            Fact::Address(address) => Value::from(format!("{address:#x}")),
-        };
-        ((*name).to_owned(), value)
-    });
-    Value::Object(values.collect::<Map<_, _>>())
-}
-
-/// µs with all their nanoseconds.
-fn microseconds(length: Nanos) -> String {
-    let ns = length.as_ns();
-    format!("{}.{:03}", ns / 1_000, ns % 1_000)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn moments_keep_their_nanoseconds_on_both_sides_of_the_start() {
-        let mut out = Vec::new();
-        let events = Events {
-            out: &mut out,
-            start: Timestamp::from_ns(5_000),
-            is_first: true,
-        };
-        let at = |ns| events.at(Timestamp::from_ns(ns));
-        assert_eq!(
-            [at(6_007), at(5_000), at(3_999)],
-            ["1.007", "0.000", "-1.001"]
-        );
-    }
 }

@@ -8,6 +8,9 @@
 //! A thread that runs has a sample "running": the trace has no stacks of what runs. Each wait is a sample
 //! with its stack, as samply shows off-CPU time, and a marker with its evidence.
 //!
+//! CPU time is the time since the sample before, in whole microseconds: what is below one goes to the next
+//! sample, so that many short runs come to their sum.
+//!
 //! The profiler holds a profile in memory, and so does this: beyond [`MOST_WAITS`] it is refused.
 
 mod marker;
@@ -62,6 +65,8 @@ struct Builder {
     categories: FxHashMap<Category, CategoryHandle>,
     running: CategoryHandle,
     waits: u64,
+    /// CPU time that no sample has yet.
+    owed: FxHashMap<TaskKey, Nanos>,
 }
 
 impl Builder {
@@ -95,6 +100,7 @@ impl Builder {
             threads: FxHashMap::default(),
             processes: FxHashMap::default(),
             waits: 0,
+            owed: FxHashMap::default(),
             profile,
         })
     }
@@ -113,37 +119,37 @@ impl Builder {
                 );
             }
             let stack = self.stack_of_wait(thread, row);
-            let ran = before.and_then(|before| before.ran).unwrap_or_default();
-            self.sample(thread, out, stack, ran);
+            self.sample(row.task, out, stack);
             self.marker(thread, row, before.as_ref(), stack, (out, start));
         }
         if let (true, Some(start)) = (taken.switch, moments.start) {
             let stack = self.stack(thread, &["running".to_owned()], self.running);
-            self.sample(thread, start, stack, Nanos::ZERO);
+            self.sample(row.task, start, stack);
+        }
+        if let (true, Some(ran)) = (taken.switch, row.ran) {
+            *self.owed.entry(row.task).or_default() += ran;
         }
         Ok(())
     }
 
     /// The last run of each thread ends with a sample, too.
     fn close(&mut self) {
-        let left: Vec<Switch> = self.lives.still_waiting().into_iter().copied().collect();
+        let left: Vec<Switch> = self.lives.all().into_iter().copied().collect();
         for row in left {
             let thread = self.thread(row.task, row.ts);
             let reason = row.rule.reason;
             let category = self.categories[&reason.category()];
             let stack = self.stack(thread, &[format!("[{reason}]")], category);
-            self.sample(thread, row.ts, stack, row.ran.unwrap_or_default());
+            self.sample(row.task, row.ts, stack);
         }
     }
 
-    fn sample(
-        &mut self,
-        thread: ThreadHandle,
-        at: Timestamp,
-        stack: Option<StackHandle>,
-        ran: Nanos,
-    ) {
-        let cpu = CpuDelta::from_nanos(ran.as_ns());
+    fn sample(&mut self, task: TaskKey, at: Timestamp, stack: Option<StackHandle>) {
+        let thread = self.thread(task, at);
+        let owed = self.owed.entry(task).or_default();
+        let below = owed.as_ns() % 1_000;
+        let cpu = CpuDelta::from_nanos(owed.as_ns() - below);
+        *owed = Nanos::from_ns(below);
         self.profile.add_sample(thread, self.at(at), stack, cpu, 1);
     }
 

@@ -74,24 +74,22 @@ impl Lives {
         (Moments::of(row).out == Some(before.ts)).then_some(before)
     }
 
-    /// Whether the thread was off its CPU since its last row and the trace does not tell for how long, or
-    /// until when it blocked.
-    pub fn is_untold(&self, row: &Switch) -> bool {
-        let moments = Moments::of(row);
-        let is_told = |last: &Switch| moments.out == Some(last.ts) && moments.woken.is_some();
-        self.last.get(&row.task).is_some_and(|last| !is_told(last))
-    }
-
     /// The last row of a thread.
     pub fn last(&self, task: TaskKey) -> Option<&Switch> {
         self.last.get(&task)
     }
 
+    /// The last row of every thread, by task.
+    pub fn all(&self) -> Vec<&Switch> {
+        let mut rows: Vec<_> = self.last.values().collect();
+        rows.sort_by_key(|row| row.task);
+        rows
+    }
+
     /// Threads that had left and not come back, by task.
     pub fn still_waiting(&self) -> Vec<&Switch> {
-        let mut rows: Vec<_> = self.last.values().collect();
+        let mut rows = self.all();
         rows.retain(|row| row.rule.reason != Reason::Exit);
-        rows.sort_by_key(|row| row.task);
         rows
     }
 }
@@ -128,7 +126,6 @@ mod tests {
         let mut lives = Lives::default();
         lives.push(&at(1_000, row(1, Reason::Futex)));
         let next = at(1_600, after(row(1, Reason::Sleep), Reason::Futex, 40, 10));
-        assert!(lives.is_untold(&next));
         assert!(lives.push(&next).is_none());
     }
 

@@ -9,45 +9,39 @@
 //! ```
 //!
 //! What the reader (its trace processor) makes of the events must come to our sums: a run is one row of
-//! `sched`, blocked and run-queue time are the rows of `thread_state` between them. [`lanes`] and
-//! [`letter`] say what that takes. Moments are written on `CLOCK_BOOTTIME`, the format's own.
+//! `sched`, blocked and run-queue time are the rows of `thread_state` between them. [`lanes`],
+//! [`letter`] and [`untold`] say what that takes. Moments are written on `CLOCK_BOOTTIME`, the format's own.
 
 mod intern;
 mod lanes;
 mod letter;
 mod message;
+mod packets;
 mod slices;
 mod threads;
+mod untold;
 
 use std::io::Write;
 
-use anyhow::{Context as _, Result};
-use prost::Message as _;
-use rustc_hash::FxHashMap;
+use anyhow::Result;
 use swtch_core::{CpuId, Gap, Level, Switch, TaskKey, Timestamp, WakerKind};
-use swtch_store::Meta;
 
 use super::life::{Lives, Moments, was_woken};
 use super::rows::{Rows, Taken};
-use crate::text::{counted, escaped};
-use lanes::{Between, Lanes, Who};
-use message::{
-    Clock, ClockSnapshot, FtraceEvent, FtraceEventBundle, SchedProcessFree, SchedWaking,
-    SystemInfo, TracePacket, TrackDescriptor, Utsname,
-};
+use crate::text::counted;
+use lanes::{Between, Lanes, Then, Who};
+use message::{FtraceEvent, SchedProcessFree, SchedWaking, TaskState, TracePacket};
+use packets::Packets;
 use slices::Slices;
 use threads::Threads;
+use untold::Untold;
 
-/// Events of a CPU that go into one bundle.
-const EVENTS_A_BUNDLE: usize = 512;
 /// The kernel's `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ` (`include/linux/trace_events.h`).
 const IN_INTERRUPT: u32 = 0x08;
 const IN_SOFT_INTERRUPT: u32 = 0x10;
-
-/// `BuiltinClock` of `common/builtin_clock.proto`.
-const REALTIME: u32 = 1;
-const MONOTONIC: u32 = 3;
-const BOOTTIME: u32 = 6;
+/// `TaskStateEnum` of `generic_kernel/generic_task.proto`.
+const TASK_STATE_RUNNABLE: i32 = 2;
+const TASK_STATE_INTERRUPTIBLE_SLEEP: i32 = 4;
 
 /// Writes the trace.
 ///
@@ -59,6 +53,7 @@ pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
         false => Between::NotRecorded,
     };
     let gaps = rows.gaps()?;
+    let untold = Untold::find(rows)?;
     let slices = Slices::new(rows)?;
     let mut writer = Writer {
         packets: Packets::new(rows.meta(), out),
@@ -66,7 +61,8 @@ pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
         lanes: Lanes::new(between),
         slices,
         lives: Lives::default(),
-        untold: 0,
+        untold,
+        rows: 0,
     };
     writer.packets.write_head(rows.meta())?;
     rows.scan(&mut |row, taken| match row.level {
@@ -83,8 +79,9 @@ struct Writer<'a> {
     lanes: Lanes,
     slices: Slices,
     lives: Lives,
-    /// Waits whose length the trace does not tell.
-    untold: u64,
+    untold: Untold,
+    /// Rows of the kernel's level so far.
+    rows: usize,
 }
 
 impl Writer<'_> {
@@ -92,15 +89,23 @@ impl Writer<'_> {
         let moments = Moments::of(row);
         let first = moments.first(row);
         self.meet(row.task, row.cpu, first)?;
-        self.untold += u64::from(taken.asked && self.lives.is_untold(row));
+        let last = self.lives.last(row.task).map(|last| last.ts);
         let before = self.lives.push(row);
+        if moments.out > last {
+            self.leave(row, &moments)?;
+        }
         if was_woken(row) {
             self.wake(row, &moments, before.as_ref())?;
         }
+        let then = match self.untold.follows(self.rows) {
+            true => Then::Untold,
+            false => Then::Told,
+        };
+        self.rows += 1;
         let (packets, threads) = (&mut self.packets, &self.threads);
         let mut failed = None;
         self.lanes
-            .push(row, &|who| threads.called(who), &mut |cpu, event| {
+            .push(row, then, &|who| threads.called(who), &mut |cpu, event| {
                 failed = failed.take().or(packets.event(cpu, event).err());
             });
         failed.map_or(Ok(()), Err)?;
@@ -151,6 +156,32 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// The thread left at a moment that its next row tells, while the row of that switch-out was lost or
+    /// is of a time that was not asked for: without its run, ftrace has no event for that.
+    fn leave(&mut self, row: &Switch, moments: &Moments) -> Result<()> {
+        let (Some(out), true) = (moments.out, moments.woken.is_some()) else {
+            return Ok(());
+        };
+        let state = match was_woken(row) {
+            true => TASK_STATE_INTERRUPTIBLE_SLEEP,
+            false => TASK_STATE_RUNNABLE,
+        };
+        let (tid, comm) = self.threads.called(Who::Task(row.task));
+        let state = TaskState {
+            comm: Some(comm),
+            tid: Some(i64::from(tid)),
+            state: Some(state),
+            prio: Some(i32::from(row.evidence.prio)),
+        };
+        self.packets.write_at(
+            out,
+            TracePacket {
+                generic_kernel_task_state_event: Some(state),
+                ..TracePacket::default()
+            },
+        )
+    }
+
     fn wake(&mut self, row: &Switch, moments: &Moments, before: Option<&Switch>) -> Result<()> {
         let Some(woken) = moments.woken else {
             return Ok(());
@@ -197,155 +228,28 @@ impl Writer<'_> {
     }
 
     fn finish(mut self, rows: &Rows<'_>, gaps: &[Gap]) -> Result<()> {
-        let (packets, threads) = (&mut self.packets, &self.threads);
+        let (packets, threads, untold) = (&mut self.packets, &self.threads, &self.untold);
         let mut failed = None;
-        let lives = &self.lives;
-        let runs_on = |task, since| {
-            let is_last = lives.last(task).is_none_or(|row| row.ts <= since);
-            is_last && threads.is_met(task) && rows.takes_task(task)
-        };
         let mut out = |cpu, event| failed = failed.take().or(packets.event(cpu, event).err());
+        // One that has no row has no process for the reader either.
+        let running = |cpu| untold.running(cpu).filter(|task| threads.is_met(*task));
         self.lanes
-            .finish(&|who| threads.called(who), runs_on, &mut out);
+            .finish(&|who| threads.called(who), running, &mut out);
         failed.map_or(Ok(()), Err)?;
         for left in self.lives.still_waiting() {
-            if rows.takes_open(left) {
+            if rows.takes_open(left) && !untold.runs_on(left.task) {
                 self.slices.open(left, &self.threads, packets)?;
             }
         }
-        if self.untold > 0 {
-            let waits = counted(self.untold, "wait");
+        if untold.waits() > 0 {
+            let waits = counted(untold.waits(), "wait");
             eprintln!(
-                "swtch: note: the trace does not tell how long {waits} blocked; Perfetto counts them whole, in \
-                 the state in which the thread had left"
+                "swtch: note: the trace does not tell how long {waits} lasted, or until when the thread \
+                 blocked; Perfetto shows them as PI (\"Parked + Idle\"), which nothing else is"
             );
         }
         self.slices.losses(gaps, packets)?;
         packets.lost_on(gaps)?;
         packets.flush()
-    }
-}
-
-/// Packets on their way out. Only here moments turn from the trace's clock to the format's.
-pub struct Packets<'a> {
-    out: &'a mut dyn Write,
-    /// Time in suspend, by which `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`.
-    ahead_ns: u64,
-    bundles: FxHashMap<CpuId, Vec<FtraceEvent>>,
-    bytes: Vec<u8>,
-}
-
-impl<'a> Packets<'a> {
-    fn new(meta: &Meta, out: &'a mut dyn Write) -> Self {
-        let clock = &meta.clock;
-        Self {
-            out,
-            ahead_ns: clock.boottime_ns.saturating_sub(clock.monotonic_ns),
-            bundles: FxHashMap::default(),
-            bytes: Vec::new(),
-        }
-    }
-
-    /// Clocks, kernel and processor: without the kernel's version, states are read as those of 4.4.
-    fn write_head(&mut self, meta: &Meta) -> Result<()> {
-        let clock = &meta.clock;
-        let one = |clock_id, timestamp| Clock {
-            clock_id: Some(clock_id),
-            timestamp: Some(timestamp),
-        };
-        let mut clocks = vec![
-            one(BOOTTIME, clock.monotonic_ns + self.ahead_ns),
-            one(MONOTONIC, clock.monotonic_ns),
-        ];
-        if clock.realtime_ns > 0 {
-            clocks.push(one(REALTIME, clock.realtime_ns));
-        }
-        self.write(&TracePacket {
-            clock_snapshot: Some(ClockSnapshot {
-                clocks,
-                primary_trace_clock: Some(BOOTTIME),
-            }),
-            ..TracePacket::default()
-        })?;
-        let host = &meta.host;
-        let words = |text: &str| Some(escaped(text).into_owned());
-        self.write(&TracePacket {
-            system_info: Some(SystemInfo {
-                utsname: Some(Utsname {
-                    sysname: words("Linux"),
-                    release: words(&host.kernel_release),
-                    machine: words(&host.machine),
-                }),
-                num_cpus: Some(host.cpus),
-            }),
-            ..TracePacket::default()
-        })
-    }
-
-    /// Takes an event of a CPU, on the trace's clock.
-    fn event(&mut self, cpu: CpuId, mut event: FtraceEvent) -> Result<()> {
-        event.timestamp = event.timestamp.map(|ns| ns + self.ahead_ns);
-        let events = self.bundles.entry(cpu).or_default();
-        events.push(event);
-        if events.len() < EVENTS_A_BUNDLE {
-            return Ok(());
-        }
-        let events = std::mem::take(events);
-        self.bundle(cpu, events, None)
-    }
-
-    fn bundle(&mut self, cpu: CpuId, event: Vec<FtraceEvent>, lost: Option<bool>) -> Result<()> {
-        self.write(&TracePacket {
-            ftrace_events: Some(FtraceEventBundle {
-                cpu: Some(u32::from(cpu.get())),
-                event,
-                lost_events: lost,
-            }),
-            ..TracePacket::default()
-        })
-    }
-
-    /// Says of which CPUs events are missing, in the format's own words.
-    fn lost_on(&mut self, gaps: &[Gap]) -> Result<()> {
-        let mut cpus: Vec<_> = gaps.iter().map(|gap| gap.cpu).collect();
-        cpus.sort_unstable();
-        cpus.dedup();
-        let mut lossy = cpus.into_iter();
-        lossy.try_for_each(|cpu| self.bundle(cpu, Vec::new(), Some(true)))
-    }
-
-    /// Writes the description of a track.
-    fn descriptor(&mut self, at: Timestamp, track: TrackDescriptor) -> Result<()> {
-        let packet = TracePacket {
-            track_descriptor: Some(track),
-            ..TracePacket::default()
-        };
-        self.write_at(at, packet)
-    }
-
-    /// Writes a packet with a moment.
-    fn write_at(&mut self, at: Timestamp, packet: TracePacket) -> Result<()> {
-        self.write(&TracePacket {
-            timestamp: Some(at.as_ns() + self.ahead_ns),
-            ..packet
-        })
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        let mut left: Vec<_> = self.bundles.drain().collect();
-        left.sort_by_key(|(cpu, _)| *cpu);
-        let mut left = left.into_iter().filter(|(_, events)| !events.is_empty());
-        left.try_for_each(|(cpu, events)| self.bundle(cpu, events, None))
-    }
-
-    /// `Trace` is a list of packets, each under field 1.
-    fn write(&mut self, packet: &TracePacket) -> Result<()> {
-        const PACKET: u8 = 1 << 3 | 2;
-        self.bytes.clear();
-        self.bytes.push(PACKET);
-        packet
-            .encode_length_delimited(&mut self.bytes)
-            .context("encoding a packet")?;
-        Ok(self.out.write_all(&self.bytes)?)
     }
 }

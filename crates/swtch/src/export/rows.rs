@@ -53,11 +53,16 @@ impl<'t> Rows<'t> {
 
     /// Hands out the rows of both levels, in order of time, until the first failure.
     pub fn scan(&mut self, each: Each<'_>) -> Result<()> {
+        self.scan_columns(Columns::all(), each)
+    }
+
+    /// As [`Self::scan`], with these columns; of [`Taken`], only `asked` is sure then.
+    pub fn scan_columns(&mut self, columns: Columns, each: Each<'_>) -> Result<()> {
         let (all, is_of_all_tasks) = (&self.of_all_reasons, self.is_of_all_tasks);
         let in_time = |row: &Switch| all.from() <= row.ts && row.ts < all.to();
         let mut outcome = Ok(());
         self.session
-            .scan_levels(Columns::all(), &mut |row, task, counted| {
+            .scan_levels(columns, &mut |row, task, counted| {
                 let is_other = is_of_all_tasks && !all.is_in_scope(task) && in_time(row);
                 let taken = Taken {
                     switch: counted.switch,

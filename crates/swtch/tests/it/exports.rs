@@ -24,16 +24,21 @@ use crate::recording::{Place, stderr, swtch};
 
 const FORMATS: [&str; 6] = ["perfetto", "chrome", "firefox", "folded", "csv", "parquet"];
 const START: u64 = 5_000_000_000;
-const HOSTILE: &str = "<b>;,\"\n\u{1b}[2J";
+pub const HOSTILE: &str = "<svg onload=a>;b 12,\"\n\u{1b}[2J";
 
 /// Two CPUs, two threads each, 500 runs a thread: one blocks on a futex and is woken by the other CPU's,
 /// one is preempted, one is woken while it still leaves.
-struct Drawn {
-    place: Place,
+pub struct Drawn {
+    pub place: Place,
 }
 
 impl Drawn {
-    fn new() -> Self {
+    pub fn new() -> Self {
+        Self::changed(|_| {})
+    }
+
+    /// With its rows, in order of time, changed.
+    pub fn changed(change: impl FnOnce(&mut Vec<Switch>)) -> Self {
         let place = Place::new();
         let meta = meta();
         let mut writer = Writer::create(&place.trace(), &meta).unwrap();
@@ -48,13 +53,14 @@ impl Drawn {
         let mut rows: Vec<Switch> = (0..2).flat_map(rows_of_cpu).collect();
         rows.push(worker(&rows[3]));
         rows.sort_by_key(|row| row.ts);
+        change(&mut rows);
         rows.iter().for_each(|row| writer.push_switch(row).unwrap());
         writer.push_gap(&gap()).unwrap();
         writer.finish(&meta, &mut |_, _| ()).unwrap();
         Self { place }
     }
 
-    fn export(&self, to: &str, words: &[&str]) -> (PathBuf, Output) {
+    pub fn export(&self, to: &str, words: &[&str]) -> (PathBuf, Output) {
         let path = self.place.dir().join(format!("out.{to}"));
         let output = self.exporting(to, words).arg("-o").arg(&path).output();
         (path, output.unwrap())
@@ -70,7 +76,7 @@ impl Drawn {
     }
 
     /// The bytes of an export that must succeed.
-    fn exported(&self, to: &str, words: &[&str]) -> Vec<u8> {
+    pub fn exported(&self, to: &str, words: &[&str]) -> Vec<u8> {
         let (path, output) = self.export(to, words);
         assert!(output.status.success(), "{to}: {}", stderr(&output));
         fs::read(path).unwrap()
@@ -88,7 +94,7 @@ impl Drawn {
     }
 
     /// Switches, and time running, off the CPU, blocked and runnable.
-    fn sums(&self, words: &[&str]) -> Sums {
+    pub fn sums(&self, words: &[&str]) -> Sums {
         let total = &self.report("reason", words)["total"];
         let get = |name: &str| total[name].as_u64().unwrap();
         Sums {
@@ -102,12 +108,12 @@ impl Drawn {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Sums {
-    switches: u64,
-    ran: u64,
-    off: u64,
-    blocked: u64,
-    runq: u64,
+pub struct Sums {
+    pub switches: u64,
+    pub ran: u64,
+    pub off: u64,
+    pub blocked: u64,
+    pub runq: u64,
 }
 
 fn meta() -> Meta {
@@ -355,18 +361,11 @@ fn chromes_slices_come_to_the_sums_of_the_report() {
         let expected = drawn.sums(words);
         let trace: Value = serde_json::from_slice(&drawn.exported("chrome", words)).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();
-        let sum = |of: &dyn Fn(&str) -> bool| {
-            let slices = events.iter().filter(|event| event["ph"] == "X");
-            let slices = slices.filter(|event| of(event["cat"].as_str().unwrap()));
-            // Digits of the text: what a reader makes of them must lose no nanosecond.
-            slices
-                .map(|event| Nanos::from_rounded(event["dur"].as_f64().unwrap() * 1e3))
-                .sum::<Nanos>()
-                .as_ns()
-        };
-        assert_eq!(sum(&|cat| cat == "running"), expected.ran);
-        assert_eq!(sum(&|cat| cat == "runnable"), expected.runq);
-        assert_eq!(sum(&|cat| cat == "synchronization"), expected.blocked);
+        let slices = slices_by_category(events);
+        let sum = |cat: &str| slices.get(cat).copied().unwrap_or_default().as_ns();
+        assert_eq!(sum("running"), expected.ran);
+        assert_eq!(sum("runnable"), expected.runq);
+        assert_eq!(sum("synchronization"), expected.blocked);
         let phase = |phase| events.iter().filter(|event| event["ph"] == phase).count();
         assert_eq!(phase("s"), phase("f"));
         // The server's waker is none of its threads: without that one's runs there is no arrow.
@@ -376,6 +375,39 @@ fn chromes_slices_come_to_the_sums_of_the_report() {
             if words.is_empty() { (1, 1) } else { (0, 0) }
         );
     }
+}
+
+/// The time of all slices. On each lane one has ended before the next begins, and at no later moment.
+fn slices_by_category(events: &[Value]) -> BTreeMap<&str, Nanos> {
+    let mut open: BTreeMap<(u64, u64), (&str, f64)> = BTreeMap::new();
+    let mut ended: BTreeMap<(u64, u64), f64> = BTreeMap::new();
+    let mut sums = BTreeMap::new();
+    for event in events {
+        let lane = (
+            event["pid"].as_u64().unwrap(),
+            event["tid"].as_u64().unwrap(),
+        );
+        let name = event["name"].as_str().unwrap();
+        match event["ph"].as_str().unwrap() {
+            "B" => {
+                let at = event["ts"].as_f64().unwrap();
+                assert!(ended.get(&lane).is_none_or(|end| *end <= at), "{event}");
+                assert_eq!(open.insert(lane, (name, at)), None, "{event}");
+            }
+            "E" => {
+                let (began_as, began) = open.remove(&lane).unwrap();
+                let at = event["ts"].as_f64().unwrap();
+                assert_eq!(began_as, name);
+                let sum: &mut Nanos = sums.entry(event["cat"].as_str().unwrap()).or_default();
+                // Digits of the text: what a reader makes of them must lose no nanosecond.
+                *sum += Nanos::from_rounded((at - began) * 1e3);
+                ended.insert(lane, at);
+            }
+            _ => {}
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    sums
 }
 
 #[test]
@@ -539,65 +571,6 @@ fn perfettos_switches_are_one_chain_a_cpu_and_come_to_the_sums_of_the_report() {
         let get = |name: &str| row[name].as_u64().unwrap();
         assert_eq!(runs[&get("tid")], (get("switches"), get("ran_ns")), "{row}");
     }
-}
-
-/// `make test-peers` says where Perfetto's trace processor is; without it there is nothing to ask.
-#[test]
-fn perfettos_own_reader_agrees_with_the_report() {
-    let Some(reader) = std::env::var_os("SWTCH_TRACE_PROCESSOR") else {
-        println!("not asked: make test-peers brings Perfetto's reader");
-        return;
-    };
-    let drawn = Drawn::new();
-    let expected = drawn.sums(&[]);
-    let (path, output) = drawn.export("perfetto", &[]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    let script = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/tests/peers/trace_processor.js"
-    );
-    let state = |states: &str| {
-        format!(
-            "SELECT sum(dur) AS ns FROM thread_state JOIN thread USING (utid)
-             WHERE tid < 4194304 AND dur >= 0 AND state {states}"
-        )
-    };
-    let output = Command::new("node")
-        .arg(script)
-        .arg(reader)
-        .arg(path)
-        .arg("SELECT name, value FROM stats WHERE value > 0 AND severity != 'info'")
-        .arg(
-            "SELECT count(*) AS switches, sum(dur) AS ns FROM sched JOIN thread USING (utid)
-             WHERE tid BETWEEN 1 AND 4194303 AND dur >= 0",
-        )
-        .args(["= 'Running'", "IN ('R', 'R+')", "= 'S'"].map(state))
-        .arg("SELECT count(*) AS workers FROM slice WHERE category = 'user'")
-        .arg("SELECT count(*) AS waits FROM slice WHERE name = 'futex' AND category = 'synchronization'")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    let said = String::from_utf8(output.stdout).unwrap();
-    let answers: Vec<Value> = said
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    // The drawn trace has a gap, which the format marks on its CPU.
-    let errors: Vec<_> = answers[0]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| &row["name"])
-        .collect();
-    assert_eq!(errors, ["ftrace_cpu_has_data_loss"]);
-    assert_eq!(answers[1][0]["switches"], expected.switches);
-    assert_eq!(answers[1][0]["ns"], expected.ran);
-    assert_eq!(answers[2][0]["ns"], expected.ran);
-    assert_eq!(answers[3][0]["ns"], expected.runq);
-    assert_eq!(answers[4][0]["ns"], expected.blocked);
-    assert_eq!(answers[5][0]["workers"], 1);
-    // Two threads of 500 runs: a wait before each but the first, and one open at the end.
-    assert_eq!(answers[6][0]["waits"], 1_000);
 }
 
 /// A name is anybody's to choose, and an export is opened somewhere else.

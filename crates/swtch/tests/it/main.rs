@@ -14,6 +14,7 @@
 //! - `claims`: what the lab lists, and what it refuses before minutes are spent.
 //! - `cost`: prices and bills: what is measured, kept, refused, and left behind.
 //! - `exports`: other tools' formats come to the sums of the reports; half a file is never left.
+//! - `peers`: exports, read by the programs whose formats they are, where `make test-peers` has brought them.
 //! - `imports`: what perf recorded comes to perf's own numbers, and says no more than it knows; damage is said.
 //! - `forged`: the small perf.data that `imports` damages.
 //! - `fiber`: the schedulers of another process: views, rates, refusals, and a target that dies.
@@ -43,6 +44,7 @@ mod lab;
 mod levels;
 mod machine;
 mod output;
+mod peers;
 mod plays;
 mod recording;
 mod refusals;

@@ -40,6 +40,15 @@ pub enum Between {
 /// Gives thread id and name for the events.
 pub type Called<'a> = &'a dyn Fn(Who) -> (i32, String);
 
+/// What the trace tells of the time after a switch-out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// The next row of the thread joins this one, or there is none: it stayed in the state in which it left.
+    Told,
+    /// Nothing.
+    Untold,
+}
+
 /// The chains of all CPUs.
 #[derive(Debug)]
 pub struct Lanes {
@@ -51,6 +60,7 @@ pub struct Lanes {
 #[derive(Debug)]
 struct Held {
     row: Switch,
+    then: Then,
     /// Wakeups of this task that began before it had left.
     after: Vec<FtraceEvent>,
 }
@@ -75,7 +85,7 @@ impl Lanes {
     }
 
     /// Takes the next row of the trace, in order of time.
-    pub fn push(&mut self, row: &Switch, names: Called<'_>, out: Out<'_>) {
+    pub fn push(&mut self, row: &Switch, then: Then, names: Called<'_>, out: Out<'_>) {
         let cpu = row.cpu;
         let task = Side {
             who: Who::Task(row.task),
@@ -98,8 +108,12 @@ impl Lanes {
                 out(cpu, switch(start, unknown(cpu), 0, task, names));
             }
         }
-        let after = Vec::new();
-        self.held.insert(cpu, Held { row: *row, after });
+        let held = Held {
+            row: *row,
+            then,
+            after: Vec::new(),
+        };
+        self.held.insert(cpu, held);
     }
 
     /// Keeps a wakeup at the very moment of its task's switch-out for after that; gives it back when the
@@ -115,32 +129,22 @@ impl Lanes {
         }
     }
 
-    /// Ends all chains. `runs_on` tells whether a task that came at this moment is one of the trace's, and
-    /// no row speaks of it since.
+    /// Ends all chains; `running` tells who ran on a CPU at the end.
     pub fn finish(
         &mut self,
         names: Called<'_>,
-        runs_on: impl Fn(TaskKey, Timestamp) -> bool,
+        running: impl Fn(CpuId) -> Option<TaskKey>,
         out: Out<'_>,
     ) {
         let mut held: Vec<_> = self.held.drain().collect();
         held.sort_by_key(|(cpu, _)| *cpu);
-        // Where the recording of one CPU ended before another's, a task may have come last on both.
-        let mut came: FxHashMap<TaskKey, Timestamp> = FxHashMap::default();
-        for (_, held) in &held {
-            if let Some(next) = held.row.next_task {
-                let last = came.entry(next).or_default();
-                *last = held.row.ts.max(*last);
-            }
-        }
-        let came_last = |next, since| came.get(&next) == Some(&since) && runs_on(next, since);
-        for (_, held) in held {
-            let next = match held.row.next_task {
-                Some(next) if !next.is_idle() && came_last(next, held.row.ts) => Side {
+        for (cpu, held) in held {
+            let next = match running(cpu) {
+                Some(next) => Side {
                     who: Who::Task(next),
                     prio: i32::from(held.row.evidence.next_prio),
                 },
-                _ => self.filler(&held.row),
+                None => self.filler(&held.row),
             };
             held.release(next, names, out);
         }
@@ -159,12 +163,15 @@ impl Lanes {
 
 impl Held {
     fn release(self, next: Side, names: Called<'_>, out: Out<'_>) {
-        let Self { row, after } = self;
+        let Self { row, then, after } = self;
         let left = Side {
             who: Who::Task(row.task),
             prio: i32::from(row.evidence.prio),
         };
-        let state = letter::of_departure(&row);
+        let state = match then {
+            Then::Told => letter::of_departure(&row),
+            Then::Untold => letter::UNTOLD,
+        };
         out(row.cpu, switch(row.ts, left, state, next, names));
         for wakeup in after {
             out(row.cpu, wakeup);
@@ -223,7 +230,7 @@ mod tests {
     }
 
     /// Moment, who left, who came.
-    fn chain(between: Between, rows: &[Switch]) -> Vec<(u64, i32, i32)> {
+    fn chain(between: Between, rows: &[Switch], running: Option<u32>) -> Vec<(u64, i32, i32)> {
         let mut lanes = Lanes::new(between);
         let mut events = Vec::new();
         let mut take = |_: CpuId, event: FtraceEvent| {
@@ -232,9 +239,9 @@ mod tests {
             events.push((event.timestamp.unwrap(), pids.0, pids.1));
         };
         for row in rows {
-            lanes.push(row, &numbers, &mut take);
+            lanes.push(row, Then::Told, &numbers, &mut take);
         }
-        lanes.finish(&numbers, |task, _| task.get() < 9, &mut take);
+        lanes.finish(&numbers, |_| running.map(TaskKey::new), &mut take);
         events
     }
 
@@ -246,7 +253,7 @@ mod tests {
             row(3, 40, 50, 7),
             row(4, 60, 70, 9),
         ];
-        let events = chain(Between::Idle, &rows);
+        let events = chain(Between::Idle, &rows, None);
         assert!(
             events.windows(2).all(|pair| pair[0].2 == pair[1].1),
             "{events:?}"
@@ -267,18 +274,8 @@ mod tests {
     #[test]
     fn idle_is_not_claimed_for_time_in_which_others_may_have_run() {
         let rows = [row(1, 10, 20, 0), row(1, 40, 50, 2)];
-        let events = chain(Between::NotRecorded, &rows);
+        let events = chain(Between::NotRecorded, &rows, Some(2));
         assert_eq!(events, [(10, -1, 1), (20, 1, -1), (40, -1, 1), (50, 1, 2)]);
-    }
-
-    #[test]
-    fn a_task_goes_on_running_on_one_cpu_only() {
-        let other_cpu = Switch {
-            cpu: CpuId::new(1),
-            ..row(2, 10, 30, 3)
-        };
-        let events = chain(Between::Idle, &[row(1, 10, 20, 3), other_cpu]);
-        assert_eq!(events[2..], [(20, 1, -1), (30, 2, 3)]);
     }
 
     #[test]
@@ -287,7 +284,7 @@ mod tests {
             ran: None,
             ..row(1, 0, 20, 2)
         };
-        let events = chain(Between::Idle, &[first, row(2, 20, 30, 0)]);
+        let events = chain(Between::Idle, &[first, row(2, 20, 30, 0)], None);
         assert_eq!(events, [(20, -1, 1), (20, 1, 2), (30, 2, 0)]);
     }
 }

@@ -23,6 +23,11 @@ const REPORT_IDLE: i64 = 0x80;
 /// `TASK_REPORT_MAX`: `R+`, the CPU was taken from it.
 const REPORT_PREEMPTED: i64 = 0x100;
 
+/// Parked and idle at once, which Perfetto shows as `PI`: the kernel reports one state, never two. It
+/// stands where no row tells how the time that followed was spent, so that no wait is taken for longer
+/// than the trace says. A number that means no state would be counted as an error of the trace.
+pub const UNTOLD: i64 = 0xc0;
+
 /// `prev_state` of `sched_switch` in ftrace.
 ///
 /// The kernel says `R+` only when a task was preempted inside the kernel, which is one in a thousand.

@@ -27,6 +27,21 @@ pub struct TracePacket {
     pub system_info: Option<SystemInfo>,
     #[prost(message, optional, tag = "60")]
     pub track_descriptor: Option<TrackDescriptor>,
+    #[prost(message, optional, tag = "117")]
+    pub generic_kernel_task_state_event: Option<TaskState>,
+}
+
+/// `GenericKernelTaskStateEvent` of `generic_kernel/generic_task.proto`: a state without a switch.
+#[derive(Clone, PartialEq, Message)]
+pub struct TaskState {
+    #[prost(string, optional, tag = "2")]
+    pub comm: Option<String>,
+    #[prost(int64, optional, tag = "3")]
+    pub tid: Option<i64>,
+    #[prost(int32, optional, tag = "4")]
+    pub state: Option<i32>,
+    #[prost(int32, optional, tag = "5")]
+    pub prio: Option<i32>,
 }
 
 /// `ftrace/ftrace_event_bundle.proto`: what one CPU's buffer held.

@@ -5,9 +5,9 @@ use anyhow::Result;
 use rustc_hash::FxHashMap;
 use swtch_core::{Gap, Level, Reason, Switch, Timestamp};
 
-use super::Packets;
 use super::intern::Words;
 use super::message::{DebugAnnotation, TracePacket, TrackDescriptor, TrackEvent};
+use super::packets::Packets;
 use super::threads::{Threads, thread_track};
 use crate::export::evidence::{self, Fact, Vocabulary};
 use crate::export::life::{Moments, name_of_wait};

@@ -1,0 +1,233 @@
+//! Time of which no row tells, found in a first reading.
+//!
+//! ```text
+//! row n     … run ──┤ ts        ┊ (a switch that was lost)       row n + 1 of the same thread
+//!                   ├── untold ─┊─ out ── blocked ──┤─ run queue ─├── run ──┤
+//! ```
+//!
+//! A switch of ftrace says in which state the thread left, and its reader takes that state to last until
+//! the thread is woken or runs. The trace claims no such thing when the next row of the thread does not
+//! join this one: switches were lost or not reported, its run began before the capture saw it, or who
+//! woke it is not known. Whether one joins is told by a row that may come much later, so this reads
+//! the rows once before they are written, and keeps a bit of each.
+//!
+//! A thread that runs when the trace ends has no row for that run: the wait before it is in no report's
+//! sums, and untold, too.
+
+use anyhow::Result;
+use rustc_hash::FxHashMap;
+use swtch_core::{CpuId, Level, Switch, TaskKey, Timestamp};
+use swtch_store::Columns;
+
+use crate::export::life::Moments;
+use crate::export::rows::Rows;
+
+/// Switch-outs after which the trace does not tell, and who ran at the end.
+#[derive(Debug, Default)]
+pub struct Untold {
+    /// A bit a row of the kernel's level, in order.
+    bits: Vec<u64>,
+    waits: u64,
+    running: FxHashMap<CpuId, TaskKey>,
+}
+
+impl Untold {
+    /// Reads the rows.
+    ///
+    /// # Errors
+    /// When the trace cannot be read.
+    pub fn find(rows: &mut Rows<'_>) -> Result<Self> {
+        let columns = Columns::TS
+            .and(Columns::CPU)
+            .and(Columns::TASK)
+            .and(Columns::RAN)
+            .and(Columns::NEXT_TASK)
+            .and(Columns::OFF)
+            .and(Columns::RUNQ);
+        let mut reading = Reading::default();
+        rows.scan_columns(columns, &mut |row, taken| {
+            if row.level == Level::Os {
+                reading.push(row, taken.asked);
+            }
+            Ok(())
+        })?;
+        Ok(reading.finish(|task| rows.takes_task(task)))
+    }
+
+    /// Whether the trace does not tell what followed the row with this number.
+    pub fn follows(&self, row: usize) -> bool {
+        let word = self.bits.get(row / 64).copied().unwrap_or_default();
+        word >> (row % 64) & 1 == 1
+    }
+
+    /// How many waits between two rows of threads that were asked for are untold.
+    pub const fn waits(&self) -> u64 {
+        self.waits
+    }
+
+    /// Who ran on this CPU when the trace ended, if it is one of those that were asked for.
+    pub fn running(&self, cpu: CpuId) -> Option<TaskKey> {
+        self.running.get(&cpu).copied()
+    }
+
+    /// Whether this task ran when the trace ended.
+    pub fn runs_on(&self, task: TaskKey) -> bool {
+        self.running.values().any(|running| *running == task)
+    }
+
+    fn mark(&mut self, row: usize) {
+        if self.bits.len() <= row / 64 {
+            self.bits.resize(row / 64 + 1, 0);
+        }
+        self.bits[row / 64] |= 1 << (row % 64);
+    }
+}
+
+/// The last switch-out of a thread, and who came on a CPU.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    row: usize,
+    ts: Timestamp,
+}
+
+#[derive(Debug, Default)]
+struct Reading {
+    found: Untold,
+    rows: usize,
+    threads: FxHashMap<TaskKey, Last>,
+    cpus: FxHashMap<CpuId, (Timestamp, Option<TaskKey>)>,
+}
+
+impl Reading {
+    fn push(&mut self, row: &Switch, is_asked: bool) {
+        let this = Last {
+            row: self.rows,
+            ts: row.ts,
+        };
+        self.rows += 1;
+        self.cpus.insert(row.cpu, (row.ts, row.next_task));
+        let Some(last) = self.threads.insert(row.task, this) else {
+            return;
+        };
+        let moments = Moments::of(row);
+        if moments.out != Some(last.ts) || moments.woken.is_none() {
+            self.found.mark(last.row);
+            self.found.waits += u64::from(is_asked);
+        }
+    }
+
+    /// `is_asked` tells whether a task is one of those that were asked for.
+    fn finish(mut self, is_asked: impl Fn(TaskKey) -> bool) -> Untold {
+        // Where the recording of one CPU ended before another's, a task may have come last on both.
+        let mut came: FxHashMap<TaskKey, (Timestamp, CpuId)> = FxHashMap::default();
+        for (cpu, (ts, next)) in self.cpus {
+            if let Some(next) = next.filter(|next| !next.is_idle() && is_asked(*next)) {
+                let last = came.entry(next).or_insert((ts, cpu));
+                *last = (ts, cpu).max(*last);
+            }
+        }
+        for (task, (since, cpu)) in came {
+            let last = self.threads.get(&task);
+            if last.is_some_and(|last| last.ts > since) {
+                continue;
+            }
+            if let Some(last) = last {
+                self.found.mark(last.row);
+            }
+            self.found.running.insert(cpu, task);
+        }
+        self.found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn;
+    use swtch_core::{Nanos, Reason, Wait};
+
+    fn row(task: u32, start: u64, end: u64, off: Option<u64>, next: u32) -> Switch {
+        let off = off.map(Nanos::from_ns);
+        Switch {
+            ts: Timestamp::from_ns(end),
+            ran: Some(Nanos::from_ns(end - start)),
+            next_task: Some(TaskKey::new(next)),
+            wait: Wait {
+                off,
+                runq: off,
+                ..Wait::default()
+            },
+            ..drawn::row(task, Reason::Slice)
+        }
+    }
+
+    fn found(rows: &[Switch]) -> Untold {
+        let mut reading = Reading::default();
+        rows.iter().for_each(|row| reading.push(row, true));
+        reading.finish(|task| task.get() < 9)
+    }
+
+    fn numbers(untold: &Untold) -> Vec<usize> {
+        (0..200).filter(|row| untold.follows(*row)).collect()
+    }
+
+    /// 1 left at 20 and waited from then on; 2 left at 30, and again at a moment that has no row.
+    #[test]
+    fn a_wait_is_told_when_its_row_joins_the_switch_out_before() {
+        let rows = [
+            row(1, 10, 20, None, 2),
+            row(2, 20, 30, None, 1),
+            row(1, 30, 40, Some(10), 2),
+            row(2, 60, 70, Some(10), 0),
+        ];
+        let untold = found(&rows);
+        assert_eq!(numbers(&untold), [1]);
+        assert_eq!(untold.waits(), 1);
+    }
+
+    #[test]
+    fn a_wait_without_a_known_wakeup_or_before_a_run_without_a_start_is_untold() {
+        let no_wakeup = Switch {
+            wait: Wait {
+                off: Some(Nanos::from_ns(10)),
+                ..Wait::default()
+            },
+            ..row(1, 30, 40, None, 0)
+        };
+        let no_start = Switch {
+            ran: None,
+            ..row(1, 60, 70, None, 0)
+        };
+        let untold = found(&[row(1, 10, 20, None, 0), no_wakeup, no_start]);
+        assert_eq!(numbers(&untold), [0, 1]);
+    }
+
+    /// Beyond the first word of bits, and for one thread of a hundred rows.
+    #[test]
+    fn each_row_has_its_own_bit() {
+        let mut rows: Vec<_> = (0..150)
+            .map(|n| row(1, n * 10 + 5, n * 10 + 10, Some(5), 0))
+            .collect();
+        rows[100].wait.off = None;
+        assert_eq!(numbers(&found(&rows)), [99]);
+    }
+
+    /// It is the last to come on both CPUs; there is no row of the run that goes on.
+    #[test]
+    fn a_task_goes_on_running_on_one_cpu_only() {
+        let other_cpu = Switch {
+            cpu: CpuId::new(1),
+            ..row(2, 10, 30, None, 3)
+        };
+        let untold = found(&[row(3, 0, 5, None, 1), row(1, 10, 20, None, 3), other_cpu]);
+        assert_eq!(untold.running(CpuId::new(0)), None);
+        assert_eq!(untold.running(CpuId::new(1)), Some(TaskKey::new(3)));
+        assert_eq!(numbers(&untold), [0]);
+    }
+
+    #[test]
+    fn who_was_not_asked_for_does_not_go_on_running() {
+        let untold = found(&[row(1, 10, 20, None, 9)]);
+        assert_eq!(untold.running(CpuId::new(0)), None);
+    }
+}
