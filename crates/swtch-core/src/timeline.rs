@@ -56,7 +56,14 @@ pub struct Timeline {
     uncaught: u64,
     threads: Threads,
     unnamed_user: u64,
+    /// User-mode switches of threads that the kernel has not told a CPU of yet.
+    unplaced: Vec<UserSwitchEvent>,
+    /// A CPU was told of some thread for the first time.
+    is_any_placed: bool,
 }
+
+/// Switches that wait for a CPU to be told, at most: a thread may run for long before it leaves.
+const MOST_UNPLACED: usize = 1 << 16;
 
 #[derive(Clone, Copy, Debug)]
 struct LastOut {
@@ -80,6 +87,8 @@ impl Timeline {
             uncaught: 0,
             threads: Threads::default(),
             unnamed_user: 0,
+            unplaced: Vec::new(),
+            is_any_placed: false,
         }
     }
 
@@ -111,9 +120,31 @@ impl Timeline {
         self.uncaught
     }
 
-    /// User-mode switches of threads that could not be named, so that no row could be made of them.
-    pub const fn unnamed_user(&self) -> u64 {
-        self.unnamed_user
+    /// User-mode switches of threads that could not be named, or of which no CPU is known, so that no
+    /// row could be made of them.
+    pub fn unnamed_user(&self) -> u64 {
+        let unplaced = u64::try_from(self.unplaced.len()).unwrap_or(u64::MAX);
+        self.unnamed_user.saturating_add(unplaced)
+    }
+
+    /// Rows of user-mode switches that came before the kernel told where their thread ran: a new
+    /// thread may switch in its first run, whose CPU the switch-out tells. To be asked after
+    /// [`Self::push`]; they are older than the row that it gave.
+    pub fn take_placed(&mut self) -> Vec<Switch> {
+        if !std::mem::take(&mut self.is_any_placed) || self.unplaced.is_empty() {
+            return Vec::new();
+        }
+        let threads = &self.threads;
+        let is_placed = |event: &mut UserSwitchEvent| {
+            threads
+                .find(event.tid)
+                .is_some_and(|found| found.1.cpu.is_some())
+        };
+        let placed: Vec<_> = self.unplaced.extract_if(.., is_placed).collect();
+        placed
+            .iter()
+            .filter_map(|event| self.user_switch(event))
+            .collect()
     }
 
     /// The waits that are open at `end`: the task had left and not come back.
@@ -140,9 +171,8 @@ impl Timeline {
             self.unnamed += 1;
             return None;
         };
-        self.threads.put(task, event.cpu);
-        if let Some(next) = event.next_task {
-            self.threads.put(next, event.cpu);
+        for task in [Some(task), event.next_task].into_iter().flatten() {
+            self.is_any_placed |= self.threads.put(task, event.cpu);
         }
         let evidence = self.with_restarted_call(event, task);
         let rule = classify(&evidence, &self.calls);
@@ -181,11 +211,15 @@ impl Timeline {
 
     /// A switch that the scheduler itself says: nothing is left to conclude but lengths.
     fn user_switch(&mut self, event: &UserSwitchEvent) -> Option<Switch> {
-        let found = self.threads.find(event.tid);
-        let Some((task, place, cpu)) =
-            found.and_then(|(task, place)| Some((task, place, event.cpu.or(place.cpu)?)))
-        else {
+        let Some((task, place)) = self.threads.find(event.tid) else {
             self.unnamed_user += 1;
+            return None;
+        };
+        let Some(cpu) = event.cpu.or(place.cpu) else {
+            match self.unplaced.len() < MOST_UNPLACED {
+                true => self.unplaced.push(*event),
+                false => self.unnamed_user += 1,
+            }
             return None;
         };
         let before = event.before;

@@ -251,8 +251,9 @@ impl Log {
         checksums.add(META, Chunk::of(0, &json));
         let csv = checksums.to_csv();
         let path = dir.join(CHECKSUMS);
-        draft::replace(&path, csv.as_bytes())?;
+        // Who finds the list, which makes the directory a trace, must find what it lists.
         draft::replace(&meta_path, &json)?;
+        draft::replace(&path, csv.as_bytes())?;
         let file = OpenOptions::new().append(true).open(&path);
         Ok(Self {
             dir: dir.to_owned(),

@@ -396,12 +396,15 @@ fn a_user_switch_is_a_row_of_its_thread() {
     assert_eq!(row.cgroup, CgroupId::new(9));
 }
 
-/// A scheduler that may run anywhere does not know its CPU; the kernel said where the thread was.
+/// A scheduler that may run anywhere does not know its CPU; the kernel says where the thread was, be it
+/// later, at the end of the thread's first run.
 #[test]
 fn a_user_switch_is_where_its_thread_was_last() {
     let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
     timeline.push(named(70));
     assert!(timeline.push(Event::User(user_switch(70, None))).is_none());
+    assert!(timeline.take_placed().is_empty());
+    assert_eq!(timeline.unnamed_user(), 1, "as long as nothing is known");
     timeline.push(Event::Switch(SwitchEvent {
         cpu: CpuId::new(1),
         ..run(10, 20)
@@ -410,7 +413,11 @@ fn a_user_switch_is_where_its_thread_was_last() {
         panic!("a row")
     };
     assert_eq!(row.cpu, CpuId::new(1));
-    assert_eq!(timeline.unnamed_user(), 1);
+    let placed = timeline.take_placed();
+    let cpus: Vec<_> = placed.iter().map(|row| (row.level, row.cpu)).collect();
+    assert_eq!(cpus, [(Level::User, CpuId::new(1))]);
+    assert!(timeline.take_placed().is_empty(), "once");
+    assert_eq!(timeline.unnamed_user(), 0);
 }
 
 /// The wait of a thread in the kernel has nothing to do with that of a worker on it.

@@ -28,11 +28,9 @@ impl Threads {
         self.place(event.task).cgroup = event.cgroup;
     }
 
-    /// A thread was on this CPU.
-    pub(super) fn put(&mut self, task: TaskKey, cpu: CpuId) {
-        if !task.is_idle() {
-            self.place(task).cpu = Some(cpu);
-        }
+    /// A thread was on this CPU. Whether that is the first that is known of it.
+    pub(super) fn put(&mut self, task: TaskKey, cpu: CpuId) -> bool {
+        !task.is_idle() && self.place(task).cpu.replace(cpu).is_none()
     }
 
     /// The thread with this id, and where it is.

@@ -244,6 +244,14 @@ impl Rest {
             Some(Step::Task(task)) => self.take_task(&task),
             None => Ok(()),
         };
+        self.note(result);
+        for row in self.timeline.take_placed() {
+            let result = self.take_switch(&row);
+            self.note(result);
+        }
+    }
+
+    fn note(&mut self, result: Result<(), Error>) {
         if let Err(error) = result {
             self.failure.get_or_insert(error);
         }
