@@ -16,9 +16,11 @@
 
 mod threads;
 
+use std::collections::HashMap;
+
 use crate::event::{Event, SwitchEvent};
 use crate::evidence::{Evidence, EvidenceBits};
-use crate::ids::TaskKey;
+use crate::ids::{CpuId, TaskKey};
 use crate::reason::Reason;
 use crate::rules::classify;
 use crate::switch::{Open, Switch, TaskEvent, Wait};
@@ -57,13 +59,17 @@ pub struct Timeline {
     threads: Threads,
     unnamed_user: u64,
     /// User-mode switches of threads that the kernel has not told a CPU of yet.
-    unplaced: Vec<UserSwitchEvent>,
-    /// A CPU was told of some thread for the first time.
-    is_any_placed: bool,
+    unplaced: HashMap<TaskKey, Vec<UserSwitchEvent>>,
+    /// Rows of such switches whose CPU has been told since.
+    placed: Vec<Switch>,
 }
 
-/// Switches that wait for a CPU to be told, at most: a thread may run for long before it leaves.
-const MOST_UNPLACED: usize = 1 << 16;
+/// Switches of one thread that wait for its CPU to be told. A new thread makes one or two until it
+/// blocks; one that runs on takes its CPU's time and no room here.
+const MOST_UNPLACED: usize = 64;
+
+/// How long they wait: who puts rows in order of time must hold all that came meanwhile.
+const LONGEST_UNPLACED: Nanos = Nanos::from_ns(1_000_000_000);
 
 #[derive(Clone, Copy, Debug)]
 struct LastOut {
@@ -87,8 +93,8 @@ impl Timeline {
             uncaught: 0,
             threads: Threads::default(),
             unnamed_user: 0,
-            unplaced: Vec::new(),
-            is_any_placed: false,
+            unplaced: HashMap::new(),
+            placed: Vec::new(),
         }
     }
 
@@ -123,28 +129,32 @@ impl Timeline {
     /// User-mode switches of threads that could not be named, or of which no CPU is known, so that no
     /// row could be made of them.
     pub fn unnamed_user(&self) -> u64 {
-        let unplaced = u64::try_from(self.unplaced.len()).unwrap_or(u64::MAX);
-        self.unnamed_user.saturating_add(unplaced)
+        let unplaced: usize = self.unplaced.values().map(Vec::len).sum();
+        self.unnamed_user + u64::try_from(unplaced).unwrap_or(u64::MAX)
     }
 
     /// Rows of user-mode switches that came before the kernel told where their thread ran: a new
     /// thread may switch in its first run, whose CPU the switch-out tells. To be asked after
     /// [`Self::push`]; they are older than the row that it gave.
     pub fn take_placed(&mut self) -> Vec<Switch> {
-        if !std::mem::take(&mut self.is_any_placed) || self.unplaced.is_empty() {
-            return Vec::new();
+        std::mem::take(&mut self.placed)
+    }
+
+    /// A thread is on this CPU: what it had switched before, if that is the first that is told of it.
+    fn put(&mut self, task: TaskKey, cpu: CpuId, now: Timestamp) {
+        let is_first = self.threads.put(task, cpu);
+        if !is_first || self.unplaced.is_empty() {
+            return;
         }
-        let threads = &self.threads;
-        let is_placed = |event: &mut UserSwitchEvent| {
-            threads
-                .find(event.tid)
-                .is_some_and(|found| found.1.cpu.is_some())
-        };
-        let placed: Vec<_> = self.unplaced.extract_if(.., is_placed).collect();
-        placed
-            .iter()
-            .filter_map(|event| self.user_switch(event))
-            .collect()
+        for event in self.unplaced.remove(&task).unwrap_or_default() {
+            let is_old = now
+                .since(event.ts)
+                .is_some_and(|age| age > LONGEST_UNPLACED);
+            match self.user_switch(&event).filter(|_| !is_old) {
+                Some(row) => self.placed.push(row),
+                None => self.unnamed_user += 1,
+            }
+        }
     }
 
     /// The waits that are open at `end`: the task had left and not come back.
@@ -172,7 +182,7 @@ impl Timeline {
             return None;
         };
         for task in [Some(task), event.next_task].into_iter().flatten() {
-            self.is_any_placed |= self.threads.put(task, event.cpu);
+            self.put(task, event.cpu, event.ts);
         }
         let evidence = self.with_restarted_call(event, task);
         let rule = classify(&evidence, &self.calls);
@@ -216,8 +226,9 @@ impl Timeline {
             return None;
         };
         let Some(cpu) = event.cpu.or(place.cpu) else {
-            match self.unplaced.len() < MOST_UNPLACED {
-                true => self.unplaced.push(*event),
+            let waiting = self.unplaced.entry(task).or_default();
+            match waiting.len() < MOST_UNPLACED {
+                true => waiting.push(*event),
                 false => self.unnamed_user += 1,
             }
             return None;

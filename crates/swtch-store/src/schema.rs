@@ -468,7 +468,7 @@ const STACK_COLUMNS: &[Column<StackRow>] = &[
         |row| row.stack; |row, number| row.stack = number),
     word!(StackKind kind: "which part of a stack";
         |row| row.kind.index(); |row, kind| row.kind = kind),
-    maybe_number!(UInt32 pid: "the process whose addresses these are; null for the kernel";
+    maybe_number!(UInt32 pid: "the process whose addresses these are, the first that it was met in; null for the kernel";
         |row| row.pid.map(Pid::get); |row, pid| row.pid = pid.map(Pid::new)),
     other!(UInt32List frames Always: "its frames (`frame.frame`), innermost first";
         number_lists |row: &StackRow| &row.frames;

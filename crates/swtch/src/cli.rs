@@ -78,7 +78,7 @@ pub struct Record {
     #[arg(short = 'd', long, value_name = "SECS", value_parser = seconds)]
     pub duration: Option<Duration>,
     /// Take stacks of waits that blocked for at least this long, and of who ended them (such as
-    /// 0, 50us, 1ms; default 5us: a pair of stacks costs 1 to 2 us).
+    /// 0, 50us, 1ms; default 5us: a pair of stacks, one or two a wait, costs 1 to 2 us).
     #[arg(long, value_name = "MIN_BLOCKED", num_args = 0..=1, require_equals = true,
           default_missing_value = "5us", value_parser = length)]
     pub stacks: Option<Nanos>,

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use swtch_store::Trace;
 
 use crate::import;
+use crate::text::shell_word;
 
 /// The file that every trace has.
 pub const LIST_OF_FILES: &str = "checksums.csv";
@@ -57,7 +58,7 @@ fn no_trace(path: &Path) -> Option<NoTrace> {
     if found.is_file() && is_of_perf(path) {
         return Some(NoTrace {
             what: format!("{shown} is what perf recorded, and no trace"),
-            advice: format!("import it first: swtch import {shown}"),
+            advice: format!("import it first: swtch import {}", shell_word(path)),
         });
     }
     let inside = path.parent().filter(|dir| dir.join(LIST_OF_FILES).exists());

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// Whether a character may not be shown as it is.
 pub fn is_hostile(c: char) -> bool {
@@ -217,6 +218,17 @@ fn push(text: &mut String, arguments: std::fmt::Arguments<'_>) {
         .expect("writing to a string cannot fail");
 }
 
+/// A path as a shell takes it: one word.
+pub fn shell_word(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);
+    if path.chars().all(is_plain) {
+        path.into_owned()
+    } else {
+        format!("'{}'", path.replace('\'', r"'\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -328,5 +340,11 @@ größer  100
 ───────────
 all     101";
         assert_eq!(lines.join("\n"), expected);
+    }
+
+    #[test]
+    fn a_path_with_blanks_is_one_word_of_the_shell() {
+        assert_eq!(shell_word(Path::new("/usr/bin/swtch")), "/usr/bin/swtch");
+        assert_eq!(shell_word(Path::new("/my dir/it's")), r"'/my dir/it'\''s'");
     }
 }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { rangeOf } from "../lib/units";
 import { type GroundSource, groundWords, lifeOf, restOfCpu } from "./ground";
 
 const source = (more: Partial<NonNullable<GroundSource["trace"]>> = {}): GroundSource => ({
@@ -29,13 +30,13 @@ describe("the ground of a CPU", () => {
       "idle, or others ran: not recorded",
       "this recording is of: command sh\\x1b[31m",
     ]);
-    expect(restOfCpu(source())).toContain("not recorded");
+    expect(restOfCpu(0, rangeOf(5e6, 6e6), source())).toContain("not recorded");
   });
 
   it("of a recording of the whole machine is idle", () => {
     const whole = source({ scope: "whole system", every_task: true });
     expect(groundWords("c0", 5e6, whole)).toEqual(["idle: no thread had this CPU"]);
-    expect(restOfCpu(whole)).toBe("idle");
+    expect(restOfCpu(0, rangeOf(5e6, 6e6), whole)).toBe("idle");
   });
 
   /** Who had the CPU before the first switch, or after the last, no switch tells. */
@@ -44,6 +45,9 @@ describe("the ground of a CPU", () => {
     expect(groundWords("c0", 5e5, whole)[0]).toMatch(/^not known: before/);
     expect(groundWords("c0", 9.5e6, whole)[0]).toMatch(/^not known: after/);
     expect(groundWords("c3", 5e6, whole)[0]).toMatch(/^not known/);
+    for (const range of [rangeOf(0, 2e6), rangeOf(8e6, 1e7)]) {
+      expect(restOfCpu(0, range, whole)).toBe("idle, or not known");
+    }
   });
 });
 

@@ -4,6 +4,7 @@
 import type { ThreadColumns, TraceInfo } from "../api/types";
 import { escaped } from "../lib/escape";
 import { momentAt } from "../lib/format";
+import type { TraceRange } from "../lib/units";
 import { laneKind, laneNumber } from "./piece";
 
 /** Moments are told to the digit in which a person finds them on the ruler again. */
@@ -39,15 +40,22 @@ export function groundWords(lane: string, moment: number, source: GroundSource):
     : [threadWords(lane, moment, source)];
 }
 
+const SCOPED_REST = "idle, or others ran: not recorded";
+
 /** What the rest of a CPU's time was, where only a part of it is drawn. */
-export const restOfCpu = ({ trace }: GroundSource): string =>
-  trace?.every_task === true ? "idle" : "idle, or others ran: not recorded";
+export function restOfCpu(number: number, range: TraceRange, { trace }: GroundSource): string {
+  if (trace?.every_task !== true) return SCOPED_REST;
+  const known = trace.cpus.find(({ cpu }) => cpu === number);
+  const begins = known?.first_ns ?? Infinity;
+  const ends = known?.last_ns ?? -Infinity;
+  return begins <= range.from && range.to <= ends ? "idle" : "idle, or not known";
+}
 
 function cpuWords(number: number, moment: number, source: GroundSource): string[] {
   const { trace } = source;
   if (trace?.every_task !== true) {
     const scope = trace?.scope ?? "";
-    const words = [restOfCpu(source)];
+    const words = [SCOPED_REST];
     return scope === "" ? words : [...words, `this recording is of: ${escaped(scope)}`];
   }
   const known = trace.cpus.find(({ cpu }) => cpu === number);

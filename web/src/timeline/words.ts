@@ -75,7 +75,7 @@ function restWords(spot: Extract<Spot, { kind: "shares" }>, names: Names): strin
   const rest = 1 - spot.shares.reduce((sum, [, share]) => sum + share, 0);
   // A share has 255 steps: less is rounding.
   if (laneKind(spot.lane) !== "cpu" || rest < 1 / 255) return [];
-  return [`${percent(rest)} ${restOfCpu(names)}`];
+  return [`${percent(rest)} ${restOfCpu(laneNumber(spot.lane), spot.range, names)}`];
 }
 
 /** What the server told of a piece: its row, and for a wait the row before, whose verdict began it. */

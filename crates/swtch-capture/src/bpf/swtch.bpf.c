@@ -458,7 +458,7 @@ int BPF_PROG(sched_waking, struct task_struct *p)
 		waker = current->pid ? task_state_of(current, c) : NULL;
 		if (waker) {
 			announce(current, waker);
-			c->announced = waker->announced;
+			c->announced = recording; /* once a run, however it went */
 		}
 	}
 	return 0;
@@ -589,7 +589,7 @@ int BPF_PROG(sched_migrate_task, struct task_struct *p, int dest_cpu)
 		return 0;
 	st->moved_ts = bpf_ktime_get_ns();
 	from = state_of(cpu_of(p));
-	if (scope_all || !from || !to || !p->on_rq)
+	if (scope_all || !recording || !from || !to || !p->on_rq)
 		return 0;
 	__sync_fetch_and_add(&from->waiters_from_afar, -1);
 	__sync_fetch_and_add(&to->waiters_from_afar, 1);

@@ -420,6 +420,31 @@ fn a_user_switch_is_where_its_thread_was_last() {
     assert_eq!(timeline.unnamed_user(), 0);
 }
 
+/// Rows of long ago would have to be put in order before all that was written since.
+#[test]
+fn a_user_switch_waits_a_second_for_its_cpu() {
+    let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
+    timeline.push(named(70));
+    timeline.push(Event::User(user_switch(70, None)));
+    timeline.push(Event::Switch(run(10, 2_000_000_000)));
+    assert!(timeline.take_placed().is_empty());
+    assert_eq!(timeline.unnamed_user(), 1);
+}
+
+/// A thread that runs on for long does not fill the memory, nor take the room of others.
+#[test]
+fn few_user_switches_of_a_thread_wait_for_its_cpu() {
+    let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
+    timeline.push(named(70));
+    for _ in 0..1000 {
+        timeline.push(Event::User(user_switch(70, None)));
+    }
+    assert_eq!(timeline.unnamed_user(), 1000);
+    timeline.push(Event::Switch(run(10, 500)));
+    assert_eq!(timeline.take_placed().len(), 64);
+    assert_eq!(timeline.unnamed_user(), 1000 - 64);
+}
+
 /// The wait of a thread in the kernel has nothing to do with that of a worker on it.
 #[test]
 fn a_user_switch_changes_no_wait_of_the_kernel() {

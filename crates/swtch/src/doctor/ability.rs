@@ -5,12 +5,13 @@
 //! process that may gain no privileges, a newer kernel to one that lacks a capability).
 
 use std::fs;
-use std::path::Path;
 
 use serde::Serialize;
 use swtch_capture::probe::{
     Capability, KernelTypes, Need, OLDEST_KERNEL, Privilege, Probe, Trial, TrialStep,
 };
+
+use crate::text::shell_word;
 
 /// Something swtch can do, or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -182,16 +183,6 @@ fn own_path() -> String {
         |_| "$(command -v swtch)".to_owned(),
         |path| shell_word(&path),
     )
-}
-
-fn shell_word(path: &Path) -> String {
-    let path = path.to_string_lossy();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);
-    if path.chars().all(is_plain) {
-        path.into_owned()
-    } else {
-        format!("'{}'", path.replace('\'', r"'\''"))
-    }
 }
 
 fn record(probe: &Probe) -> Ability {
@@ -570,11 +561,5 @@ mod tests {
     fn counters_say_what_they_do_not_tell() {
         assert_eq!(counters(true).why.len(), 1);
         assert!(counters(false).why[1].contains("CONFIG_SCHED_INFO"));
-    }
-
-    #[test]
-    fn a_path_with_blanks_is_one_word_of_the_shell() {
-        assert_eq!(shell_word(Path::new("/usr/bin/swtch")), "/usr/bin/swtch");
-        assert_eq!(shell_word(Path::new("/my dir/it's")), r"'/my dir/it'\''s'");
     }
 }

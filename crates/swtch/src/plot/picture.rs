@@ -102,9 +102,14 @@ impl Picture {
         let title = format!(">\n<title>{}</title>", xml_escaped(&self.title));
         let svg = svg.replacen(&inner, &shown, 1).replacen('>', &title, 1);
         // What the backend says of every shape is what holds unless it is said: a third of the bytes.
-        Ok(svg
-            .replace(" opacity=\"1\"", "")
-            .replace(" stroke=\"none\"", ""))
+        let shorter = |line: &str| match line.starts_with('<') {
+            true => line
+                .replace(" opacity=\"1\"", "")
+                .replace(" stroke=\"none\"", ""),
+            // The words of a text stand in lines of their own.
+            false => line.to_owned(),
+        };
+        Ok(svg.split_inclusive('\n').map(shorter).collect())
     }
 
     /// It as a PNG file.

@@ -50,7 +50,7 @@ struct InScope {
 struct StackKeeper {
     stacks: Stacks,
     pids: FxHashMap<TaskKey, Pid>,
-    wanted: Vec<(StackKind, u32, TaskKey)>,
+    wanted: Vec<(StackKind, u32, Option<TaskKey>)>,
 }
 
 impl Pipeline {
@@ -297,7 +297,7 @@ impl Rest {
                 (StackKind::User, wait.waker_user_stack, waker),
             ];
             let wanted = stacks.into_iter();
-            let wanted = wanted.filter_map(|(kind, id, task)| Some((kind, id?, task?)));
+            let wanted = wanted.filter_map(|(kind, id, task)| Some((kind, id?, task)));
             keeper.wanted.extend(wanted);
         }
         self.writer.push_switch(switch)
@@ -321,9 +321,8 @@ impl Rest {
             return;
         };
         for (kind, id, task) in keeper.wanted.drain(..) {
-            keeper
-                .stacks
-                .meet(capture, kind, id, keeper.pids.get(&task).copied());
+            let pid = task.and_then(|task| keeper.pids.get(&task).copied());
+            keeper.stacks.meet(capture, kind, id, pid);
         }
     }
 

@@ -7,6 +7,9 @@
 //!  read first     A A A │ B B               numbers 0 1 2 │ 3 4
 //!  read again     A A A A │ B B B │ C       numbers 0 1 2 5 │ 3 4 6 │ 7
 //! ```
+//!
+//! A row that comes late, before others of its task, gives those behind it new numbers: an old number then
+//! means nothing, and never another row.
 
 use super::timeline::{NO_ROW, Timeline};
 
@@ -30,8 +33,12 @@ impl RowIds {
         for track in now.tracks() {
             let known = before.track(track.task);
             for (place, row) in track.rows().enumerate() {
-                ids[row] = match known.filter(|known| place < known.len) {
-                    Some(known) => self.id(known.first + place),
+                let known = known
+                    .filter(|known| place < known.len)
+                    .map(|known| known.first + place)
+                    .filter(|known| before.rows().ended_ns[*known] == now.rows().ended_ns[row]);
+                ids[row] = match known {
+                    Some(known) => self.id(known),
                     None => {
                         next += 1;
                         narrow(next - 1)

@@ -1,7 +1,7 @@
 //! Perfetto's trace processor: of each thread, runs, blocked and run-queue time are the report's, to the
 //! nanosecond.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -43,12 +43,14 @@ const STATES: &str = "SELECT tid, state, sum(dur) AS ns FROM thread_state JOIN t
     WHERE tid BETWEEN 1 AND 4194303 AND dur >= 0 GROUP BY tid, state";
 
 /// What its trace processor makes of an export, by thread.
-fn perfettos(reader: &OsString, trace: &Path) -> ByThread {
-    let answers = ask_perfetto(reader, trace, &[ERRORS, RUNS, STATES]);
-    for error in answers[0].as_array().unwrap() {
-        // What the recorder lost is marked on its CPU, in the format's own words.
-        assert_eq!(error["name"], "ftrace_cpu_has_data_loss");
-    }
+fn perfettos(reader: &OsString, export: &Path, trace_dir: &Path) -> ByThread {
+    let answers = ask_perfetto(reader, export, &[ERRORS, RUNS, STATES]);
+    let errors = answers[0].as_array().unwrap().iter();
+    let errors: BTreeSet<_> = errors.filter_map(|error| error["name"].as_str()).collect();
+    // What the recorder lost is marked on its CPU, in the format's own words.
+    let has_lost = !Trace::open(trace_dir).unwrap().gaps().unwrap().is_empty();
+    let expected = has_lost.then_some("ftrace_cpu_has_data_loss");
+    assert_eq!(errors, BTreeSet::from_iter(expected));
     let mut threads = ByThread::new();
     for run in answers[1].as_array().unwrap() {
         let number = |name: &str| run[name].as_u64().unwrap();
@@ -77,13 +79,17 @@ fn perfetto_agrees(reader: &OsString, trace: &Path, words: &[&str]) -> u64 {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    let theirs = perfettos(reader, &export);
+    let theirs = perfettos(reader, &export, trace);
     let columns = ["switches", "ran_ns", "blocked_ns", "runq_ns"];
     let ours = report_by_thread(trace, words, columns);
     // A thread that did nothing but wait until the end is in the report, and in no table there.
     let of_theirs = |tid: &u64| (*tid, theirs.get(tid).copied().unwrap_or_default());
-    let theirs: ByThread = ours.keys().map(of_theirs).collect();
-    assert_eq!(theirs, ours, "{words:?}");
+    let known: ByThread = ours.keys().map(of_theirs).collect();
+    assert_eq!(known, ours, "{words:?}");
+    let unknown = theirs
+        .iter()
+        .find(|(tid, sums)| !ours.contains_key(tid) && **sums != [0; 4]);
+    assert_eq!(unknown, None, "a thread that is in no report: {words:?}");
     let switches = ours.values().map(|sums| sums[0]).sum();
     println!("{} {words:?}: {switches} switches agree", trace.display());
     switches
@@ -181,6 +187,7 @@ fn root_perfettos_own_reader_agrees_with_a_recording_that_lost_switches() {
     let trace = Trace::open(&place.trace()).unwrap();
     let lost: u64 = trace.gaps().unwrap().iter().map(|gap| gap.lost).sum();
     println!("{lost} switches were lost");
+    assert!(lost > 0, "the recorder was stopped in vain");
     perfetto_agrees(&reader, &place.trace(), &[]);
 }
 
