@@ -241,11 +241,8 @@ fn root_an_import_agrees_with_perfs_own_reader() {
     let output = import(&place, "perf.data");
     assert!(output.status.success(), "{}", stderr(&output));
     let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
-    let script = perf(&place, &["script", "-F", "event,trace"]);
-    let switches = script.lines().filter(|line| line.contains("sched_switch:"));
-    let of_tasks = switches
-        .filter(|line| !line.contains("prev_pid=0 "))
-        .count();
+    let script = perf(&place, &["script", "-F", "cpu,event,trace"]);
+    let (of_tasks, begun) = switches_in(&script);
     assert_eq!(recorded.switches.len(), of_tasks);
     let perfs = timehist(&place);
     assert_eq!(
@@ -271,10 +268,36 @@ fn root_an_import_agrees_with_perfs_own_reader() {
         delays += usize::from(*delay > 0.0);
     }
     println!("{of_tasks} switches: {runs} runs and {delays} delays agree");
+    assert_eq!(
+        runs, begun,
+        "every run whose begin is in the file, of {of_tasks}"
+    );
     assert!(
-        runs * 100 > of_tasks * 95 && delays * 10 > of_tasks,
+        runs * 10 > of_tasks * 8 && delays * 10 > of_tasks,
         "{runs} {delays} of {of_tasks}"
     );
+}
+
+/// Switch-outs of tasks in what `perf script` prints, and those of them that the file saw to come: who
+/// leaves a CPU had come there at the switch before.
+fn switches_in(script: &str) -> (usize, usize) {
+    let pid_after = |line: &'_ str, key: &str| -> u32 {
+        let at = line.rfind(key).unwrap_or_else(|| panic!("{key} in {line}"));
+        let digits = line[at + key.len()..].split(' ').next().unwrap();
+        digits.parse().unwrap()
+    };
+    let (mut all, mut begun) = (0, 0);
+    let mut running = std::collections::HashMap::new();
+    for line in script.lines().filter(|line| line.contains("sched_switch:")) {
+        let cpu = line.split_ascii_whitespace().next().unwrap();
+        let leaves = pid_after(line, " prev_pid=");
+        let came = running.insert(cpu, pid_after(line, " next_pid="));
+        if leaves != 0 {
+            all += 1;
+            begun += usize::from(came == Some(leaves));
+        }
+    }
+    (all, begun)
 }
 
 /// perf's file does not tell the system call: no reason may be made of that.
