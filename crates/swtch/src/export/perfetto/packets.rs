@@ -6,7 +6,7 @@ use std::io::Write;
 use anyhow::{Context as _, Result};
 use prost::Message as _;
 use rustc_hash::FxHashMap;
-use swtch_core::{CpuId, Gap, Timestamp};
+use swtch_core::{CpuId, Gap, Level, Timestamp};
 use swtch_store::Meta;
 
 use super::message::{
@@ -103,9 +103,11 @@ impl<'a> Packets<'a> {
         })
     }
 
-    /// Says of which CPUs events are missing, in the format's own words.
+    /// Says of which CPUs events are missing, in the format's own words. They are the kernel's: what a
+    /// user-mode scheduler lost is not meant.
     pub fn lost_on(&mut self, gaps: &[Gap]) -> Result<()> {
-        let mut cpus: Vec<_> = gaps.iter().map(|gap| gap.cpu).collect();
+        let of_kernel = gaps.iter().filter(|gap| gap.level == Level::Os);
+        let mut cpus: Vec<_> = of_kernel.map(|gap| gap.cpu).collect();
         cpus.sort_unstable();
         cpus.dedup();
         let mut lossy = cpus.into_iter();
