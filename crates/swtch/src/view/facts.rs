@@ -112,7 +112,8 @@ fn of_gap(loaded: &Loaded, gap: &Gap) -> Value {
 fn state_of(loaded: &Loaded) -> &'static str {
     match (loaded.trace.completeness(), loaded.trace.meta().state) {
         (Completeness::Finished, _) => "finished",
-        (_, State::Recording) if loaded.is_fresh() => "recording",
+        // Finished by its facts, and its files not yet in place.
+        (_, State::Recording | State::Finished) if loaded.is_fresh() => "recording",
         _ => "cut",
     }
 }

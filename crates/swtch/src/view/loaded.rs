@@ -211,9 +211,13 @@ impl Loaded {
         age.is_some_and(|age| age < SILENT)
     }
 
-    /// Whether its recorder may still be at work.
+    /// Whether its recorder may still be at work. One that ends writes the facts first, and the list
+    /// of the final files some milliseconds later: in between it says finished and is not.
     pub fn is_growing(&self) -> bool {
-        self.trace.meta().state == State::Recording
-            && self.trace.completeness() != Completeness::Finished
+        let may_write = match self.trace.meta().state {
+            State::Recording => true,
+            _ => self.is_fresh(),
+        };
+        may_write && self.trace.completeness() != Completeness::Finished
     }
 }

@@ -1,6 +1,6 @@
 //! One run of `swtch record`, and what its trace says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -155,17 +155,25 @@ impl Recorded {
     }
 
     /// From the first record of a thread to its exit: rows, and what the kernel counted; `None`
-    /// when its end is not in the trace.
+    /// when its end is not in the trace. Ids are given anew within a second where many threads
+    /// start: each thread that had them counts by itself.
     pub fn rows_and_kernel_count(&self, ids: Ids, rows: &[&Switch]) -> Option<(u64, u64)> {
+        let tasks: BTreeSet<TaskKey> = self.life_of(ids).map(|event| event.task).collect();
+        let ended = tasks
+            .iter()
+            .filter_map(|task| self.of_one(ids, *task, rows));
+        ended.reduce(|sums, one| (sums.0 + one.0, sums.1 + one.1))
+    }
+
+    fn of_one(&self, ids: Ids, task: TaskKey, rows: &[&Switch]) -> Option<(u64, u64)> {
+        let life = || self.life_of(ids).filter(|event| event.task == task);
         let total = |event: &TaskEvent| event.voluntary_switches + event.involuntary_switches;
         // A record that came late is in the table where it came.
-        let first = self.life_of(ids).min_by_key(|event| event.ts)?;
-        let exit = self
-            .life_of(ids)
-            .find(|event| event.kind == TaskEventKind::Exit)?;
+        let first = life().min_by_key(|event| event.ts)?;
+        let exit = life().find(|event| event.kind == TaskEventKind::Exit)?;
         let between = rows
             .iter()
-            .filter(|row| first.ts < row.ts && row.ts < exit.ts);
+            .filter(|row| row.task == task && first.ts < row.ts && row.ts < exit.ts);
         let rows = u64::try_from(between.count()).unwrap();
         Some((rows, total(exit) - total(first)))
     }
