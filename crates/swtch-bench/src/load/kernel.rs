@@ -129,13 +129,17 @@ mod tests {
     fn twice_as_many_iterations_take_twice_as_long() {
         for kernel in Kernel::ALL.iter().copied().filter(|one| one.is_supported()) {
             let iterations = iterations_of_a_block(kernel);
-            // In turns: the machine may be slower in one half of the time than in the other.
+            // In turns, and for longer where others disturb: the least time only comes nearer to the true one.
             let (mut once, mut twice) = (Duration::MAX, Duration::MAX);
-            for _ in 0..40 {
+            let mut ratio = 0.0;
+            for round in 1..=600 {
                 once = once.min(block(kernel, iterations));
                 twice = twice.min(block(kernel, 2 * iterations));
+                ratio = twice.as_secs_f64() / once.as_secs_f64();
+                if round >= 40 && (1.7..2.3).contains(&ratio) {
+                    break;
+                }
             }
-            let ratio = twice.as_secs_f64() / once.as_secs_f64();
             assert!((1.7..2.3).contains(&ratio), "{kernel:?}: {ratio}");
         }
     }
