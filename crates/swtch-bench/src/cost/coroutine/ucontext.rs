@@ -7,9 +7,8 @@ pub(super) use nowhere::Ucontext;
 
 #[cfg(target_env = "gnu")]
 mod gnu {
-    use std::cell::UnsafeCell;
+    use std::cell::{Cell, UnsafeCell};
     use std::ptr;
-    use std::sync::atomic::{AtomicPtr, Ordering};
 
     use super::super::stack::Stack;
     use super::super::{Body, Stackful};
@@ -27,8 +26,10 @@ mod gnu {
         body: Body,
     }
 
-    /// The coroutine that is entered next: `makecontext` passes no pointers.
-    static ENTERED: AtomicPtr<Sides> = AtomicPtr::new(ptr::null_mut());
+    thread_local! {
+        /// The coroutine that this thread enters next: `makecontext` passes no pointers.
+        static ENTERED: Cell<*const Sides> = const { Cell::new(ptr::null()) };
+    }
 
     impl Stackful for Ucontext {
         fn start(body: Body) -> Result<Self, Error> {
@@ -49,7 +50,7 @@ mod gnu {
             area.ss_size = Stack::SIZE;
             // SAFETY: the context is initialised and has a stack; `enter` takes nothing.
             unsafe { libc::makecontext(inside, enter, 0) };
-            ENTERED.store(ptr::from_ref(&*sides).cast_mut(), Ordering::Relaxed);
+            ENTERED.set(ptr::from_ref(&*sides));
             let mut coroutine = Self {
                 sides,
                 _stack: stack,
@@ -67,9 +68,9 @@ mod gnu {
     }
 
     extern "C" fn enter() {
-        let sides = ENTERED.load(Ordering::Relaxed);
-        // SAFETY: set just before the only way here; the box lives as long as the stack, and is only
-        // used by shared reference.
+        let sides = ENTERED.get();
+        // SAFETY: set by this thread just before the only way here; the box lives as long as the
+        // stack, and is only used by shared reference.
         let sides = unsafe { &*sides };
         sides.body.run(|| {
             // SAFETY: who resumed us left itself there, and waits.
