@@ -158,6 +158,14 @@ impl Expect {
         Self::between(reason, times.saturating_sub(spared), times, because)
     }
 
+    /// Of a task that slept `times` times, which blocked it `blocked` times, as the kernel counted.
+    pub fn sleeps(times: u64, blocked: u64) -> [Self; 2] {
+        let because = "the kernel counted that many blocks in its sleeps";
+        let exact = Self::exactly(Reason::Sleep, blocked, because);
+        let because = "few sleeps are over before the task has left its CPU";
+        [exact, Self::at_least(Reason::Sleep, times / 2, because)]
+    }
+
     /// `at_least` rows or more.
     pub fn at_least(reason: Reason, at_least: u64, because: &'static str) -> Self {
         Self::new(

@@ -36,8 +36,15 @@ unsafe impl<T: Zeroed> Send for Shared<T> {}
 impl<T: Zeroed> Shared<T> {
     /// A value of zeros.
     pub(crate) fn new() -> Result<Self, Error> {
-        map(size_of::<T>()).map(|address| Self(address.cast()))
+        map(Self::BYTES).map(|address| Self(address.cast()))
     }
+
+    /// Bytes of the mapping, of which a value of no bytes needs one too.
+    const BYTES: usize = if size_of::<T>() == 0 {
+        1
+    } else {
+        size_of::<T>()
+    };
 }
 
 impl<T: Zeroed> Deref for Shared<T> {
@@ -53,7 +60,7 @@ impl<T: Zeroed> Deref for Shared<T> {
 impl<T: Zeroed> Drop for Shared<T> {
     fn drop(&mut self) {
         // SAFETY: unmaps what `new` mapped; `self` is the only owner and all borrows have ended.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<T>()) };
+        unsafe { libc::munmap(self.0.as_ptr().cast(), Self::BYTES) };
     }
 }
 

@@ -46,7 +46,7 @@ fn wait(children: u64) -> Result<Outcome, Error> {
             })?;
             child.wait()?;
         }
-        Ok(0)
+        Ok([])
     })?;
     let parent = parent.finish()?;
     // The child has the same CPU, so it can only be done before the wait when the parent was

@@ -17,7 +17,7 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{Performed, blocks_in, start, start_process};
+use crate::cast::{Performed, blocks_in, sleep, start, start_process};
 use crate::cpu::{Policy, Stage};
 use crate::error::{Error, checked};
 use crate::needs::Needs;
@@ -49,13 +49,13 @@ fn mutex(rounds: u64) -> Result<Outcome, Error> {
     let _stage = Stage::at_home(Policy::Batch)?;
     let mutex = Mutex::new(());
     let act = || {
-        contend(rounds, |waited| {
+        contend(rounds, |waited, slept| {
             let mut guard = None;
             *waited += blocks_in(|| {
                 guard = Some(mutex.lock().unwrap_or_else(PoisonError::into_inner));
                 Ok(())
             })?;
-            thread::sleep(WITH_LOCK);
+            *slept += sleep(WITH_LOCK)?;
             drop(guard);
             Ok(())
         })
@@ -75,9 +75,9 @@ fn file_lock(rounds: u64) -> Result<Outcome, Error> {
     let _stage = Stage::at_home(Policy::Batch)?;
     let scratch = Scratch::new()?;
     let act = || {
-        contend(rounds, |waited| {
+        contend(rounds, |waited, slept| {
             *waited += blocks_in(|| set_lock(&scratch.file, libc::F_WRLCK))?;
-            thread::sleep(WITH_LOCK);
+            *slept += sleep(WITH_LOCK)?;
             set_lock(&scratch.file, libc::F_UNLCK)
         })
     };
@@ -90,37 +90,28 @@ fn file_lock(rounds: u64) -> Result<Outcome, Error> {
     ))
 }
 
-/// Goes in and out; returns how often it had to wait to get in.
-fn contend(rounds: u64, mut hold: impl FnMut(&mut u64) -> Result<(), Error>) -> Result<u64, Error> {
-    let mut waited = 0;
+/// Goes in and out; returns how often it blocked to get in, and how often in its sleeps.
+fn contend(
+    rounds: u64,
+    mut hold: impl FnMut(&mut u64, &mut u64) -> Result<(), Error>,
+) -> Result<[u64; 2], Error> {
+    let (mut waited, mut slept) = (0, 0);
     for _ in 0..rounds {
-        hold(&mut waited)?;
-        thread::sleep(WITHOUT_LOCK);
+        hold(&mut waited, &mut slept)?;
+        slept += sleep(WITHOUT_LOCK)?;
     }
-    Ok(waited)
+    Ok([waited, slept])
 }
 
-fn outcome(cast: [Performed<u64>; 2], rounds: u64, reason: Reason) -> Outcome {
-    let expecting = |locker: Performed<u64>| -> ThreadOutcome {
-        let (waited, spared) = (locker.value, locker.counted.involuntary);
-        locker.expecting(vec![
-            Expect::exactly(
-                reason,
-                waited,
-                "the kernel counted that many blocks in the lock call",
-            ),
-            Expect::at_least(
-                reason,
-                rounds / 10,
-                "the holder sleeps longer than the other stays away",
-            ),
-            Expect::blocks(
-                Reason::Sleep,
-                2 * rounds,
-                spared,
-                "it sleeps with and without the lock",
-            ),
-        ])
+fn outcome(cast: [Performed<[u64; 2]>; 2], rounds: u64, reason: Reason) -> Outcome {
+    let expecting = |locker: Performed<[u64; 2]>| -> ThreadOutcome {
+        let [waited, slept] = locker.value;
+        let because = "the kernel counted that many blocks in the lock call";
+        let waits = Expect::exactly(reason, waited, because);
+        let because = "the holder sleeps longer than the other stays away";
+        let contends = Expect::at_least(reason, rounds / 10, because);
+        let [sleeps, mostly] = Expect::sleeps(2 * rounds, slept);
+        locker.expecting(vec![waits, contends, sleeps, mostly])
     };
     Outcome {
         threads: cast.map(expecting).into(),

@@ -39,7 +39,7 @@ fn threads(count: u64) -> Result<Outcome, Error> {
 
 fn processes(count: u64) -> Result<Outcome, Error> {
     let _stage = Stage::at_home(Policy::Batch)?;
-    let ended = (0..count).map(|_| start_process("short-process", || Ok(0))?.finish());
+    let ended = (0..count).map(|_| start_process("short-process", || Ok([]))?.finish());
     let ended: Vec<_> = ended.collect::<Result<_, _>>()?;
     Ok(Outcome {
         threads: vec![together("short-process", ended, Vec::new())],

@@ -27,7 +27,7 @@ fn play(count: u64) -> Result<Outcome, Error> {
     let mut ended = Vec::new();
     while left > 0 {
         let wave = left.min(WAVE);
-        let started = (0..wave).map(|_| start_process("short-process", || Ok(0)));
+        let started = (0..wave).map(|_| start_process("short-process", || Ok([])));
         let started: Vec<_> = started.collect::<Result<_, _>>()?;
         for process in started.into_iter().map(ActingProcess::finish) {
             ended.push(process?);

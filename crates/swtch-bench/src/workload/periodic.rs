@@ -10,7 +10,7 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{Performed, start};
+use crate::cast::{Performed, sleep, start};
 use crate::clock::{self, Heartbeat};
 use crate::cpu::{self, Policy, Stage};
 use crate::error::Error;
@@ -79,10 +79,18 @@ pub(super) const FIFO: Workload = Workload {
     },
 };
 
+/// What the periods of the sleeper came to.
+#[derive(Clone, Copy, Default)]
+struct Periods {
+    /// At whose end it took the CPU from the hog.
+    displaced: u64,
+    /// How often its sleeps blocked, as the kernel counted.
+    blocked: u64,
+}
+
 struct Cast {
     hog: Performed<()>,
-    /// It found out how often it took the CPU from the hog.
-    sleeper: Performed<u64>,
+    sleeper: Performed<Periods>,
 }
 
 fn play(
@@ -101,8 +109,9 @@ fn play(
         let sleeper = start(scope, "sleeper", || {
             let _stops = heartbeat.stop_when_done();
             prepare_sleeper()?;
-            let displaced = (0..wakeups).filter(|_| takes_the_cpu(&heartbeat)).count();
-            Ok(u64::try_from(displaced).unwrap_or(u64::MAX))
+            let mut periods = Periods::default();
+            (0..wakeups).try_for_each(|_| periods.sleep_through_one(&heartbeat))?;
+            Ok(periods)
         })?;
         Ok(Cast {
             sleeper: sleeper.finish()?,
@@ -111,25 +120,26 @@ fn play(
     })
 }
 
-/// Sleeps for a period; whether the hog had the CPU when the time came. The hog then lost it between
-/// its last beat and now.
-fn takes_the_cpu(heartbeat: &Heartbeat) -> bool {
-    let deadline = clock::after(PERIOD);
-    thread::sleep(PERIOD);
-    heartbeat.ran_at_timer(deadline)
+impl Periods {
+    /// If the hog had the CPU when the time came, it lost it between its last beat and now.
+    fn sleep_through_one(&mut self, heartbeat: &Heartbeat) -> Result<(), Error> {
+        let deadline = clock::after(PERIOD);
+        self.blocked += sleep(PERIOD)?;
+        self.displaced += u64::from(heartbeat.ran_at_timer(deadline));
+        Ok(())
+    }
 }
 
 impl Cast {
     fn outcome(self, wakeups: u64, hog_expects: impl FnOnce(u64) -> Expect) -> Outcome {
         // A bystander may wake in the same instant and be the one who is preferred.
-        let certain = self.sleeper.value - self.sleeper.value / 20;
-        let spared = self.sleeper.counted.involuntary;
-        let because = "one sleep a period, less those whose time a preemption used up";
-        let sleeps = Expect::blocks(Reason::Sleep, wakeups, spared, because);
+        let Periods { displaced, blocked } = self.sleeper.value;
+        let certain = displaced - displaced / 20;
+        let sleeps = Expect::sleeps(wakeups, blocked).into();
         Outcome {
             threads: vec![
                 self.hog.expecting(vec![hog_expects(certain)]),
-                self.sleeper.expecting(vec![sleeps]),
+                self.sleeper.expecting(sleeps),
             ],
         }
     }

@@ -87,8 +87,8 @@ fn processes(
     reason: Reason,
 ) -> Result<Outcome, Error> {
     let _stage = Stage::at_home(Policy::Batch)?;
-    let pinger = start_process("pinger", || serve(ping, pong, rounds).map(|()| 0))?;
-    let ponger = start_process("ponger", || answer(ping, pong, rounds).map(|()| 0))?;
+    let pinger = start_process("pinger", || serve(ping, pong, rounds).map(|()| []))?;
+    let ponger = start_process("ponger", || answer(ping, pong, rounds).map(|()| []))?;
     Ok(outcome(pinger.finish()?, ponger.finish()?, rounds, reason))
 }
 

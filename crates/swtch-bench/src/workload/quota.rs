@@ -41,7 +41,7 @@ fn play(periods: u64) -> Result<Outcome, Error> {
     let length = PERIOD * u32::try_from(periods).unwrap_or(u32::MAX);
     let hog = start_process("hog-on-quota", || {
         clock::spin(length);
-        Ok(0)
+        Ok([])
     })?;
     group.admit(hog.pid())?;
     let hog = hog.finish()?;

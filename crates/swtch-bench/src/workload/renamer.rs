@@ -7,7 +7,7 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::start;
+use crate::cast::{sleep, start};
 use crate::error::Error;
 use crate::needs::Needs;
 use crate::outcome::{Expect, Outcome};
@@ -40,25 +40,24 @@ fn play(rounds: u64) -> Result<Outcome, Error> {
     thread::scope(|scope| {
         let renamer = |first: usize| {
             start(scope, format!("renamer-{first}"), move || {
+                let mut blocked = 0;
                 for _ in 0..rounds {
                     for name in HOSTILE.iter().cycle().skip(first).take(HOSTILE.len()) {
                         set_own_name(name);
-                        thread::sleep(NAP);
+                        blocked += sleep(NAP)?;
                     }
                 }
-                Ok(())
+                Ok(blocked)
             })
         };
         let cast: Vec<_> = (0..HOSTILE.len()).map(renamer).collect::<Result<_, _>>()?;
         let names = rounds * u64::try_from(HOSTILE.len()).unwrap_or(u64::MAX);
         let threads = cast.into_iter().map(|renamer| {
             let renamer = renamer.finish()?;
-            let spared = renamer.counted.involuntary;
-            let because = "one sleep under each name, less those whose time a preemption used up";
-            let expect = Expect::blocks(Reason::Sleep, names, spared, because);
+            let [sleeps, mostly] = Expect::sleeps(names, renamer.value);
             let because = "its pages go cold while it sleeps, and the kernel may take them away";
             let faults = Expect::at_least(Reason::Fault, 0, because);
-            Ok(renamer.expecting(vec![expect, faults, Expect::balancing()]))
+            Ok(renamer.expecting(vec![sleeps, mostly, faults, Expect::balancing()]))
         });
         Ok(Outcome {
             threads: threads.collect::<Result<_, Error>>()?,

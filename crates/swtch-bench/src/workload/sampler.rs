@@ -44,8 +44,8 @@ fn play(ms: u64) -> Result<Outcome, Error> {
     let end = clock::after(Duration::from_millis(ms));
     let props = Props::new()?;
     // Processes first: a fork copies only the thread that makes it.
-    let parent = start_process("parent", || until(end, wait_for_a_child).map(|()| 0))?;
-    let stopped = start_process("stopped", || until(end, || Ok(())).map(|()| 0))?;
+    let parent = start_process("parent", || until(end, wait_for_a_child).map(|()| []))?;
+    let stopped = start_process("stopped", || until(end, || Ok(())).map(|()| []))?;
     let throttled = Throttled::start(end)?;
     let mut threads = thread::scope(|scope| {
         let mut cast = Cast {
@@ -255,7 +255,7 @@ impl<'scope> Cast<'scope, '_> {
 
 /// A hog in a cgroup with a quota.
 struct Throttled {
-    hog: ActingProcess,
+    hog: ActingProcess<0>,
     _group: CpuGroup,
 }
 
@@ -272,7 +272,7 @@ impl Throttled {
         let group = CpuGroup::with_quota(&controller, quota, period)?;
         let hog = start_process("hog-on-quota", || {
             clock::spin_until(end);
-            Ok(0)
+            Ok([])
         })?;
         group.admit(hog.pid())?;
         Ok(Some(Self { hog, _group: group }))

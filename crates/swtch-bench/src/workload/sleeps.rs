@@ -7,16 +7,14 @@ use std::ptr;
 use std::thread;
 use std::time::Duration;
 
-use swtch_core::reason::Reason;
-
 use super::Workload;
-use crate::cast::start;
+use crate::cast::{blocks_in, start};
 use crate::cpu::{Policy, Stage};
 use crate::error::{Error, checked};
 use crate::needs::Needs;
 use crate::outcome::{Expect, Outcome};
 
-/// Long enough that a timer cannot end before its task has blocked.
+/// Long enough that a timer rarely ends before its task has blocked.
 const NAP: Duration = Duration::from_millis(1);
 
 macro_rules! sleeps {
@@ -38,20 +36,18 @@ sleeps! {
     TIMERFD = "timerfd", "a thread reads a timerfd", timer()?;
 }
 
-fn play(
-    sleeps: u64,
-    mut sleep: impl FnMut() -> Result<(), Error> + Send,
-) -> Result<Outcome, Error> {
+fn play(sleeps: u64, mut nap: impl FnMut() -> Result<(), Error> + Send) -> Result<Outcome, Error> {
     let _stage = Stage::at_home(Policy::Batch)?;
     thread::scope(|scope| {
-        let sleeper = start(scope, "sleeper", || (0..sleeps).try_for_each(|_| sleep()))?;
+        let sleeper = start(scope, "sleeper", || {
+            (0..sleeps)
+                .map(|_| blocks_in(&mut nap))
+                .sum::<Result<u64, _>>()
+        })?;
         let sleeper = sleeper.finish()?;
-        // A timer can only be over before its task blocks when a bystander had the CPU.
-        let spared = sleeper.counted.involuntary;
-        let because = "each sleep blocks once, less those whose time a preemption used up";
-        let expect = Expect::blocks(Reason::Sleep, sleeps, spared, because);
+        let expect = Expect::sleeps(sleeps, sleeper.value).into();
         Ok(Outcome {
-            threads: vec![sleeper.expecting(vec![expect])],
+            threads: vec![sleeper.expecting(expect)],
         })
     })
 }

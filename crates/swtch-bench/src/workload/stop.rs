@@ -28,7 +28,7 @@ fn play(stops: u64) -> Result<Outcome, Error> {
         while may_end.get() == [0] {
             std::hint::spin_loop();
         }
-        Ok(0)
+        Ok([])
     })?;
     for _ in 0..stops {
         let before = switches_of(stopped.pid())?.voluntary;
