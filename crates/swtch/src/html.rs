@@ -3,16 +3,35 @@
 //! Words are escaped by the templates; figures are our own SVG. A page may show names that others
 //! chose: its policy allows no script and no network even if one got through.
 
-use maud::{Markup, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::report::{Sheet, Shown};
 use crate::text::{Side, escaped};
 
 /// How pages look.
-pub const STYLE: &str = include_str!("html.css");
+const STYLE: &str = include_str!("html.css");
 
 /// What a page may do: nothing but look.
-pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
+
+/// A whole page: what every one of them says of itself to the browser, around its own words.
+pub fn page(title: &str, body: &Markup) -> String {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                title { (shown(title)) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { (body) }
+        }
+    };
+    markup.into_string()
+}
 
 /// Text that others may have named, without what turns or hides it.
 pub fn shown(text: &str) -> String {

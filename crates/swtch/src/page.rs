@@ -15,13 +15,13 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 use swtch_core::Nanos;
 use swtch_core::cost::PriceList;
 
 use crate::destination::{check_directory, write_pictures};
 use crate::export::{Bytes, Sink};
-use crate::html::{POLICY, STYLE, shown, table};
+use crate::html::{self, shown, table};
 use crate::plot::Picture;
 use crate::report::{Filter, Parts, Told, parts};
 use crate::view::Loaded;
@@ -85,42 +85,29 @@ fn page(name: &str, parts: &Parts, pictures: &[Picture]) -> Result<String> {
         .iter()
         .map(|picture| figure(picture, MOST_DRAWN_BYTES))
         .collect::<Result<Vec<_>>>()?;
-    let markup = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                title { "Context switches of " (shown(name)) }
-                style { (PreEscaped(STYLE)) }
+    let body = html! {
+        header {
+            h1 { "Context switches of " (shown(name)) }
+            @for line in &parts.head { p.machine { (shown(line)) } }
+            p.machine { "balance: " (shown(&parts.balance)) }
+            (contents(parts))
+        }
+        main {
+            (verdict(parts))
+            section #pictures {
+                h2 { "Over time" }
+                @for figure in &figures { (figure) }
             }
-            body {
-                header {
-                    h1 { "Context switches of " (shown(name)) }
-                    @for line in &parts.head { p.machine { (shown(line)) } }
-                    p.machine { "balance: " (shown(&parts.balance)) }
-                    (contents(parts))
+            @for (place, (title, sheet)) in parts.tables.iter().enumerate() {
+                section id={ "table-" (place) } {
+                    h2 { (capital(title)) }
+                    (table(title, sheet, ROWS))
                 }
-                main {
-                    (verdict(parts))
-                    section #pictures {
-                        h2 { "Over time" }
-                        @for figure in &figures { (figure) }
-                    }
-                    @for (place, (title, sheet)) in parts.tables.iter().enumerate() {
-                        section id={ "table-" (place) } {
-                            h2 { (capital(title)) }
-                            (table(title, sheet, ROWS))
-                        }
-                    }
-                }
-                footer { p { "Made by swtch " (env!("CARGO_PKG_VERSION")) " (swtch report --html)." } }
             }
         }
+        footer { p { "Made by swtch " (env!("CARGO_PKG_VERSION")) " (swtch report --html)." } }
     };
-    Ok(markup.into_string())
+    Ok(html::page(&format!("Context switches of {name}"), &body))
 }
 
 /// A picture; an image where its drawing would be too large.

@@ -4,14 +4,14 @@
 //! its policy allows no script and no network even if one got through.
 
 use anyhow::Result;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 
 use super::super::findings::Findings;
 use super::super::outcome::{Outcome, first_paragraph};
 use super::review::{Attempt, Ending, Review, Row, Standing};
 use super::table::summary;
 use crate::host::Fact;
-use crate::html::{POLICY, STYLE, notes, shown, table};
+use crate::html::{self, notes, shown, table};
 
 /// The page.
 ///
@@ -21,42 +21,35 @@ pub fn page(review: &Review, facts: &[Fact]) -> Result<String> {
     let experiments: Result<Vec<Markup>> = review.attempts.iter().map(experiment).collect();
     let experiments = experiments?;
     let origin = &review.origin;
-    let markup = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                title { "Context switches: what the textbooks say, and " (shown(&origin.hostname)) }
-                style { (PreEscaped(STYLE)) }
+    let body = html! {
+        header {
+            h1 { "What the textbooks say about context switches, and what this machine says" }
+            p.machine { (machine(review)) }
+            @if review.was_interrupted() {
+                p.warning { strong { "Ended early: " } "what is missing was not measured." }
             }
-            body {
-                header {
-                    h1 { "What the textbooks say about context switches, and what this machine says" }
-                    p.machine { (machine(review)) }
-                    @if review.was_interrupted() {
-                        p.warning { strong { "Ended early: " } "what is missing was not measured." }
-                    }
-                    p.summary { (summary(review)) }
-                    (contents(review))
-                }
-                main {
-                    (claims(review))
-                    @for experiment in &experiments { (experiment) }
-                    (machine_facts(facts))
-                }
-                footer {
-                    p {
-                        "Made by swtch " (shown(&origin.swtch_version)) " (swtch lab claims) in "
-                        (review.took.as_secs()) " s."
-                    }
-                }
+            p.summary { (summary(review)) }
+            (contents(review))
+        }
+        main {
+            (claims(review))
+            @for experiment in &experiments { (experiment) }
+            (machine_facts(facts))
+        }
+        footer {
+            p {
+                "Made by swtch " (shown(&origin.swtch_version)) " (swtch lab claims) in "
+                (review.took.as_secs()) " s."
             }
         }
     };
-    Ok(markup.into_string())
+    Ok(html::page(
+        &format!(
+            "Context switches: what the textbooks say, and {}",
+            origin.hostname
+        ),
+        &body,
+    ))
 }
 
 fn machine(review: &Review) -> String {
