@@ -27,6 +27,17 @@ const WORKER_TRACKS: u64 = 3 << 40;
 const WORKERS_TRACKS: u64 = 4 << 40;
 const LOSS_TRACKS: u64 = 5 << 40;
 
+/// A begin of a slice, or a moment.
+#[derive(Debug)]
+struct Event<'a> {
+    kind: i32,
+    at: Timestamp,
+    track: u64,
+    name: &'a str,
+    category: &'a str,
+    facts: Vec<(&'static str, Fact)>,
+}
+
 /// Writes slices.
 #[derive(Debug)]
 pub struct Slices {
@@ -72,7 +83,17 @@ impl Slices {
             evidence::of_departure(before, &self.vocabulary, &label, &mut facts);
         }
         evidence::of_wait(row, &label, &mut facts);
-        self.begin(began, track, name, category, facts, packets)?;
+        self.tell(
+            Event {
+                kind: BEGIN,
+                at: began,
+                track,
+                name,
+                category,
+                facts,
+            },
+            packets,
+        )?;
         self.end(start, track, packets)
     }
 
@@ -89,7 +110,17 @@ impl Slices {
         evidence::of_departure(left, &self.vocabulary, &label, &mut facts);
         let track = thread_track(left.task);
         let category = reason.category().as_str();
-        self.begin(left.ts, track, reason.as_str(), category, facts, packets)
+        self.tell(
+            Event {
+                kind: BEGIN,
+                at: left.ts,
+                track,
+                name: reason.as_str(),
+                category,
+                facts,
+            },
+            packets,
+        )
     }
 
     /// A run of a worker of a user-mode scheduler, and why it left.
@@ -108,7 +139,17 @@ impl Slices {
             ("left_for", Fact::Word(row.rule.reason.as_str().to_owned())),
         ];
         evidence::of_worker(row, &self.vocabulary, &mut facts);
-        self.begin(start, track, "running", "user", facts, packets)?;
+        self.tell(
+            Event {
+                kind: BEGIN,
+                at: start,
+                track,
+                name: "running",
+                category: "user",
+                facts,
+            },
+            packets,
+        )?;
         self.end(row.ts, track, packets)
     }
 
@@ -163,50 +204,34 @@ impl Slices {
                 Level::Os => "lost switches of the kernel",
                 Level::User => "lost switches of user-mode schedulers",
             };
-            let facts = vec![("lost", Fact::Count(gap.lost))];
-            if gap.end <= gap.start {
-                self.event(INSTANT, gap.start, track, name, "lost", facts, packets)?;
-                continue;
+            let is_moment = gap.end <= gap.start;
+            let event = Event {
+                kind: if is_moment { INSTANT } else { BEGIN },
+                at: gap.start,
+                track,
+                name,
+                category: "lost",
+                facts: vec![("lost", Fact::Count(gap.lost))],
+            };
+            self.tell(event, packets)?;
+            if !is_moment {
+                self.end(gap.end, track, packets)?;
             }
-            self.begin(gap.start, track, name, "lost", facts, packets)?;
-            self.end(gap.end, track, packets)?;
         }
         Ok(())
     }
 
-    fn begin(
-        &mut self,
-        at: Timestamp,
-        track: u64,
-        name: &str,
-        category: &str,
-        facts: Vec<(&'static str, Fact)>,
-        packets: &mut Packets<'_>,
-    ) -> Result<()> {
-        self.event(BEGIN, at, track, name, category, facts, packets)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the fields of one event")]
-    fn event(
-        &mut self,
-        kind: i32,
-        at: Timestamp,
-        track: u64,
-        name: &str,
-        category: &str,
-        facts: Vec<(&'static str, Fact)>,
-        packets: &mut Packets<'_>,
-    ) -> Result<()> {
-        let arguments = facts.into_iter();
+    fn tell(&mut self, event: Event<'_>, packets: &mut Packets<'_>) -> Result<()> {
+        let arguments = event.facts.into_iter();
         let arguments = arguments.map(|(name, fact)| self.argument(name, fact));
-        let event = TrackEvent {
+        let of_track = TrackEvent {
             debug_annotations: arguments.collect(),
-            category_iids: vec![self.words.category(category)],
-            r#type: Some(kind),
-            name_iid: Some(self.words.name(name)),
-            track_uuid: Some(track),
+            category_iids: vec![self.words.category(event.category)],
+            r#type: Some(event.kind),
+            name_iid: Some(self.words.name(event.name)),
+            track_uuid: Some(event.track),
         };
-        self.write(at, event, packets)
+        self.write(event.at, of_track, packets)
     }
 
     fn end(&mut self, at: Timestamp, track: u64, packets: &mut Packets<'_>) -> Result<()> {
