@@ -1,7 +1,7 @@
 //! What a trace looks like: the threads over time, how often they switched, how long it took.
 
 use plotters::style::RGBColor;
-use swtch_core::{Category, Distribution, Nanos, Reason};
+use swtch_core::{Category, Distribution, Reason};
 
 use crate::plot::Picture;
 use crate::plot::content::{
@@ -283,18 +283,13 @@ fn rate(loaded: &Loaded, tracks: &[Track], span: Span) -> Picture {
 }
 
 fn lengths(loaded: &Loaded, tracks: &[Track], span: Span) -> Picture {
-    let rows = loaded.levels.os.rows();
     let lines = [
         ("runs", Length::Ran, Some(Fill::RUNNING.colour)),
         ("run-queue waits", Length::Runq, None),
         ("blocked", Length::Blocked, None),
     ];
     let lines = lines.map(|(label, length, colour)| {
-        let mut lengths = Distribution::default();
-        loaded
-            .rows(tracks, span)
-            .filter_map(|row| length.of(rows, row))
-            .for_each(|ns| lengths.record(Nanos::from_ns(ns)));
+        let (lengths, _) = curves::lengths(loaded, tracks, span, length, None);
         (label, lengths, colour)
     });
     let lines = lines.iter().filter(|line| line.1.count() > 0);

@@ -54,7 +54,7 @@ pub enum Length {
 
 impl Length {
     /// The length of a row, where it has one.
-    pub fn of(self, rows: &RowColumns, row: usize) -> Option<u64> {
+    fn of(self, rows: &RowColumns, row: usize) -> Option<u64> {
         let (off, runq) = (rows.off.get(row), rows.runq.get(row));
         match self {
             Self::Ran => rows.ran.get(row),
@@ -72,6 +72,28 @@ impl Length {
             _ => rows.off_reason(row).unwrap_or(Reason::Unknown),
         }
     }
+}
+
+/// One length of the rows of some tasks, of all or of one reason, and the shortest. The same that
+/// reports are made with: the page and the command line have the same percentiles.
+pub fn lengths(
+    loaded: &Loaded,
+    tracks: &[Track],
+    span: Span,
+    of: Length,
+    reason: Option<Reason>,
+) -> (Distribution, Option<u64>) {
+    let rows = loaded.levels.os.rows();
+    let mut lengths = Distribution::default();
+    let mut shortest = None;
+    let asked = loaded
+        .rows(tracks, span)
+        .filter(|row| reason.is_none_or(|reason| reason == of.reason(rows, *row)));
+    for ns in asked.filter_map(|row| of.of(rows, row)) {
+        lengths.record(Nanos::from_ns(ns));
+        shortest = Some(shortest.map_or(ns, |least: u64| least.min(ns)));
+    }
+    (lengths, shortest)
 }
 
 /// How long runs or waits last.
@@ -95,19 +117,8 @@ pub fn distribution(
             )));
         }
     };
-    // The same that reports are made with: the page and the command line have the same percentiles.
-    let mut lengths = Distribution::default();
-    let mut shortest = None;
-    let rows = loaded.levels.os.rows();
-    for row in loaded.rows(&loaded.tracks(&Filter::default()), span) {
-        if reason.is_some_and(|reason| reason != of_what.reason(rows, row)) {
-            continue;
-        }
-        if let Some(ns) = of_what.of(rows, row) {
-            lengths.record(Nanos::from_ns(ns));
-            shortest = Some(shortest.map_or(ns, |least: u64| least.min(ns)));
-        }
-    }
+    let tracks = loaded.tracks(&Filter::default());
+    let (lengths, shortest) = lengths(loaded, &tracks, span, of_what, reason);
     let percentile = |percent| lengths.percentile(percent).map(Nanos::as_ns);
     Ok(json!({
         "of": of,
