@@ -14,8 +14,17 @@ use super::timeline::{CpuLane, Track};
 use crate::record::WHOLE_SYSTEM;
 use crate::report::{self, Rows};
 
-/// The trace.
+/// The trace: its facts, and what may change while nothing is read again.
 pub fn of_trace(loaded: &Loaded, name: &str, has_prices: bool) -> Result<Value> {
+    let mut answer = loaded.facts()?.clone();
+    answer["name"] = json!(name);
+    answer["state"] = json!(state_of(loaded));
+    answer["has_prices"] = json!(has_prices);
+    Ok(answer)
+}
+
+/// What a reading of the trace says of it, made once: tasks and gaps are read from the disk.
+pub fn of_reading(loaded: &Loaded) -> Result<Value> {
     let meta = loaded.trace.meta();
     let rows = rows_of(loaded);
     let duration = Nanos::from_ns(loaded.duration_ns());
@@ -40,9 +49,7 @@ pub fn of_trace(loaded: &Loaded, name: &str, has_prices: bool) -> Result<Value> 
     Ok(json!({
         "schema": "swtch.view.trace/1",
         "generation": loaded.generation,
-        "state": state_of(loaded),
         "note": note,
-        "name": name,
         "head": first.lines,
         "wall_start": wall_start(loaded),
         "duration_ns": loaded.duration_ns(),
@@ -57,7 +64,6 @@ pub fn of_trace(loaded: &Loaded, name: &str, has_prices: bool) -> Result<Value> 
         "reasons": reasons.collect::<Vec<_>>(),
         "gaps": gaps.iter().map(|gap| of_gap(loaded, gap)).collect::<Vec<_>>(),
         "has_stacks": meta.stacks.is_some(),
-        "has_prices": has_prices,
     }))
 }
 

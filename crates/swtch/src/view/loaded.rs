@@ -52,6 +52,7 @@ pub struct Loaded {
     /// Whether the capture was asked for every task that it names.
     pub everything_in_scope: bool,
     /// Made when they are asked for first.
+    facts: OnceLock<Value>,
     threads: OnceLock<Value>,
     symbols: OnceLock<Symbols>,
     waits_by_stack: OnceLock<Stacks>,
@@ -85,6 +86,7 @@ impl Loaded {
                 .collect(),
             lives: facts::lives_of(&tasks),
             everything_in_scope: tasks.iter().all(|event| event.in_scope),
+            facts: OnceLock::new(),
             threads: OnceLock::new(),
             symbols: OnceLock::new(),
             waits_by_stack: OnceLock::new(),
@@ -179,6 +181,15 @@ impl Loaded {
     /// The threads, as the page asks for them.
     pub fn threads(&self) -> &Value {
         self.threads.get_or_init(|| facts::of_threads(self))
+    }
+
+    /// What this reading says of the trace.
+    pub fn facts(&self) -> Result<&Value> {
+        if let Some(facts) = self.facts.get() {
+            return Ok(facts);
+        }
+        let facts = facts::of_reading(self)?;
+        Ok(self.facts.get_or_init(|| facts))
     }
 
     /// Stacks and their frames.
