@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::machine::{alone, beside_others};
 use crate::recording::{Recording, SWTCH, stderr, stdout, swtch};
 
-const REPORTS: [&str; 10] = [
+/// What a row can stand for; `level` has a form of its own.
+pub const REPORTS: [&str; 10] = [
     "reason",
     "process",
     "thread",

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::machine::beside_others;
+use crate::output::REPORTS;
 use crate::recording::{Place, Recording, SWTCH, report, stderr, stdout, swtch};
 
 /// A small recording that is kept in the tree.
@@ -190,25 +191,13 @@ fn paths_do_not_lead_out_of_the_page() {
     }
 }
 
-/// Panels show what the command line says, to the letter.
-#[test]
-fn reports_are_those_of_the_command_line() {
-    let trace = kept_trace();
-    let server = Server::of(&trace);
-    for by in [
-        "reason",
-        "process",
-        "thread",
-        "preemptor",
-        "waker",
-        "syscall",
-        "wait",
-        "stack",
-        "cpu",
-        "cgroup",
-        "level",
-    ] {
-        let printed = report(&trace, &["--by", by, "--format", "json"]);
+fn assert_reports_agree<'a>(
+    server: &Server,
+    trace: &Path,
+    reports: impl IntoIterator<Item = &'a str>,
+) {
+    for by in reports {
+        let printed = report(trace, &["--by", by, "--format", "json"]);
         let answer = server.get(&format!("api/report?by={by}"));
         assert_eq!(
             stdout(&printed),
@@ -216,6 +205,14 @@ fn reports_are_those_of_the_command_line() {
             "{by}"
         );
     }
+}
+
+/// Panels show what the command line says, to the letter.
+#[test]
+fn reports_are_those_of_the_command_line() {
+    let trace = kept_trace();
+    let server = Server::of(&trace);
+    assert_reports_agree(&server, &trace, REPORTS.into_iter().chain(["level"]));
     let half = server.json("api/trace")["duration_ns"].as_u64().unwrap() / 2;
     let since = format!("{half}ns");
     let printed = report(
@@ -350,15 +347,8 @@ fn root_what_is_asked_of_a_real_trace_agrees() {
     let recording = Recording::of(&["--stacks", "--", SWTCH, "workload", "sampler", "--quiet"]);
     let trace = recording.place.trace();
     let server = Server::of(&trace);
-    for by in ["reason", "process", "thread", "preemptor", "wait", "stack"] {
-        let printed = report(&trace, &["--by", by, "--format", "json"]);
-        let answer = server.get(&format!("api/report?by={by}"));
-        assert_eq!(
-            stdout(&printed),
-            String::from_utf8(answer.body).unwrap(),
-            "{by}"
-        );
-    }
+    let some = ["reason", "process", "thread", "preemptor", "wait", "stack"];
+    assert_reports_agree(&server, &trace, some);
     let threads = server.json("api/threads");
     let counts = threads["switches"].as_array().unwrap().iter();
     let rows: u64 = counts.map(|count| count.as_u64().unwrap()).sum();
