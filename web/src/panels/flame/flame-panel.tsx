@@ -2,32 +2,23 @@
 import { useState } from "preact/hooks";
 import * as api from "../../api/client";
 import { useAtom } from "../../lib/use-atom";
-import { reasons, trace } from "../../state/trace";
+import { trace } from "../../state/trace";
 import { Answered, inCode, RangeLine } from "../answered";
+import { ReasonChoice } from "../reason-choice";
 import { useRangeAnswer } from "../use-answer";
 import { FlameGraph } from "./flame-graph";
 
-const ALL = "all reasons";
-
 export function FlamePanel() {
-  const [reason, setReason] = useState(ALL);
+  const [reason, setReason] = useState<string | null>(null);
   const [words, setWords] = useState("");
-  const known = useAtom(reasons);
   const hasStacks = useAtom(trace)?.has_stacks ?? true;
-  const answer = useRangeAnswer(`flame ${reason}`, (range, signal) =>
-    api.flame(range, reason === ALL ? {} : { reason }, signal),
+  const answer = useRangeAnswer(`flame ${reason ?? "all"}`, (range, signal) =>
+    api.flame(range, reason === null ? {} : { reason }, signal),
   );
   return (
     <section class="panel" aria-label="Off-CPU flame graph">
       <RangeLine answer={answer}>
-        <label>
-          Reason{" "}
-          <select value={reason} onChange={(event) => setReason(event.currentTarget.value)}>
-            {[ALL, ...known.map((one) => one.reason)].map((word) => (
-              <option key={word}>{word}</option>
-            ))}
-          </select>
-        </label>
+        <ReasonChoice chosen={reason} onChoose={setReason} />
         <label>
           Find{" "}
           <input

@@ -4,10 +4,9 @@ import { useState } from "preact/hooks";
 import * as api from "../../api/client";
 import type { Distribution } from "../../api/types";
 import { grouped, lengthOf } from "../../lib/format";
-import { useAtom } from "../../lib/use-atom";
-import { reasons } from "../../state/trace";
 import { Answered, RangeLine } from "../answered";
 import { Choice } from "../choice";
+import { ReasonChoice } from "../reason-choice";
 import { reasonCell } from "../sheet/cells";
 import { SheetTable } from "../sheet/sheet-table";
 import { useRangeAnswer } from "../use-answer";
@@ -23,16 +22,12 @@ const MEASURES = [
 type Measure = (typeof MEASURES)[number];
 type Of = Measure["of"];
 
-const ALL = "all reasons";
-
 export function LengthsPanel() {
   const [of, setOf] = useState<Of>("runq");
-  const [reason, setReason] = useState<string>(ALL);
-  const known = useAtom(reasons);
-  const only = reason === ALL ? null : reason;
+  const [reason, setReason] = useState<string | null>(null);
   const measure = MEASURES.find((one) => one.of === of) ?? MEASURES[0];
-  const answer = useRangeAnswer(`distribution ${of} ${reason}`, (range, signal) =>
-    api.distribution(range, of, only, signal),
+  const answer = useRangeAnswer(`distribution ${of} ${reason ?? "all"}`, (range, signal) =>
+    api.distribution(range, of, reason, signal),
   );
   return (
     <section class="panel" aria-label="Distributions of lengths">
@@ -43,14 +38,7 @@ export function LengthsPanel() {
           chosen={of}
           onChoose={setOf}
         />
-        <label>
-          Reason{" "}
-          <select value={reason} onChange={(event) => setReason(event.currentTarget.value)}>
-            {[ALL, ...known.map((one) => one.reason)].map((word) => (
-              <option key={word}>{word}</option>
-            ))}
-          </select>
-        </label>
+        <ReasonChoice chosen={reason} onChoose={setReason} />
       </RangeLine>
       <div class="split">
         <Answered answer={answer}>
