@@ -351,13 +351,26 @@ fn root_a_command_that_ignores_the_signal_goes_on_unrecorded() {
 
 /// Starts a recorder and waits until it records.
 fn start_recorder(place: &Place, words: &[&str]) -> Running {
-    let recorder = Running::start(&mut place.record(words));
+    let recorder = Running::start(&mut minding_signals(&place.record(words)));
     wait_until("the trace is there", || {
         place.trace().join("frame.arrows").exists()
     });
     // Signals are caught before the trace is made; what it records is let go just after.
     thread::sleep(Duration::from_millis(100));
     recorder
+}
+
+/// As if started at a terminal: `nohup` and the background jobs of scripts hand down signals that are
+/// ignored, and a recorder hands that on to its command.
+fn minding_signals(command: &Command) -> Command {
+    let mut env = Command::new("env");
+    env.arg("--default-signal=HUP,INT,TERM")
+        .arg(command.get_program())
+        .args(command.get_args());
+    if let Some(place) = command.get_current_dir() {
+        env.current_dir(place);
+    }
+    env
 }
 
 /// How many moments; more with `SWTCH_TEST_KILLS=20`.
