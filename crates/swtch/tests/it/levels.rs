@@ -45,9 +45,6 @@ fn numbers(answer: &str) -> Vec<BTreeMap<&str, u64>> {
         .collect()
 }
 
-/// What the scheduler does between two runs takes less.
-const BETWEEN_RUNS_NS: u64 = 20_000;
-
 /// A recorded run of the load.
 struct TwoLevels {
     recording: Recording,
@@ -114,9 +111,10 @@ impl TwoLevels {
         }
     }
 
-    /// Where a user run covers an OS switch of its thread, the switch must carry that run. A run begins
-    /// by the clock that was read when the one before ended; a switch in the scheduler's own code
-    /// between the two, such as when it wakes another thread, still carries the one before.
+    /// Where a user run covers an OS switch of its thread, the switch must carry that run, or the one
+    /// before it: a run begins by the clock that was read when the one before ended, and a switch in the
+    /// scheduler's own code between the two, such as when it wakes another thread, still carries the one
+    /// before. Those are few, as that code is short; [`Self::assert_own_code`] knows them exactly.
     fn assert_attribution(&self) {
         let mut runs: BTreeMap<TaskKey, Vec<&Switch>> = BTreeMap::new();
         for row in self.rows(Level::User) {
@@ -134,34 +132,22 @@ impl TwoLevels {
                 continue;
             };
             covered += 1;
-            let carried = (row.user_task, row.user.run);
-            let is_before = next > 0 && {
-                let before = of_thread[next - 1];
-                carried == (before.user_task, before.user.run)
-            };
-            if carried == (run.user_task, run.user.run) {
-                continue;
-            }
-            if is_before && into < BETWEEN_RUNS_NS {
+            let before = next.checked_sub(1).map(|before| of_thread[before]);
+            let is_carried =
+                |run: &Switch| (row.user_task, row.user.run) == (run.user_task, run.user.run);
+            if before.is_some_and(is_carried) {
                 between += 1;
-            } else {
+            } else if !is_carried(run) {
                 wrong.push((row.ts, into, row.user_task, run.user_task));
             }
         }
         assert!(covered > 20, "only {covered} OS switches inside user runs");
         assert!(
-            between * 50 <= covered,
+            between * 10 <= covered,
             "{between} of {covered} between two runs"
         );
-        assert!(
-            wrong.len() * 1000 <= covered,
-            "{} of {covered}: {wrong:?}",
-            wrong.len()
-        );
-        println!(
-            "{covered} OS switches inside user runs, {between} between two, {} with a wrong worker",
-            wrong.len()
-        );
+        assert!(wrong.is_empty(), "of {covered}: {wrong:?}");
+        println!("{covered} OS switches inside user runs, {between} between two, none wrong");
     }
 
     /// Where a worker was in its own code, by its own clock, the switch must carry that worker: all of
@@ -224,10 +210,17 @@ impl TwoLevels {
     }
 }
 
+/// Others that want the CPUs, too: on a quiet machine the kernel has few reasons to switch.
+fn others() -> [Running; 2] {
+    let busy = || Running::start(Command::new("sh").args(["-c", "while :; do :; done"]));
+    [busy(), busy()]
+}
+
 /// One thread runs all workers: what it runs changes some hundred times, and the kernel does not know.
 #[test]
 #[ignore = "needs root"]
 fn root_os_switches_of_a_scheduler_carry_the_worker_and_user_rows_are_its_counters() {
+    let _others = others();
     let run = TwoLevels::of(&["fiber", "1", "4", "1500"]);
     run.assert_balanced();
     run.assert_counts();
@@ -240,9 +233,7 @@ fn root_os_switches_of_a_scheduler_carry_the_worker_and_user_rows_are_its_counte
 fn root_a_switch_in_a_worker_s_own_code_carries_that_worker_always() {
     let place = Place::new();
     let own_code = place.dir().join("own-code");
-    // Others want the CPUs, too, so that the kernel has reasons to switch.
-    let busy = || Running::start(Command::new("sh").args(["-c", "while :; do :; done"]));
-    let _others = [busy(), busy()];
+    let _others = others();
     let run = TwoLevels::of(&["fiber", "2", "8", "2000", own_code.to_str().unwrap()]);
     run.assert_balanced();
     run.assert_own_code(&own_code);
