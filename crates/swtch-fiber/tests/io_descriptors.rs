@@ -33,6 +33,18 @@ fn make_drivers(runtime: &Runtime) {
     }
 }
 
+type Flag = Arc<AtomicBool>;
+
+fn raise(flag: &Flag) {
+    flag.store(true, Ordering::SeqCst);
+}
+
+fn wait_for(flag: &Flag) {
+    while !flag.load(Ordering::SeqCst) {
+        sleep(Duration::from_micros(100));
+    }
+}
+
 /// Accepting and connecting fail; those that wait go on waiting, and succeed when there is room.
 #[test]
 fn without_descriptors_there_is_an_error_and_not_a_hang() {
@@ -48,11 +60,16 @@ fn without_descriptors_there_is_an_error_and_not_a_hang() {
             .run(|| {
                 let listener = TcpListener::bind("127.0.0.1:0").expect("a port of loopback");
                 let address = listener.local_addr().expect("bound");
-                let failed = Arc::new(AtomicBool::new(false));
-                let tells = failed.clone();
+                let [begins, failed, connected] = [(); 3].map(|()| Flag::default());
+                let [tells_begins, tells_failed] = [&begins, &failed].map(Arc::clone);
+                let learns_connected = Arc::clone(&connected);
                 let waiter = spawn(move || {
+                    raise(&tells_begins);
                     let first = listener.accept().map(drop);
-                    tells.store(true, Ordering::SeqCst);
+                    raise(&tells_failed);
+                    // A call that finds nobody has a descriptor for a moment: the last one, which the
+                    // other side needs to connect.
+                    wait_for(&learns_connected);
                     // The connection stays with the kernel until there is a descriptor for it.
                     let second = loop {
                         match listener.accept() {
@@ -64,6 +81,7 @@ fn without_descriptors_there_is_an_error_and_not_a_hang() {
                     };
                     (first, second)
                 });
+                wait_for(&begins);
                 sleep(Duration::from_millis(2));
                 let mut all = use_up_descriptors();
                 let refused = TcpStream::connect(address).expect_err("no descriptor");
@@ -73,9 +91,8 @@ fn without_descriptors_there_is_an_error_and_not_a_hang() {
                 // One for our end, none for theirs.
                 all.pop();
                 let near = TcpStream::connect(address).expect("one descriptor");
-                while !failed.load(Ordering::SeqCst) {
-                    sleep(Duration::from_micros(100));
-                }
+                wait_for(&failed);
+                raise(&connected);
                 drop(all);
                 let (first, second) = waiter.expect("in a runtime").join().expect("no panic");
                 let first = first.expect_err("no descriptor");
