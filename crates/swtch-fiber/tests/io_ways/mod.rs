@@ -1,13 +1,22 @@
 //! All ways to drive input and output.
 
-use swtch_fiber::{Error, Io, Mode, Runtime};
+use swtch_fiber::{Builder, Error, Io, Mode, Runtime};
 
 /// Runs a test by both drivers, in both modes, on one scheduler and on two.
+#[allow(
+    dead_code,
+    reason = "some tests have only runtimes of their own making"
+)]
 pub fn in_all_ways(test: impl Fn(Runtime)) {
+    in_all_ways_of(Runtime::builder, test);
+}
+
+/// As [`in_all_ways`], with runtimes of the test's own making.
+pub fn in_all_ways_of(builder: impl Fn() -> Builder, test: impl Fn(Runtime)) {
     for io in [Io::Uring, Io::Epoll] {
         for mode in [Mode::Fiber, Mode::Thread] {
             for schedulers in [1, 2] {
-                let builder = Runtime::builder().io(io).mode(mode).schedulers(schedulers);
+                let builder = builder().io(io).mode(mode).schedulers(schedulers);
                 let runtime = match builder.build() {
                     Ok(runtime) => runtime,
                     // Where the kernel refuses io_uring there is epoll only.
