@@ -15,7 +15,7 @@ use axum::Router;
 use axum::extract::{Path, Query as AxumQuery, Request as HttpRequest, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::get;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -38,8 +38,8 @@ const LOOK: Duration = Duration::from_secs(2);
 const READING_SHARE: u32 = 5;
 
 /// Nothing from elsewhere, no code but ours.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
-    font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// One trace on one port.
 #[derive(Debug)]
@@ -167,6 +167,7 @@ pub fn serve(site: Arc<Site>, listener: TcpListener) -> Result<()> {
 
 fn router(site: Arc<Site>) -> Router {
     Router::new()
+        .route("/{token}", get(page_below))
         .route("/{token}/", get(page))
         .route("/{token}/{*path}", get(file_or_answer))
         .fallback(nothing_here)
@@ -190,8 +191,7 @@ fn refused(site: &Site, headers: &HeaderMap, path: &str) -> Option<&'static str>
             .get(name)
             .map(|value: &HeaderValue| value.to_str().unwrap_or_default())
     };
-    let port = site.address.port();
-    let ours = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+    let ours = names_of(site.address.port());
     let is_ours = |host: &str| ours.iter().any(|our| our == host);
     if !text(header::HOST).is_some_and(is_ours) {
         return Some("this server answers to 127.0.0.1 and localhost only");
@@ -205,6 +205,16 @@ fn refused(site: &Site, headers: &HeaderMap, path: &str) -> Option<&'static str>
         return Some("the address needs the token that `swtch view` printed");
     }
     None
+}
+
+/// What browsers call us: they leave the port of HTTP out.
+fn names_of(port: u16) -> Vec<String> {
+    let hosts = ["127.0.0.1", "localhost"];
+    let mut names = hosts.map(|host| format!("{host}:{port}")).to_vec();
+    if port == 80 {
+        names.extend(hosts.map(str::to_owned));
+    }
+    names
 }
 
 /// Compares without telling by its time how much was right.
@@ -226,6 +236,11 @@ fn harmless(mut response: Response) -> Response {
 
 async fn page() -> Response {
     file("index.html")
+}
+
+/// Its last `/` was lost on the way, and paths of the page count from there.
+async fn page_below(State(site): State<Arc<Site>>) -> Redirect {
+    Redirect::to(&format!("/{}/", site.token))
 }
 
 async fn nothing_here() -> Response {
@@ -296,4 +311,16 @@ fn typed(media_type: &'static str, bytes: Vec<u8>) -> Response {
 fn refuse(status: StatusCode, error: &str, advice: Option<&str>) -> Response {
     let body = json!({"error": error, "advice": advice}).to_string();
     (status, typed("application/json", body.into_bytes())).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_of_http_may_be_left_out() {
+        let both = ["127.0.0.1:80", "localhost:80", "127.0.0.1", "localhost"];
+        assert_eq!(names_of(80), both);
+        assert_eq!(names_of(8080), ["127.0.0.1:8080", "localhost:8080"]);
+    }
 }

@@ -134,6 +134,7 @@ fn only_who_knows_the_address_is_let_in() {
             403,
         ),
         (&own[..own.len() - 2], vec![&host], 403),
+        (&own[..own.len() - 1], vec![&host], 303),
         (&api, vec![&host, "Origin: http://example.com"], 403),
         (&api, vec![&host, "Origin: null"], 403),
         (&api, vec!["Host: example.com"], 403),
