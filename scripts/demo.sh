@@ -6,6 +6,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 scripts/setup.sh || exit
 find_cargo || die "no cargo after setup"
+# Before cargo, which embeds the page of `swtch view`. A machine without npm does without.
+if command -v npm >/dev/null; then scripts/web.sh build || say "swtch view will have no page (see above)"; fi
 cargo build --release --locked -p swtch || die "the build failed (see above)"
 swtch=$(target_dir)/release/swtch
 

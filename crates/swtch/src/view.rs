@@ -81,6 +81,11 @@ pub fn run(request: &Request) -> Result<u8> {
         true => open_browser(&url)?,
         false => None,
     };
+    if !assets::IS_BUILT {
+        eprintln!(
+            "swtch: this program was built without its page: `make web` (Node.js 18.18 or later with npm), then build again"
+        );
+    }
     eprintln!("swtch: serving on this machine only; Ctrl-C ends it");
     server::serve(site, listener)?;
     Ok(0)

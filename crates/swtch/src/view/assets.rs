@@ -16,9 +16,12 @@ const STUB: Asset = Asset {
     bytes: include_bytes!("stub.html"),
 };
 
+/// Whether the page was there when the program was built.
+pub const IS_BUILT: bool = !ASSETS.is_empty();
+
 /// The file at a path.
 pub fn find(path: &str) -> Option<Asset> {
-    if ASSETS.is_empty() {
+    if !IS_BUILT {
         return (path == STUB.path).then_some(STUB);
     }
     ASSETS.iter().copied().find(|asset| asset.path == path)
@@ -32,7 +35,6 @@ impl Asset {
             Some("js") => "text/javascript; charset=utf-8",
             Some("css") => "text/css; charset=utf-8",
             Some("svg") => "image/svg+xml",
-            Some("woff2") => "font/woff2",
             _ => "application/octet-stream",
         }
     }
