@@ -98,9 +98,13 @@ pub fn grouped(count: u64) -> String {
     shown
 }
 
-/// A count and the noun for it: `1 wait`, `2 waits`.
+/// A count and the noun for it: `1 wait`, `2 waits`, `2 processes`.
 pub fn counted(count: u64, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
+    let plural = match count {
+        1 => "",
+        _ if noun.ends_with('s') => "es",
+        _ => "s",
+    };
     format!("{} {noun}{plural}", grouped(count))
 }
 
@@ -300,6 +304,7 @@ mod tests {
         assert_eq!(grouped(12_345_678), "12,345,678");
         assert_eq!(counted(1, "wait"), "1 wait");
         assert_eq!(counted(2000, "wait"), "2,000 waits");
+        assert_eq!(counted(2, "process"), "2 processes");
     }
 
     #[test]
