@@ -57,10 +57,8 @@ export const traceInfo = record({
   wall_start: optional(string),
   duration_ns: number,
   switches: number,
-  user_switches: number,
   lost: number,
   threads: number,
-  arch: string,
   /** What was recorded, in words: a command, process ids, `whole system`; empty where it is not told. */
   scope: string,
   /** Whether a CPU on which nothing is recorded was idle; else others may have had it. */
@@ -97,7 +95,6 @@ export const threadColumns = record({
   exited_ns: list(optional(number)),
   run_ns: list(number),
   switches: list(number),
-  preemptions: list(number),
   blocked_ns: list(number),
   runq_ns: list(number),
   kernel: list(boolean),
@@ -145,8 +142,9 @@ export const run = record({
   from_ns: optional(number),
   to_ns: number,
   ns: optional(number),
-  irq_ns: optional(number),
-  stolen_ns: optional(number),
+  /** Of `ns`: interrupts, and what the hypervisor took. */
+  irq_ns: number,
+  stolen_ns: number,
   reason: string,
   category: oneOf(...CATEGORIES),
   certainty: oneOf("certain", "inferred"),
@@ -205,7 +203,6 @@ export const chain = record({
       woken_ns: optional(number),
       reason: optional(string),
       waker: optional(thread),
-      waker_row: optional(number),
     }),
   ),
   ends: string,

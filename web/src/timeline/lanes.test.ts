@@ -20,7 +20,6 @@ function columns(threads: readonly Thread[], more: Partial<ThreadColumns> = {}):
     exited_ns: of(() => null),
     run_ns: of(([, , , run]) => run),
     switches: of(() => 0),
-    preemptions: of(() => 0),
     blocked_ns: of(() => 0),
     runq_ns: of(() => 0),
     kernel: of(() => false),

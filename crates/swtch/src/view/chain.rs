@@ -46,7 +46,6 @@ pub fn chain(loaded: &Loaded, first: usize) -> Value {
             "woken_ns": woken_ns,
             "reason": pieces.off_reason.map(Reason::as_str),
             "waker": waker.map(|waker| of_thread(loaded, waker)),
-            "waker_row": waker_row.map(|row| loaded.id(Level::Os, row)),
         }));
         match (waker, waker_row) {
             (None, _) if pieces.left_ns.is_none() => break "the first that is seen of this thread",

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use swtch_core::{
-    Category, Coverage, Gap, Level, Nanos, Reason, TaskEvent, TaskEventKind, TaskKey, Timestamp,
+    Coverage, Gap, Level, Nanos, Reason, TaskEvent, TaskEventKind, TaskKey, Timestamp,
 };
 use swtch_store::{Completeness, State};
 
@@ -54,10 +54,8 @@ pub fn of_reading(loaded: &Loaded) -> Result<Value> {
         "wall_start": wall_start(loaded),
         "duration_ns": loaded.duration_ns(),
         "switches": rows.counted,
-        "user_switches": loaded.levels.user.rows().len(),
         "lost": first.lost,
         "threads": loaded.levels.os.tracks().len(),
-        "arch": meta.host.machine,
         "scope": meta.scope,
         "every_task": has_every_task(loaded),
         "cpus": cpus.map(|lane| of_cpu(loaded, lane)).collect::<Vec<_>>(),
@@ -153,7 +151,6 @@ pub fn of_threads(loaded: &Loaded) -> Value {
         "exited_ns": columns.exited_ns,
         "run_ns": columns.run_ns,
         "switches": columns.switches,
-        "preemptions": columns.preemptions,
         "blocked_ns": columns.blocked_ns,
         "runq_ns": columns.runq_ns,
         "kernel": columns.kernel,
@@ -195,7 +192,6 @@ struct Threads {
     exited_ns: Vec<Option<u64>>,
     run_ns: Vec<u64>,
     switches: Vec<usize>,
-    preemptions: Vec<usize>,
     blocked_ns: Vec<u64>,
     runq_ns: Vec<u64>,
     kernel: Vec<bool>,
@@ -210,7 +206,7 @@ impl Threads {
         let index = loaded.names.index(track.task);
         let thread = loaded.names.thread(index);
         let process = loaded.names.process_of(index);
-        let (mut run_ns, mut blocked_ns, mut runq_ns, mut preemptions) = (0, 0, 0, 0);
+        let (mut run_ns, mut blocked_ns, mut runq_ns) = (0, 0, 0);
         for row in track.rows() {
             let runq = rows.runq.get(row);
             run_ns += rows.ran.get(row).unwrap_or(0);
@@ -219,8 +215,6 @@ impl Threads {
             blocked_ns += runq.map_or(0, |runq| {
                 rows.off.get(row).unwrap_or(runq).saturating_sub(runq)
             });
-            let preempted = rows.reason(row).category() == Category::Preemption;
-            preemptions += usize::from(preempted);
         }
         let first = rows.pieces(track.first).first_ns();
         self.task.push(track.task.get());
@@ -243,7 +237,6 @@ impl Threads {
             .push(exited.map(|exited| exited.max(last_ns)));
         self.run_ns.push(run_ns);
         self.switches.push(track.len);
-        self.preemptions.push(preemptions);
         self.blocked_ns.push(blocked_ns);
         self.runq_ns.push(runq_ns);
         self.kernel

@@ -28,6 +28,10 @@ export function RunPart({ detail }: { readonly detail: Detail }) {
         level={detail.level}
       />
       <Facts>
+        {run.irq_ns > 0 && <Fact name="interrupts">{lengthOf(run.irq_ns)} of it</Fact>}
+        {run.stolen_ns > 0 && (
+          <Fact name="stolen">{lengthOf(run.stolen_ns)} of it, by the hypervisor</Fact>
+        )}
         {run.syscall !== null && <Fact name="system call">{escaped(run.syscall)}</Fact>}
         {run.wait_on !== null && <Fact name="waits for">{escaped(run.wait_on)}</Fact>}
         {isKernels && (
