@@ -105,9 +105,6 @@ export const entries =
     return decoded;
   };
 
-/** As it came: for what is shown and not computed with. */
-export const anything: Decoder<unknown> = (value) => value;
-
 function asObject(value: unknown, at: string): Record<string, unknown> {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw new DecodeError(at, "an object", value);

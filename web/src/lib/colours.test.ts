@@ -81,7 +81,6 @@ describe.each(["light", "dark"] as const)("the %s theme", (name) => {
     ["muted", "sunken"],
     ["warn-text", "warn-ground"],
     ["accent", "surface"],
-    ["on-accent", "accent"],
   ])("%s can be read on %s", (text, ground) => {
     expect(contrast(colour(text), colour(ground))).toBeGreaterThanOrEqual(4.5);
   });

@@ -7,12 +7,8 @@ export type TraceNs = number & { readonly __unit: "trace ns" };
 /** A length on the screen, in pixels of the style sheet. */
 export type CssPx = number & { readonly __unit: "css px" };
 
-/** A length in pixels of the device: what a canvas is made of. */
-export type DevicePx = number & { readonly __unit: "device px" };
-
 export const traceNs = (ns: number): TraceNs => ns as TraceNs;
 export const cssPx = (px: number): CssPx => px as CssPx;
-export const devicePx = (px: number): DevicePx => px as DevicePx;
 
 /** A span of the trace, `from` before `to`. */
 export interface TraceRange {

@@ -40,7 +40,7 @@ function without(closed: ReadonlySet<string>, key: string): ReadonlySet<string> 
 }
 
 /** Where a row lies: its run, with the wait before it when the run's start is not known. */
-export function rangeOfRow(detail: Detail): TraceRange {
+function rangeOfRow(detail: Detail): TraceRange {
   const { run, wait } = detail;
   const from = run.from_ns ?? wait?.from_ns ?? run.to_ns;
   return rangeOf(from, run.to_ns);

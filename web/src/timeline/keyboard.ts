@@ -110,7 +110,7 @@ function general(event: KeyboardEvent): boolean {
   }
 }
 
-export function fitSelection(): boolean {
+function fitSelection(): boolean {
   const range = selectedRange.get() ?? selectedPiece.get()?.range ?? null;
   if (range === null) return false;
   fitView(range, selectedRange.get() === null ? 0.6 : 0.9);

@@ -40,7 +40,7 @@ export function spotAt(
   return { kind: "nothing", lane, moment };
 }
 
-export function sharesOf({ bins }: BinnedLane, bin: number): [number, number][] {
+function sharesOf({ bins }: BinnedLane, bin: number): [number, number][] {
   let low = 0;
   let high = bins.length;
   while (low < high) {

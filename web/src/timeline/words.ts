@@ -26,11 +26,11 @@ export function nameOfTask(task: number, names: Names): string {
   return threadWords({ name, tid });
 }
 
-export const reasonWord = (id: number, { reasons }: Names): string =>
+const reasonWord = (id: number, { reasons }: Names): string =>
   reasons.find((reason) => reason.id === id)?.reason ?? "a reason this page does not know";
 
 /** A state byte as a few words: `running`, `blocked: futex`, `run queue, after futex`. */
-export function stateWords(byte: number, names: Names): string {
+function stateWords(byte: number, names: Names): string {
   const state = stateOf(byte);
   switch (state.kind) {
     case "running":

@@ -101,12 +101,12 @@ export function useBrush({ steps, onHover, onBrushed }: BrushSettings): Brush {
 }
 
 /** The steps from one to the other, both of them whole. */
-export function steppedPart(one: number, other: number, steps: number): Part {
+function steppedPart(one: number, other: number, steps: number): Part {
   return [Math.min(one, other) / steps, (Math.max(one, other) + 1) / steps];
 }
 
 /** Where a key moves the cursor to; `null` for keys that do not. */
-export function stepped(key: string, cursor: number | null, steps: number): number | null {
+function stepped(key: string, cursor: number | null, steps: number): number | null {
   if (steps === 0) return null;
   const last = steps - 1;
   const at = cursor ?? Math.floor(last / 2);
