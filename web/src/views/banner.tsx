@@ -39,7 +39,9 @@ function Recording() {
   const keepsUp = useAtom(following);
   return (
     <div class="banner" role="status">
-      <span>This trace is still being recorded; what is new comes every two seconds.</span>
+      <span>
+        This trace is still being recorded; what is new comes every two seconds or more seldom.
+      </span>
       {!keepsUp && (
         <button type="button" class="button" onClick={followNewest}>
           Follow the newest

@@ -214,7 +214,7 @@ pub fn open_piece(loaded: &Loaded, open: &Open) -> Piece {
     }
 }
 
-/// An entry of a bin; `None` when its share rounds to nothing.
+/// An entry of a bin, in 255ths of it; `None` for no time at all.
 fn packed(bin: u32, state: State, ns: u64, bin_ns: u64) -> Option<u32> {
     let share = (u128::from(ns) * 255 + u128::from(bin_ns) / 2) / u128::from(bin_ns.max(1));
     // What is there is seen, however short: a lane with pieces is not an empty lane.

@@ -4,7 +4,7 @@ use std::cmp::max;
 
 use swtch_core::Reason;
 
-/// What a thread does. The numbers cross to the page (`web/src/api`).
+/// What a thread does. The numbers cross to the page (`web/src/timeline/piece.ts`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
     /// It has a CPU.
