@@ -201,11 +201,17 @@ pub(crate) fn blocks_in(work: impl FnOnce() -> Result<(), Error>) -> Result<u64,
     Ok(own_switches()?.since(before).voluntary)
 }
 
-/// Sleeps; returns how often that blocked: once, or not at all when the time was over before the task
-/// had left its CPU. A preemption may use it up, and so may an interrupt or a hypervisor, of which the
-/// task's counters tell nothing (seen: a sleep of 50 µs in a virtual machine).
+/// 1 if the calling thread blocked in a `nap`, and 0 when its time was over before the thread had left
+/// its CPU. A preemption may use it up, and so may an interrupt or a hypervisor, of which the thread's
+/// counters tell nothing (seen: a sleep of 50 µs in a virtual machine). A cold page on the way may block
+/// once more.
+pub(crate) fn left_in(nap: impl FnOnce() -> Result<(), Error>) -> Result<u64, Error> {
+    blocks_in(nap).map(|blocks| blocks.min(1))
+}
+
+/// Sleeps; 1 if that blocked, as [`left_in`].
 pub(crate) fn sleep(time: Duration) -> Result<u64, Error> {
-    blocks_in(|| {
+    left_in(|| {
         thread::sleep(time);
         Ok(())
     })

@@ -110,7 +110,7 @@ fn outcome(cast: [Performed<[u64; 2]>; 2], rounds: u64, reason: Reason) -> Outco
         let waits = Expect::exactly(reason, waited, because);
         let because = "the holder sleeps longer than the other stays away";
         let contends = Expect::at_least(reason, rounds / 10, because);
-        let [sleeps, mostly] = Expect::sleeps(2 * rounds, slept);
+        let [sleeps, mostly] = Expect::sleeps(2 * rounds, slept, locker.counted.involuntary);
         locker.expecting(vec![waits, contends, sleeps, mostly])
     };
     Outcome {

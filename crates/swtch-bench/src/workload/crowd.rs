@@ -48,7 +48,8 @@ fn play(count: u64) -> Result<Outcome, Error> {
             .map(Acting::finish)
             .collect::<Result<_, _>>()?;
         let blocked = ended.iter().map(|one| one.value).sum();
-        let [sleeps, mostly] = Expect::sleeps(SLEEPS * count, blocked);
+        let spared = ended.iter().map(|one| one.counted.involuntary).sum();
+        let [sleeps, mostly] = Expect::sleeps(SLEEPS * count, blocked, spared);
         let expect = vec![
             sleeps,
             mostly,

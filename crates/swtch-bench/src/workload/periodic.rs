@@ -135,7 +135,7 @@ impl Cast {
         // A bystander may wake in the same instant and be the one who is preferred.
         let Periods { displaced, blocked } = self.sleeper.value;
         let certain = displaced - displaced / 20;
-        let sleeps = Expect::sleeps(wakeups, blocked).into();
+        let sleeps = Expect::sleeps(wakeups, blocked, self.sleeper.counted.involuntary).into();
         Outcome {
             threads: vec![
                 self.hog.expecting(vec![hog_expects(certain)]),

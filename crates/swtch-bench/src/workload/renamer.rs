@@ -54,7 +54,8 @@ fn play(rounds: u64) -> Result<Outcome, Error> {
         let names = rounds * u64::try_from(HOSTILE.len()).unwrap_or(u64::MAX);
         let threads = cast.into_iter().map(|renamer| {
             let renamer = renamer.finish()?;
-            let [sleeps, mostly] = Expect::sleeps(names, renamer.value);
+            let [sleeps, mostly] =
+                Expect::sleeps(names, renamer.value, renamer.counted.involuntary);
             let because = "its pages go cold while it sleeps, and the kernel may take them away";
             let faults = Expect::at_least(Reason::Fault, 0, because);
             Ok(renamer.expecting(vec![sleeps, mostly, faults, Expect::balancing()]))

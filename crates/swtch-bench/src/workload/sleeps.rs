@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::Workload;
-use crate::cast::{blocks_in, start};
+use crate::cast::{left_in, start};
 use crate::cpu::{Policy, Stage};
 use crate::error::{Error, checked};
 use crate::needs::Needs;
@@ -41,11 +41,11 @@ fn play(sleeps: u64, mut nap: impl FnMut() -> Result<(), Error> + Send) -> Resul
     thread::scope(|scope| {
         let sleeper = start(scope, "sleeper", || {
             (0..sleeps)
-                .map(|_| blocks_in(&mut nap))
+                .map(|_| left_in(&mut nap))
                 .sum::<Result<u64, _>>()
         })?;
         let sleeper = sleeper.finish()?;
-        let expect = Expect::sleeps(sleeps, sleeper.value).into();
+        let expect = Expect::sleeps(sleeps, sleeper.value, sleeper.counted.involuntary).into();
         Ok(Outcome {
             threads: vec![sleeper.expecting(expect)],
         })
