@@ -185,30 +185,21 @@ impl Loaded {
 
     /// What this reading says of the trace.
     pub fn facts(&self) -> Result<&Value> {
-        if let Some(facts) = self.facts.get() {
-            return Ok(facts);
-        }
-        let facts = facts::of_reading(self)?;
-        Ok(self.facts.get_or_init(|| facts))
+        once(&self.facts, || facts::of_reading(self))
     }
 
     /// Stacks and their frames.
     pub fn symbols(&self) -> Result<&Symbols> {
-        if let Some(symbols) = self.symbols.get() {
-            return Ok(symbols);
-        }
-        let stacks = self.trace.stacks().context("reading the stacks")?;
-        let frames = self.trace.frames().context("reading the frames")?;
-        Ok(self.symbols.get_or_init(|| Symbols::new(stacks, &frames)))
+        once(&self.symbols, || {
+            let stacks = self.trace.stacks().context("reading the stacks")?;
+            let frames = self.trace.frames().context("reading the frames")?;
+            Ok(Symbols::new(stacks, &frames))
+        })
     }
 
     /// Waits by stack.
     pub fn waits_by_stack(&self) -> Result<&Stacks> {
-        if let Some(stacks) = self.waits_by_stack.get() {
-            return Ok(stacks);
-        }
-        let stacks = search::waits_by_stack(self)?;
-        Ok(self.waits_by_stack.get_or_init(|| stacks))
+        once(&self.waits_by_stack, || search::waits_by_stack(self))
     }
 
     /// Which state of it was read.
@@ -231,4 +222,13 @@ impl Loaded {
         };
         may_write && self.trace.completeness() != Completeness::Finished
     }
+}
+
+/// What is made when it is asked for first; an error is not kept.
+fn once<T>(kept: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+    if let Some(value) = kept.get() {
+        return Ok(value);
+    }
+    let value = make()?;
+    Ok(kept.get_or_init(|| value))
 }
