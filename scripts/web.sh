@@ -70,6 +70,12 @@ check() {
 # A line as cargo prints it: what test.sh sums.
 result() { echo "test result: $1. $2 passed; $3 failed; $4 skipped; $5"; }
 
+# A whole suite that cannot run here, and why: as a single test.
+skip_suite() {
+    echo "test $1 ... skipped: $2"
+    result ok 0 0 1 "$1"
+}
+
 # run_suite NAME NPM_SCRIPT: a suite that does not come to a result has failed.
 run_suite() {
     local answers status=0
@@ -92,8 +98,7 @@ run_browser_suite() {
     local name="the page in a browser"
     browser_is_there || install_quietly chromium
     if ! browser_is_there; then
-        say "passed over: there is no Chromium"
-        result ok 0 0 1 "$name (no Chromium)"
+        skip_suite "$name" "there is no Chromium"
         return
     fi
     if ! build_program; then
@@ -107,7 +112,7 @@ run_tests() {
     local status=0
     build || status=$?
     if [ "$status" -eq "$passed_over" ]; then
-        result ok 0 0 1 "the page (no Node.js)"
+        skip_suite "the page" "there is no Node.js"
         return "$passed_over"
     elif [ "$status" -ne 0 ] || ! install_modules; then
         result FAILED 0 1 0 "the page (does not build)"

@@ -137,15 +137,53 @@ fn tests_of_the_page_are_summed_too() {
         format!("{} passed, 2 failed", 3 * passes() + 5)
     );
     let without = run(&format!(
-        "{}\nexit 3",
+        "echo 'test the page ... skipped: there is no Node.js'\n{}\nexit 3",
         line("ok. 0 passed; 0 failed; 1 skipped")
     ));
     assert!(without.status.success());
     assert!(
-        last_line(&without).ends_with("1 skipped"),
+        last_line(&without).ends_with(", 1 skipped"),
         "{}",
         last_line(&without)
     );
+}
+
+/// A test that finds out while it runs that it cannot run here passes for cargo. `swtch-test` prints a
+/// line for it, which takes it off the passed ones.
+#[test]
+fn test_that_could_not_run_is_skipped_and_not_passed() {
+    let said = format!(
+        "test it::a ... ok\n\ntest it::b ... skipped: perf is not installed\ntest it::b ... ok\n{}",
+        result(5, 0, 0)
+    );
+    let output = test_script(&said, 0);
+    assert!(output.status.success());
+    let skipped = passes();
+    assert_eq!(
+        counts(&output),
+        format!("{} passed, 0 failed", 4 * passes())
+    );
+    assert!(
+        last_line(&output).ends_with(&format!(", {skipped} skipped")),
+        "{}",
+        last_line(&output)
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    let end = text.split_once("could not run here").expect("a heading").1;
+    assert!(end.contains("  it::b: perf is not installed\n"), "{end}");
+}
+
+/// A test program with a harness of its own counts what it skips in its result, as the page's suites do.
+#[test]
+fn what_a_result_counts_as_skipped_is_not_taken_off_the_passed_twice() {
+    let said = "test throttled ... skipped: it needs root\n\
+                test result: ok. 5 passed; 0 failed; 1 skipped; counters";
+    let output = test_script(said, 0);
+    assert_eq!(
+        counts(&output),
+        format!("{} passed, 0 failed", 5 * passes())
+    );
+    assert!(last_line(&output).ends_with(&format!(", {} skipped", passes())));
 }
 
 /// Colours of a terminal stand between the words.

@@ -13,8 +13,11 @@ use std::collections::BTreeSet;
 use std::env;
 use std::process::{Command, ExitCode};
 
-use swtch_bench::{Amount, Expect, Outcome, ThreadOutcome, Workload, workload_named, workloads};
+use swtch_bench::{
+    Amount, Expect, Needs, Outcome, ThreadOutcome, Workload, workload_named, workloads,
+};
 use swtch_core::reason::{Category, Reason};
+use swtch_test::Results;
 
 /// Set for the process that runs a workload: its name.
 const PLAY: &str = "SWTCH_TEST_PLAY";
@@ -26,35 +29,29 @@ fn main() -> ExitCode {
     if let Ok(name) = env::var(PLAY) {
         return play(&name);
     }
-    let filters: Vec<_> = env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with('-'))
-        .collect();
-    let is_chosen = |workload: &&Workload| {
-        filters.is_empty()
-            || filters
-                .iter()
-                .any(|filter| workload.name.contains(filter.as_str()))
-    };
-    let mut failed = false;
-    for workload in workloads().iter().filter(is_chosen) {
-        if !workload.needs.are_met() {
-            println!(
-                "test {} ... passed over: needs {}",
-                workload.name, workload.needs
-            );
-            continue;
-        }
-        let misses = misses(workload);
-        println!(
-            "test {} ... {}",
-            workload.name,
-            if misses.is_empty() { "ok" } else { "FAILED" }
-        );
-        misses.iter().for_each(|miss| println!("    {miss}"));
-        failed |= !misses.is_empty();
+    let mut results = Results::from_args();
+    for workload in workloads() {
+        judge(workload, &mut results);
     }
-    ExitCode::from(u8::from(failed))
+    results.finish()
+}
+
+fn judge(workload: &Workload, results: &mut Results) {
+    let needs_root = matches!(workload.needs, Needs::Root | Needs::CpuController);
+    let is_asked_for = match needs_root {
+        true => results.asks_for_privileged(workload.name),
+        false => results.asks_for(workload.name),
+    };
+    if !is_asked_for {
+        return;
+    }
+    if workload.needs.are_met() {
+        results.record(workload.name, &misses(workload));
+    } else if needs_root && !Needs::Root.are_met() {
+        results.ignore(workload.name);
+    } else {
+        results.skip(workload.name, &format!("it needs {}", workload.needs));
+    }
 }
 
 fn play(name: &str) -> ExitCode {

@@ -46,18 +46,15 @@ const TESTS: &[Test] = &[
 ];
 
 fn main() -> ExitCode {
-    let filters: Vec<_> = std::env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with('-'))
-        .collect();
-    let is_chosen = |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f));
-    let mut failed = false;
-    for (name, test) in TESTS.iter().filter(|(name, _)| is_chosen(name)) {
-        let is_ok = catch_unwind(test).is_ok();
-        println!("test {name} ... {}", if is_ok { "ok" } else { "FAILED" });
-        failed |= !is_ok;
+    let mut results = swtch_test::Results::from_args();
+    for (name, test) in TESTS {
+        if !results.asks_for(name) {
+            continue;
+        }
+        let panicked = catch_unwind(test).err().map(|_| "it panicked: see above");
+        results.record(name, panicked.as_slice());
     }
-    ExitCode::from(u8::from(failed))
+    results.finish()
 }
 
 /// A group on the last CPU.

@@ -27,26 +27,17 @@ const LEAST_BLOCKS: usize = 5;
 const COUNTS: [u32; 3] = [2, 8, 64];
 
 fn main() -> ExitCode {
-    let filters: Vec<_> = std::env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with('-'))
-        .collect();
-    let is_chosen = |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f));
-    let mut failed = false;
+    let mut results = swtch_test::Results::from_args();
     let mut judge = |name: &str, test: &dyn Fn() -> Vec<String>| {
-        if is_chosen(name) {
-            let misses = test();
-            let word = if misses.is_empty() { "ok" } else { "FAILED" };
-            println!("test {name} ... {word}");
-            misses.iter().for_each(|miss| println!("    {miss}"));
-            failed |= !misses.is_empty();
+        if results.asks_for(name) {
+            results.record(name, &test());
         }
     };
     for primitive in Primitive::ALL {
         judge(primitive.as_str(), &|| misses(*primitive));
     }
     judge("peer_that_fails_says_why", &peer_that_fails_says_why);
-    ExitCode::from(u8::from(failed))
+    results.finish()
 }
 
 /// Peers that cannot go where they belong: only the arm is missing, and soon.

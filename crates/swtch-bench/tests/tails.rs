@@ -26,17 +26,16 @@ const TESTS: [Test; 7] = [
 ];
 
 fn main() -> ExitCode {
-    let filters: Vec<_> = std::env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with('-'))
-        .collect();
-    let is_chosen = |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f));
     let home = home().expect("the kernel says which CPUs may be used");
-    for (name, test) in TESTS.iter().filter(|(name, _)| is_chosen(name)) {
+    let mut results = swtch_test::Results::from_args();
+    for (name, test) in TESTS {
+        if !results.asks_for(name) {
+            continue;
+        }
         test(home);
-        println!("test {name} ... ok");
+        results.record::<&str>(name, &[]);
     }
-    ExitCode::SUCCESS
+    results.finish()
 }
 
 fn of(spec: &RingSpec) -> Result<Tails, Error> {

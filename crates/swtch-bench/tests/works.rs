@@ -35,23 +35,14 @@ const TESTS: [Test; 5] = [
 ];
 
 fn main() -> ExitCode {
-    let filter = std::env::args()
-        .nth(1)
-        .filter(|word| !word.starts_with('-'));
-    let mut failed = false;
+    let mut results = swtch_test::Results::from_args();
     for (name, test) in TESTS {
-        if filter.as_ref().is_some_and(|filter| !name.contains(filter)) {
+        if !results.asks_for(name) {
             continue;
         }
-        match test() {
-            Ok(()) => println!("test {name} ... ok"),
-            Err(why) => {
-                println!("test {name} ... FAILED\n    {why}");
-                failed = true;
-            }
-        }
+        results.record(name, test().err().as_slice());
     }
-    ExitCode::from(u8::from(failed))
+    results.finish()
 }
 
 fn ring(members: Members) -> RingSpec {

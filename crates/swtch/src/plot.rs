@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn pictures_to_look_at_are_left_where_the_environment_says() {
         let Some(dir) = std::env::var_os("SWTCH_PICTURES") else {
-            return;
+            swtch_test::skip!("SWTCH_PICTURES does not say where to leave pictures");
         };
         let lists = [
             ("good", figures(&prices())),

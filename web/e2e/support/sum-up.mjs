@@ -24,7 +24,9 @@ let failed = count(["failed"]) + broken;
 if (failed === 0 && (status !== "0" || tests.length === 0)) failed = 1;
 
 const skipped = tests.filter((test) => !["passed", "failed"].includes(test.status));
-for (const test of skipped) console.log(`test ${test.fullName} ... skipped`);
+// The only reason there is: traces that are recorded are made as root only (traces.ts).
+const why = "not root, so that its trace cannot be recorded";
+for (const test of skipped) console.log(`test ${test.fullName} ... skipped: ${why}`);
 const verdict = failed === 0 ? "ok" : "FAILED";
 console.log(
   `test result: ${verdict}. ${count(["passed"])} passed; ${failed} failed; ${skipped.length} skipped; ${name}`,

@@ -168,7 +168,7 @@ mod tests {
     #[ignore = "needs root"]
     fn root_groups_are_removed_when_members_are_killed() {
         let Some(CpuController::V1(root) | CpuController::V2(root)) = CpuController::find() else {
-            return;
+            swtch_test::skip!("no cgroup hierarchy with the cpu controller");
         };
         let ready = SharedPage::<1>::new().unwrap();
         let mut member = Child::fork(|| {

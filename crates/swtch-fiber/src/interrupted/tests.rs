@@ -1,5 +1,3 @@
-#![expect(clippy::print_stderr, reason = "a test that is skipped says why")]
-
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,8 +53,7 @@ fn each_interruption_is_noticed_once() {
     pin();
     let mut marker = Marker::for_this_thread();
     if !marker.has_the_word() {
-        eprintln!("skipped: no rseq area here, or somebody else uses it");
-        return;
+        swtch_test::skip!("no rseq area here, or somebody else uses it");
     }
     let stop = Arc::new(AtomicBool::new(false));
     let hog = hog(Arc::clone(&stop));
@@ -157,8 +154,7 @@ fn a_plain_system_call_is_no_interruption() {
 fn the_word_has_one_user_at_a_time() {
     let first = Marker::for_this_thread();
     if !first.has_the_word() {
-        eprintln!("skipped: no rseq area here, or somebody else uses it");
-        return;
+        swtch_test::skip!("no rseq area here, or somebody else uses it");
     }
     // The kernel may clear the word just here, hence some tries.
     let taken = (0..100).any(|_| {
@@ -180,8 +176,7 @@ fn the_word_has_one_user_at_a_time() {
 fn a_word_taken_by_another_is_left_alone() {
     let mut marker = Marker::for_this_thread();
     let Source::Rseq { word, .. } = marker.source else {
-        eprintln!("skipped: no rseq area here, or somebody else uses it");
-        return;
+        swtch_test::skip!("no rseq area here, or somebody else uses it");
     };
     let theirs = super::Section {
         version: 0,
@@ -262,8 +257,7 @@ fn a_scheduler_counts_the_runs_that_the_os_interrupted() {
         };
         let (counted, noticed, further, is_absent) = runtime.run(body).unwrap();
         if is_absent {
-            eprintln!("skipped: no rseq area here");
-            return;
+            swtch_test::skip!("no rseq area here");
         }
         assert!(counted > 10, "the hog took the CPU {counted} times only");
         let apart = (noticed.cast_signed() + further - counted).abs();

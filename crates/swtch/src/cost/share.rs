@@ -328,7 +328,7 @@ mod tests {
         let home = swtch_bench::cost::home().expect("the kernel says which CPUs may be used");
         let cpu = CpuId::new(u16::try_from(home).expect("CPUs have small numbers"));
         if let Err(error @ Error::NoShareHook(_)) = attach(cpu) {
-            return eprintln!("not here: {}", reason(&error));
+            swtch_test::skip!("{}", reason(&error));
         }
         let mut group = group(Effort::Default, home).expect("it is part of a default run");
         group.trees = 2;

@@ -45,8 +45,7 @@ fn root_rows_of_a_pipe_benchmark_are_as_the_kernel_counts() {
     let words = [&one_cpu[..], &bench[..]].concat();
     let recording = Recording::of(&words);
     if recording.output.status.code() == Some(127) {
-        println!("passed over: perf or taskset is not installed");
-        return;
+        swtch_test::skip!("perf or taskset is not installed");
     }
     let recorded = recording.read();
     recorded.assert_balanced();
@@ -156,8 +155,7 @@ fn record_for_a_moment(running: &Running) -> Recorded {
 fn root_a_cgroup_is_recorded_and_nothing_beside_it() {
     let _machine = alone();
     let Some(cgroup) = TestCgroup::new() else {
-        println!("passed over: no cgroup hierarchy with the cpu controller");
-        return;
+        swtch_test::skip!("no cgroup hierarchy with the cpu controller");
     };
     let path = cgroup.path().to_string_lossy().into_owned();
     let join = format!("echo $$ > {path}/cgroup.procs; exec \"$@\"");

@@ -470,8 +470,7 @@ fn root_recordings_beside_each_other_do_not_disturb() {
 fn root_a_cpu_that_goes_and_comes_costs_no_switch() {
     let _machine = alone();
     if std::env::var_os("SWTCH_TEST_HOTPLUG").is_none() {
-        println!("passed over: SWTCH_TEST_HOTPLUG is not set");
-        return;
+        swtch_test::skip!("SWTCH_TEST_HOTPLUG is not set");
     }
     let place = Place::new();
     // Processes that may run anywhere, and that leave nothing behind when they are killed.
@@ -492,8 +491,7 @@ fn root_a_cpu_that_goes_and_comes_costs_no_switch() {
 fn root_nothing_stays_in_the_kernel() {
     let _machine = alone();
     let Some(before) = loaded_programs() else {
-        println!("passed over: bpftool is not installed");
-        return;
+        swtch_test::skip!("bpftool is not installed");
     };
     assert!(Recording::of(&["--", "true"]).output.status.success());
     let place = Place::new();

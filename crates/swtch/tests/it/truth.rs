@@ -205,10 +205,11 @@ fn outcome_threads(outcome: &Outcome) -> u64 {
     u64::try_from(threads).unwrap()
 }
 
+/// Otherwise the test is skipped, and has to return.
 fn can_play(name: &str) -> bool {
     let needs = workload_named(name).expect("it is in the list").needs;
     if !needs.are_met() {
-        println!("{name}: passed over, it needs {needs}");
+        swtch_test::skipped(&format!("{name} needs {needs}"));
     }
     needs.are_met()
 }

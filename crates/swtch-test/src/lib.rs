@@ -1,0 +1,178 @@
+//! How a test says that it cannot run here, so that it is counted as skipped and not as passed.
+//!
+//! The standard harness knows tests that are ignored when they are compiled, and none that find out while
+//! they run that the machine lacks what they need (perf, a cgroup controller, a kernel's hook). Such a test
+//! returns early, and the harness takes it for passed. [`skip!`] prints one line before it returns:
+//!
+//! ```text
+//! test it::counts::root_a_cgroup_is_recorded ... skipped: no cgroup hierarchy with the cpu controller
+//! ```
+//!
+//! The line is written to the real standard error, since the harness shows the output of failed tests only.
+//! `scripts/test.sh` takes these lines off the passed tests and lists them. A test program with a harness of
+//! its own uses [`Results`], which prints the same lines and a result as the standard harness does.
+#![forbid(unsafe_code)]
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Ends the calling test, which cannot run here. The arguments are those of `format!`: what is missing,
+/// and what to do to have the test run.
+///
+/// It stands in the test's own function, or in one that the test returns from as well.
+///
+/// ```
+/// fn reads_what_perf_wrote() {
+///     if std::env::var_os("PERF").is_none() {
+///         swtch_test::skip!("PERF is not set");
+///     }
+///     // …
+/// }
+/// # reads_what_perf_wrote();
+/// ```
+#[macro_export]
+macro_rules! skip {
+    ($($why:tt)*) => {
+        return $crate::skipped(&format!($($why)*))
+    };
+}
+
+/// Says that the calling test cannot run here, for helpers that cannot end the test themselves: the test
+/// has to return right afterwards, without a check that could fail.
+///
+/// The harness names the thread of a test after it. With `--test-threads=1` the thread is the main one.
+#[track_caller]
+pub fn skipped(why: &str) {
+    let thread = std::thread::current();
+    match thread.name().filter(|name| *name != "main") {
+        Some(name) => print_skipped(name, why),
+        None => print_skipped(&std::panic::Location::caller().to_string(), why),
+    }
+}
+
+/// Writes one line past the harness, which shows printed text of failed tests only.
+///
+/// # Panics
+/// When standard error cannot be written to: a test that is not counted as skipped must not pass.
+fn print_skipped(name: &str, why: &str) {
+    let line = skipped_line(name, why);
+    // One write: other threads and programs write to the same pipe.
+    let written = io::stderr().write_all(line.as_bytes());
+    written.expect("a skipped test can say so on standard error");
+}
+
+/// The line break in front: the harness may have written the beginning of a line of its own.
+fn skipped_line(name: &str, why: &str) -> String {
+    let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("\ntest {name} ... skipped: {why}\n")
+}
+
+/// Counts and prints the results of a test program with a harness of its own, in the words of the standard
+/// one, and understands those of its arguments that `scripts/test.sh` uses.
+#[derive(Debug, Default)]
+pub struct Results {
+    filters: Vec<String>,
+    only_ignored: bool,
+    passed: u32,
+    failed: u32,
+    ignored: u32,
+    skipped: u32,
+}
+
+impl Results {
+    /// With the filters and options of the command line.
+    pub fn from_args() -> Self {
+        Self::with_arguments(std::env::args().skip(1))
+    }
+
+    fn with_arguments(arguments: impl Iterator<Item = String>) -> Self {
+        let (options, filters) = arguments.partition::<Vec<_>, _>(|word| word.starts_with('-'));
+        Self {
+            filters,
+            only_ignored: options.iter().any(|option| option == "--ignored"),
+            ..Self::default()
+        }
+    }
+
+    /// True if the command line asks for this test, which runs without root.
+    pub fn asks_for(&self, name: &str) -> bool {
+        self.is_named(name) && !self.only_ignored
+    }
+
+    /// True if the command line asks for this test, which needs root. `scripts/test.sh` runs such tests
+    /// apart, with `--ignored`, when it is not root itself.
+    pub fn asks_for_privileged(&self, name: &str) -> bool {
+        self.is_named(name)
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        let mut filters = self.filters.iter();
+        self.filters.is_empty() || filters.any(|filter| name.contains(filter))
+    }
+
+    /// Counts a test that ran. It has failed if there are any `complaints`, which are shown.
+    pub fn record<Complaint: Display>(&mut self, name: &str, complaints: &[Complaint]) {
+        let is_ok = complaints.is_empty();
+        println!("test {name} ... {}", if is_ok { "ok" } else { "FAILED" });
+        for complaint in complaints {
+            println!("    {complaint}");
+        }
+        if is_ok {
+            self.passed += 1;
+        } else {
+            self.failed += 1;
+        }
+    }
+
+    /// Counts a test that needs root, and was started without.
+    pub fn ignore(&mut self, name: &str) {
+        println!("test {name} ... ignored, needs root");
+        self.ignored += 1;
+    }
+
+    /// Counts a test that cannot run here, for another reason than missing rights.
+    pub fn skip(&mut self, name: &str, why: &str) {
+        print_skipped(name, why);
+        self.skipped += 1;
+    }
+
+    /// Prints the result, which `scripts/test.sh` adds up. The exit code is that of a failure if any test
+    /// failed.
+    #[must_use]
+    pub fn finish(self) -> ExitCode {
+        let verdict = if self.failed == 0 { "ok" } else { "FAILED" };
+        println!(
+            "\ntest result: {verdict}. {} passed; {} failed; {} ignored; {} skipped; own harness",
+            self.passed, self.failed, self.ignored, self.skipped
+        );
+        ExitCode::from(u8::from(self.failed != 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `scripts/test.sh` looks for the words at the beginning of a line.
+    #[test]
+    fn a_skipped_test_is_one_line_of_its_own() {
+        assert_eq!(
+            skipped_line("it::a", "no perf:\n  install it"),
+            "\ntest it::a ... skipped: no perf: install it\n"
+        );
+    }
+
+    /// `scripts/test.sh` runs all tests without root and then, with sudo, those that need root: none twice.
+    #[test]
+    fn tests_without_root_are_not_asked_for_again_with_it() {
+        let arguments =
+            |words: &[&str]| Results::with_arguments(words.iter().map(|&word| word.to_owned()));
+        assert!(arguments(&[]).asks_for("pipe"));
+        assert!(arguments(&["--include-ignored", "pip"]).asks_for("pipe"));
+        assert!(!arguments(&["futex"]).asks_for("pipe"));
+        assert!(!arguments(&["--ignored"]).asks_for("pipe"));
+        assert!(arguments(&["--ignored"]).asks_for_privileged("class"));
+        assert!(!arguments(&["--ignored", "pipe"]).asks_for_privileged("class"));
+    }
+}
