@@ -35,6 +35,8 @@ pub struct Counters {
     pub untraced: u64,
     /// Words of user-mode schedulers that could not be read ([`Capture::watch_words`]).
     pub words_unread: u64,
+    /// For tests: events that were made to be missed ([`crate::MissedEvents`]).
+    pub missed: u64,
 }
 
 /// The mapped array of per-CPU states.
@@ -79,6 +81,7 @@ impl CpuStates {
             stack_failed: self.sum(offset_of!(cpu_state, stack_failed)),
             untraced: self.sum(offset_of!(cpu_state, untraced)),
             words_unread: self.sum(offset_of!(cpu_state, words_unread)),
+            missed: self.sum(offset_of!(cpu_state, missed)),
         }
     }
 

@@ -31,7 +31,7 @@ pub use counters::Counters;
 pub use drain::Drained;
 pub use error::Error;
 pub use launch::{HeldCommand, LaunchError};
-pub use load::{Capture, Settings, kernel_version};
+pub use load::{Capture, Hook, MissedEvents, Settings, kernel_version};
 pub use privilege::{Kept, drop_privileges, raise_priority};
 pub use scope::{Scope, Target};
 pub use share::{KernelShare, ShareCounts, Shares, Whose};

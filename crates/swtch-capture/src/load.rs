@@ -33,6 +33,52 @@ pub struct Settings {
     /// switch-out, and its `user_stack` the *kernel* stack of the request to reschedule.
     /// Dear: two stacks a switch.
     pub oracle: bool,
+    /// For tests: events that the recorder behaves as if it had not seen.
+    pub missed: Option<MissedEvents>,
+}
+
+/// For tests of what a missed event does to the events after it: of the events of these hooks,
+/// each CPU misses one in so many.
+#[derive(Clone, Copy, Debug)]
+pub struct MissedEvents {
+    /// Which hooks.
+    pub hooks: &'static [Hook],
+    /// Every how many events of these hooks, on each CPU.
+    pub one_in: u32,
+}
+
+/// A hook whose events can be missed; the numbers are those of `enum hook` in `bpf/record.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Hook {
+    /// `sched_switch`.
+    Switch,
+    /// `sched_waking`.
+    Waking,
+    /// `sched_wakeup`.
+    Wakeup,
+    /// `sched_wakeup_new`.
+    WakeupNew,
+    /// `sched_migrate_task`.
+    Migrate,
+    /// `sched_set_need_resched_tp`.
+    NeedResched,
+    /// `sched_exit_tp`.
+    SchedExit,
+    /// `sched_process_fork`.
+    Fork,
+    /// `local_timer_entry`.
+    TimerEntry,
+    /// `local_timer_exit`.
+    TimerExit,
+    /// `irq_handler_entry`.
+    IrqEntry,
+    /// `irq_handler_exit`.
+    IrqExit,
+    /// `softirq_entry`.
+    SoftirqEntry,
+    /// `softirq_exit`.
+    SoftirqExit,
 }
 
 impl Settings {
@@ -52,6 +98,7 @@ impl Settings {
             slots_per_cpu: u32::try_from(slots).unwrap_or(u32::MAX),
             without_hooks: Vec::new(),
             oracle: false,
+            missed: None,
         }
     }
 }
@@ -339,6 +386,11 @@ fn set_constants(
     constants.stacks_min_blocked_ns = settings.stacks.map_or(0, Nanos::as_ns);
     constants.want_oracle = settings.oracle;
     constants.slots_per_cpu = settings.slots_per_cpu;
+    if let Some(missed) = settings.missed {
+        let bits = missed.hooks.iter().map(|hook| 1u32 << *hook as u8);
+        constants.missed_hooks = bits.fold(0, |all, bit| all | bit);
+        constants.miss_one_in = missed.one_in.max(1);
+    }
     let clone3 = calls
         .number_named("clone3")
         .and_then(|number| i32::try_from(number).ok());
@@ -450,6 +502,9 @@ fn set_recording(skel: &mut SwtchSkel<'static>, on: bool) {
 }
 
 /// Attaches all loaded programs; they write no record before [`set_recording`].
+///
+/// The exit of an interrupt goes in before its entry, so that no entry is seen whose exit is not:
+/// between the two the CPU may be in a softirq. (It would be made good by the next switch.)
 fn attach(skel: &mut SwtchSkel<'static>) -> Result<(), Error> {
     macro_rules! attach {
         ($($program:ident),+ $(,)?) => {
@@ -461,12 +516,12 @@ fn attach(skel: &mut SwtchSkel<'static>) -> Result<(), Error> {
         };
     }
     attach!(
-        local_timer_entry,
         local_timer_exit,
-        irq_handler_entry,
+        local_timer_entry,
         irq_handler_exit,
-        softirq_entry,
+        irq_handler_entry,
         softirq_exit,
+        softirq_entry,
         sched_process_fork,
         sched_process_exec,
         sched_process_exit,

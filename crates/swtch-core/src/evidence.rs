@@ -104,6 +104,7 @@ bits! {
     22 WOKEN_SINCE_TICK = "woken_since_tick": "a task was woken to this CPU during this run, not before its last tick",
     23 MOVED_IS_NEXT = "moved_is_next": "the next task was moved to this CPU last, during this run and not before its last tick",
     24 NO_CALL = "no_call": "what was imported does not tell the system call",
+    25 REQUESTS_NOT_SEEN = "requests_not_seen": "the start of this run was not recorded, and neither were requests to reschedule before",
 }
 
 impl EvidenceBits {

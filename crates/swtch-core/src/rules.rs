@@ -16,7 +16,7 @@ mod user;
 pub use user::{UserDeparture, classify_user};
 
 /// Version of this table. It grows by one whenever a verdict may change for the same evidence.
-pub const RULES_VERSION: u32 = 2;
+pub const RULES_VERSION: u32 = 3;
 
 // Task states, `include/linux/sched.h` (v5.15 to v6.18; the values below did not change).
 const TASK_UNINTERRUPTIBLE: u32 = 0x2;
@@ -424,6 +424,13 @@ const RUNNABLE: &[Rule] = &[
         Inferred,
         |f| f.is_yielding(),
         "it was in sched_yield when another asked for the CPU: it left either way"
+    ),
+    rule!(
+        "requests_not_seen",
+        Unknown,
+        Inferred,
+        |f| f.has(Bits::REQUESTS_NOT_SEEN) && f.is_caused_by(&[Cause::None]),
+        "its run began before the recording did, or with a switch that the kernel did not report"
     ),
     rule!(
         "round_robin_slice",

@@ -83,6 +83,8 @@ enum evidence {
 	EVIDENCE_PROTECTION_LAPSED = 1 << 21,
 	EVIDENCE_WOKEN_SINCE_TICK = 1 << 22,
 	EVIDENCE_MOVED_IS_NEXT = 1 << 23,
+	/* 1 << 24 is of imports only */
+	EVIDENCE_REQUESTS_NOT_SEEN = 1 << 25,
 };
 
 enum task_event {
@@ -163,15 +165,57 @@ struct watched_word {
 	__u32 pad;
 };
 
+/* What this CPU is doing to a task right now. */
+enum window {
+	WINDOW_NONE,
+	WINDOW_WAKING,
+	WINDOW_STARTING,
+	WINDOW_MOVING,
+};
+
+/* Which interrupts a CPU is in: bits. */
+enum interrupt {
+	IN_TICK = 1 << 0,
+	IN_HARDIRQ = 1 << 1,
+	IN_SOFTIRQ = 1 << 2,
+};
+
+/* The hooks whose events a test may have missed: bit numbers of `missed_hooks`. */
+enum hook {
+	HOOK_SWITCH,
+	HOOK_WAKING,
+	HOOK_WAKEUP,
+	HOOK_WAKEUP_NEW,
+	HOOK_MIGRATE,
+	HOOK_NEED_RESCHED,
+	HOOK_SCHED_EXIT,
+	HOOK_FORK,
+	HOOK_TIMER_ENTRY,
+	HOOK_TIMER_EXIT,
+	HOOK_IRQ_ENTRY,
+	HOOK_IRQ_EXIT,
+	HOOK_SOFTIRQ_ENTRY,
+	HOOK_SOFTIRQ_EXIT,
+};
+
 /*
  * State of one CPU, in an array that user space maps: the run in progress, the markers that tell
  * who asks for a reschedule, and the counters.
+ *
+ * "Missed" says what becomes of a field when an event that writes it was not seen: because the
+ * recording began between the two halves of a pair, or because the kernel did not report one.
  */
 struct cpu_state {
-	/* the run in progress; what the wait before it was */
+	/*
+	 * The run in progress, and what the wait before it was: all written by the switch that
+	 * begins the run, so the next switch writes all of it anew. Missed: another task leaves
+	 * than came, or its count of switches has jumped (is_run_of); then the run has no known
+	 * start, and no field of it is used.
+	 */
 	__u64 run_start;
 	__u64 run_charged; /* sum_exec_runtime at its start */
 	__u64 run_nvcsw;
+	__u64 run_count; /* nvcsw + nivcsw at its start */
 	__u64 run_deadline; /* se->deadline at its start; only without the hook that tells who asked */
 	__u64 run_cgroup;
 	__u64 out_ts;
@@ -189,35 +233,55 @@ struct cpu_state {
 	__u8 was_runnable;
 	__u8 in_scope;
 	__u8 announced;
-	__u8 started; /* a switch was seen on this CPU */
-	__u8 tick_in_run;
+	__u8 started; /* a switch was seen on this CPU: before, nothing above holds */
+	__u8 tick_in_run; /* a tick that was missed makes an inferred reason vaguer, for one run */
 
-	/* who asked first for a reschedule of that run: cause is CAUSE_NONE when nobody did */
+	/*
+	 * Who asked first for a reschedule of that run: cause is CAUSE_NONE when nobody did, as
+	 * each switch sets it. Missed: the switch has no cause, and the rules say so. When only the
+	 * start of the run was missed, the last request is still that run's own, since a task
+	 * leaves soon after; unless requests were ignored because the task that came was out of
+	 * scope, which requests_unseen says.
+	 */
 	__u64 cause_ts;
 	__u32 nominator;
 	__u32 cause_evidence;
 	__s32 cause_tif;
 	__u32 cause;
+	__u32 requests_unseen;
 	/* keys of the tasks last woken and moved to this CPU during the run, since the last tick */
 	__u32 last_woken;
 	__u32 last_moved;
 
-	/* markers: what this CPU is doing right now */
-	__u32 waking_task; /* keys */
-	__u64 waking; /* address of the task being woken, 0 none */
-	__u64 waking_ts;
-	__u64 starting;
-	__u64 moving;
-	__u32 starting_task;
-	__u32 moving_task;
-	__u32 in_tick;
-	__u32 in_hardirq;
-	__u32 in_softirq;
+	/*
+	 * The window: what this CPU is doing to a task right now. Opened by the first half of a
+	 * pair (sched_waking) or by the only event there is (sched_wakeup_new, sched_migrate_task),
+	 * closed by the second half, any interrupt and any switch. First half missed: the second
+	 * one finds no window of its task, and is taken for a wakeup that another CPU queued.
+	 * Second half missed: the window stays open until the next wakeup, interrupt or switch here,
+	 * and counts only for a request that concerns the same task's CPU (is_window_for).
+	 */
+	__u64 window_task; /* address */
+	__u64 window_ts;
+	__u32 window_key;
+	__u32 window; /* enum window */
 	__u32 waking_in_scope;
-	__u64 irq_start;
-	__u64 irq_ns;
 
-	/* tasks in scope that are runnable here and do not run: queued by this CPU, and by others */
+	/*
+	 * The interrupts that this CPU is in (enum interrupt), and since when. Each entry and exit
+	 * says the whole state, and each switch clears it. Entry missed: the exit changes nothing and
+	 * no time is added. Exit missed: until the next entry, exit or switch here, wakeups are taken
+	 * for the interrupt's; its time is not added.
+	 */
+	__u32 interrupts;
+	__u64 irq_start;
+	__u64 irq_ns; /* of this run: each switch sets it to 0 */
+
+	/*
+	 * Tasks in scope that are runnable here and do not run: counted by this CPU, and by others.
+	 * Each task knows where it is counted (task_state.waits_on), so a missed event delays the
+	 * count until the task's next event and never makes it drift.
+	 */
 	__s32 waiters;
 	__s32 waiters_from_afar;
 
@@ -245,6 +309,8 @@ struct cpu_state {
 	__u64 stack_failed;
 	__u64 untraced; /* switches between that the tracepoint did not report */
 	__u64 words_unread; /* words of user-mode schedulers that could not be read */
+	__u64 hook_events; /* for tests: events of the hooks in `missed_hooks` */
+	__u64 missed; /* for tests: of them, those that were made to be missed */
 
 	__s32 cause_stack; /* with want_oracle: kernel stack of the first request of the run */
 

@@ -17,6 +17,12 @@
  *
  * The state of a CPU is written under its run queue's lock by sched_switch, by requests to
  * reschedule (from any CPU), and by this CPU's own markers, so nothing here needs a lock.
+ *
+ * Every piece of state heals. A recording begins in the middle of everything, so the first event
+ * seen may be the second half of a pair; and the kernel may skip a program or not report an event
+ * at all. Beside each field of struct task_state and struct cpu_state stands what happens then:
+ * whatever came before, the state of a CPU is right again after its next switch, and that of a
+ * task after its next wait.
  */
 #include "kernel.h"
 
@@ -45,6 +51,10 @@ const volatile bool want_oracle =
 const volatile __u32 slots_per_cpu = 1; /* switch records, a power of two */
 const volatile __u8
 	syscalls_on_files[128]; /* bit n: call n's first argument is the file it waits on */
+
+/* For tests: of the events of these hooks (a bit each, enum hook), each CPU misses one in so many. */
+const volatile __u32 missed_hooks = 0;
+const volatile __u32 miss_one_in = 1;
 
 #define TICKS_NS 10000000ULL /* /proc/PID/stat counts start times in 1/100 s (USER_HZ) */
 
@@ -114,28 +124,41 @@ volatile __u32 words_generation = 0;
  */
 volatile bool recording = false;
 
-/* What a task needs across its wait. */
+/*
+ * What a task needs across its wait. "Missed" says what becomes of a field when the event that
+ * writes it was not seen.
+ */
 struct task_state {
-	__u64 out_ts; /* its last switch-out */
-	__u64 run_start; /* start of the run that ended then */
+	/* Its last switch-out. Missed: the kernel's count tells (see out_count), and the wait that
+	 * began there has no known length. */
+	__u64 out_ts;
+	__u64 out_count; /* nvcsw + nivcsw after that switch-out; another count now: one was missed */
+	__u64 run_start; /* start of the run that ended then; 0 when that start was missed */
+	/* Its last wakeup. Missed: the time is older than the wait, so the wait has no waker. */
 	__u64 wake_ts;
-	__u64 moved_ts;
+	__u64 moved_ts; /* of this wait only: cleared at each switch-out */
+	/* Looked up anew when `css` changes, which is compared at each event of the task. */
 	__u64 cgroup;
 	struct css_set *css; /* for which `cgroup` and `in_scope` hold */
 	__u64 word_address; /* of `words`, as of words_generation; 0 none */
 	__u32 words_generation;
-	__u32 key;
+	__u32 key; /* given once, never changed */
+	/* Who woke it: written together with wake_ts, and used only if that time is. */
 	__u32 waker;
-	__s32 kernel_stack;
-	__s32 user_stack;
 	__s32 waker_kernel_stack;
 	__s32 waker_user_stack;
 	__u16 wake_cpu;
 	__u8 waker_kind;
+	/* Of its last switch-out, as out_ts. */
 	__u8 left_runnable;
+	__s32 kernel_stack;
+	__s32 user_stack;
+	/* CPU + 1 on which it is counted as a waiter, 0 none. It is counted there at most once and
+	 * taken off there, whatever was missed in between: see count_waiter. */
+	__u32 waits_on;
 	__u8 in_scope;
-	__u8 inherits; /* its parent was in scope */
-	__u8 announced;
+	__u8 inherits; /* its parent was in scope when it was forked */
+	__u8 announced; /* set when its record found room: one that did not is tried at the next run */
 	__u8 pad;
 };
 
@@ -180,6 +203,20 @@ static __always_inline struct cpu_state *state_of(__u32 cpu)
 static __always_inline struct cpu_state *this_cpu(void)
 {
 	return state_of(bpf_get_smp_processor_id());
+}
+
+/* Whether a test wants this event to be missed. The verifier removes all of it otherwise. */
+static __always_inline bool is_missed(enum hook hook)
+{
+	struct cpu_state *c;
+
+	if (!(missed_hooks & (1U << hook)))
+		return false;
+	c = this_cpu();
+	if (!c || ++c->hook_events % miss_one_in)
+		return false;
+	c->missed++;
+	return true;
 }
 
 static __always_inline __u32 cpu_of(struct task_struct *p)
@@ -345,38 +382,75 @@ static __always_inline void announce(struct task_struct *p, struct task_state *s
 
 /* ---- markers: what this CPU is doing ---- */
 
-/* Waking, starting and moving a task happen with interrupts off: an interrupt ends their windows. */
-static __always_inline void close_windows(struct cpu_state *c)
+/*
+ * Waking, starting and moving a task happen one at a time and with interrupts off. So there is one
+ * window, the last that was opened; an interrupt and a switch close it.
+ */
+static __always_inline void open_window(struct cpu_state *c, enum window window,
+					struct task_struct *p, __u32 key, __u64 now)
 {
-	c->waking = 0;
-	c->starting = 0;
-	c->moving = 0;
+	c->window = window;
+	c->window_task = (__u64)p;
+	c->window_key = key;
+	c->window_ts = now;
 }
 
-static __always_inline void enter_interrupt(struct cpu_state *c)
+static __always_inline void close_window(struct cpu_state *c)
 {
-	if (!(c->in_tick + c->in_hardirq + c->in_softirq))
+	c->window = WINDOW_NONE;
+}
+
+static __always_inline bool is_window(struct cpu_state *c, enum window window,
+				      struct task_struct *p)
+{
+	return c->window == window && c->window_task == (__u64)p;
+}
+
+/*
+ * What may be going on around an interrupt: hard interrupts do not nest, and soft ones are only
+ * ever interrupted by hard ones (__do_softirq runs when the last hard one is left, or in a task).
+ * So each entry and each exit says the whole state, and one that was missed is made good by the
+ * next, or by the next switch: see sched_switch.
+ */
+static __always_inline __u32 around_interrupt(struct cpu_state *c, __u32 interrupt)
+{
+	return interrupt == IN_SOFTIRQ ? 0 : c->interrupts & IN_SOFTIRQ;
+}
+
+/* The interrupt is marked before its start is written, and unmarked after its length was added: a
+ * hard one that comes in between then leaves the start alone. */
+static __always_inline void enter_interrupt(struct cpu_state *c, __u32 interrupt)
+{
+	__u32 around = around_interrupt(c, interrupt);
+
+	c->interrupts = around | interrupt;
+	barrier();
+	if (!around)
 		c->irq_start = bpf_ktime_get_ns();
-	close_windows(c);
+	close_window(c);
 }
 
-static __always_inline void leave_interrupt(struct cpu_state *c)
+static __always_inline void leave_interrupt(struct cpu_state *c, __u32 interrupt)
 {
-	if (!(c->in_tick + c->in_hardirq + c->in_softirq))
+	__u32 around = around_interrupt(c, interrupt);
+
+	/* Without its entry, whether missed or before the recording, its length is not known. */
+	if ((c->interrupts & interrupt) && !around)
 		c->irq_ns += bpf_ktime_get_ns() - c->irq_start;
-	close_windows(c);
+	barrier();
+	c->interrupts = around;
+	close_window(c);
 }
 
-#define INTERRUPT(name, field, more)                                                               \
+#define INTERRUPT(name, interrupt, entry_hook, exit_hook, more)                                    \
 	SEC("tp_btf/" #name "_entry")                                                              \
 	int name##_entry(void *ctx)                                                                \
 	{                                                                                          \
 		struct cpu_state *c = this_cpu();                                                  \
                                                                                                    \
-		if (!c)                                                                            \
+		if (!c || is_missed(entry_hook))                                                   \
 			return 0;                                                                  \
-		enter_interrupt(c);                                                                \
-		c->field++;                                                                        \
+		enter_interrupt(c, interrupt);                                                     \
 		more;                                                                              \
 		return 0;                                                                          \
 	}                                                                                          \
@@ -385,10 +459,9 @@ static __always_inline void leave_interrupt(struct cpu_state *c)
 	{                                                                                          \
 		struct cpu_state *c = this_cpu();                                                  \
                                                                                                    \
-		if (!c || !c->field) /* attached inside the interrupt */                           \
+		if (!c || is_missed(exit_hook))                                                    \
 			return 0;                                                                  \
-		c->field--;                                                                        \
-		leave_interrupt(c);                                                                \
+		leave_interrupt(c, interrupt);                                                     \
 		return 0;                                                                          \
 	}
 
@@ -406,9 +479,50 @@ static __always_inline void note_woken(struct cpu_state *t, __u32 woken)
 		t->last_woken = woken;
 }
 
-INTERRUPT(local_timer, in_tick, note_tick(c))
-INTERRUPT(irq_handler, in_hardirq, )
-INTERRUPT(softirq, in_softirq, )
+INTERRUPT(local_timer, IN_TICK, HOOK_TIMER_ENTRY, HOOK_TIMER_EXIT, note_tick(c))
+INTERRUPT(irq_handler, IN_HARDIRQ, HOOK_IRQ_ENTRY, HOOK_IRQ_EXIT, )
+INTERRUPT(softirq, IN_SOFTIRQ, HOOK_SOFTIRQ_ENTRY, HOOK_SOFTIRQ_EXIT, )
+
+/* ---- waiters: tasks in scope that are runnable and do not run ---- */
+
+/* Another CPU's count may be written here at any time; its own part needs no lock. */
+static __always_inline void add_to_waiters(__u32 cpu, int number)
+{
+	struct cpu_state *c = state_of(cpu);
+
+	if (!c)
+		return;
+	if (cpu == bpf_get_smp_processor_id())
+		c->waiters += number;
+	else
+		__sync_fetch_and_add(&c->waiters_from_afar, number);
+}
+
+/* Takes the task off the count of the CPU that it is counted on, if any. */
+static __always_inline void discount_waiter(struct task_state *st)
+{
+	if (!st->waits_on)
+		return;
+	add_to_waiters(st->waits_on - 1, -1);
+	st->waits_on = 0;
+}
+
+/* Counts the task as a waiter of this CPU, and of no other. */
+static __always_inline void count_waiter(struct task_state *st, __u32 cpu)
+{
+	if (st->waits_on == cpu + 1 || !recording)
+		return;
+	discount_waiter(st);
+	add_to_waiters(cpu, 1);
+	st->waits_on = cpu + 1;
+}
+
+static __always_inline bool has_waiters(struct cpu_state *c)
+{
+	return c->waiters + c->waiters_from_afar > 0;
+}
+
+/* ---- wakeups ---- */
 
 /* Where the waker is, when the wait that it ends is long enough for stacks. */
 static __always_inline void take_waker_stacks(void *ctx, struct cpu_state *c, struct task_struct *p,
@@ -428,6 +542,31 @@ static __always_inline void take_waker_stacks(void *ctx, struct cpu_state *c, st
 		st->waker_user_stack = bpf_get_stackid(ctx, &user_stacks, BPF_F_USER_STACK);
 }
 
+/*
+ * The key of the task that runs here: the one that the last switch brought, unless that switch was
+ * not seen.
+ */
+static __always_inline __u32 key_of_current(struct cpu_state *c)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct task_state *st;
+
+	if (c->started && c->pid == current->pid)
+		return c->task;
+	if (!current->pid)
+		return KEY_IDLE;
+	st = task_state_of(current, c);
+	return st ? st->key : KEY_UNKNOWN;
+}
+
+static __always_inline __u8 waker_kind_here(struct cpu_state *c)
+{
+	return !c->interrupts		  ? WAKER_TASK :
+	       c->interrupts & IN_TICK	  ? WAKER_TIMER :
+	       c->interrupts & IN_HARDIRQ ? WAKER_INTERRUPT :
+					    WAKER_SOFTIRQ;
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *p)
 {
@@ -435,22 +574,19 @@ int BPF_PROG(sched_waking, struct task_struct *p)
 	struct task_state *st, *waker;
 	struct task_struct *current;
 
-	if (!c)
+	if (!c || is_missed(HOOK_WAKING))
 		return 0;
 	st = task_state_of(p, c);
-	c->waking = (__u64)p;
-	c->waking_task = st ? st->key : KEY_UNKNOWN;
+	open_window(c, WINDOW_WAKING, p, st ? st->key : KEY_UNKNOWN, bpf_ktime_get_ns());
 	c->waking_in_scope = st ? st->in_scope : 0;
-	c->waking_ts = bpf_ktime_get_ns();
 	if (!st || !st->in_scope)
 		return 0;
-	st->wake_ts = c->waking_ts;
+	st->wake_ts = c->window_ts;
 	st->wake_cpu = cpu_of(p);
-	st->waker_kind = c->in_tick    ? WAKER_TIMER :
-			 c->in_hardirq ? WAKER_INTERRUPT :
-			 c->in_softirq ? WAKER_SOFTIRQ :
-					 WAKER_TASK;
-	st->waker = c->started ? c->task : KEY_UNKNOWN;
+	st->waker_kind = waker_kind_here(c);
+	st->waker = key_of_current(c);
+	if (!scope_all)
+		count_waiter(st, st->wake_cpu);
 	if (want_stacks)
 		take_waker_stacks(ctx, c, p, st);
 	if (!c->announced) {
@@ -483,23 +619,6 @@ static __always_inline void credit_late(struct cpu_state *t, __u32 woken, __u32 
 	t->nominator = woken;
 }
 
-/* Another CPU's count may be written here at any time; its own part needs no lock. Only begin_run
- * takes a waiter off again, so one that nobody would take off is not counted. */
-static __always_inline void add_waiter(struct cpu_state *here, struct cpu_state *there)
-{
-	if (!recording)
-		return;
-	if (here == there)
-		here->waiters++;
-	else
-		__sync_fetch_and_add(&there->waiters_from_afar, 1);
-}
-
-static __always_inline bool has_waiters(struct cpu_state *c)
-{
-	return c->waiters + c->waiters_from_afar > 0;
-}
-
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(sched_wakeup, struct task_struct *p)
 {
@@ -508,13 +627,13 @@ int BPF_PROG(sched_wakeup, struct task_struct *p)
 	__u32 woken;
 	bool in_scope;
 
-	if (!c)
+	if (!c || is_missed(HOOK_WAKEUP))
 		return 0;
 	t = state_of(cpu_of(p));
 	if (!t)
 		return 0;
-	if (c->waking == (__u64)p) {
-		woken = c->waking_task;
+	if (is_window(c, WINDOW_WAKING, p)) {
+		woken = c->window_key;
 		in_scope = c->waking_in_scope;
 	} else { /* another CPU queued this wakeup; it is finished here, without sched_waking */
 		st = task_state_of(p, c);
@@ -524,15 +643,18 @@ int BPF_PROG(sched_wakeup, struct task_struct *p)
 		in_scope = st->in_scope;
 		credit_late(t, woken, CAUSE_REMOTE_WAKEUP, 0);
 	}
-	c->waking = 0;
+	close_window(c);
 	note_woken(t, woken);
 	if (scope_all)
 		return 0;
-	if (in_scope && !p->on_cpu) {
-		add_waiter(c, t);
-	} else if (t->cause && t->nominator == woken) { /* name the stranger that preempts */
-		st = task_state_of(p, c);
-		if (st)
+	/* One that still runs keeps its CPU, and waits for none; a stranger that preempts is named. */
+	if (in_scope ? p->on_cpu : t->cause && t->nominator == woken) {
+		st = st ?: task_state_of(p, c);
+		if (!st)
+			return 0;
+		if (in_scope)
+			discount_waiter(st);
+		else
 			announce(p, st);
 	}
 	return 0;
@@ -544,55 +666,49 @@ int BPF_PROG(sched_wakeup_new, struct task_struct *p)
 	struct cpu_state *c = this_cpu(), *t;
 	struct task_state *st;
 
-	if (!c)
+	if (!c || is_missed(HOOK_WAKEUP_NEW))
 		return 0;
-	close_windows(c);
 	st = task_state_of(p, c);
 	t = state_of(cpu_of(p));
 	if (!st || !t)
 		return 0;
-	c->starting = (__u64)p;
-	c->starting_task = st->key;
 	/* A new task waits from here on; nobody else wakes it. */
 	st->wake_ts = bpf_ktime_get_ns();
-	st->waker = c->started ? c->task : KEY_UNKNOWN;
+	st->waker = key_of_current(c);
 	st->waker_kind = WAKER_TASK;
 	st->wake_cpu = cpu_of(p);
+	open_window(c, WINDOW_STARTING, p, st->key, st->wake_ts);
 	credit_late(t, st->key, CAUSE_NEW_TASK, EVIDENCE_IN_ENQUEUE);
 	note_woken(t, st->key);
 	if (!scope_all && st->in_scope)
-		add_waiter(c, t);
+		count_waiter(st, st->wake_cpu);
 	return 0;
 }
 
 SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(sched_migrate_task, struct task_struct *p, int dest_cpu)
 {
-	struct cpu_state *c = this_cpu(), *from, *to;
+	struct cpu_state *c = this_cpu(), *to;
 	struct task_state *st;
+	__u64 now;
 
-	if (!c)
+	if (!c || is_missed(HOOK_MIGRATE))
 		return 0;
 	st = task_state_of(p, c);
-	if (c->waking == (__u64)p) { /* where the wakeup puts it */
+	if (st && st->waits_on)
+		count_waiter(st, dest_cpu);
+	if (is_window(c, WINDOW_WAKING, p)) { /* where the wakeup puts it */
 		if (st)
 			st->wake_cpu = dest_cpu;
 		return 0;
 	}
-	close_windows(c);
-	c->moving = (__u64)p;
-	c->moving_task = st ? st->key : KEY_UNKNOWN;
+	now = bpf_ktime_get_ns();
+	open_window(c, WINDOW_MOVING, p, st ? st->key : KEY_UNKNOWN, now);
 	to = state_of(dest_cpu);
 	if (!has_need_resched && to && st)
 		to->last_moved = st->key;
-	if (!st || !st->in_scope || p->on_cpu)
-		return 0;
-	st->moved_ts = bpf_ktime_get_ns();
-	from = state_of(cpu_of(p));
-	if (scope_all || !recording || !from || !to || !p->on_rq)
-		return 0;
-	__sync_fetch_and_add(&from->waiters_from_afar, -1);
-	__sync_fetch_and_add(&to->waiters_from_afar, 1);
+	if (st && st->in_scope && !p->on_cpu)
+		st->moved_ts = now;
 	return 0;
 }
 
@@ -666,15 +782,31 @@ static __always_inline bool is_being_queued(struct task_struct *woken)
 	return woken->on_rq != TASK_ON_RQ_QUEUED;
 }
 
-static __always_inline bool is_for_cpu(__u64 task, __u32 cpu)
+/*
+ * Whether what the window is open for concerns this CPU. No event closes the window of a start or a
+ * move, so it ends by age, too: the request follows within a microsecond, but after the moves of up
+ * to 32 tasks (sched_nr_migrate_break, kernel/sched/fair.c). A wakeup that was queued to another CPU
+ * leaves its window open here; it is over when the state is 0.
+ */
+#define WINDOW_NS 50000
+
+static __always_inline bool is_window_for(struct cpu_state *c, enum window window, __u32 cpu)
 {
-	return task && typed((void *)task, struct task_struct)->thread_info.cpu == cpu;
+	struct task_struct *task;
+
+	if (c->window != window)
+		return false;
+	task = typed((void *)c->window_task, struct task_struct);
+	if (task->thread_info.cpu != cpu)
+		return false;
+	if (window == WINDOW_WAKING)
+		return task->__state;
+	return bpf_ktime_get_ns() - c->window_ts <= WINDOW_NS;
 }
 
-/* A wakeup that was queued to another CPU leaves its marker here; it is over when the state is 0. */
-static __always_inline bool is_being_woken(__u64 task, __u32 cpu)
+static __always_inline bool is_window_task_being_queued(struct cpu_state *c)
 {
-	return is_for_cpu(task, cpu) && typed((void *)task, struct task_struct)->__state;
+	return is_being_queued(typed((void *)c->window_task, struct task_struct));
 }
 
 SEC("tp_btf/sched_set_need_resched_tp")
@@ -683,6 +815,8 @@ int BPF_PROG(sched_set_need_resched, struct task_struct *p, int cpu, int tif)
 	__u32 cause, evidence = 0, nominator = KEY_UNKNOWN;
 	struct cpu_state *c, *t;
 
+	if (is_missed(HOOK_NEED_RESCHED))
+		return 0;
 	t = state_of(cpu);
 	if (!t || !t->in_scope)
 		return 0;
@@ -699,27 +833,28 @@ int BPF_PROG(sched_set_need_resched, struct task_struct *p, int cpu, int tif)
 	if (!c)
 		return 0;
 	t->cause_tif = tif;
-	if (is_being_woken(c->waking, cpu)) {
+	if (is_window_for(c, WINDOW_WAKING, cpu)) {
 		t->cause = CAUSE_WAKEUP;
-		t->nominator = c->waking_task;
-		t->cause_ts = c->waking_ts;
+		t->nominator = c->window_key;
+		t->cause_ts = c->window_ts;
 		t->cause_evidence = 0;
-		if (is_being_queued(typed((void *)c->waking, struct task_struct)))
+		if (is_window_task_being_queued(c))
 			t->cause_evidence = EVIDENCE_IN_ENQUEUE | slice_evidence(p);
 		return 0;
 	}
-	if (c->in_tick || (!has_tick_hook && c->in_hardirq && c == t)) {
+	if ((c->interrupts & IN_TICK) ||
+	    (!has_tick_hook && (c->interrupts & IN_HARDIRQ) && c == t)) {
 		cause = CAUSE_TICK;
 		evidence = slice_evidence(p);
-	} else if (is_for_cpu(c->starting, cpu)) {
+	} else if (is_window_for(c, WINDOW_STARTING, cpu)) {
 		cause = CAUSE_NEW_TASK;
-		nominator = c->starting_task;
-	} else if (is_for_cpu(c->moving, cpu)) {
+		nominator = c->window_key;
+	} else if (is_window_for(c, WINDOW_MOVING, cpu)) {
 		cause = CAUSE_BALANCE;
-		nominator = c->moving_task;
-		if (is_being_queued(typed((void *)c->moving, struct task_struct)))
+		nominator = c->window_key;
+		if (is_window_task_being_queued(c))
 			evidence = protection_evidence(p);
-	} else if (c == t && !(c->in_hardirq + c->in_softirq)) {
+	} else if (c == t && !c->interrupts) {
 		/*
 		 * In its own context, or in __schedule itself, where it does not matter: half of
 		 * all requests on a pipe. No time is read for it.
@@ -861,6 +996,8 @@ static __always_inline __u32 evidence_of(struct cpu_state *c, struct task_struct
 		evidence |= EVIDENCE_KERNEL_PREEMPT;
 	if (c->tick_in_run)
 		evidence |= EVIDENCE_TICK_IN_RUN;
+	if (c->requests_unseen)
+		evidence |= EVIDENCE_REQUESTS_NOT_SEEN;
 	if (blocks) {
 		if (flags & PF_EXITING)
 			evidence |= EVIDENCE_EXITING;
@@ -1053,6 +1190,15 @@ static __always_inline void emit(struct cpu_state *c, __u32 cpu, __u64 now,
 	c->stored++;
 }
 
+/* Nobody has asked yet for a reschedule of the run that begins. */
+static __always_inline void forget_requests(struct cpu_state *c)
+{
+	c->cause = CAUSE_NONE;
+	c->requests_unseen = 0;
+	c->last_woken = c->last_moved = KEY_IDLE;
+	c->tick_in_run = 0;
+}
+
 /* The run of `next` begins: load what its record will need. */
 static __always_inline void begin_run(struct cpu_state *c, __u64 now, struct task_struct *next,
 				      struct task_state *st)
@@ -1061,12 +1207,10 @@ static __always_inline void begin_run(struct cpu_state *c, __u64 now, struct tas
 	c->run_start = now;
 	c->run_charged = next->se.sum_exec_runtime;
 	c->run_nvcsw = next->nvcsw;
+	c->run_count = next->nvcsw + next->nivcsw;
 	if (!has_need_resched && bpf_core_field_exists(next->se.deadline))
 		c->run_deadline = next->se.deadline;
 	c->irq_ns = 0;
-	c->cause = CAUSE_NONE;
-	c->last_woken = c->last_moved = KEY_IDLE;
-	c->tick_in_run = 0;
 	c->started = 1;
 	c->out_ts = c->wake_ts = c->moved_ts = 0;
 	c->waker = KEY_UNKNOWN;
@@ -1090,13 +1234,16 @@ static __always_inline void begin_run(struct cpu_state *c, __u64 now, struct tas
 	c->run_cgroup = st->cgroup;
 	if (!st->in_scope)
 		return;
-	if (!scope_all && has_waiters(c))
-		c->waiters--;
+	if (!scope_all)
+		discount_waiter(st);
+	/* Its last switch-out was not seen: nothing is known of this wait. */
+	if (st->out_ts && st->out_count != c->run_count)
+		return;
 	c->out_ts = st->out_ts;
 	c->was_runnable = st->left_runnable;
 	c->wake_cpu = st->wake_cpu;
 	c->moved_ts = st->moved_ts;
-	if (!st->left_runnable && st->wake_ts >= st->run_start) {
+	if (!st->left_runnable && st->wake_ts >= (st->run_start ?: st->out_ts)) {
 		c->wake_ts = st->wake_ts;
 		c->waker = st->waker;
 		c->waker_kind = st->waker_kind;
@@ -1124,6 +1271,7 @@ static __always_inline void end_run(void *ctx, struct cpu_state *c, __u64 now,
 		c->kernel_stack = c->user_stack = NO_STACK;
 		c->waker_kernel_stack = c->waker_user_stack = NO_STACK;
 		c->started = 1;
+		c->requests_unseen = 1;
 	}
 	if (!st->in_scope)
 		return;
@@ -1133,6 +1281,7 @@ static __always_inline void end_run(void *ctx, struct cpu_state *c, __u64 now,
 		c->user_stack = c->cause ? c->cause_stack : NO_STACK;
 	}
 	st->out_ts = now;
+	st->out_count = prev->nvcsw + prev->nivcsw;
 	st->run_start = c->run_start;
 	st->left_runnable = !blocks;
 	st->moved_ts = 0;
@@ -1141,8 +1290,12 @@ static __always_inline void end_run(void *ctx, struct cpu_state *c, __u64 now,
 		st->kernel_stack = bpf_get_stackid(ctx, &kernel_stacks, OWN_FRAMES);
 		st->user_stack = bpf_get_stackid(ctx, &user_stacks, BPF_F_USER_STACK);
 	}
-	if (!scope_all && !blocks)
-		c->waiters++;
+	if (scope_all)
+		return;
+	if (blocks)
+		discount_waiter(st);
+	else
+		count_waiter(st, bpf_get_smp_processor_id());
 }
 
 static __always_inline __u32 state_before_5_18(struct task_struct *p)
@@ -1160,13 +1313,23 @@ static __always_inline void count_switch(struct cpu_state *c, bool is_idle, bool
 }
 
 /*
- * Another task leaves than the one that came: a switch between was not traced. Seen on 6.18 in a
- * microVM, where switches away from some kernel threads and from one agent's threads never reach
- * the tracepoint, for perf neither. The run in progress is taken over without its start.
+ * Whether the task that leaves is the one that came, and has not left in between: each switch-out
+ * counts once in nvcsw or nivcsw, before the tracepoint (__schedule, kernel/sched/core.c).
+ */
+static __always_inline bool is_run_of(struct cpu_state *c, struct task_struct *prev)
+{
+	return c->pid == prev->pid && prev->nvcsw + prev->nivcsw == c->run_count + 1;
+}
+
+/*
+ * A switch between was not traced. Seen on 6.18 in a microVM, where switches away from some kernel
+ * threads and from one agent's threads never reach the tracepoint, for perf neither. The run in
+ * progress is taken over without its start.
  */
 static __always_inline void resume_untraced(struct cpu_state *c, struct task_struct *prev)
 {
 	c->untraced++;
+	c->requests_unseen = !c->in_scope;
 	begin_run(c, 0, prev, prev->pid ? task_state_of(prev, c) : NULL);
 }
 
@@ -1189,12 +1352,15 @@ int sched_switch(__u64 *ctx)
 	__u64 now;
 	bool is_recorded;
 
-	if (!c || !recording)
+	if (!c || !recording || is_missed(HOOK_SWITCH))
 		return 0;
 	now = bpf_ktime_get_ns();
 	state = has_state_argument ? (__u32)ctx[3] : state_before_5_18(prev);
-	close_windows(c);
-	if (c->started && c->pid != prev->pid)
+	close_window(c);
+	/* Nothing switches inside an interrupt: an exit that was missed ends here. (With PREEMPT_RT a
+	 * soft one may: what is left of it then counts as the task's own time.) */
+	c->interrupts = 0;
+	if (c->started && !is_run_of(c, prev))
 		resume_untraced(c, prev);
 	if (prev->pid && (c->in_scope || !c->started))
 		end_run(ctx, c, now, prev, state && !preempt);
@@ -1212,6 +1378,7 @@ int sched_switch(__u64 *ctx)
 		emit(c, cpu, now, prev, next, next_key, state, preempt);
 	}
 	begin_run(c, now, next, of_next);
+	forget_requests(c);
 	return 0;
 }
 
@@ -1222,7 +1389,7 @@ int BPF_PROG(sched_exit, bool is_switch)
 	struct cpu_state *c;
 	__u64 woken;
 
-	if (!is_switch)
+	if (!is_switch || is_missed(HOOK_SCHED_EXIT))
 		return 0;
 	c = this_cpu();
 	if (!c || !c->in_scope || c->was_runnable || !c->out_ts || c->kernel_stack != NO_STACK)
@@ -1245,9 +1412,9 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	struct cpu_state *c = this_cpu();
 	struct task_state *of_parent, *of_child;
 
-	if (!c)
+	if (!c || is_missed(HOOK_FORK))
 		return 0;
-	close_windows(c); /* of the task that this one started before */
+	close_window(c); /* of the task that this one started before */
 	of_parent = task_state_of(parent, c);
 	of_child = task_state_of(child, c);
 	if (!of_parent || !of_child)

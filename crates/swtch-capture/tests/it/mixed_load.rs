@@ -23,9 +23,6 @@ use std::sync::{Arc, Barrier, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long the load runs.
-pub const DURATION: Duration = Duration::from_secs(8);
-
 /// The moment at which a part ends.
 #[derive(Clone, Copy)]
 struct Until(Instant);
@@ -52,10 +49,10 @@ pub struct MixedLoad {
 }
 
 impl MixedLoad {
-    /// Starts all parts.
-    pub fn start() -> Self {
+    /// Starts all parts, which end after this time.
+    pub fn start(duration: Duration) -> Self {
         let start = Instant::now();
-        let (half, end) = (Until(start + DURATION / 2), Until(start + DURATION));
+        let (half, end) = (Until(start + duration / 2), Until(start + duration));
         let [a, b] = two_cpus();
         let mut load = Self {
             parts: Vec::new(),

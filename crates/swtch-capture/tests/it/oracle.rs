@@ -15,8 +15,11 @@ use swtch_core::{
     Arch, Class, Event, EvidenceBits, Reason, SwitchEvent, SyscallTable, classify, rules::Rule,
 };
 
-use crate::mixed_load::{DURATION, LeftOut, MixedLoad, set_nice};
+use crate::mixed_load::{LeftOut, MixedLoad, set_nice};
 use crate::stack_verdict::{Successor, Verdict, Witness, verdict};
+
+/// How long the load runs.
+const DURATION: Duration = Duration::from_secs(8);
 
 /// Reasons that the load makes on every machine.
 const EXPECTED: &[Reason] = &[
@@ -200,7 +203,7 @@ fn record(capture: &mut Capture, calls: &SyscallTable) -> (HashMap<Case, u64>, V
             *cases.entry(Case::of(&switch, calls)).or_default() += 1;
         }
     };
-    let load = MixedLoad::start();
+    let load = MixedLoad::start(DURATION);
     set_nice(-15); // the load starves this thread otherwise, and the rings run full
     let start = Instant::now();
     while start.elapsed() < DURATION {

@@ -208,6 +208,12 @@ fn runnable_answers() -> Vec<(&'static str, Evidence)> {
         ("woken_task_remote", told_by(RemoteWakeup, none)),
         ("new_task", told_by(NewTask, none)),
         ("woken_before_it_blocked", going_to_sleep(Own)),
+        (
+            "requests_not_seen",
+            told_by(Cause::None, Bits::REQUESTS_NOT_SEEN),
+        ),
+        // A request that was seen nevertheless is of that run.
+        ("woken_task", told_by(Wakeup, Bits::REQUESTS_NOT_SEEN)),
         ("protection_lapsed_elsewhere", told_by(Balance, lapsed)),
         ("protection_lapsed_elsewhere", told_by(Foreign, lapsed)),
         ("balanced_task", told_by(Balance, none)),

@@ -1,0 +1,160 @@
+//! Recordings that begin while every CPU is busy with interrupts: who woke whom, and how long
+//! interrupts took, must be right from the first switch on.
+//!
+//! Attaching takes a millisecond, one hook after the other, so a recording always begins inside some
+//! interrupt. Each kind of wait of the load has one kind of waker that can end it; a marker that is
+//! stuck shows as thousands of impossible ones.
+
+use std::collections::{BTreeMap, HashMap};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use swtch_capture::{Capture, Scope, Settings};
+use swtch_core::{Arch, Event, Pid, SwitchEvent, TaskKey, WakerKind};
+
+use crate::interrupt_load::{InterruptLoad, Role};
+use crate::mixed_load::set_nice;
+
+/// How many recordings are started. `SWTCH_STARTS=100` starts so many.
+fn starts() -> u32 {
+    std::env::var("SWTCH_STARTS").map_or(15, |number| number.parse().expect("a number"))
+}
+
+/// How long each lasts.
+const LENGTH: Duration = Duration::from_millis(150);
+
+/// Which waker kinds can end a wait of this role. A timer may end any wait that has a time-out, and a sender
+/// or locker that is only preempted is not woken at all.
+fn possible_wakers(role: Role) -> &'static [WakerKind] {
+    use WakerKind::{Interrupt, SoftIrq, Task, Timer};
+    match role {
+        Role::Locker | Role::Writer => &[Task],
+        Role::Sleeper => &[Timer],
+        Role::Receiver => &[SoftIrq, Timer],
+        Role::Reader => &[Interrupt, SoftIrq, Timer, Task],
+        Role::Sender => &[],
+    }
+}
+
+/// What the recordings said.
+#[derive(Debug, Default)]
+struct Findings {
+    wakes: BTreeMap<(Role, &'static str), u64>,
+    impossible: BTreeMap<(u32, Role, &'static str), u64>,
+    /// Recordings, and CPUs of them, that told no interrupt time though the CPU had some.
+    without_interrupt_time: Vec<(u32, u16)>,
+    /// Runs that told more time in interrupts than they lasted.
+    too_long: u64,
+}
+
+/// What one recording said of one CPU.
+#[derive(Default)]
+struct PerCpu {
+    ran_ns: u64,
+    irq_ns: u64,
+}
+
+fn record(scope: Scope, arch: Arch) -> (Vec<SwitchEvent>, HashMap<TaskKey, u32>) {
+    let settings = Settings {
+        slots_per_cpu: 1 << 16,
+        ..Settings::new(scope, cpus())
+    };
+    let mut capture = Capture::start(&settings, arch).expect("capturing needs root");
+    let (mut events, mut tids) = (Vec::new(), HashMap::new());
+    let mut take = |_, event| match event {
+        Event::Switch(switch) => events.push(switch),
+        Event::Task(task) => {
+            tids.insert(task.task, task.tid.get());
+        }
+        Event::User(_) => {}
+    };
+    let start = Instant::now();
+    while start.elapsed() < LENGTH {
+        capture.drain(&mut take);
+        thread::sleep(Duration::from_millis(5));
+    }
+    capture.detach();
+    while capture.drain(&mut take).switches > 0 {}
+    assert_eq!(capture.counters().lost, 0);
+    (events, tids)
+}
+
+fn cpus() -> usize {
+    thread::available_parallelism()
+        .expect("the number of CPUs")
+        .get()
+}
+
+impl Findings {
+    fn add(&mut self, start: u32, event: &SwitchEvent, role: Role) {
+        let Some(wake) = event.wake else { return };
+        let kind = wake.kind.as_str();
+        *self.wakes.entry((role, kind)).or_default() += 1;
+        if !possible_wakers(role).contains(&wake.kind) {
+            *self.impossible.entry((start, role, kind)).or_default() += 1;
+        }
+    }
+
+    fn add_times(&mut self, start: u32, events: &[SwitchEvent]) {
+        let mut cpus: BTreeMap<u16, PerCpu> = BTreeMap::new();
+        for event in events {
+            let Some(ran) = event.run_start.and_then(|start| event.ts.since(start)) else {
+                continue;
+            };
+            let cpu = cpus.entry(event.cpu.get()).or_default();
+            cpu.ran_ns += ran.as_ns();
+            cpu.irq_ns += event.irq.as_ns();
+            self.too_long += u64::from(event.irq > ran);
+        }
+        for (cpu, times) in cpus {
+            // A tick comes every 1 to 10 ms.
+            if times.ran_ns > 40_000_000 && times.irq_ns == 0 {
+                self.without_interrupt_time.push((start, cpu));
+            }
+        }
+    }
+}
+
+fn wakers_are_right(scope: impl Fn() -> Scope) {
+    let _turn = crate::alone();
+    let arch = Arch::from_machine(std::env::consts::ARCH).expect("a known architecture");
+    let load = InterruptLoad::start();
+    set_nice(-15); // the load starves this thread otherwise, and the rings run full
+    thread::sleep(Duration::from_millis(50));
+    let roles: HashMap<u32, Role> = load.roles().collect();
+    let mut findings = Findings::default();
+    for start in 0..starts() {
+        let (events, tids) = record(scope(), arch);
+        findings.add_times(start, &events);
+        for event in &events {
+            let tid = event.task.and_then(|task| tids.get(&task));
+            if let Some(role) = tid.and_then(|tid| roles.get(tid)) {
+                findings.add(start, event, *role);
+            }
+        }
+    }
+    drop(load);
+    println!("{} starts: {:?}", starts(), findings.wakes);
+    for role in [Role::Locker, Role::Writer, Role::Sleeper, Role::Receiver] {
+        let of_role = findings.wakes.iter().filter(|((of, _), _)| *of == role);
+        let number: u64 = of_role.map(|(_, number)| number).sum();
+        assert!(number >= 100, "the load made {number} waits of a {role:?}");
+    }
+    assert_eq!(findings.impossible, BTreeMap::new());
+    assert_eq!(findings.without_interrupt_time, []);
+    assert_eq!(findings.too_long, 0);
+}
+
+/// Every switch of the machine.
+#[test]
+#[ignore = "needs root"]
+fn root_recordings_begun_under_interrupts_name_every_waker() {
+    wakers_are_right(|| Scope::All);
+}
+
+/// Of one process: the road of `-p` and of a command.
+#[test]
+#[ignore = "needs root"]
+fn root_scoped_recordings_begun_under_interrupts_name_every_waker() {
+    wakers_are_right(|| Scope::Processes(vec![Pid::new(std::process::id())]));
+}
