@@ -93,6 +93,7 @@ struct cfs_rq___before_6_14 {
 
 struct sched_entity {
 	struct load_weight load;
+	struct load_weight h_load; /* 7.3 and later: the share of the whole CPU, groups included */
 	__u64 deadline; /* 6.6 and later */
 	__u64 vruntime;
 	__u64 vprot; /* 6.17 and later */
@@ -183,8 +184,13 @@ struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state; /* 5.14 and later */
 	unsigned int flags;
-	int on_cpu;
-	int on_rq;
+	/*
+	 * Both are int up to 7.2 and u8 from 7.3 on. CO-RE makes a load narrower only where both
+	 * sides are unsigned (bpf_core_calc_field_relo, tools/lib/bpf/relo_core.c, v6.18), and the
+	 * verifier refuses what CO-RE could not resolve.
+	 */
+	unsigned int on_cpu;
+	unsigned int on_rq;
 	int prio;
 	unsigned int policy;
 	struct sched_entity se;

@@ -739,6 +739,20 @@ static __always_inline bool is_renewed(__u64 left, __u64 slice, __u64 weight)
 #define MAX_GROUP_DEPTH 4
 
 /*
+ * From 7.3 on tasks of all groups stand in one queue (sched/fair.c, v7.3): a task's virtual time
+ * runs by h_load, and the deadlines of its groups are not kept any more.
+ */
+static __always_inline bool is_flat(struct sched_entity *se)
+{
+	return bpf_core_field_exists(se->h_load);
+}
+
+static __always_inline __u64 weight_of(struct sched_entity *se)
+{
+	return is_flat(se) ? se->h_load.weight : se->load.weight;
+}
+
+/*
  * protect_slice (6.17 and later): past vprot any update_curr asks, whatever it was called for, such
  * as the removal of another task. Equality does not count: cancel_protect_slice, for a woken task
  * with a short slice, moves vprot to vruntime.
@@ -753,6 +767,8 @@ static __always_inline __u32 protection_evidence(struct task_struct *p)
 	for (i = 0; i <= MAX_GROUP_DEPTH && se; i++) {
 		if ((__s64)(se->vruntime - se->vprot) > 0)
 			return EVIDENCE_PROTECTION_LAPSED;
+		if (is_flat(se))
+			return 0;
 		se = se->parent;
 	}
 	return 0;
@@ -763,8 +779,10 @@ static __always_inline __u32 slice_evidence(struct task_struct *p)
 	struct sched_entity *se = p->se.parent;
 	int i;
 
-	if (is_renewed(p->se.deadline - p->se.vruntime, p->se.slice, p->se.load.weight))
+	if (is_renewed(p->se.deadline - p->se.vruntime, p->se.slice, weight_of(&p->se)))
 		return EVIDENCE_SLICE_END;
+	if (is_flat(&p->se))
+		return 0;
 	for (i = 0; i < MAX_GROUP_DEPTH && se; i++) {
 		if (is_renewed(se->deadline - se->vruntime, se->slice, se->load.weight))
 			return EVIDENCE_GROUP_SLICE_END;
@@ -1067,7 +1085,7 @@ static __always_inline __u32 late_slice_evidence(struct cpu_state *c, struct tas
 	if (p->prio < MAX_RT_PRIO || !c->run_start || queued_with(p) < 3 ||
 	    p->se.deadline == c->run_deadline)
 		return 0;
-	return is_renewed_within(left, p->se.slice, p->se.load.weight, 5) ? EVIDENCE_SLICE_END : 0;
+	return is_renewed_within(left, p->se.slice, weight_of(&p->se), 5) ? EVIDENCE_SLICE_END : 0;
 }
 
 static __always_inline struct switch_record *next_slot(struct cpu_state *c, __u32 cpu)
