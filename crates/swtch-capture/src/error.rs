@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::refusal::Refusal;
+
 /// A capture that could not be started or went wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -22,9 +24,17 @@ pub enum Error {
     /// The kernel is older than any that the programs were made for.
     #[error("Linux {}.{} is too old to be recorded", .0.0, .0.1)]
     KernelTooOld((u32, u32)),
-    /// The kernel refused the programs.
-    #[error("the kernel refused the eBPF programs")]
+    /// What loading needs could not be had.
+    #[error("preparing the eBPF programs failed")]
     Load(#[source] libbpf_rs::Error),
+    /// The kernel refused a program.
+    #[error("the kernel refused {refusal}")]
+    Refused {
+        /// Which, and what the verifier said last.
+        refusal: Refusal,
+        /// Why, as an error number.
+        source: libbpf_rs::Error,
+    },
     /// A program could not be attached.
     #[error("attaching {program} failed")]
     Attach {
@@ -75,6 +85,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// What the kernel's verifier said last about a program that it refused, line by line; text of
+    /// the kernel, to be escaped where it is shown.
+    pub fn verdict(&self) -> &[String] {
+        match self {
+            Self::Refused { refusal, .. } => &refusal.last_lines,
+            _ => &[],
+        }
+    }
+
     /// What a person can do about it.
     pub const fn advice(&self) -> Option<&'static str> {
         match self {
@@ -88,6 +107,10 @@ impl Error {
             ),
             Self::MissingHook(_) | Self::KernelTooOld(_) => Some("Linux 5.15 or later is needed"),
             Self::NoShareHook(_) => Some("Linux 6.15 or later is needed"),
+            Self::Refused { .. } => Some(
+                "this is a fault of swtch with this kernel: please report it with the lines above \
+                 and `uname -r`. swtch doctor shows what this kernel allows",
+            ),
             Self::Load(_) => Some("swtch doctor shows what this kernel allows"),
             Self::NoProcess { .. } => Some("it may have ended; see ps -e"),
             Self::TooManyProcesses(_) => {

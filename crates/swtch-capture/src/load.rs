@@ -15,6 +15,7 @@ use crate::clock::monotonic_ns;
 use crate::counters::CpuStates;
 use crate::drain::{SwitchRings, TaskRings};
 use crate::error::Error;
+use crate::refusal;
 use crate::scope::{CgroupTarget, Scope, Target, cgroup_target, is_unified, require_host_pids};
 use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder, types};
 
@@ -159,7 +160,7 @@ impl Capture {
     /// # Errors
     /// When privileges, BTF, a needed hook or something named in the scope is missing.
     pub fn start(settings: &Settings, arch: Arch) -> Result<Self, Error> {
-        libbpf_rs::set_print(None);
+        refusal::listen();
         let hooks = Hooks::find(&settings.without_hooks)?;
         let cpus = libbpf_rs::num_possible_cpus().map_err(Error::Load)?;
         let plan = ScopePlan::new(&settings.scope)?;
@@ -537,9 +538,13 @@ fn attach(skel: &mut SwtchSkel<'static>) -> Result<(), Error> {
     Ok(())
 }
 
+/// The error for a load that failed, with what was heard since [`refusal::listen`].
 pub(crate) fn refused(source: libbpf_rs::Error) -> Error {
-    match source.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => Error::NotPermitted(source),
-        _ => Error::Load(source),
+    let refusal = refusal::heard();
+    let is_permission = source.kind() == libbpf_rs::ErrorKind::PermissionDenied;
+    // The verifier, too, says "Permission denied" (EACCES): of a wrong memory access.
+    if is_permission && !refusal.is_by_verifier {
+        return Error::NotPermitted(source);
     }
+    Error::Refused { refusal, source }
 }

@@ -36,6 +36,7 @@ use crate::error::Error;
 use crate::load::refused;
 use crate::mapped::Mapped;
 use crate::probe::VMLINUX_BTF;
+use crate::refusal;
 use crate::skeleton::share::types::{share_counts, share_state};
 use crate::skeleton::share::{ShareSkel, ShareSkelBuilder};
 
@@ -193,7 +194,7 @@ impl KernelShare {
     /// # Errors
     /// When privileges, BTF or a tracepoint is missing (Linux before 6.15).
     pub fn attach(cpu: CpuId, whose: Whose) -> Result<Self, Error> {
-        libbpf_rs::set_print(None);
+        refusal::listen();
         require_hooks()?;
         // What remains of it when the skeleton is dropped is a few bytes of memory.
         let storage: &'static mut MaybeUninit<OpenObject> =

@@ -30,7 +30,9 @@ pub fn run(request: &Request, format: Format, bill: Bill) -> Result<u8> {
     match record::run(request) {
         Ok(recorded) => explain(&recorded, format, bill),
         Err(error) if is_refused(&error) && can_be_counted(&request.target) => {
-            eprintln!("swtch: no recording here: {error:#}");
+            let cause = text::escaped(&format!("{error:#}")).into_owned();
+            eprintln!("swtch: no recording here: {cause}");
+            crate::tell_verdict(&error);
             count(request, format)
         }
         Err(error) => Err(error),
@@ -77,6 +79,7 @@ fn is_refused(error: &anyhow::Error) -> bool {
                 | Error::MissingHook(_)
                 | Error::KernelTooOld(_)
                 | Error::Load(_)
+                | Error::Refused { .. }
                 | Error::PidNamespace
         )
     )

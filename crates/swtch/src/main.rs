@@ -113,6 +113,16 @@ fn report(words: &cli::Report) -> Result<u8> {
     Ok(0)
 }
 
+/// Shows the last lines of the kernel's verifier, where it refused a program.
+fn tell_verdict(error: &anyhow::Error) {
+    let Some(error) = error.downcast_ref::<swtch_capture::Error>() else {
+        return;
+    };
+    for line in error.verdict() {
+        eprintln!("  | {}", text::escaped(&line.replace('\t', " ")));
+    }
+}
+
 /// Says what went wrong and what can be done about it; the exit code.
 fn tell(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<lab::Mistake>() {
@@ -120,6 +130,7 @@ fn tell(error: &anyhow::Error) -> u8 {
         Some(mistake) => eprintln!("error: {}", text::escaped_lines(&mistake.to_string())),
         None => eprintln!("error: {}", text::escaped(&format!("{error:#}"))),
     }
+    tell_verdict(error);
     let of_capture = error
         .downcast_ref::<swtch_capture::Error>()
         .and_then(|e| e.advice());

@@ -1,0 +1,141 @@
+//! Why the kernel refused a program, in its verifier's own words.
+//!
+//! libbpf hands those words to a print function and returns only an error number, which says next to
+//! nothing ("Invalid argument"). So [`listen`] collects what libbpf prints while it loads, and
+//! [`Refusal::from_talk`] keeps the name of the program and the last lines.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use libbpf_rs::PrintLevel;
+
+/// What libbpf has printed since [`listen`]. Its print function has no context of its own, so this
+/// is one for the process.
+static TALK: Mutex<String> = Mutex::new(String::new());
+
+/// The verifier explains a refusal in its last lines; before them it lists the instructions that
+/// it accepted, thousands of lines.
+const LAST_LINES: usize = 10;
+
+/// Collects libbpf's warnings from here on, and forgets the earlier ones.
+pub(crate) fn listen() {
+    talk().clear();
+    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, words| talk().push_str(&words))));
+}
+
+/// What was printed since [`listen`].
+pub(crate) fn heard() -> Refusal {
+    Refusal::from_talk(&talk())
+}
+
+fn talk() -> std::sync::MutexGuard<'static, String> {
+    // Text is whole after every push.
+    TALK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Which program the kernel refused, and what its verifier said last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// The program's name; `None` when no single program is to blame, such as for a map.
+    pub program: Option<String>,
+    /// At most ten lines, as the kernel wrote them: control characters are not escaped.
+    pub last_lines: Vec<String>,
+    /// Whether the verifier wrote them: it has looked at the program, so the right to load was there.
+    pub is_by_verifier: bool,
+}
+
+impl Refusal {
+    /// Reads it off what libbpf prints.
+    fn from_talk(talk: &str) -> Self {
+        let lines = talk
+            .lines()
+            .map(|line| line.strip_prefix("libbpf: ").unwrap_or(line));
+        let lines: Vec<_> = lines.filter(|line| !line.trim().is_empty()).collect();
+        let blamed = lines
+            .iter()
+            .find(|line| line.contains("BPF program load failed"))
+            .or_else(|| lines.iter().find(|line| line.starts_with("prog '")));
+        let program =
+            blamed.and_then(|line| Some(line.strip_prefix("prog '")?.split_once('\'')?.0));
+        let log = lines_of_log(&lines);
+        let logged = log.unwrap_or(&lines);
+        let last = &logged[logged.len().saturating_sub(LAST_LINES)..];
+        Self {
+            program: program.map(str::to_owned),
+            last_lines: last.iter().map(|line| (*line).to_owned()).collect(),
+            is_by_verifier: log.is_some(),
+        }
+    }
+}
+
+/// The lines between libbpf's marks around a verifier's log; `None` without such marks.
+fn lines_of_log<'a>(lines: &'a [&'a str]) -> Option<&'a [&'a str]> {
+    let start = lines
+        .iter()
+        .position(|line| line.contains("-- BEGIN PROG LOAD LOG --"))?;
+    let log = &lines[start + 1..];
+    let end = log
+        .iter()
+        .position(|line| line.contains("-- END PROG LOAD LOG --"));
+    Some(&log[..end.unwrap_or(log.len())])
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.program {
+            Some(program) => write!(f, "the eBPF program {program}"),
+            None => write!(f, "the eBPF programs"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What libbpf 1.7 prints of a program that the verifier does not accept.
+    fn talk_of(log: &str) -> String {
+        format!(
+            "libbpf: prog 'sched_switch': BPF program load failed: -EINVAL\n\
+             libbpf: prog 'sched_switch': -- BEGIN PROG LOAD LOG --\n\
+             {log}-- END PROG LOAD LOG --\n\
+             libbpf: prog 'sched_switch': failed to load: -EINVAL\n\
+             libbpf: failed to load object 'swtch_bpf'\n"
+        )
+    }
+
+    /// Without the name nobody knows which of twenty programs to look at.
+    #[test]
+    fn a_refused_program_is_named_with_the_verifiers_last_lines() {
+        let log: String = (0..500).map(|n| format!("{n}: (bf) r0 = r1\n")).collect();
+        let refusal = Refusal::from_talk(&talk_of(&format!("{log}invalid access\n")));
+        assert_eq!(refusal.program.as_deref(), Some("sched_switch"));
+        assert_eq!(refusal.last_lines.len(), LAST_LINES);
+        assert_eq!(refusal.last_lines.last().unwrap(), "invalid access");
+        assert_eq!(refusal.last_lines[0], "491: (bf) r0 = r1");
+        assert!(refusal.is_by_verifier);
+        assert_eq!(refusal.to_string(), "the eBPF program sched_switch");
+    }
+
+    /// libbpf itself can refuse, before the kernel is asked; then its own words are all there is.
+    #[test]
+    fn without_a_log_the_words_of_libbpf_are_kept() {
+        let talk = "libbpf: prog 'sched_switch': relo #3: failed to resolve CO-RE relocation\n";
+        let refusal = Refusal::from_talk(talk);
+        assert_eq!(refusal.program.as_deref(), Some("sched_switch"));
+        assert!(!refusal.is_by_verifier);
+        assert_eq!(
+            refusal.last_lines,
+            ["prog 'sched_switch': relo #3: failed to resolve CO-RE relocation"]
+        );
+    }
+
+    /// A map that cannot be made is no program's fault.
+    #[test]
+    fn nobody_is_named_when_no_program_is_to_blame() {
+        let refusal = Refusal::from_talk("libbpf: map 'tasks': failed to create: -ENOMEM\n");
+        assert_eq!(refusal.program, None);
+        assert_eq!(refusal.to_string(), "the eBPF programs");
+        assert_eq!(Refusal::from_talk(""), Refusal::default());
+    }
+}
