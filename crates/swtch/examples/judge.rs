@@ -3,14 +3,20 @@
 //! (`scripts/vm-test`).
 //!
 //! ```text
-//! DIR/futex.outcome    what `swtch workload futex` printed
-//! DIR/futex.swtch      the trace that was recorded meanwhile
+//! DIR/MODEL/SCOPE/trace.swtch      a recording, in which workloads ran one after another
+//!                /ran              the names of these workloads
+//!                /futex.outcome    what `swtch workload futex` printed
+//!                /exit, talk       the recorder's exit code, and what it said
 //!
-//! cargo run -p swtch --example judge -- DIR             one line a workload; exit 1 when one is wrong
-//! cargo run -p swtch --example judge -- --rows DIR      and the rows that no rule explains
+//! cargo run -p swtch --example judge -- DIR             one line a recording; exit 1 when one is wrong
+//!                                       --each          and one line a workload
+//!                                       --rows          and the rows that no rule explains
+//!                                       --head          the line above the table, too
+//!                                       --rung WORDS    the first column
 //! ```
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,13 +38,11 @@ const FORGIVEN: u64 = 2;
 /// Without it causes of preemption are inferred.
 const CAUSE_HOOK: &str = "sched_set_need_resched_tp";
 
+/// Columns before the numbers: rung, model, scope.
+const LABEL_WIDTHS: [usize; 3] = [12, 10, 8];
+
 fn main() -> ExitCode {
-    let words: Vec<_> = std::env::args().skip(1).collect();
-    let judged = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [dir] => judge(Path::new(dir), false),
-        ["--rows", dir] => judge(Path::new(dir), true),
-        _ => Err(anyhow::anyhow!("usage: judge [--rows] DIR")),
-    };
+    let judged = Request::of_words(std::env::args().skip(1)).and_then(|request| judge(&request));
     match judged {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
@@ -49,81 +53,291 @@ fn main() -> ExitCode {
     }
 }
 
-/// Judges every workload in `dir` and prints the table; whether all are right.
-fn judge(dir: &Path, show_rows: bool) -> Result<bool> {
-    let runs = runs_in(dir)?;
-    println!(
-        "{:<18} {:>8} {:>8} {:>9} {:>10} {:>6}  rows by reason",
-        "workload", "switches", "right %", "unknown %", "inferred %", "lost"
-    );
+#[derive(Default)]
+struct Request {
+    dir: PathBuf,
+    rung: String,
+    with_head: bool,
+    with_workloads: bool,
+    with_rows: bool,
+}
+
+impl Request {
+    fn of_words(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let mut request = Self::default();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--head" => request.with_head = true,
+                "--each" => request.with_workloads = true,
+                "--rows" => request.with_rows = true,
+                "--rung" => request.rung = words.next().context("--rung needs words")?,
+                dir if !dir.starts_with('-') => request.dir = dir.into(),
+                _ => bail!("no option {word}; see the top of examples/judge.rs"),
+            }
+        }
+        if request.dir.as_os_str().is_empty() {
+            bail!("usage: judge [--head] [--each] [--rows] [--rung WORDS] DIR");
+        }
+        Ok(request)
+    }
+}
+
+/// Judges every recording in the directory and prints the table; whether all are right.
+fn judge(request: &Request) -> Result<bool> {
+    if request.with_head {
+        print_labels(["kernel", "preempt", "scope"]);
+        println!("{}  verdict", Sums::HEAD);
+    }
     let mut all_right = true;
-    for (name, outcome) in &runs {
-        let run = Run::read(dir, name, outcome).with_context(|| format!("judging {name}"))?;
-        println!("{name:<18} {}", run.line());
-        for wrong in run.wrongs() {
-            println!("{:<18} WRONG {wrong}", "");
-            all_right = false;
-        }
-        for note in run.notes() {
-            println!("{:<18} note: {note}", "");
-        }
-        if show_rows {
-            run.print_unexplained();
+    for model in dirs_in(&request.dir)? {
+        for scope in dirs_in(&model)? {
+            all_right &= judge_recording(request, &name_of(&model), &scope);
         }
     }
     Ok(all_right)
 }
 
-/// The workloads with an outcome, by name.
-fn runs_in(dir: &Path) -> Result<BTreeMap<String, PathBuf>> {
-    let reading = || format!("reading {}", dir.display());
-    let mut runs = BTreeMap::new();
-    for entry in fs::read_dir(dir).with_context(reading)? {
-        let path = entry.with_context(reading)?.path();
-        if path.extension().is_some_and(|ending| ending == "outcome") {
-            let name = path.file_stem().expect("it has an ending, so a stem");
-            runs.insert(name.to_string_lossy().into_owned(), path);
+/// Judges one recording and prints its line, then what is wrong with it. One that cannot be read is
+/// wrong, and no reason to leave the others unjudged.
+fn judge_recording(request: &Request, model: &str, dir: &Path) -> bool {
+    print_labels([&request.rung, model, &name_of(dir)]);
+    let recording = match Recording::read(dir) {
+        Ok(recording) => recording,
+        Err(error) => {
+            println!("{}  WRONG", Sums::default());
+            println!("    WRONG {error:#}");
+            return false;
+        }
+    };
+    let wrongs = recording.wrongs();
+    let verdict = if wrongs.is_empty() { "ok" } else { "WRONG" };
+    println!("{}  {verdict}", recording.sums());
+    for wrong in &wrongs {
+        println!("    WRONG {wrong}");
+    }
+    for run in &recording.runs {
+        if request.with_workloads {
+            println!("    {:<18} {}  {}", run.name, run.sums(), run.reasons());
+            for note in run.notes() {
+                println!("    {:<18} note: {note}", "");
+            }
+        }
+        if request.with_rows {
+            recording.print_unexplained(run);
         }
     }
-    if runs.is_empty() {
-        bail!("there is no *.outcome in {}", dir.display());
-    }
-    Ok(runs)
+    wrongs.is_empty()
 }
 
-/// One workload: what must be found, and the rows of the threads that it watches.
-struct Run {
+fn print_labels(labels: [&str; 3]) {
+    for (label, width) in labels.iter().zip(LABEL_WIDTHS) {
+        print!("{label:<width$} ");
+    }
+}
+
+/// The directories in a directory, by name, traces apart.
+fn dirs_in(dir: &Path) -> Result<Vec<PathBuf>> {
+    let reading = || format!("reading {}", dir.display());
+    let mut dirs = Vec::new();
+    for entry in fs::read_dir(dir).with_context(reading)? {
+        let path = entry.with_context(reading)?.path();
+        let is_disk_only = path.file_name().is_some_and(|name| name == "lost+found");
+        if path.is_dir() && !is_disk_only {
+            dirs.push(path);
+        }
+    }
+    if dirs.is_empty() {
+        bail!("there is no recording in {}", dir.display());
+    }
+    dirs.sort();
+    Ok(dirs)
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// The counts of a line of the table.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    rows: u64,
+    wrong: u64,
+    inferred: u64,
+    unknown: u64,
+    lost: u64,
+}
+
+impl Sums {
+    const HEAD: &str = "switches  right % inferred % unknown %   lost";
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            rows: self.rows + other.rows,
+            wrong: self.wrong + other.wrong,
+            inferred: self.inferred + other.inferred,
+            unknown: self.unknown + other.unknown,
+            lost: self.lost + other.lost,
+        }
+    }
+}
+
+impl fmt::Display for Sums {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:>8} {:>8} {:>10} {:>9} {:>6}",
+            self.rows,
+            percent(self.rows.saturating_sub(self.wrong), self.rows),
+            percent(self.inferred, self.rows),
+            percent(self.unknown, self.rows),
+            self.lost
+        )
+    }
+}
+
+/// One trace, and the workloads that ran in it.
+struct Recording {
     meta: Meta,
-    outcome: Outcome,
-    /// Rows of each entry of `outcome.threads`.
-    rows: Vec<Vec<Switch>>,
+    exit_code: String,
     /// All rows of the trace, those of bystanders too.
     stored: u64,
+    runs: Vec<Run>,
     names: BTreeMap<TaskKey, String>,
 }
 
-impl Run {
-    fn read(dir: &Path, name: &str, outcome: &Path) -> Result<Self> {
-        let text = fs::read_to_string(outcome).context("reading its outcome")?;
-        let outcome: Outcome = serde_json::from_str(&text)
-            .with_context(|| format!("it did not play to its end, and said {text:?}"))?;
-        let trace = Trace::open(&dir.join(format!("{name}.swtch")))?;
+impl Recording {
+    fn read(dir: &Path) -> Result<Self> {
+        let text = |name: &str| {
+            fs::read_to_string(dir.join(name)).with_context(|| format!("reading {name}"))
+        };
+        let ran = text("ran").context("no workload was started")?;
+        let mut runs = Vec::new();
+        for name in ran.lines() {
+            runs.push(Run::read(name, &text(&format!("{name}.outcome"))?)?);
+        }
+        let path = dir.join("trace.swtch");
+        let trace = Trace::open(&path)
+            .with_context(|| text("talk").unwrap_or_else(|_| "the recorder said nothing".into()))?;
         let tasks = trace.tasks()?;
-        let threads = threads_of(&outcome, &tasks);
-        let mut rows = vec![Vec::new(); outcome.threads.len()];
+        let mut threads = BTreeMap::new();
+        for (index, run) in runs.iter().enumerate() {
+            let of_run = threads_of(&run.outcome, &tasks).into_iter();
+            threads.extend(of_run.map(|(task, thread)| (task, (index, thread))));
+        }
         let mut stored = 0;
         trace.scan(Columns::all(), None, &mut |switch| {
             stored += 1;
-            if let Some(thread) = threads.get(&switch.task) {
-                rows[*thread].push(*switch);
+            if let Some((run, thread)) = threads.get(&switch.task) {
+                runs[*run].rows[*thread].push(*switch);
             }
         })?;
         Ok(Self {
             meta: trace.meta().clone(),
-            outcome,
-            rows,
+            exit_code: text("exit")?.trim().to_owned(),
             stored,
+            runs,
             names: names_of(&tasks),
+        })
+    }
+
+    fn sums(&self) -> Sums {
+        let of_runs = self.runs.iter().map(Run::sums);
+        Sums {
+            lost: self.meta.counts.lost,
+            ..of_runs.fold(Sums::default(), Sums::plus)
+        }
+    }
+
+    fn is_inferring(&self) -> bool {
+        let missing = &self.meta.hooks.missing;
+        missing.iter().any(|hook| hook == CAUSE_HOOK)
+    }
+
+    /// What must not be, in words; nothing when the recording is right.
+    fn wrongs(&self) -> Vec<String> {
+        let right_pct = match self.is_inferring() {
+            true => RIGHT_INFERRED_PCT,
+            false => RIGHT_PCT,
+        };
+        let of_run = |run: &Run| {
+            let wrongs = run.wrongs(right_pct).into_iter();
+            let name = run.name.clone();
+            wrongs.map(move |wrong| format!("{name}: {wrong}"))
+        };
+        let exit = (self.exit_code != "0").then(|| format!("exit code {}", self.exit_code));
+        let of_runs = self.runs.iter().flat_map(of_run);
+        exit.into_iter()
+            .chain(self.imbalance())
+            .chain(of_runs)
+            .collect()
+    }
+
+    fn imbalance(&self) -> Vec<String> {
+        let counts = &self.meta.counts;
+        let checks = [
+            ("lost", counts.lost, 0),
+            ("without a name", counts.unnamed, 0),
+            ("not counted by the kernel", counts.uncaught, 0),
+            ("refused by task storage", counts.storage_failed, 0),
+            ("rows, against stored", self.stored, counts.stored),
+            (
+                "stored + filtered + lost, against seen",
+                counts.stored + counts.filtered + counts.lost,
+                counts.switches_seen,
+            ),
+        ];
+        let unequal = checks.into_iter().filter(|(_, is, should)| is != should);
+        unequal
+            .map(|(what, is, should)| format!("{is} {what}, and not {should}"))
+            .collect()
+    }
+
+    /// Rows that no rule explains, alike ones together.
+    fn print_unexplained(&self, run: &Run) {
+        let mut alike: BTreeMap<String, u64> = BTreeMap::new();
+        for row in run.all_rows() {
+            if row.rule.reason == Reason::Unknown {
+                *alike.entry(self.describe(row)).or_default() += 1;
+            }
+        }
+        for (row, count) in alike {
+            println!("{:<18} {count:>4} × {row}", "");
+        }
+    }
+
+    fn describe(&self, row: &Switch) -> String {
+        let name = |task| self.names.get(&task).map_or("?", String::as_str);
+        let evidence = &row.evidence;
+        format!(
+            "{} → {}: {}, state {:#x}, call {:?}, {}",
+            name(row.task),
+            row.next_task.map_or("idle", name),
+            row.rule.name,
+            evidence.state,
+            evidence.syscall,
+            evidence.bits
+        )
+    }
+}
+
+/// One workload: what must be found, and the rows of the threads that it watches.
+struct Run {
+    name: String,
+    outcome: Outcome,
+    /// Rows of each entry of `outcome.threads`.
+    rows: Vec<Vec<Switch>>,
+}
+
+impl Run {
+    fn read(name: &str, outcome: &str) -> Result<Self> {
+        let outcome: Outcome = serde_json::from_str(outcome).with_context(|| {
+            format!("{name} did not play to its end (see {name}.talk), and said {outcome:?}")
+        })?;
+        Ok(Self {
+            name: name.to_owned(),
+            rows: vec![Vec::new(); outcome.threads.len()],
+            outcome,
         })
     }
 
@@ -145,18 +359,14 @@ impl Run {
         pairs.map(|(thread, tally)| thread.wrong_rows(&tally)).sum()
     }
 
-    fn line(&self) -> String {
-        let rows = count(self.all_rows());
-        let unknown = self.count(|row| row.rule.reason == Reason::Unknown);
-        let inferred = self.count(|row| row.rule.certainty == Certainty::Inferred);
-        format!(
-            "{rows:>8} {:>8} {:>9} {:>10} {:>6}  {}",
-            percent(rows.saturating_sub(self.wrong_rows()), rows),
-            percent(unknown, rows),
-            percent(inferred, rows),
-            self.meta.counts.lost,
-            self.reasons()
-        )
+    fn sums(&self) -> Sums {
+        Sums {
+            rows: count(self.all_rows()),
+            wrong: self.wrong_rows(),
+            inferred: self.count(|row| row.rule.certainty == Certainty::Inferred),
+            unknown: self.count(|row| row.rule.reason == Reason::Unknown),
+            lost: 0,
+        }
     }
 
     fn reasons(&self) -> String {
@@ -170,12 +380,11 @@ impl Run {
         words.join(", ")
     }
 
-    /// What must not be, in words; nothing when the trace is right.
-    fn wrongs(&self) -> Vec<String> {
-        self.imbalance()
+    /// What must not be, in words; nothing when its rows are right.
+    fn wrongs(&self, right_pct: u64) -> Vec<String> {
+        self.missing_rows()
             .into_iter()
-            .chain(self.missing_rows())
-            .chain(self.too_many_wrong())
+            .chain(self.too_many_wrong(right_pct))
             .chain(self.wrongly_certain())
             .collect()
     }
@@ -200,20 +409,8 @@ impl Run {
             .collect()
     }
 
-    fn is_inferring(&self) -> bool {
-        self.meta
-            .hooks
-            .missing
-            .iter()
-            .any(|hook| hook == CAUSE_HOOK)
-    }
-
-    fn too_many_wrong(&self) -> Option<String> {
+    fn too_many_wrong(&self, right_pct: u64) -> Option<String> {
         let (rows, wrong) = (count(self.all_rows()), self.wrong_rows());
-        let right_pct = match self.is_inferring() {
-            true => RIGHT_INFERRED_PCT,
-            false => RIGHT_PCT,
-        };
         (wrong > FORGIVEN && wrong * 100 > rows * (100 - right_pct)).then(|| {
             format!("{wrong} of {rows} rows are wrong: fewer than {right_pct} % are right")
         })
@@ -227,53 +424,6 @@ impl Run {
         };
         let rows = self.count(|row| needs_hook(row) && row.rule.certainty == Certainty::Certain);
         (rows > 0).then(|| format!("{rows} rows are called certain and cannot be"))
-    }
-
-    fn imbalance(&self) -> Vec<String> {
-        let counts = &self.meta.counts;
-        let checks = [
-            ("lost", counts.lost, 0),
-            ("without a name", counts.unnamed, 0),
-            ("not counted by the kernel", counts.uncaught, 0),
-            ("refused by task storage", counts.storage_failed, 0),
-            ("rows, against stored", self.stored, counts.stored),
-            (
-                "stored + filtered + lost, against seen",
-                counts.stored + counts.filtered + counts.lost,
-                counts.switches_seen,
-            ),
-        ];
-        let unequal = checks.into_iter().filter(|(_, is, should)| is != should);
-        unequal
-            .map(|(what, is, should)| format!("{is} {what}, and not {should}"))
-            .collect()
-    }
-
-    /// Rows that no rule explains, alike ones together.
-    fn print_unexplained(&self) {
-        let mut alike: BTreeMap<String, u64> = BTreeMap::new();
-        for row in self.all_rows() {
-            if row.rule.reason == Reason::Unknown {
-                *alike.entry(self.describe(row)).or_default() += 1;
-            }
-        }
-        for (row, count) in alike {
-            println!("{:<18} {count:>4} × {row}", "");
-        }
-    }
-
-    fn describe(&self, row: &Switch) -> String {
-        let name = |task| self.names.get(&task).map_or("?", String::as_str);
-        let evidence = &row.evidence;
-        format!(
-            "{} → {}: {}, state {:#x}, call {:?}, {}",
-            name(row.task),
-            row.next_task.map_or("idle", name),
-            row.rule.name,
-            evidence.state,
-            evidence.syscall,
-            evidence.bits
-        )
     }
 }
 
