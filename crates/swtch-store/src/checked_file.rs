@@ -16,6 +16,11 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::checksums::{Checksums, Chunk};
 use crate::error::Error;
+use crate::input;
+
+/// A chunk is in memory as a whole. Those of a finished file have 64 KiB; one of a stream holds at most 8192
+/// rows, and this is 128 kB for each of them. A larger one is no writer's: a sparse file can have any length.
+const MOST_CHUNK_BYTES: usize = 1 << 30;
 
 /// A file and the checksums of its parts. Clones share the file.
 #[derive(Clone, Debug)]
@@ -38,7 +43,7 @@ impl CheckedFile {
     pub(crate) fn open(dir: &Path, name: &str, list: &Checksums) -> Result<Self, Error> {
         let path = dir.join(name);
         let open = || {
-            let file = File::open(&path)?;
+            let file = input::open(&path)?;
             let size = file.metadata()?.len();
             Ok((file, size))
         };
@@ -118,7 +123,9 @@ impl CheckedFile {
     fn chunk(&self, index: usize) -> Result<Bytes, Error> {
         let chunk = self.0.chunks[index];
         let length = usize::try_from(chunk.length)
-            .map_err(|_| Error::damaged(self.path(), "a chunk is longer than memory"))?;
+            .ok()
+            .filter(|length| *length <= MOST_CHUNK_BYTES)
+            .ok_or_else(|| Error::damaged(self.path(), "checksums.csv names a chunk above 1 GB"))?;
         let mut bytes = vec![0; length];
         self.0
             .file

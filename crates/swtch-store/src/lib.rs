@@ -34,6 +34,7 @@ mod draft;
 mod error;
 mod finish;
 mod meta;
+pub mod input;
 mod order;
 mod parquet_table;
 mod plain_table;

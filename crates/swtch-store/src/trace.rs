@@ -3,7 +3,6 @@
 //! `checksums.csv` says which files count. What they hold is fixed when the trace is opened: a
 //! recorder that goes on, or finishes, changes nothing for a reader that is at work.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
@@ -15,6 +14,7 @@ use swtch_core::{Gap, Level, Open, Switch, TaskEvent, Timestamp};
 use crate::checksums::{CHECKSUMS, Checksums};
 use crate::error::Error;
 use crate::finish::tables_of;
+use crate::input;
 use crate::meta::{Meta, State};
 use crate::order::{TIME, TimeOrder};
 use crate::parquet_table::ParquetTable;
@@ -28,6 +28,12 @@ const BATCHES_AHEAD: usize = 8;
 
 /// How often a trace is looked at again when its recorder finishes it just then.
 const TRIES: usize = 3;
+
+/// The longest list of checksums: some 40 bytes for each batch that was written, so ten million batches.
+const MOST_LIST_BYTES: u64 = 400 << 20;
+
+/// The longest `meta.json`: a command line has at most 6 MB (execve(2)), and JSON may take 6 bytes for one.
+const MOST_META_BYTES: u64 = 40 << 20;
 
 /// Whether a trace is all that its recorder saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,10 +81,12 @@ impl Trace {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let mut tries = 1;
         loop {
-            let list = read_file(path, CHECKSUMS)?;
+            let list = read_file(path, CHECKSUMS, MOST_LIST_BYTES)?;
             match Self::open_listed(path, &Checksums::parse(&list)) {
                 // Its recorder may have put other files in place since the list was read.
-                Err(_) if tries < TRIES && read_file(path, CHECKSUMS)? != list => tries += 1,
+                Err(_) if tries < TRIES && read_file(path, CHECKSUMS, MOST_LIST_BYTES)? != list => {
+                    tries += 1
+                }
                 opened => return opened,
             }
         }
@@ -428,9 +436,9 @@ fn find<'a, T>(tables: &'a [(&'static str, T)], name: &str) -> Option<&'a T> {
     found.map(|table| &table.1)
 }
 
-fn read_file(dir: &Path, name: &'static str) -> Result<Vec<u8>, Error> {
+fn read_file(dir: &Path, name: &'static str, most_bytes: u64) -> Result<Vec<u8>, Error> {
     let path = dir.join(name);
-    fs::read(&path).map_err(|source| match source.kind() {
+    input::read(&path, most_bytes).map_err(|source| match source.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory if dir.exists() => Error::NotATrace {
             path: dir.to_owned(),
             missing: name,
@@ -442,7 +450,7 @@ fn read_file(dir: &Path, name: &'static str) -> Result<Vec<u8>, Error> {
 
 /// The facts, as one of the listed versions: while a trace is being finished there are two.
 fn read_meta(dir: &Path, list: &Checksums) -> Result<Meta, Error> {
-    let json = read_file(dir, META)?;
+    let json = read_file(dir, META, MOST_META_BYTES)?;
     let path = dir.join(META);
     if !list.of_file(META).any(|chunk| chunk.is_of(&json)) {
         let what = "it is not as checksums.csv says it was written";

@@ -31,7 +31,7 @@ use linux_perf_event_reader::{
 use rustc_hash::FxHashMap;
 use swtch_core::timeline::Step;
 use swtch_core::{Arch, CpuId, Gap, SyscallTable, TaskEventKind, Timeline, Timestamp};
-use swtch_store::{Meta, State, Writer};
+use swtch_store::{Imported, Meta, State, Writer, contained, input};
 
 use crate::text::{counted, escaped, from_bytes};
 use cursor::Cursor;
@@ -57,7 +57,7 @@ pub struct Request {
 pub fn run(request: &Request) -> Result<u8> {
     let path = &request.file;
     let shown = || format!("reading {}", path.display());
-    let mut file = File::open(path).with_context(shown)?;
+    let mut file = input::open(path).with_context(shown)?;
     check_magic(&mut file).with_context(shown)?;
     layout::check(&mut file).with_context(shown)?;
     let reader = guarded(|| PerfFileReader::parse_file(BufReader::new(file)));

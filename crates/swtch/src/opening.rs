@@ -1,11 +1,11 @@
 //! Opening the trace that a person named; where it is none, what it is and what to do.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use swtch_store::Trace;
+use swtch_store::{Trace, input};
 
 use crate::import;
 use crate::text::shell_word;
@@ -87,7 +87,7 @@ fn missing_advice(path: &Path) -> String {
 
 fn is_of_perf(path: &Path) -> bool {
     let mut magic = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(8).read_to_end(&mut magic));
+    let read = input::open(path).and_then(|file| file.take(8).read_to_end(&mut magic));
     read.is_ok() && import::MAGICS.contains(&magic.as_slice())
 }
 

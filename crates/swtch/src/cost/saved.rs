@@ -6,6 +6,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use swtch_core::cost::{Estimate, Origin, PRICES_VERSION, Price, PriceList};
+use swtch_store::input;
+
+use crate::text::json_text;
+
+/// The largest list. A thorough one, with all curves, has less than 1 MB.
+const MOST_BYTES: u64 = 32 << 20;
 
 /// What the file says it is.
 const SCHEMA: &str = "swtch.prices/1";
@@ -84,8 +90,9 @@ pub fn write(list: &PriceList, path: &Path) -> Result<()> {
 ///
 /// The file cannot be read, is none of ours, or is of a newer version.
 pub fn load(path: &Path) -> Result<PriceList> {
-    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    parse(&text).with_context(|| format!("reading {}", path.display()))
+    let shown = || format!("reading {}", path.display());
+    let text = input::read_text(path, MOST_BYTES).with_context(shown)?;
+    parse(&text).with_context(shown)
 }
 
 fn parse(text: &str) -> Result<PriceList> {
