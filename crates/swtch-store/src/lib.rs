@@ -30,11 +30,12 @@
 mod checked_file;
 mod checksums;
 mod column;
+mod contain;
 mod draft;
 mod error;
 mod finish;
-mod meta;
 pub mod input;
+mod meta;
 mod order;
 mod parquet_table;
 mod plain_table;
@@ -47,6 +48,7 @@ mod verdict;
 mod writer;
 
 pub use column::{Column, Kind, Presence};
+pub use contain::{Panicked, contained};
 pub use error::Error;
 pub use meta::{
     Clock, Counts, FORMAT_VERSION, Hooks, Host, Imported, KernelCounts, Meta, Overhead, Stacks,

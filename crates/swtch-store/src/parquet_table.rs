@@ -13,9 +13,11 @@ use arrow_schema::SchemaRef;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder, RowSelection,
 };
 use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     ColumnChunkMetaData, PageIndexPolicy, RowGroupMetaData, SortingColumn,
 };
@@ -28,6 +30,7 @@ use swtch_core::Timestamp;
 
 use crate::checked_file::CheckedFile;
 use crate::checksums::{Checksums, Chunk};
+use crate::contain::{ContainedIter, contained};
 use crate::draft::Draft;
 use crate::error::Error;
 use crate::order::TIME;
@@ -71,8 +74,8 @@ pub(crate) fn write_table(
 }
 
 /// The system's error behind an encoder's, if there is one.
-pub(crate) fn write_error(path: &Path, error: parquet::errors::ParquetError) -> Error {
-    let parquet::errors::ParquetError::External(source) = error else {
+pub(crate) fn write_error(path: &Path, error: ParquetError) -> Error {
+    let ParquetError::External(source) = error else {
         return Error::encode(path, error);
     };
     match source.downcast::<io::Error>() {
@@ -128,10 +131,13 @@ impl ParquetTable {
             let what = "its length is not that of the list in checksums.csv";
             return Err(Error::damaged(file.path(), what));
         }
-        let metadata = ArrowReaderMetadata::load(
-            &file,
-            ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional),
-        );
+        let metadata = contained(|| {
+            ArrowReaderMetadata::load(
+                &file,
+                ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional),
+            )
+        });
+        let metadata = metadata.map_err(|panic| file.explain(panic))?;
         let metadata = metadata.map_err(|err| file.explain(err))?;
         Ok(Self { file, metadata })
     }
@@ -170,20 +176,32 @@ impl ParquetTable {
         mask: ProjectionMask,
         span: Option<Span>,
     ) -> Box<dyn Iterator<Item = Result<RecordBatch, Error>> + Send> {
+        let file = self.file.clone();
+        match contained(|| self.reader_of_row_group(index, mask, span)) {
+            Ok(Ok(reader)) => Box::new(ContainedIter::new(reader).map(move |batch| {
+                let batch = batch.map_err(|panic| file.explain(panic))?;
+                batch.map_err(|err| file.explain(err))
+            })),
+            Ok(Err(err)) => Box::new(std::iter::once(Err(file.explain(err)))),
+            Err(panic) => Box::new(std::iter::once(Err(file.explain(panic)))),
+        }
+    }
+
+    fn reader_of_row_group(
+        &self,
+        index: usize,
+        mask: ProjectionMask,
+        span: Option<Span>,
+    ) -> Result<ParquetRecordBatchReader, ParquetError> {
         let metadata = self.metadata.clone();
         let builder =
             ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), metadata)
                 .with_row_groups(vec![index])
                 .with_projection(mask)
                 .with_batch_size(BATCH_ROWS);
-        let reader = match span.and_then(|span| self.rows_of_pages(index, span)) {
+        match span.and_then(|span| self.rows_of_pages(index, span)) {
             Some(rows) => builder.with_row_selection(rows).build(),
             None => builder.build(),
-        };
-        let file = self.file.clone();
-        match reader {
-            Ok(reader) => Box::new(reader.map(move |batch| batch.map_err(|err| file.explain(err)))),
-            Err(err) => Box::new(std::iter::once(Err(file.explain(err)))),
         }
     }
 

@@ -19,6 +19,7 @@ use parquet::file::reader::Length;
 
 use crate::checked_file::{CheckedFile, CheckedReader};
 use crate::checksums::{Checksums, Chunk};
+use crate::contain::{ContainedIter, contained};
 use crate::error::Error;
 use crate::schema::Table;
 
@@ -174,12 +175,15 @@ impl StreamTable {
         let Some(file) = self.file.as_ref().filter(|file| file.len() > 0) else {
             return Ok(Box::new(std::iter::empty()));
         };
-        let reader = StreamReader::try_new(file.reader_at(0), None);
+        let reader = contained(|| StreamReader::try_new(file.reader_at(0), None));
+        let reader = reader.map_err(|panic| file.explain(panic))?;
         let reader = reader.map_err(|err| file.explain(err))?;
         let project = projection(&reader, columns);
+        let batches = reader.map(move |batch| batch.and_then(&project));
         let file = file.clone();
-        Ok(Box::new(reader.map(move |batch| {
-            batch.and_then(&project).map_err(|err| file.explain(err))
+        Ok(Box::new(ContainedIter::new(batches).map(move |batch| {
+            let batch = batch.map_err(|panic| file.explain(panic))?;
+            batch.map_err(|err| file.explain(err))
         })))
     }
 }

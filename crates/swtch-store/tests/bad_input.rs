@@ -319,3 +319,89 @@ fn a_full_disk_is_reported_and_what_was_flushed_stays_readable() {
             .all(|file| file.extension().unwrap() != "tmp")
     );
 }
+
+/// Makes the list of checksums right for the files as they are.
+fn write_checksums(path: &Path) {
+    let mut list = "file,offset,length,crc32\n".to_owned();
+    for file in files(path) {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        if name == "checksums.csv" {
+            continue;
+        }
+        let bytes = fs::read(&file).unwrap();
+        let crc32 = crc32fast::hash(&bytes);
+        list += &format!("{name},0,{},{crc32:08x}\n", bytes.len());
+    }
+    fs::write(path.join("checksums.csv"), list).unwrap();
+}
+
+/// Checksums say that bytes are as they were written, not by whom. The decoder of Arrow panics at a buffer that
+/// lies outside of its message, which one flipped bit can bring about.
+#[test]
+fn a_crafted_trace_with_right_checksums_is_an_error_and_no_panic() {
+    for (end, step) in [(End::Killed, 5), (End::Finished, 23)] {
+        let (_dir, path) = place();
+        record(&path, &switches(), 20, end);
+        let (mut errors, mut contained) = (0, 0);
+        for file in files(&path) {
+            let name = file.file_name().unwrap().to_string_lossy().into_owned();
+            if !name.ends_with(".arrows") && !name.ends_with(".parquet") {
+                continue;
+            }
+            let whole = fs::read(&file).unwrap();
+            for at in (0..whole.len()).step_by(step) {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << (at % 8);
+                fs::write(&file, &bytes).unwrap();
+                write_checksums(&path);
+                let read = Trace::open(&path).and_then(|trace| {
+                    rows(&trace)?;
+                    Others::of(&trace)
+                });
+                if let Err(error) = read {
+                    errors += 1;
+                    let said = format!("{error}: {:?}", std::error::Error::source(&error));
+                    contained += u32::from(said.contains("Panicked"));
+                }
+            }
+            fs::write(&file, &whole).unwrap();
+        }
+        println!("{end:?}: {errors} errors, {contained} of them panics of the decoder");
+        assert!(errors > 0);
+        assert!(
+            end == End::Finished || contained > 0,
+            "nothing was contained"
+        );
+    }
+}
+
+/// Whoever reads a trace waits for nobody.
+#[test]
+fn a_fifo_in_place_of_a_file_is_an_error_at_once() {
+    let (_dir, path) = place();
+    record(&path, &switches(), 20, End::Killed);
+    for file in files(&path) {
+        let whole = fs::read(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        let made = Command::new("mkfifo").arg(&file).status().unwrap();
+        assert!(made.success());
+        let error = Trace::open(&path).unwrap_err();
+        let Error::Read { source, .. } = &error else {
+            panic!("{error}");
+        };
+        assert!(source.to_string().contains("a FIFO"), "{source}");
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, whole).unwrap();
+    }
+}
+
+/// The kernel keeps 15 bytes of a name.
+#[test]
+fn a_name_that_no_kernel_gives_is_refused_with_the_limit() {
+    let (_dir, path) = place();
+    let mut writer = Writer::create(&path, &Meta::default()).unwrap();
+    writer.push_task(&common::task_named(&[b'n'; 300])).unwrap();
+    writer.finish(&Meta::default(), &mut |_, _| ()).unwrap();
+    let error = Trace::open(&path).unwrap().tasks().unwrap_err().to_string();
+    assert!(error.contains("300 bytes, and 256 is the limit"), "{error}");
+}

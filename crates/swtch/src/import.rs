@@ -12,7 +12,6 @@
 mod cursor;
 mod facts;
 mod fields;
-mod guarded;
 mod layout;
 mod losses;
 mod scheduler;
@@ -37,7 +36,6 @@ use crate::text::{counted, escaped, from_bytes};
 use cursor::Cursor;
 use facts::Head;
 use fields::Format;
-use guarded::guarded;
 use losses::Losses;
 use scheduler::{Scheduler, Side};
 
@@ -60,10 +58,10 @@ pub fn run(request: &Request) -> Result<u8> {
     let mut file = input::open(path).with_context(shown)?;
     check_magic(&mut file).with_context(shown)?;
     layout::check(&mut file).with_context(shown)?;
-    let reader = guarded(|| PerfFileReader::parse_file(BufReader::new(file)));
+    let reader = contained(|| PerfFileReader::parse_file(BufReader::new(file)));
     let reader = reader.with_context(shown)?.map_err(explained);
     let mut reader = reader.with_context(shown)?;
-    let head = guarded(|| Head::of(&reader.perf_file, path)).with_context(shown)?;
+    let head = contained(|| Head::of(&reader.perf_file, path)).with_context(shown)?;
     let head = head.with_context(shown)?;
     let output = request
         .output
@@ -104,7 +102,7 @@ fn read_all(reader: &mut PerfFileReader<BufReader<File>>, road: &mut Road) -> Re
     } = reader;
     loop {
         let (file, records) = (&mut *perf_file, &mut *record_iter);
-        let record = guarded(move || records.next_record(file))?;
+        let record = contained(move || records.next_record(file))?;
         match record.map_err(explained)? {
             None => return Ok(()),
             Some(PerfFileRecord::EventRecord { record, .. }) => road.take(&record)?,
@@ -128,7 +126,7 @@ struct Road {
 
 impl Road {
     fn take(&mut self, record: &RawEventRecord<'_>) -> Result<()> {
-        let Ok((ts, Ok(parsed))) = guarded(|| (record.timestamp(), record.parse())) else {
+        let Ok((ts, Ok(parsed))) = contained(|| (record.timestamp(), record.parse())) else {
             self.odd += 1;
             return Ok(());
         };
@@ -170,7 +168,7 @@ impl Road {
     }
 
     fn lose(&mut self, record: &RawEventRecord<'_>, ts: Timestamp, lost: u64) -> Gap {
-        let common = guarded(|| record.common_data());
+        let common = contained(|| record.common_data());
         let cpu = common
             .ok()
             .and_then(Result::ok)
