@@ -100,7 +100,13 @@ pub(crate) enum Mismatch {
     Null,
     /// A word is in no list of this version.
     Word(String),
+    /// A name is longer than any can be.
+    TooLong(usize),
 }
+
+/// The longest name of a task: the kernel keeps 15 bytes (`TASK_COMM_LEN`, `include/linux/sched.h`, v6.18), and
+/// says at most 63 of a kernel thread (`proc_task_name`, `fs/proc/array.c`). Names are headings and labels.
+pub(crate) const MOST_NAME_BYTES: usize = 256;
 
 impl<R> Column<R> {
     pub(crate) fn field(&self) -> Field {
@@ -318,18 +324,39 @@ pub(crate) fn set_texts<R>(
     Ok(())
 }
 
+/// As [`set_texts`], for names of at most [`MOST_NAME_BYTES`].
+pub(crate) fn set_names<R>(
+    array: &dyn Array,
+    rows: &mut [R],
+    set: impl Fn(&mut R, Option<&str>),
+) -> Result<(), Mismatch> {
+    for (row, name) in rows.iter_mut().zip(typed::<StringArray>(array)?) {
+        check_length(name.map_or(0, str::len))?;
+        set(row, name);
+    }
+    Ok(())
+}
+
+fn check_length(bytes: usize) -> Result<(), Mismatch> {
+    match bytes <= MOST_NAME_BYTES {
+        true => Ok(()),
+        false => Err(Mismatch::TooLong(bytes)),
+    }
+}
+
 /// Encodes bytes that may be missing.
 pub(crate) fn maybe_bytes<R>(rows: &[R], get: impl Fn(&R) -> Option<&[u8]>) -> ArrayRef {
     Arc::new(rows.iter().map(get).collect::<BinaryArray>())
 }
 
-/// Decodes bytes; null where they are missing.
-pub(crate) fn set_bytes<R>(
+/// Decodes names as bytes, of at most [`MOST_NAME_BYTES`]; null where they are missing.
+pub(crate) fn set_name_bytes<R>(
     array: &dyn Array,
     rows: &mut [R],
     set: impl Fn(&mut R, Option<&[u8]>),
 ) -> Result<(), Mismatch> {
     for (row, bytes) in rows.iter_mut().zip(typed::<BinaryArray>(array)?) {
+        check_length(bytes.map_or(0, <[u8]>::len))?;
         set(row, bytes);
     }
     Ok(())

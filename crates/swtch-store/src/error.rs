@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::column::Mismatch;
+use crate::column::{MOST_NAME_BYTES, Mismatch};
 
 /// Why a trace could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -161,6 +161,13 @@ impl Error {
                 path,
                 column,
                 found: format!("it holds {found}"),
+            },
+            Mismatch::TooLong(bytes) => Self::Column {
+                path,
+                column,
+                found: format!(
+                    "it holds a name of {bytes} bytes, and {MOST_NAME_BYTES} is the limit"
+                ),
             },
             Mismatch::Null => Self::Column {
                 path,

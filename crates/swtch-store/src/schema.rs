@@ -347,10 +347,10 @@ const TASK_COLUMNS: &[Column<TaskEvent>] = &[
         |row| row.started_ns.cast_signed(); |row, ns| row.started_ns = ns.cast_unsigned()),
     other!(Utf8 comm Always: "name; bytes that are no UTF-8 are shown as U+FFFD";
         texts |row| String::from_utf8_lossy(&row.comm);
-        set_texts |row: &mut TaskEvent, text| row.comm = text.unwrap_or_default().into()),
+        set_names |row: &mut TaskEvent, text| row.comm = text.unwrap_or_default().into()),
     other!(Binary comm_bytes Optional: "the name as it was, when it was no UTF-8; else null";
         maybe_bytes raw_comm;
-        set_bytes |row: &mut TaskEvent, bytes| set_raw_comm(row, bytes)),
+        set_name_bytes |row: &mut TaskEvent, bytes| set_raw_comm(row, bytes)),
     number!(Int64 cgroup: "its cgroup (`cgroup.cgroup`)";
         |row| row.cgroup.get().cast_signed();
         |row, id| row.cgroup = CgroupId::new(id.cast_unsigned())),
@@ -451,7 +451,7 @@ const WAIT_TYPE_COLUMNS: &[Column<WaitTypeRow>] = &[
         2,
         other!(Utf8 name Always: "its name";
             texts |row| Cow::Borrowed(&row.name);
-            set_texts |row: &mut WaitTypeRow, text| row.name = text.unwrap_or_default().into()),
+            set_names |row: &mut WaitTypeRow, text| row.name = text.unwrap_or_default().into()),
     ),
 ];
 

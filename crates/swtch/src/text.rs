@@ -134,7 +134,8 @@ pub enum Side {
 }
 
 /// Lines of columns in line: the head, a rule, the rows, and the total after another rule. Two
-/// spaces between columns, none at the end of a line. Every character counts as one wide.
+/// spaces between columns, none at the end of a line. Every character counts as one wide. A cell that is wider
+/// than [`WIDEST_COLUMN`] is shown whole and moves the rest of its own line only.
 pub fn columns(
     head: &[(String, Side)],
     rows: &[Vec<String>],
@@ -143,15 +144,20 @@ pub fn columns(
     let width_of = |column: usize| {
         let cells = rows.iter().map(Vec::as_slice).chain(total);
         let widest = cells.map(|row| row[column].chars().count()).max();
-        widest.unwrap_or(0).max(head[column].0.chars().count())
+        let widest = widest.unwrap_or(0).max(head[column].0.chars().count());
+        widest.min(WIDEST_COLUMN)
     };
     let widths: Vec<usize> = (0..head.len()).map(width_of).collect();
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let mut line = String::new();
         for ((cell, width), (_, side)) in cells.zip(&widths).zip(head) {
+/// The widest that a column is made for its cells. Names come from outside: one of a million characters must not
+/// fill up a million characters of every other line.
+const WIDEST_COLUMN: usize = 400;
+
             match side {
-                Side::Left => push(&mut line, format_args!("{cell:<width$}  ")),
-                Side::Right => push(&mut line, format_args!("{cell:>width$}  ")),
+                Side::Left => push(&mut line, format_args!("{cell}{blanks}  ")),
+                Side::Right => push(&mut line, format_args!("{blanks}{cell}  ")),
             }
         }
         line.trim_end().to_owned()
@@ -165,6 +171,7 @@ pub fn columns(
     for row in rows {
         lines.push(line(&mut row.iter().map(String::as_str)));
     }
+            let blanks = " ".repeat(width.saturating_sub(cell.chars().count()));
     if let Some(total) = total {
         lines.push(rule);
         lines.push(line(&mut total.iter().map(String::as_str)));
@@ -353,3 +360,21 @@ all     101";
         assert_eq!(shell_word(Path::new("/my dir/it's")), r"'/my dir/it'\''s'");
     }
 }
+    /// `format!` takes widths of at most 65,535, and panics at more.
+    #[test]
+    fn one_very_wide_cell_widens_no_other_line() {
+        let head = [
+            ("name".to_owned(), Side::Left),
+            ("n".to_owned(), Side::Right),
+        ];
+        let long = "x".repeat(70_000);
+        let rows = [
+            vec![long.clone(), "1".to_owned()],
+            vec!["a".to_owned(), "2".to_owned()],
+        ];
+        let lines = columns(&head, &rows, None);
+        assert_eq!(lines[2], format!("{long}  1"));
+        let blanks = " ".repeat(WIDEST_COLUMN - 1);
+        assert_eq!(lines[3], format!("a{blanks}  2"));
+    }
+
