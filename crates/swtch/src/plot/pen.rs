@@ -189,6 +189,13 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     }
 }
 
+/// More characters than a line of a picture can show: the narrowest of the font, in the smallest size, would take
+/// a hundred points more than a picture is wide.
+const MOST_CHARACTERS: usize = 1_000;
+
+/// Lines of one text on a picture. A command line may have a hundred thousand words.
+const MOST_LINES: usize = 6;
+
 /// How wide a text is, in points.
 pub fn width_of(text: &str, size: f64) -> Result<f64> {
     /// The widths of a font come in whole pixels: measured large, they are exact.
@@ -201,24 +208,36 @@ pub fn width_of(text: &str, size: f64) -> Result<f64> {
 
 /// The beginning of a text that is at most `width` wide, with dots for what was cut off.
 pub fn cut_to(text: &str, size: f64, width: f64) -> Result<String> {
-    if width_of(text, size)? <= width {
+    let end_of = |characters: usize| {
+        let end = text.char_indices().nth(characters);
+        end.map_or(text.len(), |(end, _)| end)
+    };
+    let is_short = end_of(MOST_CHARACTERS) == text.len();
+    if is_short && width_of(text, size)? <= width {
         return Ok(text.to_owned());
     }
-    let mut kept: Vec<char> = text.chars().collect();
-    while kept.pop().is_some() {
-        let cut = format!("{}…", kept.iter().collect::<String>().trim_end());
-        if width_of(&cut, size)? <= width {
-            return Ok(cut);
+    let cut_after = |characters: usize| format!("{}…", text[..end_of(characters)].trim_end());
+    // The longest beginning that fits, by halving: a name or a command may have a million characters.
+    let (mut fits, mut too_wide) = (0, MOST_CHARACTERS.min(text.chars().count()) + 1);
+    while too_wide - fits > 1 {
+        let middle = fits.midpoint(too_wide);
+        match width_of(&cut_after(middle), size)? <= width {
+            true => fits = middle,
+            false => too_wide = middle,
         }
     }
-    Ok(String::new())
+    Ok(match fits {
+        0 => String::new(),
+        fits => cut_after(fits),
+    })
 }
 
 /// The text in lines that are at most `width` wide, broken between words; a word that is wider than
-/// that is cut.
+/// that is cut. There are at most [`MOST_LINES`]; where more would be needed, the last one ends in dots.
 pub fn wrapped_to(text: &str, size: f64, width: f64) -> Result<Vec<String>> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
+        let word = cut_to(word, size, width)?;
         if let Some(line) = lines.last_mut() {
             let longer = format!("{line} {word}");
             if width_of(&longer, size)? <= width {
@@ -226,7 +245,13 @@ pub fn wrapped_to(text: &str, size: f64, width: f64) -> Result<Vec<String>> {
                 continue;
             }
         }
-        lines.push(cut_to(word, size, width)?);
+        if lines.len() == MOST_LINES {
+            let last = lines.last_mut().expect("there are as many");
+            // Wider than a line by what was just found, so that it is cut.
+            *last = cut_to(&format!("{last} {word}"), size, width)?;
+            break;
+        }
+        lines.push(word);
     }
     Ok(lines)
 }
@@ -294,6 +319,25 @@ mod tests {
         }
         let cut = wrapped_to(&"x".repeat(500), 13.0, 120.0).unwrap();
         assert!(cut.len() == 1 && cut[0].ends_with('…'));
+    }
+
+    /// A Java class path is a word of 40,000 characters; a command line can hold 2 MB.
+    #[test]
+    fn a_text_of_any_length_takes_a_few_lines_and_no_time() {
+        let began = std::time::Instant::now();
+        let word = cut_to(&"x".repeat(2_000_000), 13.0, 120.0).unwrap();
+        assert!(word.ends_with('…') && width_of(&word, 13.0).unwrap() <= 120.0);
+        let one_more = word.replace('…', "x…");
+        assert!(width_of(&one_more, 13.0).unwrap() > 120.0);
+        let lines = wrapped_to(&"word ".repeat(400_000), 13.0, 120.0).unwrap();
+        assert_eq!(lines.len(), MOST_LINES);
+        assert!(lines[MOST_LINES - 1].ends_with('…'), "{lines:?}");
+        assert!(
+            lines[..MOST_LINES - 1]
+                .iter()
+                .all(|line| !line.contains('…'))
+        );
+        assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     }
 
     /// Two pieces of 10 points: strokes of 7, blanks of 4.5.
