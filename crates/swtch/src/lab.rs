@@ -45,6 +45,8 @@ mod two_levels;
 
 pub use command::LabVerb;
 pub use file::Mistake;
+#[cfg(test)]
+pub use file::read_every_variant;
 pub use room::lab_play;
 
 use command::{Asked, ShowWords};
@@ -178,6 +180,12 @@ fn known(name: &str) -> Result<&'static Experiment> {
             names.join(", ")
         )
     })
+}
+
+/// The texts of the files in `lab/`.
+#[cfg(test)]
+pub fn texts() -> impl Iterator<Item = &'static str> {
+    EXPERIMENTS.iter().map(|experiment| experiment.file)
 }
 
 #[cfg(test)]

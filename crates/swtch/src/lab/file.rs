@@ -7,8 +7,13 @@
 //! A file is read in two steps, because a load depends on what is typed: `$NAME` stands for a parameter,
 //! and `work = "1s"` for as many iterations as this machine does in a second of CPU time.
 
-use anyhow::{Result, bail};
+use std::io;
+use std::path::Path;
+use std::thread;
+
+use anyhow::{Context as _, Result, bail};
 use swtch_bench::load::{EventKind, Fault, Load, LockKind, Places, RingKind, RingSpec};
+use swtch_store::input;
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -21,10 +26,29 @@ mod entries;
 mod group;
 mod source;
 
-use entries::{Context, Entries, Item};
+use entries::{Context as EntryContext, Entries, Item};
 use group::{GroupSpans, group};
 pub use source::Mistake;
 use source::Source;
+
+/// The largest file. The largest of the lab's own has 4 kB.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The most groups of a load. Each is a thread or process of the player of its own, a row of every table and a
+/// lane of every figure; 20,000 of them took more than half a minute to start and to end.
+const MOST_GROUPS: usize = 1_000;
+
+/// The most brackets that open in a file: ten for each step of the largest load that anybody would write.
+const MOST_BRACKETS: usize = 100_000;
+
+/// Stack of the thread that parses, without that for brackets.
+const STACK_BYTES: usize = 2 << 20;
+
+/// Four times what was measured.
+const STACK_BYTES_A_BRACKET: usize = 1 << 10;
+
+/// The most variants of a file. They are played one after the other.
+const MOST_VARIANTS: usize = 1_000;
 
 /// A file that describes a load, or several variants of one.
 #[derive(Clone, Debug)]
@@ -46,6 +70,16 @@ pub struct Variant {
 }
 
 impl LoadFile {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, is no regular file, is larger than 1 MiB, or is not as it should be.
+    pub fn open(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let text = input::read_text(path, MOST_BYTES).with_context(|| format!("reading {name}"))?;
+        Self::read(&name, &text)
+    }
+
     /// Reads a file of this name.
     ///
     /// # Errors
@@ -107,11 +141,30 @@ impl LoadFile {
     }
 }
 
-fn parse(source: &Source) -> Result<Spanned<DeTable<'_>>, Mistake> {
-    DeTable::parse(&source.text).map_err(|error| {
+/// Reads the text as TOML, on a thread with a stack that is large enough for it.
+///
+/// Behind a mistake, the parser (`toml_parser` 1.1) goes one call deeper for every bracket that opens, without its
+/// own limit of depth, and takes some 280 bytes of stack for each: 30,000 brackets are more than 8 MB.
+fn parse(source: &Source) -> Result<Spanned<DeTable<'_>>> {
+    let brackets = source.text.bytes().filter(|byte| b"[{".contains(byte));
+    let brackets = brackets.count();
+    if brackets > MOST_BRACKETS {
+        bail!(
+            "{}: it has {brackets} opening brackets, and {MOST_BRACKETS} is the limit",
+            source.name
+        );
+    }
+    let stack_bytes = STACK_BYTES + brackets * STACK_BYTES_A_BRACKET;
+    let parsed = thread::scope(|scope| {
+        let builder = thread::Builder::new().stack_size(stack_bytes);
+        let parser = builder.spawn_scoped(scope, || DeTable::parse(&source.text))?;
+        Ok::<_, io::Error>(parser.join().expect("the parser does not panic"))
+    });
+    let parsed = parsed.context("starting a thread")?;
+    Ok(parsed.map_err(|error| {
         let span = error.span().unwrap_or_default();
         source.mistake(&span, error.message().replace('\n', ", "))
-    })
+    })?)
 }
 
 /// The place of an error of [`Head::read`]: where TOML says, or the parameter that it names.
@@ -144,7 +197,7 @@ fn whole<'a>(
     table: &'a Spanned<DeTable<'a>>,
     parameters: &'a Parameters,
 ) -> Entries<'a> {
-    Entries::new(Context { source, parameters }, table.get_ref(), 0..0)
+    Entries::new(EntryContext { source, parameters }, table.get_ref(), 0..0)
 }
 
 /// The variants with their groups.
@@ -170,7 +223,7 @@ fn variants<'a>(
         about: String::new(),
     };
     match (groups, variants) {
-        (Some(groups), None) => Ok(vec![(unnamed, groups.elements()?)]),
+        (Some(list), None) => Ok(vec![(unnamed, elements(list, MOST_GROUPS, "groups")?)]),
         (None, Some(variants)) => named_variants(variants),
         (Some(_), Some(variants)) => {
             Err(variants.mistake("a file has groups or variants with groups, not both"))
@@ -185,7 +238,7 @@ fn variants<'a>(
 
 fn named_variants(list: Item<'_>) -> Result<Vec<(Variant, Vec<Item<'_>>)>, Mistake> {
     let mut variants: Vec<(Variant, Vec<Item<'_>>)> = Vec::new();
-    for item in list.elements()? {
+    for item in elements(list, MOST_VARIANTS, "variants")? {
         let read = variant(item)?;
         if variants.iter().any(|(other, _)| other.name == read.0.name) {
             return Err(item.mistake(format!("there is a variant `{}` already", read.0.name)));
@@ -198,14 +251,26 @@ fn named_variants(list: Item<'_>) -> Result<Vec<(Variant, Vec<Item<'_>>)>, Mista
 fn variant(item: Item<'_>) -> Result<(Variant, Vec<Item<'_>>), Mistake> {
     let mut entries = item.entries()?;
     let variant = Variant {
-        name: entries.need("name")?.word()?,
+        name: entries.need("name")?.name()?,
         about: entries
             .find("about")
             .map_or(Ok(String::new()), |about| about.word())?,
     };
-    let groups = entries.need("group")?.elements()?;
+    let groups = elements(entries.need("group")?, MOST_GROUPS, "groups")?;
     entries.finish()?;
     Ok((variant, groups))
+}
+
+/// The elements of a list that may not be longer than `most`.
+fn elements<'a>(list: Item<'a>, most: usize, what: &str) -> Result<Vec<Item<'a>>, Mistake> {
+    let elements = list.elements()?;
+    match elements.len() <= most {
+        true => Ok(elements),
+        false => Err(list.mistake(format!(
+            "there are {} {what}, and {most} is the limit (`count` gives a group many members)",
+            elements.len()
+        ))),
+    }
 }
 
 /// What all variants have in common: limit, locks, events, rings.
@@ -215,18 +280,21 @@ fn common(file: &mut Entries<'_>, load: &mut Load) -> Result<(), Mistake> {
     }
     if let Some(locks) = file.find("locks") {
         for (name, kind) in locks.entries()?.all() {
+            kind.check_name(name)?;
             load.locks
                 .insert(name.to_owned(), kind.one_of(&LockKind::ALL)?);
         }
     }
     if let Some(events) = file.find("events") {
         for (name, kind) in events.entries()?.all() {
+            kind.check_name(name)?;
             load.events
                 .insert(name.to_owned(), kind.one_of(&EventKind::ALL)?);
         }
     }
     if let Some(rings) = file.find("rings") {
         for (name, ring) in rings.entries()?.all() {
+            ring.check_name(name)?;
             load.rings.insert(name.to_owned(), to_ring(ring)?);
         }
     }
@@ -259,6 +327,21 @@ fn to_ring(item: Item<'_>) -> Result<RingSpec, Mistake> {
     };
     let tokens = count.map_or(Ok(1), |count| count.small_count())?;
     Ok(RingSpec { kind, tokens })
+}
+
+/// Reads every variant of a file as [`LoadFile::load`] does before it is played.
+///
+/// # Errors
+/// As [`LoadFile::open`] and [`LoadFile::load`].
+#[cfg(test)]
+pub fn read_every_variant(path: &Path) -> Result<()> {
+    let file = LoadFile::open(path)?;
+    let parameters = Parameters::chosen(&file.head.parameters, false, &[])?;
+    let calibration = Calibration::of_ns(1.0);
+    for variant in &file.variants {
+        file.load(&variant.name, &parameters, &calibration)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

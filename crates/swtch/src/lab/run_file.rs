@@ -1,8 +1,6 @@
 //! `swtch lab run FILE`: plays the load of a file, each variant of it, and says of each member when it
 //! began, how long it took and how often it switched.
 
-use std::fs;
-
 use anyhow::{Context as _, Result, bail};
 
 use super::command::RunWords;
@@ -27,9 +25,7 @@ use variants::Variants;
 /// # Errors
 /// The file is not as it should be, or cannot be played.
 pub fn run(words: &RunWords) -> Result<u8> {
-    let name = words.file.display().to_string();
-    let text = fs::read_to_string(&words.file).with_context(|| format!("reading {name}"))?;
-    let file = LoadFile::read(&name, &text)?;
+    let file = LoadFile::open(&words.file)?;
     let given = words.set.iter().map(|pair| assignment(pair));
     let given: Vec<_> = given.collect::<Result<_>>()?;
     let parameters = Parameters::chosen(&file.head.parameters, words.words.quick, &given)?;

@@ -9,6 +9,9 @@ use toml::de::{DeTable, DeValue};
 use super::source::{Mistake, Source, Span};
 use crate::lab::parameters::{Parameters, Value};
 
+/// The longest name of a group, a variant, a lock, an event or a ring.
+pub const MOST_NAME_CHARACTERS: usize = 100;
+
 /// What entries are read with.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
@@ -160,6 +163,29 @@ impl<'a> Item<'a> {
         match self.plain()? {
             Plain::Value(Value::Word(word)) => Ok(word),
             _ => Err(self.mistake("a word is wanted here, in quotes")),
+        }
+    }
+
+    /// A word that names something: it stands in tables and figures, which are made for short names.
+    ///
+    /// # Errors
+    /// It is none, or too long.
+    pub fn name(&self) -> Result<String, Mistake> {
+        let name = self.word()?;
+        self.check_name(&name)?;
+        Ok(name)
+    }
+
+    /// Checks a name, which may be the word that this entry has in the file.
+    ///
+    /// # Errors
+    /// It is too long.
+    pub fn check_name(&self, name: &str) -> Result<(), Mistake> {
+        match name.chars().count() {
+            0..=MOST_NAME_CHARACTERS => Ok(()),
+            characters => Err(self.mistake(format!(
+                "this name has {characters} characters, and {MOST_NAME_CHARACTERS} is the limit"
+            ))),
         }
     }
 

@@ -65,7 +65,7 @@ pub fn group(
 ) -> Result<(Group, GroupSpans), Mistake> {
     let whole = entries.span();
     let span_of = |item: &Option<Item<'_>>| item.as_ref().map_or(whole.clone(), Item::span);
-    let name = entries.need("name")?.word()?;
+    let name = entries.need("name")?.name()?;
     let members = match entries.find("members") {
         Some(word) => word.one_of(&[
             ("threads", Members::Threads),

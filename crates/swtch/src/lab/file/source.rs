@@ -13,6 +13,9 @@ pub struct Source {
     pub text: String,
 }
 
+/// Characters of a line that are shown with a mistake in it.
+const MOST_SHOWN: usize = 160;
+
 /// Bytes of the text.
 pub type Span = Range<usize>;
 
@@ -29,7 +32,10 @@ pub struct Mistake {
     /// Both from 1 on; columns are characters.
     line: usize,
     column: usize,
+    /// Characters of `text` before the mark, and under it.
+    indent: usize,
     width: usize,
+    /// The line, or the part of a long one that holds the mistake.
     text: String,
     why: String,
 }
@@ -43,12 +49,16 @@ impl Source {
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         let line = self.text[line_start..].lines().next().unwrap_or_default();
         let marked = self.text[start..end].lines().next().unwrap_or_default();
+        let column = self.text[line_start..start].chars().count();
+        let part = Part::around(line, column);
+        let width = marked.trim_end().chars().count().max(1);
         Mistake {
             file: self.name.clone(),
             line: before.matches('\n').count() + 1,
-            column: self.text[line_start..start].chars().count() + 1,
-            width: marked.trim_end().chars().count().max(1),
-            text: line.to_owned(),
+            column: column + 1,
+            indent: part.column,
+            width: width.min(MOST_SHOWN),
+            text: part.text,
             why: why.into(),
         }
     }
@@ -63,6 +73,32 @@ impl Source {
     }
 }
 
+/// A part of a line.
+struct Part {
+    text: String,
+    /// Where the mistake begins in it.
+    column: usize,
+}
+
+impl Part {
+    /// The whole line where it is short; else what is near the mistake, with dots where something is left out.
+    fn around(line: &str, column: usize) -> Self {
+        let characters = line.chars().count();
+        if characters <= MOST_SHOWN {
+            let text = line.to_owned();
+            return Self { text, column };
+        }
+        let first = column.saturating_sub(MOST_SHOWN / 4);
+        let part: String = line.chars().skip(first).take(MOST_SHOWN).collect();
+        let dots = |is_cut: bool| if is_cut { "…" } else { "" };
+        let (before, after) = (dots(first > 0), dots(first + MOST_SHOWN < characters));
+        Self {
+            text: format!("{before}{part}{after}"),
+            column: column - first + before.chars().count(),
+        }
+    }
+}
+
 impl Error for Mistake {}
 
 impl fmt::Display for Mistake {
@@ -71,13 +107,14 @@ impl fmt::Display for Mistake {
             file,
             line,
             column,
+            indent,
             width,
             text,
             why,
         } = self;
         // A tab would put the mark elsewhere.
         let text = text.replace('\t', " ");
-        let (indent, marks) = (" ".repeat(column - 1), "^".repeat(*width));
+        let (indent, marks) = (" ".repeat(*indent), "^".repeat(*width));
         writeln!(f, "{file}:{line}:{column}: {why}")?;
         writeln!(f, "{line:>5} | {text}")?;
         write!(f, "      | {indent}{marks}")
@@ -100,6 +137,23 @@ mod tests {
             mistake.to_string(),
             "a.toml:2:6: no\n    2 | µ = [\"two\", 3]\n      |      ^^^^^"
         );
+    }
+
+    /// A file may be one line of a megabyte.
+    #[test]
+    fn of_a_long_line_only_the_part_around_the_mistake_is_shown() {
+        let long = "x".repeat(5_000);
+        let source = Source {
+            name: "a".to_owned(),
+            text: format!("name = \"{long}!{long}\""),
+        };
+        let at = source.text.find('!').unwrap();
+        let shown = source.mistake(&(at..at + 5_000), "no").to_string();
+        let lines: Vec<_> = shown.lines().collect();
+        assert_eq!(lines[0], "a:1:5009: no");
+        let mark = lines[2].chars().position(|c| c == '^').unwrap();
+        assert_eq!(lines[1].chars().nth(mark), Some('!'), "{shown}");
+        assert!(shown.chars().count() < 500, "{shown}");
     }
 
     #[test]
