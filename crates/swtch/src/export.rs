@@ -118,6 +118,7 @@ pub fn run(request: &Request) -> Result<u8> {
         }
     }
     let bytes = sink.finish()?;
+    rows.tell_missing();
     if let Some(output) = &request.output {
         tell(output, bytes);
     }

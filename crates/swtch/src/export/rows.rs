@@ -81,6 +81,12 @@ impl<'t> Rows<'t> {
         self.session.names()
     }
 
+    /// Says on stderr what of the recording is not in the rows: no export has a place for it that its readers
+    /// would show. To be called when all rows were scanned.
+    pub fn tell_missing(&self) {
+        self.session.head().tell_missing();
+    }
+
     /// What the trace is of.
     pub const fn meta(&self) -> &Meta {
         &self.session.head().meta

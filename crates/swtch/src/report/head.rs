@@ -124,11 +124,7 @@ impl Head {
                 imported.file, imported.format
             )
         }));
-        lines.extend(self.incomplete.clone());
-        if let Some(reason) = &self.meta.stop_reason {
-            lines.push(format!("the recording stopped early: {reason}"));
-        }
-        lines.extend(self.losses());
+        lines.extend(self.missing());
         if !self.meta.hooks.missing.is_empty() {
             let missing = self.meta.hooks.missing.join(", ");
             lines.push(format!(
@@ -142,6 +138,31 @@ impl Head {
             ));
         }
         lines
+    }
+
+    /// What of the recording is not in the rows, one sentence each; empty when nothing is missing. Every way
+    /// out says these sentences: tables and pages above their numbers, and on stderr what has no room for them.
+    pub fn missing(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(why) = &self.incomplete {
+            let rows = counted(self.rows, "row");
+            let length = self.duration();
+            lines.push(format!("{why}; {rows} can be read, which span {length}"));
+        }
+        if let Some(reason) = &self.meta.stop_reason {
+            lines.push(format!("the recording stopped early: {reason}"));
+        }
+        let imported = self.meta.imported.as_ref();
+        lines.extend(imported.and_then(Imported::incomplete));
+        lines.extend(self.losses());
+        lines
+    }
+
+    /// Says on stderr what is missing, for a form of answer that holds rows only.
+    pub fn tell_missing(&self) {
+        for line in self.missing() {
+            eprintln!("swtch: note: {}", escaped(&line));
+        }
     }
 
     /// What was lost, where and when.

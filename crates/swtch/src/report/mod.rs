@@ -232,7 +232,10 @@ fn write_sheet(
             head.write(rows, &mut written)?;
             table(&sheet, most, &mut written)?;
         }
-        Format::Csv => sheet.with_most(request.top).write_csv(&mut written)?,
+        Format::Csv => {
+            head.tell_missing();
+            sheet.with_most(request.top).write_csv(&mut written)?;
+        }
         Format::Json => {
             let sheet = sheet.with_most(request.top);
             let mut object = json!({
