@@ -192,6 +192,24 @@ pub struct Imported {
     pub file: String,
     /// The kernel's events that it holds.
     pub events: Vec<String>,
+    /// Records of the file that could not be understood: they are damaged, or newer than the program that
+    /// imported them. What they said is in no row.
+    pub unreadable_records: u64,
+}
+
+impl Imported {
+    /// What is missing of the file, in a sentence; `None` when every record was understood.
+    pub fn incomplete(&self) -> Option<String> {
+        let records = match self.unreadable_records {
+            0 => return None,
+            1 => "1 record".to_owned(),
+            many => format!("{many} records"),
+        };
+        Some(format!(
+            "{records} of the file could not be understood, and what they said is in no row: counts and sums are \
+             lower bounds"
+        ))
+    }
 }
 
 /// How stacks were taken.

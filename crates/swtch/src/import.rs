@@ -9,6 +9,7 @@
 //! left, in which state, and who woke it; they do not say in which system call it was, nor who asked for
 //! the reschedule. So most reasons are `unknown` there: [`Meta::imported`](swtch_store::Meta) marks it.
 
+mod compressed;
 mod cursor;
 mod facts;
 mod fields;
@@ -19,6 +20,7 @@ mod scheduler;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufReader, Read as _, Seek as _};
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -94,6 +96,13 @@ pub fn run(request: &Request) -> Result<u8> {
     Ok(0)
 }
 
+/// Records of the kernel: `enum perf_event_type` (`include/uapi/linux/perf_event.h`, v6.18), with room for some
+/// that later kernels may add.
+const KINDS_OF_THE_KERNEL: RangeInclusive<u32> = 1..=31;
+
+/// Records of perf itself: `enum perf_user_event_type` (`tools/lib/perf/include/perf/event.h`, v6.18), likewise.
+const KINDS_OF_PERF: RangeInclusive<u32> = 64..=95;
+
 /// Hands every record on, in order of time.
 fn read_all(reader: &mut PerfFileReader<BufReader<File>>, road: &mut Road) -> Result<()> {
     let PerfFileReader {
@@ -106,7 +115,10 @@ fn read_all(reader: &mut PerfFileReader<BufReader<File>>, road: &mut Road) -> Re
         match record.map_err(explained)? {
             None => return Ok(()),
             Some(PerfFileRecord::EventRecord { record, .. }) => road.take(&record)?,
-            Some(PerfFileRecord::UserRecord(_)) => {}
+            Some(PerfFileRecord::UserRecord(record)) => {
+                let RecordType(kind) = record.record_type.into();
+                road.odd += u64::from(!KINDS_OF_PERF.contains(&kind));
+            }
         }
     }
 }
@@ -151,6 +163,10 @@ impl Road {
                 let gap = self.lose(&record, ts, lost_samples(&record));
                 self.losses.add_samples(gap);
             }
+            EventRecord::Raw(record) => {
+                let RecordType(kind) = record.record_type;
+                self.odd += u64::from(!KINDS_OF_THE_KERNEL.contains(&kind));
+            }
             _ => {}
         }
         self.hand_on()
@@ -189,7 +205,8 @@ impl Road {
         // Every tracepoint begins with its number, `common_type`.
         let number = Cursor::new(&bytes, endian).short()?;
         let Some(format) = self.head.formats.get(&number) else {
-            return Some(());
+            // Of another system, or a number that nothing in this file describes.
+            return self.head.others.contains(&number).then_some(());
         };
         let at = self.head.place(sample, format, &bytes)?;
         self.first.get_or_insert(at.ts);
@@ -288,6 +305,9 @@ impl Road {
         if meta.state == State::Recording {
             meta.state = State::Finished;
         }
+        if let Some(imported) = &mut meta.imported {
+            imported.unreadable_records = self.odd;
+        }
         meta.overhead.bytes = self.writer.bytes_written();
         self.writer.finish(meta, &mut |_, _| ())?;
         Ok(())
@@ -353,6 +373,9 @@ fn tell(meta: &Meta, output: &Path, untraced: u64) {
     if untraced > 0 {
         let switches = counted(untraced, "switch-out");
         eprintln!("swtch: note: {switches} of threads whose run perf did not see begin");
+    }
+    if let Some(note) = meta.imported.as_ref().and_then(Imported::incomplete) {
+        eprintln!("swtch: note: {note}");
     }
     if let Some(reason) = &meta.stop_reason {
         eprintln!(

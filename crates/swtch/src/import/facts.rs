@@ -6,10 +6,11 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use linux_perf_data::{AttributeDescription, Feature};
 use linux_perf_event_reader::{Endianness, SampleFormat, SampleRecord};
+use rustc_hash::FxHashSet;
 use swtch_core::{CpuId, Timestamp};
 use swtch_store::{Clock, Host, Imported, Meta};
 
-use super::fields::{Format, formats};
+use super::fields::{Described, Format, described};
 use super::scheduler::Place;
 use super::{Formats, PerfFile};
 
@@ -21,6 +22,8 @@ const CLOCK_MONOTONIC: u32 = 1;
 pub struct Head {
     /// The tracepoints of the scheduler.
     pub formats: Formats,
+    /// Numbers of the file's other tracepoints.
+    pub others: FxHashSet<u16>,
     /// Byte order.
     pub endian: Endianness,
     /// Whether wakeups are told by `sched_waking`.
@@ -50,12 +53,13 @@ impl Head {
         check_fields(switch)?;
         let section = file.feature_section_data(Feature::TRACING_DATA);
         let section = section.context("it lacks the kernel's description of its tracepoints")?;
-        let formats = formats(section, endian)
+        let Described { formats, others } = described(section, endian)
             .context("the kernel's description of its tracepoints cannot be understood")?;
         let has_waking = named(file, "sched:sched_waking").is_some();
         let meta = meta(file, path, events);
         Ok(Self {
             formats,
+            others,
             endian,
             has_waking,
             meta,
@@ -120,6 +124,7 @@ fn meta(file: &PerfFile, path: &Path, events: Vec<String>) -> Meta {
             format: format!("perf.data, perf {}", text(file.perf_version())),
             file: name.into_owned(),
             events,
+            unreadable_records: 0,
         }),
         ..Meta::default()
     }

@@ -6,7 +6,7 @@
 //! moves all that follow it.
 
 use linux_perf_event_reader::Endianness;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cursor::Cursor;
 
@@ -28,8 +28,17 @@ struct Field {
     is_signed: bool,
 }
 
-/// The tracepoints of system `sched` by their number.
-pub fn formats(section: &[u8], endian: Endianness) -> Option<FxHashMap<u16, Format>> {
+/// The tracepoints that a file describes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Described {
+    /// Those of system `sched`, by their number.
+    pub formats: FxHashMap<u16, Format>,
+    /// The numbers of all others.
+    pub others: FxHashSet<u16>,
+}
+
+/// Reads the descriptions.
+pub fn described(section: &[u8], endian: Endianness) -> Option<Described> {
     let mut cursor = Cursor::new(section.strip_prefix(MAGIC)?, endian);
     // Version, byte order, size of a long, size of a page.
     cursor.text()?;
@@ -41,13 +50,17 @@ pub fn formats(section: &[u8], endian: Endianness) -> Option<FxHashMap<u16, Form
     for _ in 0..cursor.count()? {
         cursor.sized()?;
     }
-    let mut found = FxHashMap::default();
+    let mut found = Described::default();
     for _ in 0..cursor.count()? {
         let system = cursor.text()?;
         for _ in 0..cursor.count()? {
             let description = String::from_utf8_lossy(cursor.sized()?);
-            if system == b"sched" {
-                found.extend(Format::parse(&description));
+            match Format::parse(&description) {
+                Some((number, format)) if system == b"sched" => {
+                    found.formats.insert(number, format);
+                }
+                Some((number, _)) => drop(found.others.insert(number)),
+                None => {}
             }
         }
     }
@@ -159,7 +172,9 @@ mod tests {
     #[test]
     fn fields_are_where_the_kernel_says() {
         let little = section(u32::to_le_bytes, u64::to_le_bytes);
-        let format = &formats(&little, Endianness::LittleEndian).unwrap()[&375];
+        let format = &described(&little, Endianness::LittleEndian)
+            .unwrap()
+            .formats[&375];
         assert_eq!(format.name, "sched_waking");
         let mut raw = vec![0; 28];
         raw[8..11].copy_from_slice(b"cat");
@@ -175,7 +190,7 @@ mod tests {
     #[test]
     fn the_other_byte_order_is_read_too() {
         let big = section(u32::to_be_bytes, u64::to_be_bytes);
-        let format = &formats(&big, Endianness::BigEndian).unwrap()[&375];
+        let format = &described(&big, Endianness::BigEndian).unwrap().formats[&375];
         let mut raw = vec![0; 28];
         raw[24..28].copy_from_slice(&(-7_i32).to_be_bytes());
         assert_eq!(format.number("pid", &raw, Endianness::BigEndian), Some(-7));
@@ -186,7 +201,7 @@ mod tests {
         let whole = section(u32::to_le_bytes, u64::to_le_bytes);
         for cut in 0..whole.len() {
             assert!(
-                formats(&whole[..cut], Endianness::LittleEndian).is_none(),
+                described(&whole[..cut], Endianness::LittleEndian).is_none(),
                 "{cut}"
             );
         }

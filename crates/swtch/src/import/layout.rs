@@ -7,7 +7,7 @@
 //! ```
 //!
 //! As `tools/perf/Documentation/perf.data-file-format.txt` (v6.12) has it. What a record says is not judged
-//! here, but for the one kind that has a length of its own behind it.
+//! here, but for the kind that has a length of its own behind it, and for those that are compressed.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek as _, SeekFrom};
@@ -16,6 +16,7 @@ use anyhow::{Context as _, Result, bail};
 use linux_perf_data::Feature;
 use linux_perf_event_reader::Endianness;
 
+use super::compressed::{Compressed, Waiting};
 use super::cursor::Cursor;
 
 /// `struct perf_file_header`; perf itself refuses another size.
@@ -31,6 +32,12 @@ const MOST_AUXTRACE_BYTES: u64 = 1 << 30;
 /// `PERF_RECORD_AUXTRACE`, and the bytes of a record's head.
 const AUXTRACE: u32 = 71;
 const RECORD_HEAD_BYTES: u16 = 8;
+/// `PERF_RECORD_FINISHED_ROUND`.
+const FINISHED_ROUND: u32 = 68;
+/// `PERF_RECORD_COMPRESSED`, whose body is compressed as a whole.
+const COMPRESSED: u32 = 81;
+/// `PERF_RECORD_COMPRESSED2` (from v6.16), which says how much of its body is; the rest is padding.
+const COMPRESSED2: u32 = 83;
 
 /// A part of the file.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +65,7 @@ pub fn check(file: &mut File) -> Result<()> {
             is_sound.with_context(|| format!("it is damaged: its {what} does not add up"))?;
         }
     }
-    check_records(&mut reader, head.data, head.endian)?;
+    check_records(&mut reader, &head, length)?;
     file.rewind()?;
     Ok(())
 }
@@ -187,9 +194,17 @@ fn check_command(mut cursor: Cursor<'_>) -> Option<()> {
     (words <= cursor.left() / 4).then_some(())
 }
 
+/// The compressed part of a record of the second kind.
+fn content_of_second_kind(body: &[u8], endian: Endianness) -> Option<&[u8]> {
+    let length = Cursor::new(&body, endian).long()?;
+    body.get(8..)?.get(..usize::try_from(length).ok()?)
+}
+
 /// Goes from record to record. A torn one ends the walk: the reader will say so, and keep what was before.
-fn check_records(reader: &mut BufReader<&mut File>, data: Part, endian: Endianness) -> Result<()> {
+fn check_records(reader: &mut BufReader<&mut File>, head: &Head, length: u64) -> Result<()> {
+    let (data, endian) = (head.data, head.endian);
     reader.seek(SeekFrom::Start(data.offset))?;
+    let mut waiting = Waiting::new(length)?;
     let mut left = data.size;
     let mut bytes = [0; 16];
     while left >= u64::from(RECORD_HEAD_BYTES) {
@@ -205,6 +220,23 @@ fn check_records(reader: &mut BufReader<&mut File>, data: Part, endian: Endianne
             return Ok(());
         };
         left = behind;
+        match kind {
+            Some(FINISHED_ROUND) => waiting.end_round(),
+            Some(COMPRESSED | COMPRESSED2) => {
+                let mut record = vec![0; usize::from(body)];
+                reader.read_exact(&mut record)?;
+                skipped = 0;
+                let content = match kind {
+                    Some(COMPRESSED) => Some(&record[..]),
+                    _ => content_of_second_kind(&record, endian),
+                };
+                match content.map(|content| waiting.add(content)).transpose()? {
+                    Some(Compressed::Sound) => {}
+                    Some(Compressed::Damaged) | None => return Ok(()),
+                }
+            }
+            _ => {}
+        }
         if kind == Some(AUXTRACE) && body >= 8 {
             reader.read_exact(length)?;
             let trace = Cursor::new(length, endian).long().unwrap_or(u64::MAX);

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use swtch_core::{Gap, Nanos};
-use swtch_store::{Counts, Host, Meta, State};
+use swtch_store::{Counts, Host, Imported, Meta, State};
 
 use crate::text::{counted, escaped, grouped};
 

@@ -14,6 +14,8 @@ const SAMPLE_ID_ALL: u64 = 1 << 18;
 const LOST: u32 = 2;
 const SAMPLE: u32 = 9;
 const LOST_SAMPLES: u32 = 13;
+/// `PERF_RECORD_COMPRESSED`.
+const COMPRESSED: u32 = 81;
 /// `PERF_RECORD_AUXTRACE`.
 pub const AUXTRACE: u32 = 71;
 
@@ -98,8 +100,21 @@ pub fn record(kind: u32, words: &[u64]) -> Vec<u8> {
     bytes
 }
 
+/// `PERF_RECORD_COMPRESSED` (`perf record -z`) of these records. It has no length that is a multiple of 8.
+pub fn compressed(records: &[u8]) -> Vec<u8> {
+    let body = zstd::encode_all(records, 1).unwrap();
+    let size = u16::try_from(8 + body.len()).unwrap();
+    [
+        &COMPRESSED.to_le_bytes()[..],
+        &[0, 0],
+        &size.to_le_bytes(),
+        &body,
+    ]
+    .concat()
+}
+
 /// Thread 7 comes after idle, or leaves for it.
-fn switch(ns: u64, comes: bool) -> Vec<u8> {
+pub fn switch(ns: u64, comes: bool) -> Vec<u8> {
     let (idle, task) = ((&b"swapper/0"[..], 0_u32), (&b"forged"[..], 7));
     let (prev, next) = if comes { (idle, task) } else { (task, idle) };
     let mut raw = [&300_u16.to_le_bytes()[..], &[0; 6]].concat();

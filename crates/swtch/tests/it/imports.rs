@@ -8,7 +8,7 @@ use serde_json::Value;
 use swtch_core::{EvidenceBits, Nanos, Reason};
 use swtch_store::Trace;
 
-use crate::forged::{AUXTRACE, Forged, lost, lost_samples, record};
+use crate::forged::{AUXTRACE, Forged, compressed, lost, lost_samples, record, switch};
 use crate::machine::alone;
 use crate::recording::{Place, Recorded, SWTCH, report, stderr, stdout, swtch};
 
@@ -172,6 +172,87 @@ fn records_that_are_told_as_lost_twice_count_once() {
         let in_gaps: u64 = gaps.iter().map(|gap| gap["lost"].as_u64().unwrap()).sum();
         assert_eq!(in_gaps, expected);
     }
+}
+
+/// What an import left out, as it says itself and as the trace says to whoever reads it.
+fn left_out(records: &[Vec<u8>]) -> (String, String) {
+    let place = Place::new();
+    fs::write(place.dir().join("forged.data"), Forged::new(records).bytes).unwrap();
+    let output = import(&place, "forged.data");
+    assert!(output.status.success(), "{}", stderr(&output));
+    (stderr(&output), stdout(&report(&place.trace(), &[])))
+}
+
+/// A switch that is in no row must not be passed over in silence.
+#[test]
+fn records_that_cannot_be_understood_are_counted_and_said() {
+    let unknown_kind = record(40, &[0; 5]);
+    let unknown_kind_of_perf = record(120, &[0; 2]);
+    // A tracepoint whose number no description in the file has: behind head (8), thread, time, CPU (24) and
+    // the length of its bytes (4).
+    let mut unknown_tracepoint = switch(15_000, true);
+    unknown_tracepoint[36..38].copy_from_slice(&999_u16.to_le_bytes());
+    // Its bytes say that they are longer than the record.
+    let mut torn = switch(15_100, false);
+    torn[32..36].copy_from_slice(&60_000_u32.to_le_bytes());
+    for (records, count) in [
+        (vec![], 0),
+        (vec![unknown_kind.clone()], 1),
+        (vec![unknown_kind_of_perf.clone()], 1),
+        (vec![unknown_tracepoint.clone()], 1),
+        (vec![torn.clone()], 1),
+        (
+            vec![unknown_kind, unknown_kind_of_perf, unknown_tracepoint, torn],
+            4,
+        ),
+    ] {
+        let (said, page) = left_out(&records);
+        let expected = match count {
+            0 => {
+                assert!(
+                    !said.contains("understood") && !page.contains("understood"),
+                    "{said}"
+                );
+                continue;
+            }
+            1 => "note: 1 record of the file could not be understood".to_owned(),
+            many => format!("note: {many} records of the file could not be understood"),
+        };
+        assert!(said.contains(&expected), "{count}: {said}");
+        assert!(page.contains(&expected), "{count}: {page}");
+    }
+}
+
+/// `perf record -z`.
+#[test]
+fn compressed_records_are_read() {
+    let plain = [switch(15_000, true), switch(15_100, false)];
+    let rows = |records: &[Vec<u8>]| {
+        let place = Place::new();
+        fs::write(place.dir().join("forged.data"), Forged::new(records).bytes).unwrap();
+        let output = import(&place, "forged.data");
+        assert!(output.status.success(), "{}", stderr(&output));
+        Recorded::new(Trace::open(&place.trace()).unwrap())
+            .switches
+            .len()
+    };
+    let without = rows(&[]);
+    assert_eq!(rows(&plain), without + 1);
+    assert_eq!(rows(&[compressed(&plain.concat())]), without + 1);
+}
+
+/// A record of 20 kB can become 500 MB in memory, and a file has room for many of them.
+#[test]
+fn what_would_fill_the_memory_when_it_is_decompressed_is_refused() {
+    let place = Place::new();
+    let bomb = compressed(&vec![0; 500 << 20]);
+    assert!(bomb.len() < 64_000);
+    let (code, said) = import_bytes(&place, &Forged::new(&[bomb]).bytes, "a bomb");
+    assert_eq!(code, 2, "{said}");
+    assert!(
+        said.contains("compressed records hold more than 256 MB"),
+        "{said}"
+    );
 }
 
 /// perf's file of a sampler, or `None` where there is no perf.

@@ -1,0 +1,115 @@
+//! How much memory the compressed records of a file (`perf record -z`) would take, before the crate that reads
+//! them decompresses them.
+//!
+//! That crate keeps all records in memory that come before the next `PERF_RECORD_FINISHED_ROUND`, to put them
+//! in order of time. Of an uncompressed file that is at most the file. A compressed record of 64 kB, though, can
+//! hold 2 GB. So each is decompressed once for its length only, piece by piece.
+
+use anyhow::{Result, bail};
+use zstd::stream::raw::{Decoder, InBuffer, Operation as _, OutBuffer};
+
+/// What may wait for the end of a round in any file. perf ends a round each time that it has emptied its rings:
+/// 512 kB for each CPU unless `-m` says otherwise.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// In a larger file, so many times its size: `perf sched record -z` comes to about 7.
+const MOST_RATIO: u64 = 16;
+
+/// Decompressed at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Counts what waits for the end of a round.
+pub struct Waiting {
+    decoder: Decoder<'static>,
+    piece: Vec<u8>,
+    bytes: u64,
+    most: u64,
+}
+
+/// Whether a compressed record can be read at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compressed {
+    /// It can.
+    Sound,
+    /// It cannot: reading will end here.
+    Damaged,
+}
+
+impl Waiting {
+    /// For a file of this length.
+    ///
+    /// # Errors
+    /// No decoder can be made.
+    pub fn new(file_bytes: u64) -> Result<Self> {
+        Ok(Self {
+            decoder: Decoder::new()?,
+            piece: vec![0; PIECE_BYTES],
+            bytes: 0,
+            most: MOST_BYTES.max(file_bytes.saturating_mul(MOST_RATIO)),
+        })
+    }
+
+    /// The round has ended.
+    pub fn end_round(&mut self) {
+        self.bytes = 0;
+    }
+
+    /// Adds a compressed record; the records of a file are one stream of zstd.
+    ///
+    /// # Errors
+    /// More would wait than any recording of perf makes wait.
+    pub fn add(&mut self, record: &[u8]) -> Result<Compressed> {
+        let mut input = InBuffer::around(record);
+        loop {
+            let mut output = OutBuffer::around(&mut self.piece[..]);
+            if self.decoder.run(&mut input, &mut output).is_err() {
+                return Ok(Compressed::Damaged);
+            }
+            let length = output.pos();
+            self.bytes += length as u64;
+            if self.bytes > self.most {
+                bail!(
+                    "it is damaged: its compressed records hold more than {} MB in one round, which perf never writes",
+                    self.most >> 20
+                );
+            }
+            if length < PIECE_BYTES && input.pos() == record.len() {
+                return Ok(Compressed::Sound);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packed(bytes: usize) -> Vec<u8> {
+        zstd::encode_all(&vec![7; bytes][..], 1).unwrap()
+    }
+
+    #[test]
+    fn rounds_of_a_recording_pass() {
+        let mut waiting = Waiting::new(1 << 20).unwrap();
+        for _ in 0..8 {
+            assert_eq!(waiting.add(&packed(100 << 20)).unwrap(), Compressed::Sound);
+            waiting.end_round();
+        }
+    }
+
+    /// 10 kB that become 300 MB.
+    #[test]
+    fn a_small_record_that_holds_very_much_is_refused() {
+        let mut waiting = Waiting::new(1 << 20).unwrap();
+        let record = packed(300 << 20);
+        assert!(record.len() < 60_000, "{}", record.len());
+        let refused = waiting.add(&record).unwrap_err().to_string();
+        assert!(refused.contains("256 MB"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_no_zstd_is_left_to_the_reader() {
+        let mut waiting = Waiting::new(1 << 20).unwrap();
+        assert_eq!(waiting.add(&[7; 100]).unwrap(), Compressed::Damaged);
+    }
+}
