@@ -15,6 +15,7 @@
 mod answers;
 mod assets;
 mod chain;
+mod connections;
 pub mod curves;
 mod detail;
 #[cfg(test)]
@@ -47,7 +48,9 @@ use crate::text::{counted, escaped};
 pub use lanes::open_piece;
 pub use loaded::Loaded;
 pub use query::Span;
-use server::Site;
+pub use server::Site;
+#[cfg(test)]
+pub use {connections::serve, server::router};
 
 /// What a person asked for.
 #[derive(Clone, Debug)]

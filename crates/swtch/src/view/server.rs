@@ -11,16 +11,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use axum::Router;
 use axum::extract::{Path, Query as AxumQuery, Request as HttpRequest, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::connections::{self, Proof};
 use super::loaded::Loaded;
 use super::query::{Query, Refusal};
 use super::{Request, answers, assets};
@@ -150,7 +151,8 @@ pub fn serve(site: Arc<Site>, listener: TcpListener) -> Result<()> {
     runtime.spawn(async move {
         let served = async {
             let listener = tokio::net::TcpListener::from_std(listener).context("using the port")?;
-            axum::serve(listener, router(site)).await.context("serving")
+            connections::serve(listener, router(site), connections::most_connections()).await;
+            Ok(())
         };
         // Nobody listens any more when a signal came first.
         let _ = of_server.send(served.await);
@@ -165,7 +167,8 @@ pub fn serve(site: Arc<Site>, listener: TcpListener) -> Result<()> {
     result
 }
 
-fn router(site: Arc<Site>) -> Router {
+/// What answers requests to a site.
+pub fn router(site: Arc<Site>) -> Router {
     Router::new()
         .route("/{token}", get(page_below))
         .route("/{token}/", get(page))
@@ -176,31 +179,42 @@ fn router(site: Arc<Site>) -> Router {
 }
 
 /// Lets in who comes by our address with our token.
-async fn guard(State(site): State<Arc<Site>>, request: HttpRequest, next: Next) -> Response {
-    let refusal = match refused(&site, request.headers(), request.uri().path()) {
+async fn guard(
+    State(site): State<Arc<Site>>,
+    Extension(proof): Extension<Proof>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
+    let answer = match refused(&site, request.headers(), request.uri()) {
         Some(why) => refuse(StatusCode::FORBIDDEN, why, None),
-        None => next.run(request).await,
+        None => {
+            proof.give();
+            next.run(request).await
+        }
     };
-    harmless(refusal)
+    harmless(answer)
 }
 
 /// Why a request is not let in.
-fn refused(site: &Site, headers: &HeaderMap, path: &str) -> Option<&'static str> {
-    let text = |name| {
-        headers
-            .get(name)
-            .map(|value: &HeaderValue| value.to_str().unwrap_or_default())
+fn refused(site: &Site, headers: &HeaderMap, uri: &Uri) -> Option<&'static str> {
+    // Of a header that came twice, every one must be right: who else reads the request may take another one.
+    let texts = |name| {
+        let values = headers.get_all(name).into_iter();
+        values.map(|value: &HeaderValue| value.to_str().unwrap_or_default())
     };
     let ours = names_of(site.address.port());
     let is_ours = |host: &str| ours.iter().any(|our| our == host);
-    if !text(header::HOST).is_some_and(is_ours) {
+    // A request has one Host, and a target in absolute form names the host once more (RFC 9112, 3.2).
+    let has_one_host = texts(header::HOST).count() == 1;
+    let is_for_us = uri.authority().is_none_or(|host| is_ours(host.as_str()));
+    if !has_one_host || !texts(header::HOST).all(is_ours) || !is_for_us {
         return Some("this server answers to 127.0.0.1 and localhost only");
     }
     let is_our_origin = |origin: &str| origin.strip_prefix("http://").is_some_and(is_ours);
-    if !text(header::ORIGIN).is_none_or(is_our_origin) {
+    if !texts(header::ORIGIN).all(is_our_origin) {
         return Some("another page may not ask this server");
     }
-    let token = path.split('/').nth(1).unwrap_or_default();
+    let token = uri.path().split('/').nth(1).unwrap_or_default();
     if !is_same(token.as_bytes(), site.token.as_bytes()) {
         return Some("the address needs the token that `swtch view` printed");
     }

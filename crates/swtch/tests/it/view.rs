@@ -44,9 +44,12 @@ struct Answer {
 
 impl Server {
     fn of(trace: &Path) -> Self {
-        let mut command = swtch(["view", "--no-open"]);
+        Self::started(swtch(["view", "--no-open"]).arg(trace))
+    }
+
+    /// By a command that becomes `swtch view`.
+    fn started(command: &mut std::process::Command) -> Self {
         command
-            .arg(trace)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
@@ -67,11 +70,16 @@ impl Server {
         }
     }
 
-    fn ask(&self, path: &str, headers: &[&str]) -> Answer {
-        let mut stream = TcpStream::connect(&self.host).unwrap();
+    fn connected(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.host).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
+        stream
+    }
+
+    fn ask(&self, path: &str, headers: &[&str]) -> Answer {
+        let mut stream = self.connected();
         let mut request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n");
         for header in headers {
             request += &format!("{header}\r\n");
@@ -138,6 +146,20 @@ fn only_who_knows_the_address_is_let_in() {
         (&api, vec![&host, "Origin: http://example.com"], 403),
         (&api, vec![&host, "Origin: null"], 403),
         (&api, vec!["Host: example.com"], 403),
+        // Who else reads the request may take the other one.
+        (&api, vec![&host, "Host: example.com"], 403),
+        (&api, vec![&host, &host], 403),
+        (
+            &api,
+            vec![
+                &host,
+                &format!("Origin: http://{}", server.host),
+                "Origin: http://example.com",
+            ],
+            403,
+        ),
+        (&format!("http://{}{api}", server.host), vec![&host], 200),
+        (&format!("http://example.com{api}"), vec![&host], 403),
         (&api, vec!["Host: 127.0.0.1"], 403),
         (&api, vec![], 400),
     ] {
@@ -148,6 +170,54 @@ fn only_who_knows_the_address_is_let_in() {
             answer.status == expected || is_refused,
             "{path} {headers:?}: {}",
             answer.head
+        );
+    }
+}
+
+/// Each connection takes one of the server's descriptors. Strangers that hold theirs must not keep the person
+/// out who has the token.
+#[test]
+fn strangers_cannot_take_all_connections() {
+    let limited = "ulimit -n 128; exec \"$0\" \"$@\"";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", limited, SWTCH, "view", "--no-open"]);
+    let server = Server::started(command.arg(kept_trace()));
+    let own = server.connected();
+    let strangers: Vec<_> = (0..200)
+        .map(|number| {
+            let mut stream = server.connected();
+            // Some say nothing, others begin a request that they never end.
+            if number % 2 == 0 {
+                drop(stream.write_all(b"GET / HTTP/1.1\r\nHost: "));
+            }
+            stream
+        })
+        .collect();
+    let began = Instant::now();
+    assert_eq!(server.get("api/trace").status, 200);
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    drop((own, strangers));
+}
+
+/// A request that does not come to its end takes a connection only for a while.
+#[test]
+fn half_a_request_is_not_waited_for_without_end() {
+    let server = Server::of(&kept_trace());
+    for beginning in ["", "GET / HTTP/1.1\r\nHost: "] {
+        let began = Instant::now();
+        let mut stream = server.connected();
+        stream.write_all(beginning.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        // The end of the connection; 408 may come before it.
+        stream.read_to_end(&mut answer).unwrap();
+        let took = began.elapsed();
+        assert!(
+            took > Duration::from_secs(5) && took < Duration::from_secs(40),
+            "{took:?}"
         );
     }
 }
