@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{Write as _, stdout};
+use std::io::stdout;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,7 @@ use swtch_core::cost::PriceList;
 use crate::destination::{self, beside, check_directory};
 use crate::format::{Format, write_answer};
 use crate::plot;
+use crate::text::{escaped, json_text};
 
 mod compare;
 pub mod export;
@@ -79,7 +80,7 @@ pub fn run(request: &Request) -> Result<u8> {
     // The answer comes first, and each place has its try: what took minutes is not lost because one
     // disk is full.
     let answer = match request.format {
-        Format::Json => format!("{:#}\n", saved::to_json(&list)),
+        Format::Json => json_text(&saved::to_json(&list)),
         Format::Csv => export::to_csv(&export::prices_table(&list)),
         Format::Table => table::table(&list),
     };
@@ -191,7 +192,7 @@ pub fn run_compare(before: &Path, after: &Path, format: Format) -> Result<u8> {
                 "rows": sheet.to_json_rows(),
                 "notes": sheet.notes,
             });
-            writeln!(answer, "{object:#}")?;
+            answer.extend_from_slice(json_text(&object).as_bytes());
         }
     }
     write_answer(&mut stdout(), &answer).context("writing the answer")?;
@@ -227,14 +228,17 @@ pub fn prices_for_explain() -> Result<Option<PriceList>> {
         }
         Ok(list) => list,
         Err(error) => {
-            eprintln!("swtch: no bill: {error:#}");
+            eprintln!("swtch: no bill: {}", escaped(&format!("{error:#}")));
             return Ok(None);
         }
     };
     if let Ok(place) = place
         && let Err(error) = saved::save(&list, &place)
     {
-        eprintln!("swtch: the prices are not kept: {error:#}");
+        eprintln!(
+            "swtch: the prices are not kept: {}",
+            escaped(&format!("{error:#}"))
+        );
     }
     Ok(Some(list))
 }

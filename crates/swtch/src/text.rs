@@ -76,7 +76,23 @@ pub fn json_escaped(json: &str) -> String {
     shown
 }
 
-/// A field of a CSV record (RFC 4180): quoted where it must be.
+/// A JSON value on lines of its own, indented, with no hostile character in it.
+pub fn json_text(value: &serde_json::Value) -> String {
+    json_escaped(&format!("{value:#}\n"))
+}
+
+/// A text as a field of a CSV record. Programs that show tables take a cell that begins with `=`, `+`, `-`, `@`,
+/// a tab or a carriage return for a formula and compute it (OWASP, "CSV Injection"), and anybody can name a
+/// process so. Such a text gets an apostrophe before it, and so does one that begins with an apostrophe: whoever
+/// takes one leading apostrophe away has the text again.
+pub fn csv_text(text: &str) -> Cow<'_, str> {
+    match text.starts_with(['=', '+', '-', '@', '\t', '\r', '\'']) {
+        true => Cow::Owned(csv_field(&format!("'{text}")).into_owned()),
+        false => csv_field(text),
+    }
+}
+
+/// A field of a CSV record (RFC 4180): quoted where it must be. For a text from outside, see [`csv_text`].
 pub fn csv_field(text: &str) -> Cow<'_, str> {
     if text.contains(['"', ',', '\n', '\r']) {
         Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
@@ -133,6 +149,10 @@ pub enum Side {
     Right,
 }
 
+/// The widest that a column is made for its cells. Names come from outside: one of a million characters must not
+/// fill up a million characters of every other line.
+const WIDEST_COLUMN: usize = 400;
+
 /// Lines of columns in line: the head, a rule, the rows, and the total after another rule. Two
 /// spaces between columns, none at the end of a line. Every character counts as one wide. A cell that is wider
 /// than [`WIDEST_COLUMN`] is shown whole and moves the rest of its own line only.
@@ -151,10 +171,7 @@ pub fn columns(
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let mut line = String::new();
         for ((cell, width), (_, side)) in cells.zip(&widths).zip(head) {
-/// The widest that a column is made for its cells. Names come from outside: one of a million characters must not
-/// fill up a million characters of every other line.
-const WIDEST_COLUMN: usize = 400;
-
+            let blanks = " ".repeat(width.saturating_sub(cell.chars().count()));
             match side {
                 Side::Left => push(&mut line, format_args!("{cell}{blanks}  ")),
                 Side::Right => push(&mut line, format_args!("{blanks}{cell}  ")),
@@ -171,7 +188,6 @@ const WIDEST_COLUMN: usize = 400;
     for row in rows {
         lines.push(line(&mut row.iter().map(String::as_str)));
     }
-            let blanks = " ".repeat(width.saturating_sub(cell.chars().count()));
     if let Some(total) = total {
         lines.push(rule);
         lines.push(line(&mut total.iter().map(String::as_str)));
@@ -303,6 +319,17 @@ mod tests {
         assert_eq!(csv_field("two\nlines"), "\"two\nlines\"");
     }
 
+    /// A table program must not compute what a process is called.
+    #[test]
+    fn csv_texts_are_no_formulas() {
+        for formula in ["=1+1", "+1", "-1", "@a", "\tx", "'a"] {
+            assert_eq!(csv_text(formula), format!("'{formula}"));
+        }
+        assert_eq!(csv_text("=a,\"b\""), "\"'=a,\"\"b\"\"\"");
+        assert_eq!(csv_text("a=b"), "a=b");
+        assert_eq!(csv_text(""), "");
+    }
+
     #[test]
     fn counts_are_set_in_thousands() {
         assert_eq!(grouped(0), "0");
@@ -354,12 +381,6 @@ all     101";
         assert_eq!(lines.join("\n"), expected);
     }
 
-    #[test]
-    fn a_path_with_blanks_is_one_word_of_the_shell() {
-        assert_eq!(shell_word(Path::new("/usr/bin/swtch")), "/usr/bin/swtch");
-        assert_eq!(shell_word(Path::new("/my dir/it's")), r"'/my dir/it'\''s'");
-    }
-}
     /// `format!` takes widths of at most 65,535, and panics at more.
     #[test]
     fn one_very_wide_cell_widens_no_other_line() {
@@ -378,3 +399,9 @@ all     101";
         assert_eq!(lines[3], format!("a{blanks}  2"));
     }
 
+    #[test]
+    fn a_path_with_blanks_is_one_word_of_the_shell() {
+        assert_eq!(shell_word(Path::new("/usr/bin/swtch")), "/usr/bin/swtch");
+        assert_eq!(shell_word(Path::new("/my dir/it's")), r"'/my dir/it'\''s'");
+    }
+}

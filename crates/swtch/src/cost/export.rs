@@ -13,7 +13,7 @@ use serde::Serialize;
 use swtch_core::cost::{Curve, Estimate, NamedContrast, Per, Point, Price, PriceList};
 use swtch_store::{PlainColumn, PlainTable};
 
-use crate::text::{csv_field, escaped};
+use crate::text::{csv_text, escaped};
 
 /// One row a price.
 pub fn prices_table(list: &PriceList) -> PlainTable {
@@ -123,14 +123,16 @@ pub fn to_csv(table: &PlainTable) -> String {
 }
 
 fn push_record(csv: &mut String, fields: impl Iterator<Item = String>) {
-    let fields: Vec<String> = fields.map(|field| csv_field(&field).into_owned()).collect();
-    csv.push_str(&fields.join(","));
+    csv.push_str(&fields.collect::<Vec<_>>().join(","));
     csv.push_str("\r\n");
 }
 
 fn csv_value(column: &PlainColumn, row: usize) -> String {
     match column {
-        PlainColumn::Text(values) => values[row].as_ref().map(|text| escaped(text).into_owned()),
+        PlainColumn::Text(values) => {
+            let text = values[row].as_ref();
+            text.map(|text| csv_text(&escaped(text)).into_owned())
+        }
         PlainColumn::Number(values) => values[row].map(|number| number.to_string()),
         PlainColumn::Count(values) => values[row].map(|count| count.to_string()),
         PlainColumn::Flag(values) => values[row].map(|flag| flag.to_string()),

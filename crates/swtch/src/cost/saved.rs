@@ -75,7 +75,7 @@ pub fn save(list: &PriceList, place: &Path) -> Result<()> {
 pub fn write(list: &PriceList, path: &Path) -> Result<()> {
     let in_file = || format!("writing {}", path.display());
     let unfinished = path.with_extension(format!("{}.new", std::process::id()));
-    let text = format!("{:#}\n", to_json(list));
+    let text = json_text(&to_json(list));
     let written = fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, path));
     if written.is_err() {
         // What is half written helps nobody; the first error is the one to tell.

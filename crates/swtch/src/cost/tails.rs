@@ -6,7 +6,7 @@
 //! of them.
 
 use std::fmt::Write as _;
-use std::io::{Write as _, stdout};
+use std::io::stdout;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use super::{Effort, Request, stop_on_signals};
 use crate::format::{Format, write_answer};
 use crate::host;
 use crate::report::{Cell, Sheet};
-use crate::text::{counted, escaped};
+use crate::text::{counted, escaped, json_text};
 
 /// Measured when no kind is named: the barest primitive, and the one that everybody measures.
 const KINDS: [Primitive; 2] = [Primitive::FutexShared, Primitive::Pipe];
@@ -255,7 +255,7 @@ fn written(sheet: &Sheet, session: &Session, format: Format) -> Result<Vec<u8>> 
                 "rows": sheet.to_json_rows(),
                 "notes": sheet.notes,
             });
-            writeln!(answer, "{object:#}")?;
+            answer.extend_from_slice(json_text(&object).as_bytes());
         }
     }
     Ok(answer)

@@ -12,7 +12,7 @@ use super::{Count, Subject};
 use crate::doctor::Obstacle;
 use crate::format::{Format, write_answer};
 use crate::host::Host;
-use crate::text::{Side, columns, counted, csv_field, escaped, grouped, json_escaped};
+use crate::text::{Side, columns, counted, csv_text, escaped, grouped, json_escaped};
 
 /// Threads shown in the table; JSON and CSV hold all.
 const SHOWN: usize = 20;
@@ -83,7 +83,7 @@ impl<'a> Row<'a> {
             "{},{},{},{},{},{},{},{},{}",
             self.pid,
             self.tid,
-            csv_field(&name),
+            csv_text(&name),
             self.switches,
             self.voluntary,
             self.nonvoluntary,

@@ -15,7 +15,7 @@ use swtch_store::{PlainColumn, PlainTable, PlainWriter};
 
 use super::rows::Rows;
 use super::sink::Sink;
-use crate::text::{csv_field, escaped};
+use crate::text::{csv_text, escaped};
 pub use columns::COLUMNS;
 use columns::{Known, Value};
 
@@ -40,7 +40,7 @@ pub fn write_csv(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
             }
             match (column.value)(row, &known) {
                 Value::Text(Some(text)) => {
-                    out.write_all(csv_field(&escaped(&text)).as_bytes())?;
+                    out.write_all(csv_text(&escaped(&text)).as_bytes())?;
                 }
                 Value::Count(Some(count)) => write!(out, "{count}")?,
                 Value::Text(None) | Value::Count(None) => {}

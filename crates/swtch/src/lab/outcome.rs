@@ -25,7 +25,7 @@ use super::parameters::Value;
 use crate::destination::{beside, check_directory, write_pictures};
 use crate::format::{Format, write_answer};
 use crate::plot;
-use crate::text::{counted, escaped, hung, json_escaped, page_width, wrapped};
+use crate::text::{counted, escaped, hung, json_text, page_width, wrapped};
 
 /// It was ended early, or something that was asked for is still open.
 pub const OPEN: u8 = 1;
@@ -270,7 +270,7 @@ pub fn write_file(path: &Path, text: &str) -> Result<()> {
 
 /// JSON as a person can read it, without hostile characters.
 pub fn to_json_text(value: &Json) -> String {
-    json_escaped(&format!("{value:#}\n"))
+    json_text(value)
 }
 
 /// The first line of every answer: which machine.

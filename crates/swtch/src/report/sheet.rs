@@ -85,8 +85,8 @@ impl Cell {
     fn to_csv(&self) -> String {
         match self {
             Self::Missing => String::new(),
-            Self::Text(words) => text::escaped(words).into_owned(),
-            Self::List(words) => text::escaped(&words.join(";")).into_owned(),
+            Self::Text(words) => text::csv_text(&text::escaped(words)).into_owned(),
+            Self::List(words) => text::csv_text(&text::escaped(&words.join(";"))).into_owned(),
             Self::Count(number) | Self::Id(number) => number.to_string(),
             Self::Hex(number) => format!("{number:#x}"),
             Self::Time(length) => length.as_ns().to_string(),
@@ -266,7 +266,6 @@ impl Sheet {
         write!(out, "{}\r\n", self.columns.join(","))?;
         for row in &self.rows {
             let fields: Vec<String> = row.iter().map(Cell::to_csv).collect();
-            let fields: Vec<_> = fields.iter().map(|field| text::csv_field(field)).collect();
             write!(out, "{}\r\n", fields.join(","))?;
         }
         Ok(())

@@ -408,6 +408,33 @@ fn a_list_does_not_differ_from_itself() {
     }
 }
 
+/// A price list is a file from anywhere, and so is what it calls its kinds and its machine.
+#[test]
+fn names_in_a_list_cannot_reach_the_terminal() {
+    let _machine = alone();
+    let name = "a\u{1b}[2J\u{7f}\u{9b}31m\u{202e}b";
+    let hostile = changed(|list| {
+        list["origin"]["kernel_release"] = json!(name);
+        for price in list["prices"].as_array_mut().unwrap() {
+            price["kind"] = json!(format!("{name} {}", price["kind"].as_str().unwrap()));
+        }
+    });
+    for format in ["table", "json", "csv"] {
+        let output = compared(&hostile, &hostile, &["--format", format]);
+        let answer = stdout(&output);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(answer.contains("31m"), "{format}: {answer}");
+        let is_hostile = |c: char| c != '\n' && c != '\r' && c.is_control() || c == '\u{202e}';
+        assert!(!answer.contains(is_hostile), "{format}: {answer:?}");
+        if format == "json" {
+            // The value is exact.
+            let answer: Value = serde_json::from_str(&answer).unwrap();
+            let kind = answer["rows"][0]["kind"].as_str().unwrap();
+            assert!(kind.starts_with(name), "{kind:?}");
+        }
+    }
+}
+
 /// Prices are compared in multiples of the reference: both are three times what they were.
 #[test]
 fn a_price_that_rose_is_found_and_fails_the_check() {
