@@ -1,7 +1,7 @@
 # The ways into the tree. `make help` lists them; each is a script in scripts/ or one cargo line.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test vm-test model sanitize-fiber lint fmt schema check bench-record bench-cost bench-bill bench-fiber lab-page web web-test bench-view setup test-peers
+.PHONY: help demo test fuzz vm-test model sanitize-fiber lint fmt schema check bench-record bench-cost bench-bill bench-fiber lab-page web web-test bench-view setup test-peers
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -14,6 +14,9 @@ test: ## install what is missing and run every test, the privileged ones too whe
 
 test-peers: ## exports, read back by the peers' own readers (needs node, pip, npm, git, perl; some root)
 	@scripts/test-peers.sh
+
+fuzz: ## damaged input of every kind, for as long as you like (ARGS="stream http --seconds 3600 --seed 7")
+	@scripts/fuzz.sh $(ARGS)
 
 vm-test: ## other kernels, emulated, no root; which ones: KERNELS, see scripts/vm-test --help
 	@scripts/vm-test $(KERNELS)

@@ -339,7 +339,7 @@ fn write_checksums(path: &Path) {
 /// lies outside of its message, which one flipped bit can bring about.
 #[test]
 fn a_crafted_trace_with_right_checksums_is_an_error_and_no_panic() {
-    for (end, step) in [(End::Killed, 5), (End::Finished, 23)] {
+    for (end, step) in [(End::Killed, 31), (End::Finished, 101)] {
         let (_dir, path) = place();
         record(&path, &switches(), 20, end);
         let (mut errors, mut contained) = (0, 0);

@@ -274,8 +274,15 @@ impl Road {
         // where another of them left.
         if counts.idle == 0 && counts.unstarted * 10 > counts.switches {
             bail!(
-                "it was recorded for single tasks, so that a switch is seen only when they leave: record whole \
-                 CPUs (perf sched record, or perf record -a -e 'sched:*')"
+                "{}it was recorded for single tasks, so that a switch is seen only when they leave: record whole \
+                 CPUs (perf sched record, or perf record -a -e 'sched:*')",
+                match self.odd {
+                    0 => String::new(),
+                    odd => format!(
+                        "it is damaged ({} cannot be understood), or ",
+                        counted(odd, "record")
+                    ),
+                }
             );
         }
         Ok(())

@@ -10,6 +10,8 @@ mod explain;
 mod export;
 mod fiber;
 mod format;
+#[cfg(test)]
+mod fuzz;
 mod host;
 mod html;
 mod import;

@@ -5,7 +5,8 @@
 //!             ▲ read again while it is being recorded      (`web/`, embedded)
 //! ```
 //!
-//! - [`server`] lets in who knows the token, and nobody else; it only reads.
+//! - [`server`] lets in who knows the token, and nobody else; it only reads. [`connections`] bounds how many
+//!   connections there are and how long one is waited for.
 //! - [`timeline`] is what is drawn, [`lanes`] how it crosses to the page.
 //! - Numbers of panels are those of `swtch report`, made by the same code.
 //!

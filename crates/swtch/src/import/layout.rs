@@ -196,7 +196,7 @@ fn check_command(mut cursor: Cursor<'_>) -> Option<()> {
 
 /// The compressed part of a record of the second kind.
 fn content_of_second_kind(body: &[u8], endian: Endianness) -> Option<&[u8]> {
-    let length = Cursor::new(&body, endian).long()?;
+    let length = Cursor::new(body, endian).long()?;
     body.get(8..)?.get(..usize::try_from(length).ok()?)
 }
 

@@ -17,6 +17,7 @@
 //! - `peers`: exports, read by the programs whose formats they are, where `make test-peers` has brought them.
 //! - `imports`: what perf recorded comes to perf's own numbers, and says no more than it knows; damage is said.
 //! - `forged`: the small perf.data that `imports` damages.
+//! - `hostile`: input that was made to do harm, files that are none, and what every way out says of a torn trace.
 //! - `fiber`: the schedulers of another process: views, rates, refusals, and a target that dies.
 //! - `lab`: loads that are described in a file: played, refused, ended early.
 //! - `levels`: switches of a user-mode scheduler, beside the kernel's and never among them.
@@ -39,6 +40,7 @@ mod endings;
 mod exports;
 mod fiber;
 mod forged;
+mod hostile;
 mod imports;
 mod lab;
 mod levels;

@@ -262,7 +262,7 @@ fn a_file_has_groups_or_variants() {
 /// Behind a mistake the parser goes one call deeper for each bracket.
 #[test]
 fn very_many_brackets_are_a_mistake_and_no_overflow_of_the_stack() {
-    for pattern in ["{a{", "[{a[", "{ repeat = 3, body {a={a== [ "] {
+    for pattern in ["={[]{}", "{a{", "{ repeat = 3, body {a={a== [ "] {
         let opened = pattern.bytes().filter(|byte| b"[{".contains(byte)).count();
         let text = format!("x = [\n{}", pattern.repeat(99_000 / opened));
         let mistake = LoadFile::read("a.toml", &text).unwrap_err();

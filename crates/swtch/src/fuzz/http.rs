@@ -1,0 +1,276 @@
+//! Requests to the viewer's server, as bytes on a connection.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use swtch_store::State;
+use tokio::runtime::Runtime;
+
+use super::{Subject, mutate, trace};
+use crate::cost::saved;
+use crate::report::drawn::prices;
+use crate::view::{self, Loaded, Request, Site};
+
+/// What the address must hold.
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// After so long without a byte, the server is taken to wait for more.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// Requests are drawn before the port is known.
+const PORT: &str = "PORT";
+
+/// The server answers at once, or ends the connection.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const ANSWERS: [&str; 16] = [
+    "trace",
+    "threads",
+    "report",
+    "bill",
+    "lanes",
+    "detail",
+    "chain",
+    "critical",
+    "rate",
+    "distribution",
+    "flame",
+    "locks",
+    "search",
+    "nothing",
+    "",
+    "../../etc/passwd",
+];
+
+const KEYS: [&str; 16] = [
+    "from", "to", "px", "lanes", "bins", "row", "level", "task", "by", "of", "q", "reason", "pid",
+    "comm", "top", "x",
+];
+
+const VALUES: [&str; 30] = [
+    "0",
+    "1",
+    "2",
+    "7",
+    "23",
+    "100",
+    "1000",
+    "4000",
+    "100000",
+    "4294967295",
+    "4294967296",
+    "9223372036854775807",
+    "18446744073709551615",
+    "-1",
+    "1.5",
+    "",
+    "os",
+    "user",
+    "futex",
+    "c0",
+    "t1,t2,c0,c1,u1",
+    "t4294967295",
+    "reason",
+    "stack",
+    "process",
+    "ran",
+    "runq",
+    "%00%ff",
+    "server",
+    "%F0%9F%98%80",
+];
+
+const HEADERS: [&str; 12] = [
+    "Host: localhost:PORT",
+    "Host: evil.example",
+    "Origin: http://localhost:PORT",
+    "Origin: null",
+    "Connection: close",
+    "Connection: Upgrade, HTTP2-Settings",
+    "Content-Length: 5",
+    "Content-Length: 18446744073709551615",
+    "Transfer-Encoding: chunked",
+    "Expect: 100-continue",
+    "Range: bytes=0-",
+    "Cookie: \u{ff}",
+];
+
+/// A server of a small trace.
+#[derive(Debug)]
+pub struct Requests {
+    address: SocketAddr,
+    /// Serves as long as it is kept.
+    _runtime: Runtime,
+}
+
+impl Requests {
+    /// Starts the server; its trace and prices are made in this directory.
+    pub fn new(directory: &Path) -> Self {
+        let path = directory.join("t.swtch");
+        // A worker that takes over finds the trace of the one before.
+        drop(std::fs::remove_dir_all(&path));
+        trace::write_trace(&path, State::Finished, 300, true);
+        let list = directory.join("prices.json");
+        saved::write(&prices(), &list).expect("a scratch file");
+        let request = Request {
+            trace: path.clone(),
+            port: None,
+            open: false,
+            prices: Some(list),
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        listener.set_nonblocking(true).expect("a socket");
+        let loaded = Loaded::read(&path, 1).expect("a trace that was just written");
+        let site = Arc::new(Site::new(&request, loaded, address, TOKEN.to_owned()));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("it listens");
+            view::serve(listener, view::router(site), 64).await;
+        });
+        Self {
+            address,
+            _runtime: runtime,
+        }
+    }
+
+    /// Sends bytes; all that comes back. After `patience` without a byte, the sending side is shut down: a
+    /// request that is not whole is not waited for then, and the answer to one that is may be given up.
+    fn ask(&self, request: &[u8], patience: Duration) -> Vec<u8> {
+        let mut stream = TcpStream::connect(self.address).expect("the server listens");
+        stream
+            .set_read_timeout(Some(patience))
+            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+            .expect("a socket");
+        // The server may end the connection at any byte.
+        drop(stream.write_all(request));
+        let mut answer = Vec::new();
+        if read_to_end(&mut stream, &mut answer) == Ended::No {
+            // It waits for more of the request.
+            drop(stream.shutdown(Shutdown::Write));
+            stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+            let ended = read_to_end(&mut stream, &mut answer);
+            assert!(
+                ended == Ended::Yes,
+                "no answer, and no end of the connection"
+            );
+        }
+        answer
+    }
+}
+
+/// Whether the other side has ended a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Yes,
+    No,
+}
+
+/// Reads until the connection is ended or its timeout has passed.
+fn read_to_end(stream: &mut TcpStream, answer: &mut Vec<u8>) -> Ended {
+    match stream.read_to_end(answer) {
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ended::No,
+        // A reset is an end too.
+        _ => Ended::Yes,
+    }
+}
+
+impl Subject for Requests {
+    fn draw(&mut self, random: &mut Rng) -> Vec<u8> {
+        let mut request = Vec::new();
+        for _ in 0..random.u32(1..=3) {
+            request.extend(one_request(random).as_bytes());
+        }
+        if random.u32(..3) == 0 {
+            mutate::bytes(random, &mut request);
+        }
+        // Where those before it are whole, this one ends the connection.
+        request.extend(b"GET /end HTTP/1.1\r\nHost: localhost:PORT\r\nConnection: close\r\n\r\n");
+        request
+    }
+
+    fn run(&mut self, input: &[u8]) {
+        let port = self.address.port().to_string();
+        let request = replaced(input, PORT.as_bytes(), port.as_bytes());
+        let answer = self.ask(&request, SHORT);
+        let has_token = request
+            .windows(TOKEN.len())
+            .any(|window| window == TOKEN.as_bytes());
+        let is_let_in = answer
+            .windows(15)
+            .any(|window| window == b"HTTP/1.1 200 OK");
+        assert!(has_token || !is_let_in, "let in without the token");
+        // It goes on to answer the person who has the token.
+        let own = format!(
+            "GET /{TOKEN}/api/threads HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n"
+        );
+        let answer = self.ask(own.as_bytes(), PATIENCE);
+        assert!(answer.starts_with(b"HTTP/1.1 200 OK"), "no answer any more");
+    }
+}
+
+/// A request that is mostly whole.
+fn one_request(random: &mut Rng) -> String {
+    let of = |random: &mut Rng, list: &[&'static str]| list[random.usize(..list.len())];
+    let methods = [
+        "GET", "GET", "GET", "GET", "HEAD", "POST", "OPTIONS", "CONNECT", "BREW",
+    ];
+    let method = of(random, &methods);
+    let token = match random.u32(..8) {
+        0 => "",
+        1 => "fedcba9876543210fedcba9876543210",
+        _ => TOKEN,
+    };
+    let mut target = format!("/{token}/api/{}", of(random, &ANSWERS));
+    match random.u32(..10) {
+        0 => target = format!("/{token}/{}", of(random, &["", "index.html", "..%2f", "%"])),
+        1 => target = format!("http://localhost:PORT{target}"),
+        2 => target = format!("http://evil.example{target}"),
+        _ => {}
+    }
+    for number in 0..random.usize(..7) {
+        let value = match random.u32(..30) {
+            0 => "9".repeat(random.usize(..20_000)),
+            1 => random.u64(..).to_string(),
+            _ => of(random, &VALUES).to_owned(),
+        };
+        let separator = if number == 0 { '?' } else { '&' };
+        target += &format!("{separator}{}={value}", of(random, &KEYS));
+    }
+    let mut request = format!("{method} {target} HTTP/1.1\r\n");
+    if random.u32(..12) > 0 {
+        request += "Host: 127.0.0.1:PORT\r\n";
+    }
+    for _ in 0..random.u32(..3) {
+        request += &format!("{}\r\n", of(random, &HEADERS));
+    }
+    if random.u32(..60) == 0 {
+        request += &"X-Many: 1\r\n".repeat(random.usize(..4_000));
+    }
+    request += "\r\n";
+    if random.u32(..8) == 0 {
+        request += "5\r\nhello\r\n0\r\n\r\n";
+    }
+    request
+}
+
+fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some(at) = rest.windows(old.len()).position(|window| window == old) {
+        out.extend(&rest[..at]);
+        out.extend(new);
+        rest = &rest[at + old.len()..];
+    }
+    out.extend(rest);
+    out
+}

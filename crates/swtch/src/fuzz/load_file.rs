@@ -1,0 +1,117 @@
+//! Files that describe loads: read and checked as before they are played. Nothing is played.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fastrand::Rng;
+
+use super::{Subject, mutate};
+use crate::lab;
+
+/// Words of these files.
+const WORDS: [&str; 36] = [
+    "title",
+    "about",
+    "parameters",
+    "group",
+    "variant",
+    "name",
+    "members",
+    "count",
+    "cpus",
+    "class",
+    "nice",
+    "priority",
+    "slice",
+    "body",
+    "spin",
+    "work",
+    "repeat",
+    "lock",
+    "unlock",
+    "wait",
+    "signal",
+    "take",
+    "pass",
+    "sleep",
+    "watch",
+    "read",
+    "touch",
+    "limit",
+    "locks",
+    "events",
+    "rings",
+    "tokens",
+    "$count",
+    "\"1s\"",
+    "threads",
+    "processes",
+];
+
+/// Every step once.
+const EVERY_STEP: &str = r#"
+title = "every step"
+limit = "10s"
+locks = { a = "mutex" }
+events = { go = "pipe" }
+rings = { r = { tokens = 1, by = "futex" } }
+[parameters.count]
+about = "how many"
+default = 2
+[[group]]
+name = "g"
+count = "$count"
+cpus = "round-robin"
+body = [
+  "yield",
+  { work = "1ms" },
+  { spin = 1000, kernel = "add" },
+  { repeat = 3, body = [ { lock = "a" }, { unlock = "a" }, { repeat = 2, body = ["yield"] } ] },
+  { sleep = "1ms" },
+  { watch = "1ms" },
+  { signal = "go" },
+  { touch = "1MB", stride = 64 },
+]
+[[group]]
+name = "h"
+members = "processes"
+count = 2
+body = [ { wait = "go" }, { take = "r" }, { pass = "r" } ]
+"#;
+
+/// The experiments of the lab, and a file with every step.
+#[derive(Debug)]
+pub struct LoadFiles {
+    corpus: Vec<Vec<u8>>,
+    file: PathBuf,
+}
+
+impl LoadFiles {
+    /// In this directory.
+    pub fn new(directory: &Path) -> Self {
+        let mut corpus: Vec<_> = lab::texts().map(|text| text.as_bytes().to_vec()).collect();
+        corpus.push(EVERY_STEP.as_bytes().to_vec());
+        Self {
+            corpus,
+            file: directory.join("load.toml"),
+        }
+    }
+}
+
+impl Subject for LoadFiles {
+    fn draw(&mut self, random: &mut Rng) -> Vec<u8> {
+        // Half of the inputs from the file that is read to its end.
+        let place = random.usize(..2 * self.corpus.len());
+        let mut text = self.corpus[place.min(self.corpus.len() - 1)].clone();
+        mutate::text(random, &mut text, &WORDS);
+        text
+    }
+
+    fn run(&mut self, input: &[u8]) {
+        fs::write(&self.file, input).expect("a scratch file");
+        if let Err(error) = lab::read_every_variant(&self.file) {
+            // As `main` says it.
+            drop(crate::text::escaped_lines(&format!("{error:#}")));
+        }
+    }
+}

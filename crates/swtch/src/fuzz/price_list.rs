@@ -1,0 +1,95 @@
+//! Price lists: read, compared, billed with and shown.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fastrand::Rng;
+use swtch_store::{State, Trace};
+
+use super::{Subject, mutate, trace};
+use crate::cost::{self, saved};
+use crate::format::Format;
+use crate::prices;
+use crate::report::drawn::{prices as some_prices, prices_with_curve};
+use crate::report::{self, BillBy, By, Filter, Request};
+
+/// Words of a list.
+const WORDS: [&str; 16] = [
+    "null",
+    "true",
+    "[]",
+    "{}",
+    "\"yield\"",
+    "pipe",
+    "futex-shared",
+    "threads",
+    "processes",
+    "switch",
+    "point",
+    "low",
+    "high",
+    "prices",
+    "curves",
+    "version",
+];
+
+/// Lists, and a trace to make bills of.
+#[derive(Debug)]
+pub struct PriceLists {
+    corpus: Vec<Vec<u8>>,
+    whole: PathBuf,
+    file: PathBuf,
+    trace: Trace,
+}
+
+impl PriceLists {
+    /// In this directory.
+    pub fn new(directory: &Path) -> Self {
+        let (whole, file) = (directory.join("whole.json"), directory.join("prices.json"));
+        saved::write(&some_prices(), &whole).expect("a scratch file");
+        let lists = [some_prices(), prices_with_curve()];
+        let corpus = lists.map(|list| format!("{:#}\n", saved::to_json(&list)).into_bytes());
+        let path = directory.join("t.swtch");
+        // A worker that takes over finds the trace of the one before.
+        drop(fs::remove_dir_all(&path));
+        trace::write_trace(&path, State::Finished, 40, false);
+        Self {
+            corpus: corpus.to_vec(),
+            whole,
+            file,
+            trace: Trace::open(&path).expect("a trace that was just written"),
+        }
+    }
+}
+
+impl Subject for PriceLists {
+    fn draw(&mut self, random: &mut Rng) -> Vec<u8> {
+        let mut text = self.corpus[random.usize(..self.corpus.len())].clone();
+        mutate::text(random, &mut text, &WORDS);
+        text
+    }
+
+    fn run(&mut self, input: &[u8]) {
+        fs::write(&self.file, input).expect("a scratch file");
+        let Ok(list) = prices::chosen(Some(&self.file)) else {
+            return;
+        };
+        let mut choice = Rng::with_seed(u64::from(crc32fast::hash(input)));
+        let format = Format::ALL[choice.usize(..Format::ALL.len())];
+        let request = Request {
+            by: By::Reason,
+            format,
+            filter: Filter::default(),
+            top: None,
+        };
+        let out = &mut io::sink();
+        prices::warn(&self.trace, &list);
+        for by in BillBy::ALL {
+            let _ = report::bill(&self.trace, by, &request, &list, out);
+        }
+        let _ = report::explain(&self.trace, &request, Some(&list), out);
+        let _ = cost::run_compare(&self.whole, &self.file, format);
+        let _ = cost::run_compare(&self.file, &self.whole, format);
+    }
+}

@@ -1,0 +1,328 @@
+//! Starts workers, watches them, and says at the end what was found.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fmt;
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::Target;
+use super::worker::{self, Job, Progress};
+
+/// How long a run is when nobody says.
+const SHORT: Duration = Duration::from_secs(3);
+
+/// An input that takes more CPU time is a hang.
+const MOST_CPU: Duration = Duration::from_secs(10);
+
+/// So is one that takes longer without using the CPU. Other work on the machine may delay it.
+const MOST_TIME: Duration = Duration::from_secs(120);
+
+/// How often the worker is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How often a long run says how far it is.
+const TELL: Duration = Duration::from_secs(60);
+
+/// Ticks of `/proc/PID/stat` in a second: `USER_HZ`, which is 100 on every architecture of Linux that
+/// this program runs on.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// Environment variables by which `make fuzz` asks for another run than the short one.
+const SECONDS: &str = "SWTCH_FUZZ_SECONDS";
+const SEED: &str = "SWTCH_FUZZ_SEED";
+const INPUT: &str = "SWTCH_FUZZ_INPUT";
+
+/// What is wrong with an input.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// At this place of the source.
+    Panic(String),
+    /// It took longer than [`MOST_CPU`] or [`MOST_TIME`].
+    Hang,
+    /// It asked for more memory than [`worker::MOST_MEMORY`].
+    OutOfMemory,
+    /// The process ended otherwise: a stack that overflowed, say.
+    Death(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panic(place) => write!(f, "panic at {place}"),
+            Self::Hang => f.write_str("hang"),
+            Self::OutOfMemory => f.write_str("out of memory"),
+            Self::Death(how) => write!(f, "death: {how}"),
+        }
+    }
+}
+
+/// What a run has come to.
+#[derive(Debug, Default)]
+struct Tally {
+    executions: u64,
+    faults: BTreeMap<Fault, (u64, Vec<PathBuf>)>,
+    slowest: Duration,
+    peak_rss_bytes: u64,
+}
+
+impl Tally {
+    fn count(&self, is_meant: impl Fn(&Fault) -> bool) -> u64 {
+        let counts = self.faults.iter().filter(|(fault, _)| is_meant(fault));
+        counts.map(|(_, (count, _))| count).sum()
+    }
+
+    fn print_faults(&self) {
+        for (fault, (count, inputs)) in &self.faults {
+            println!("  {count} x {fault}");
+            for input in inputs {
+                println!("    {}", input.display());
+            }
+        }
+    }
+
+    fn add(&mut self, fault: Fault, count: u64, input: Option<PathBuf>) {
+        let found = self.faults.entry(fault).or_default();
+        found.0 += count;
+        found.1.extend(input);
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            executions,
+            slowest,
+            peak_rss_bytes,
+            ..
+        } = self;
+        let panics = self.count(|fault| matches!(fault, Fault::Panic(_)));
+        let hangs = self.count(|fault| matches!(fault, Fault::Hang));
+        let starved = self.count(|fault| matches!(fault, Fault::OutOfMemory));
+        let deaths = self.count(|fault| matches!(fault, Fault::Death(_)));
+        write!(
+            f,
+            "{executions} executions, {panics} panics, {hangs} hangs, {starved} out of memory, {deaths} other \
+             deaths, slowest {:.2} s of CPU, peak RSS {} MB",
+            slowest.as_secs_f64(),
+            peak_rss_bytes / 1_000_000
+        )
+    }
+}
+
+/// Runs a target for as long as was asked for; in a worker, does its work instead.
+///
+/// # Panics
+/// When an input was found at which the code under test fails.
+pub fn supervise(target: Target) {
+    if let Some(job) = Job::from_environment() {
+        worker::run(target, &job);
+        return;
+    }
+    let number = |name| env::var(name).ok().map(|text| parsed(name, &text));
+    let length = number(SECONDS).map_or(SHORT, Duration::from_secs);
+    let seed = number(SEED).unwrap_or(1);
+    let input = env::var_os(INPUT).map(PathBuf::from);
+    let found = found_inputs(target);
+    let directory = scratch();
+    let job = Job {
+        directory: directory.path().to_owned(),
+        found,
+        seed,
+        first: 0,
+        length,
+        input,
+    };
+    let tally = run(target, job);
+    println!("{}: seed {seed}: {tally}", target.as_str());
+    tally.print_faults();
+    assert!(
+        tally.faults.is_empty(),
+        "{}: the inputs are kept",
+        target.as_str()
+    );
+}
+
+fn parsed(name: &str, text: &str) -> u64 {
+    text.parse()
+        .unwrap_or_else(|_| panic!("{name} must be a number, not {text}"))
+}
+
+/// In memory where that is possible: an hour of inputs is not for a disk.
+fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = tempfile::Builder::new().prefix("swtch-fuzz-").tempdir_in(
+        match fs::metadata(memory).is_ok() {
+            true => memory.to_owned(),
+            false => env::temp_dir(),
+        },
+    );
+    made.expect("a temporary directory can be made")
+}
+
+/// Where inputs go that fail: `target/fuzz/TARGET`, beside this program's own directory.
+fn found_inputs(target: Target) -> PathBuf {
+    let program = env::current_exe().expect("the system names the running program");
+    let build = program.ancestors().nth(3).unwrap_or(Path::new("."));
+    build.join("fuzz").join(target.as_str())
+}
+
+fn run(target: Target, mut job: Job) -> Tally {
+    let began = Instant::now();
+    let mut tally = Tally::default();
+    let mut told = began;
+    loop {
+        let left = job.length.saturating_sub(began.elapsed());
+        if left.is_zero() && job.first > 0 {
+            return tally;
+        }
+        let progress = Worker::start(target, &job, left).watch(&job, &mut tally);
+        job.first = progress.next.max(job.first);
+        if job.input.is_some() {
+            return tally;
+        }
+        if told.elapsed() > TELL {
+            told = Instant::now();
+            let seconds = began.elapsed().as_secs();
+            println!("{}: after {seconds} s: {tally}", target.as_str());
+            tally.print_faults();
+        }
+    }
+}
+
+/// A worker that runs.
+struct Worker {
+    child: Child,
+    /// Where it says which input it runs.
+    directory: PathBuf,
+}
+
+impl Worker {
+    fn start(target: Target, job: &Job, left: Duration) -> Self {
+        let directory = job.directory.clone();
+        Progress::default().write(&directory);
+        let errors = File::create(directory.join("stderr")).expect("a scratch file can be made");
+        let program = env::current_exe().expect("the system names the running program");
+        let mut command = Command::new(program);
+        command
+            .args(["--exact", &format!("fuzz::{}", target.as_str())])
+            .args(["--nocapture", "--test-threads=1"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(errors);
+        let job = Job {
+            length: left,
+            ..job.clone()
+        };
+        job.to_environment(&mut command);
+        Self {
+            child: command.spawn().expect("this program can be started again"),
+            directory,
+        }
+    }
+
+    /// Waits for its end; how far it came.
+    fn watch(mut self, job: &Job, tally: &mut Tally) -> Progress {
+        let mut seen = (u64::MAX, Instant::now(), Duration::ZERO);
+        let (status, is_hang) = loop {
+            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                break (status, false);
+            }
+            let pid = self.child.id();
+            tally.peak_rss_bytes = tally.peak_rss_bytes.max(peak_rss_bytes(pid));
+            let (now, cpu) = (Progress::read(&self.directory), cpu_time(pid));
+            if now.next != seen.0 {
+                seen = (now.next, Instant::now(), cpu);
+            }
+            // Before the first input it makes the corpus.
+            if cpu.saturating_sub(seen.2) > MOST_CPU || seen.1.elapsed() > MOST_TIME {
+                self.child.kill().expect("a child can be killed");
+                let status = self.child.wait().expect("a child can be waited for");
+                break (status, true);
+            }
+            thread::sleep(LOOK);
+        };
+        let mut progress = Progress::read(&self.directory);
+        let fault = match is_hang {
+            true => Some(Fault::Hang),
+            false => self.fault(status),
+        };
+        if let Some(fault) = fault {
+            let input = self.keep_input(job, &fault, progress.next);
+            tally.add(fault, 1, input);
+            progress.next += 1;
+        }
+        tally.executions += progress.executions;
+        tally.slowest = tally
+            .slowest
+            .max(Duration::from_micros(progress.slowest_us));
+        self.add_panics(job, tally);
+        progress
+    }
+
+    /// Why it ended, when that was a fault.
+    fn fault(&self, status: ExitStatus) -> Option<Fault> {
+        if status.success() {
+            return None;
+        }
+        let said = fs::read(self.directory.join("stderr")).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        if said.contains("memory allocation of") {
+            return Some(Fault::OutOfMemory);
+        }
+        let last = said.lines().last().unwrap_or_default();
+        let how = match status.signal() {
+            Some(signal) => format!("signal {signal}"),
+            None => format!("{status}"),
+        };
+        Some(Fault::Death(format!("{how} {last}").trim_end().to_owned()))
+    }
+
+    fn keep_input(&self, job: &Job, fault: &Fault, number: u64) -> Option<PathBuf> {
+        let input = fs::read(self.directory.join("input")).ok()?;
+        let word = match fault {
+            Fault::Panic(_) => "panic",
+            Fault::Hang => "hang",
+            Fault::OutOfMemory => "memory",
+            Fault::Death(_) => "death",
+        };
+        Some(job.keep(word, number, &input))
+    }
+
+    /// Panics that the worker caught and wrote down: a line `FILE<tab>PLACE` for each.
+    fn add_panics(&self, job: &Job, tally: &mut Tally) {
+        let list = self.directory.join("panics");
+        let Ok(lines) = fs::read_to_string(&list) else {
+            return;
+        };
+        for line in lines.lines() {
+            let (file, place) = line.split_once('\t').unwrap_or(("", line));
+            let input = (!file.is_empty()).then(|| job.found.join(file));
+            tally.add(Fault::Panic(place.to_owned()), 1, input);
+        }
+        fs::remove_file(list).expect("a scratch file can be removed");
+    }
+}
+
+/// User and system time of a process.
+fn cpu_time(pid: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, in brackets, may hold anything.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
+}
+
+fn peak_rss_bytes(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}

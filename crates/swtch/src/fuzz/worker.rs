@@ -1,0 +1,273 @@
+//! Runs inputs one after the other, in a process that may hang or die.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Resource, setrlimit};
+use nix::time::{ClockId, clock_gettime};
+use rustc_hash::FxHashSet;
+
+use super::{Subject, Target};
+
+/// Address space of a worker: what one input may ask for.
+pub const MOST_MEMORY: u64 = 3 << 30;
+
+/// A worker ends after so many inputs, and another takes over. What a library keeps for good for each call
+/// (a signal handler) must not add up over an hour.
+const MOST_INPUTS: u64 = 20_000;
+
+/// Environment variables that hold a [`Job`].
+const DIRECTORY: &str = "SWTCH_FUZZ_WORKER";
+const FOUND: &str = "SWTCH_FUZZ_FOUND";
+const FIRST: &str = "SWTCH_FUZZ_FIRST";
+const LEFT_MS: &str = "SWTCH_FUZZ_LEFT_MS";
+const WORKER_SEED: &str = "SWTCH_FUZZ_WORKER_SEED";
+const ONLY: &str = "SWTCH_FUZZ_ONLY";
+
+/// What a worker is to do.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Where it works.
+    pub directory: PathBuf,
+    /// Where inputs are kept that fail.
+    pub found: PathBuf,
+    /// Inputs follow from it and their number.
+    pub seed: u64,
+    /// Number of the first input.
+    pub first: u64,
+    /// How long.
+    pub length: Duration,
+    /// A file that is the only input.
+    pub input: Option<PathBuf>,
+}
+
+impl Job {
+    /// The job of this process, when it is a worker.
+    pub fn from_environment() -> Option<Self> {
+        let directory = env::var_os(DIRECTORY)?.into();
+        let text = |name| env::var(name).expect("the supervisor sets it");
+        let number = |name| text(name).parse().expect("the supervisor writes a number");
+        Some(Self {
+            directory,
+            found: text(FOUND).into(),
+            seed: number(WORKER_SEED),
+            first: number(FIRST),
+            length: Duration::from_millis(number(LEFT_MS)),
+            input: env::var_os(ONLY).map(PathBuf::from),
+        })
+    }
+
+    /// Gives the job to a process.
+    pub fn to_environment(&self, command: &mut Command) {
+        let left_ms = self.length.as_millis().to_string();
+        let pairs: [(&str, OsString); 5] = [
+            (DIRECTORY, self.directory.clone().into()),
+            (FOUND, self.found.clone().into()),
+            (FIRST, self.first.to_string().into()),
+            (LEFT_MS, left_ms.into()),
+            (WORKER_SEED, self.seed.to_string().into()),
+        ];
+        command.envs(pairs);
+        if let Some(input) = &self.input {
+            command.env(ONLY, input);
+        }
+    }
+
+    /// Keeps an input; its file.
+    ///
+    /// # Panics
+    /// When it cannot be written: what was found would be lost.
+    pub fn keep(&self, word: &str, number: u64, input: &[u8]) -> PathBuf {
+        fs::create_dir_all(&self.found).expect("the directory of found inputs can be made");
+        let file = self.found.join(format!("{word}-{}-{number}", self.seed));
+        fs::write(&file, input).expect("a found input can be written");
+        file
+    }
+}
+
+/// How far a worker came.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Number of the input that runs, or runs next.
+    pub next: u64,
+    /// Inputs that were run.
+    pub executions: u64,
+    /// CPU time of the slowest of them.
+    pub slowest_us: u64,
+}
+
+impl Progress {
+    /// What the worker says.
+    pub fn read(directory: &Path) -> Self {
+        let bytes = fs::read(directory.join("progress")).unwrap_or_default();
+        let number = |at: usize| {
+            let bytes = bytes.get(8 * at..8 * at + 8);
+            bytes.map_or(0, |bytes| {
+                u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+            })
+        };
+        Self {
+            next: number(0),
+            executions: number(1),
+            slowest_us: number(2),
+        }
+    }
+
+    fn to_bytes(self) -> Vec<u8> {
+        let numbers = [self.next, self.executions, self.slowest_us];
+        numbers.map(u64::to_le_bytes).concat()
+    }
+
+    /// Sets it.
+    ///
+    /// # Panics
+    /// When the scratch file cannot be written.
+    pub fn write(self, directory: &Path) {
+        fs::write(directory.join("progress"), self.to_bytes()).expect("a scratch file");
+    }
+}
+
+/// Runs inputs until the time is over.
+///
+/// # Panics
+/// When the scratch files cannot be written.
+pub fn run(target: Target, job: &Job) {
+    let panics = listen_for_panics();
+    let mut subject = target.subject(&job.directory);
+    // After the corpus is made, which may run a thread of its own.
+    setrlimit(Resource::RLIMIT_AS, MOST_MEMORY, MOST_MEMORY).expect("a limit can be lowered");
+    let mut runner = Runner::new(job, panics);
+    if let Some(input) = &job.input {
+        let input = fs::read(input).expect("the named input can be read");
+        runner.run(&mut *subject, job.first, &input);
+        return;
+    }
+    let saved = saved_inputs(target);
+    let began = Instant::now();
+    for number in job.first..job.first + MOST_INPUTS {
+        let at = usize::try_from(number).unwrap_or(usize::MAX);
+        match saved.get(at) {
+            Some(input) => runner.run(&mut *subject, number, input),
+            None if began.elapsed() >= job.length => break,
+            None => {
+                // Neighbouring numbers must not give neighbouring states.
+                let seed = job.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number;
+                let input = subject.draw(&mut fastrand::Rng::with_seed(seed));
+                runner.run(&mut *subject, number, &input);
+            }
+        }
+    }
+}
+
+/// Inputs that once failed, by name.
+fn saved_inputs(target: Target) -> Vec<Vec<u8>> {
+    let Ok(entries) = fs::read_dir(target.saved_inputs()) else {
+        return Vec::new();
+    };
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    let read = paths.iter().map(fs::read);
+    read.map(|input| input.expect("a saved input can be read"))
+        .collect()
+}
+
+/// Places of panics since they were last looked at.
+type Panics = Arc<Mutex<Vec<String>>>;
+
+/// Writes down where panics happen, on every thread. Those that the code under test contains by itself
+/// are silenced by a hook of its own, which does not call this one.
+fn listen_for_panics() -> Panics {
+    let panics = Panics::default();
+    let places = Arc::clone(&panics);
+    panic::set_hook(Box::new(move |panic| {
+        let place = panic.location().map_or_else(String::new, |location| {
+            format!("{}:{}", location.file(), location.line())
+        });
+        let mut places = places
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        places.push(place);
+    }));
+    panics
+}
+
+struct Runner<'a> {
+    job: &'a Job,
+    panics: Panics,
+    /// Places whose first input is kept; further ones are counted.
+    known: FxHashSet<String>,
+    progress: Progress,
+    file: File,
+}
+
+impl<'a> Runner<'a> {
+    fn new(job: &'a Job, panics: Panics) -> Self {
+        let file = OpenOptions::new()
+            .write(true)
+            .open(job.directory.join("progress"));
+        Self {
+            job,
+            panics,
+            known: FxHashSet::default(),
+            progress: Progress::default(),
+            file: file.expect("the supervisor made it"),
+        }
+    }
+
+    fn run(&mut self, subject: &mut dyn Subject, number: u64, input: &[u8]) {
+        fs::write(self.job.directory.join("input"), input).expect("a scratch file");
+        self.progress.next = number;
+        self.tell();
+        let began = cpu_time();
+        // The hook has written a panic down; what it left half done is made anew for each input.
+        drop(panic::catch_unwind(AssertUnwindSafe(|| subject.run(input))));
+        let took = cpu_time().saturating_sub(began);
+        self.note_panics(number, input);
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.progress.slowest_us = self.progress.slowest_us.max(took_us);
+        self.progress.executions += 1;
+        self.progress.next = number + 1;
+        self.tell();
+    }
+
+    fn tell(&self) {
+        let written = self.file.write_all_at(&self.progress.to_bytes(), 0);
+        written.expect("a scratch file");
+    }
+
+    fn note_panics(&mut self, number: u64, input: &[u8]) {
+        let panics = self.panics.lock();
+        let places = std::mem::take(&mut *panics.unwrap_or_else(|poisoned| poisoned.into_inner()));
+        if places.is_empty() {
+            return;
+        }
+        let list = self.job.directory.join("panics");
+        let mut list = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(list)
+            .expect("a scratch file");
+        for place in places {
+            let file = match self.known.insert(place.clone()) {
+                true => self.job.keep("panic", number, input),
+                false => PathBuf::new(),
+            };
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            writeln!(list, "{name}\t{place}").expect("a scratch file");
+        }
+    }
+}
+
+/// CPU time of this process.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("Linux has this clock");
+    Duration::from(time)
+}
