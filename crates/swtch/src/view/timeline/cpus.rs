@@ -36,7 +36,9 @@ impl CpuLane {
         if self.rows.len().is_multiple_of(BLOCK) {
             self.busy_before.push(self.busy_ns);
         }
-        self.busy_ns += row.ran.map_or(0, swtch_core::Nanos::as_ns);
+        // The lengths of a crafted trace can be anything.
+        let ran_ns = row.ran.map_or(0, swtch_core::Nanos::as_ns);
+        self.busy_ns = self.busy_ns.saturating_add(ran_ns);
         self.rows
             .push(u32::try_from(number).expect("fewer rows than 32 bits count"));
     }
@@ -82,7 +84,7 @@ impl CpuLane {
                 let from = pieces.run_from_ns?.max(from_ns);
                 Some(pieces.run_to_ns.min(to_ns).saturating_sub(from))
             });
-            runs.sum()
+            runs.fold(0, u64::saturating_add)
         };
         let first = (places.start + 1).div_ceil(BLOCK);
         let last = places.end.saturating_sub(1) / BLOCK;
@@ -90,8 +92,8 @@ impl CpuLane {
             return clipped(places);
         }
         clipped(places.start..first * BLOCK)
-            + (self.busy_before[last] - self.busy_before[first])
-            + clipped(last * BLOCK..places.end)
+            .saturating_add(self.busy_before[last] - self.busy_before[first])
+            .saturating_add(clipped(last * BLOCK..places.end))
     }
 
     /// The runs between two moments.
