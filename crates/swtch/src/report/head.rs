@@ -37,6 +37,11 @@ pub struct Head {
     pub duration: Nanos,
 }
 
+/// A sum of numbers that a file tells, which may be anything: it ends at the largest number.
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 /// Switches of the report, which the head names beside those of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
@@ -49,9 +54,10 @@ pub struct Rows {
 impl Head {
     /// Lost records: by the gaps, or by the recorder's own count where it is higher.
     pub fn lost(&self) -> u64 {
-        let in_gaps: u64 = self.gaps.iter().map(|gap| gap.lost).sum();
+        let in_gaps = sum(self.gaps.iter().map(|gap| gap.lost));
         let counts = &self.meta.counts;
-        in_gaps.max(counts.lost) + counts.unnamed + counts.storage_failed
+        let lost = in_gaps.max(counts.lost);
+        sum([lost, counts.unnamed, counts.storage_failed].into_iter())
     }
 
     /// How long was recorded.
@@ -174,7 +180,7 @@ impl Head {
         } = self.meta.counts;
         let mut lines = Vec::new();
         if !self.gaps.is_empty() {
-            let lost: u64 = self.gaps.iter().map(|gap| gap.lost).sum();
+            let lost = sum(self.gaps.iter().map(|gap| gap.lost));
             let lengths = self.gaps.iter().filter_map(|gap| gap.end.since(gap.start));
             let time: Nanos = lengths.sum();
             let gaps = counted(u64::try_from(self.gaps.len()).unwrap_or(u64::MAX), "gap");
@@ -251,7 +257,7 @@ impl Head {
             (counts.unnamed, "unnamed"),
             (counts.storage_failed, "not written"),
         ];
-        let sum: u64 = parts.iter().map(|part| part.0).sum();
+        let sum = sum(parts.iter().map(|part| part.0));
         let is_shown = |part: &&(u64, &str)| part.0 > 0 || part.1 == "lost" || part.1 == "stored";
         let shown: Vec<_> = parts
             .iter()
@@ -358,7 +364,7 @@ trace  run.swtch · 2.00 s · perf bench
         head.filter = Some("--pid 10".into());
         let expected = "\
 10 switch-outs · 7 lost · recorder: 120 ms CPU, 45 MB, 83 ns per switch in the kernel
-note: unfinished: the recorder was killed
+note: unfinished: the recorder was killed; 13 rows can be read, which span 2.00 s
 note: 7 records lost in 1 gap (2.00 µs of CPU time): counts and sums are lower bounds
 note: this kernel lacks sched_set_need_resched_tp: reasons that need it are inferred
 note: only --pid 10: 10 of the trace's 13 rows
