@@ -29,15 +29,16 @@ thread_local! {
 }
 
 /// Starts the thread of a new worker. It sleeps until it gets the baton.
+///
+/// The index is that of the scheduler's record: the caller has its core, which is not to be asked for here.
 pub(crate) fn start_worker(
     scheduler: &'static Scheduler,
+    scheduler_index: u32,
     cell: &'static WorkerCell,
     shared: &Shared,
 ) -> Result<thread::JoinHandle<()>, Error> {
     // SAFETY: the caller holds the scheduler; the worker does not run.
     let number = unsafe { cell.slot() }.index;
-    // SAFETY: as above.
-    let scheduler_index = unsafe { scheduler.core() }.accounts.index();
     let name = format!("{}-w{number}", shared.name);
     // Reserved here, so that nothing is left that could fail there: who waited for an answer of the new
     // thread would keep the baton until the OS schedules it (29 ms were seen on a full machine).

@@ -29,8 +29,8 @@ mod tasks;
 mod timers;
 
 use std::cell::UnsafeCell;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use crate::atomics::lock;
 use crate::clock;
@@ -136,6 +136,10 @@ impl Scheduler {
 
     /// Its core, for a short look or change.
     ///
+    /// Two references that can change the core must not live at a time, in one thread either: the
+    /// compiler assumes that what one of them reads is not written through the other. So a method of
+    /// [`Core`], and what it calls, takes the core that it works on as an argument and never calls this.
+    ///
     /// # Safety
     /// The caller holds the scheduler, and uses no reference obtained before.
     #[expect(clippy::mut_from_ref, reason = "the holder is the only one")]
@@ -150,8 +154,9 @@ impl Scheduler {
     /// What all schedulers of the runtime share.
     ///
     /// # Safety
-    /// The caller holds the scheduler. The reference is good while a task of the runtime lives.
-    pub(crate) unsafe fn shared(&self) -> &Arc<Shared> {
+    /// The caller holds the scheduler. The reference is good while a task of the runtime lives. It
+    /// points past the core, which may be changed meanwhile.
+    pub(crate) unsafe fn shared(&self) -> &Shared {
         // SAFETY: by the caller's promise.
         &unsafe { self.core() }.shared
     }
@@ -334,7 +339,7 @@ impl Scheduler {
             core.end_overdue_waits(self, now);
         }
         if !core.io.nothing_to_do() {
-            self.drive_io();
+            core.drive_io(self);
         }
         if !self.nothing_to_gather(core) {
             self.gather_what_is_there(now);

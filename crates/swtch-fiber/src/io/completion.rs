@@ -29,26 +29,21 @@ impl Scheduler {
         core.count_pending_io();
         over
     }
-
-    /// Makes workers runnable whose operations are over. Called by the holder, from no worker.
-    pub(crate) fn drive_io(&self) {
-        // SAFETY: called by the holder.
-        let core = unsafe { self.core() };
-        if core.io.nothing_to_do() {
-            return;
-        }
-        core.io.turn();
-        while let Some(waiter) = core.io.next_completion() {
-            core.end_io_wait(self, waiter);
-        }
-        if core.io.take_rang() {
-            self.alarm.quiet();
-        }
-        core.count_pending_io();
-    }
 }
 
 impl Core {
+    /// Makes workers runnable whose operations are over.
+    pub(crate) fn drive_io(&mut self, scheduler: &Scheduler) {
+        self.io.turn();
+        while let Some(waiter) = self.io.next_completion() {
+            self.end_io_wait(scheduler, waiter);
+        }
+        if self.io.take_rang() {
+            scheduler.alarm.quiet();
+        }
+        self.count_pending_io();
+    }
+
     fn end_io_wait(&mut self, scheduler: &Scheduler, waiter: Waiter) {
         let cell = waiter.cell();
         // Lost to the deadline or to cancellation: then the worker finds the result by itself.

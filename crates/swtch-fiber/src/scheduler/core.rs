@@ -244,7 +244,7 @@ impl Core {
             // It brings its own stack: the number may have been a coroutine's.
             Mode::Thread => {
                 places::note_stack(index, 0..0);
-                baton::start_worker(scheduler, cell, &self.shared)
+                baton::start_worker(scheduler, self.accounts.index(), cell, &self.shared)
                     .map(|thread| self.threads.push(thread))
             }
         };
