@@ -41,7 +41,7 @@ fn compile(object: &str, out: &Path) {
         .unwrap_or_else(|error| {
             panic!(
                 "compiling {source} with clang failed: {error:#}\n\
-                 swtch needs clang 12 or later with the BPF target: `make deps` installs it \
+                 swtch needs clang 12 or later with the BPF target: `make setup` installs it \
                  (Debian, Ubuntu: clang; Fedora: clang llvm), or set CLANG to its path"
             )
         });

@@ -1,4 +1,4 @@
-//! From the wire to events: the only file that knows the fields of `bpf/record.h`.
+//! From the wire to events: the only file that reads the records of `bpf/record.h`.
 
 use swtch_core::event::Wake;
 use swtch_core::{
@@ -31,13 +31,17 @@ pub(crate) fn decode_task(bytes: &[u8]) -> Option<Event> {
     task_event(&record).map(Event::Task)
 }
 
-/// A switch record; `None` for one that was never written.
+/// A switch record; `None` for one that was never written, or that holds a number which no list here has.
 pub(crate) fn decode_switch(record: &switch_record) -> Option<Event> {
-    (record.kind == RECORD_SWITCH).then(|| Event::Switch(switch_event(record)))
+    if record.kind != RECORD_SWITCH {
+        return None;
+    }
+    switch_event(record).map(Event::Switch)
 }
 
-fn switch_event(r: &switch_record) -> SwitchEvent {
-    SwitchEvent {
+fn switch_event(r: &switch_record) -> Option<SwitchEvent> {
+    let waker_kind = pick(WakerKind::ALL, r.waker_kind)?;
+    Some(SwitchEvent {
         ts: Timestamp::from_ns(r.ts),
         cpu: CpuId::new(r.cpu),
         task: TaskKey::from_wire(r.task),
@@ -45,7 +49,7 @@ fn switch_event(r: &switch_record) -> SwitchEvent {
         run_start: Timestamp::from_wire(r.run_start),
         charged: (r.charged_ns != NOT_CHARGED).then(|| Nanos::from_ns(r.charged_ns)),
         irq: Nanos::from_ns(u64::from(r.irq_ns)),
-        evidence: evidence(r),
+        evidence: evidence(r)?,
         cgroup: CgroupId::new(r.cgroup),
         user_word: (r.has_user_word != 0).then(|| UserWord::from_raw(r.user_word)),
         previous_out: Timestamp::from_wire(r.out_ts),
@@ -53,7 +57,7 @@ fn switch_event(r: &switch_record) -> SwitchEvent {
         wake: Timestamp::from_wire(r.wake_ts).map(|ts| Wake {
             ts,
             waker: TaskKey::from_wire(r.waker),
-            kind: pick(WakerKind::ALL, r.waker_kind),
+            kind: waker_kind,
             cpu: CpuId::new(r.wake_cpu),
             kernel_stack: u32::try_from(r.waker_kernel_stack).ok(),
             user_stack: u32::try_from(r.waker_user_stack).ok(),
@@ -63,26 +67,26 @@ fn switch_event(r: &switch_record) -> SwitchEvent {
         user_stack: u32::try_from(r.user_stack).ok(),
         kernel_count: r.kernel_count,
         in_scope: r.in_scope != 0,
-    }
+    })
 }
 
-fn evidence(r: &switch_record) -> Evidence {
+fn evidence(r: &switch_record) -> Option<Evidence> {
     let ts = Timestamp::from_ns(r.ts);
-    Evidence {
+    Some(Evidence {
         state: r.state,
         bits: EvidenceBits(r.evidence),
-        cause: pick(Cause::ALL, r.cause),
+        cause: pick(Cause::ALL, r.cause)?,
         nominator: TaskKey::from_wire(r.nominator),
         need_resched_delay: Timestamp::from_wire(r.cause_ts).and_then(|cause| ts.since(cause)),
         syscall: u32::try_from(r.syscall).ok(),
         args: r.args,
-        wait_object: pick(WaitObject::ALL, r.wait_object),
+        wait_object: pick(WaitObject::ALL, r.wait_object)?,
         wait_key: (r.wait_key != 0).then_some(r.wait_key),
-        class: pick(Class::ALL, r.class),
+        class: pick(Class::ALL, r.class)?,
         prio: r.prio,
-        next_class: pick(Class::ALL, r.next_class),
+        next_class: pick(Class::ALL, r.next_class)?,
         next_prio: r.next_prio,
-    }
+    })
 }
 
 fn task_event(r: &task_record) -> Option<TaskEvent> {
@@ -94,7 +98,7 @@ fn task_event(r: &task_record) -> Option<TaskEvent> {
         .collect();
     Some(TaskEvent {
         ts: Timestamp::from_ns(r.ts),
-        kind: *TaskEventKind::ALL.get(usize::try_from(r.event).ok()?)?,
+        kind: pick(TaskEventKind::ALL, u8::try_from(r.event).ok()?)?,
         task: TaskKey::new(r.task),
         tid: Tid::new(r.tid),
         pid: Pid::new(r.pid),
@@ -102,7 +106,7 @@ fn task_event(r: &task_record) -> Option<TaskEvent> {
         started_ns: r.start_boottime_ns,
         comm,
         cgroup: CgroupId::new(r.cgroup),
-        class: pick(Class::ALL, r.class),
+        class: pick(Class::ALL, r.class)?,
         prio: r.prio,
         is_kthread: r.is_kthread != 0,
         in_scope: r.in_scope != 0,
@@ -111,11 +115,14 @@ fn task_event(r: &task_record) -> Option<TaskEvent> {
     })
 }
 
-/// The word with this number. Both sides are of one build, so a number out of the list is a torn
-/// record; the first word says "none".
-fn pick<T: Copy>(words: &[T], number: u8) -> T {
-    words.get(usize::from(number)).copied().unwrap_or(words[0])
+/// The word with this number. `None` for a number out of the list: both sides are of one build, so the record
+/// is damaged, and any word would be a guess.
+fn pick<T: Copy>(words: &[T], number: u8) -> Option<T> {
+    words.get(usize::from(number)).copied()
 }
+
+#[cfg(test)]
+mod wire_words;
 
 #[cfg(test)]
 mod tests {
@@ -161,6 +168,35 @@ mod tests {
             }
         };
         assert_eq!((word(0), word(1)), (None, Some(UserWord::default())));
+    }
+
+    /// An unknown class once became `idle`, and no count said so.
+    #[test]
+    fn a_number_that_no_list_has_makes_a_record_unreadable() {
+        let good = switch_record {
+            kind: RECORD_SWITCH,
+            ..Default::default()
+        };
+        assert!(decode_switch(&good).is_some());
+        let fields: [fn(&mut switch_record) -> &mut u8; 5] = [
+            |record| &mut record.class,
+            |record| &mut record.next_class,
+            |record| &mut record.cause,
+            |record| &mut record.wait_object,
+            |record| &mut record.waker_kind,
+        ];
+        for (index, field) in fields.iter().enumerate() {
+            let mut record = good;
+            *field(&mut record) = 200;
+            assert!(decode_switch(&record).is_none(), "field {index}");
+        }
+        let mut task = task_record {
+            kind: RECORD_TASK,
+            ..Default::default()
+        };
+        assert!(decode_task(&bytes_of(&task)).is_some());
+        task.class = 200;
+        assert!(decode_task(&bytes_of(&task)).is_none());
     }
 
     #[test]

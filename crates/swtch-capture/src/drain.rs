@@ -13,7 +13,7 @@
 //! record is published within microseconds of its time stamp, so once a ring was found empty,
 //! everything from a little before the look is here.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::mem::offset_of;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -53,6 +53,8 @@ const SLACK_NS: u64 = 2_000_000;
 pub(crate) struct SwitchRings {
     slots: Mapped<switch_record>,
     slots_per_cpu: u64,
+    /// Records that could not be read, since the start.
+    unreadable: Cell<u64>,
 }
 
 /// What came out of one ring of switches.
@@ -60,7 +62,6 @@ struct Turn {
     taken: u64,
     waiting: u64,
     last: Option<Timestamp>,
-    unreadable: u64,
 }
 
 impl SwitchRings {
@@ -69,6 +70,7 @@ impl SwitchRings {
         Ok(Self {
             slots: Mapped::new(map, cpus * slots)?,
             slots_per_cpu: u64::from(slots_per_cpu),
+            unreadable: Cell::new(0),
         })
     }
 
@@ -88,7 +90,6 @@ impl SwitchRings {
             taken: waiting.min(TURN),
             waiting,
             last: None,
-            unreadable: 0,
         };
         for position in start..start + turn.taken {
             match decode_switch(&self.record(cpu, position - origin)) {
@@ -96,7 +97,7 @@ impl SwitchRings {
                     turn.last = Some(event.ts());
                     sink(event);
                 }
-                None => turn.unreadable += 1,
+                None => self.unreadable.update(|count| count + 1),
             }
         }
         tail.store(start + turn.taken, Ordering::Release);
@@ -183,7 +184,6 @@ impl Capture {
         for cpu in 0..cpus {
             let turn = rings.take(self.cpu_states(), cpu, &mut |event| sink(cpu, event));
             drained.switches += turn.taken;
-            drained.unreadable += turn.unreadable;
             drained.most_in_a_ring = drained.most_in_a_ring.max(turn.waiting);
             if turn.taken < turn.waiting
                 && let Some(last) = turn.last
@@ -191,6 +191,7 @@ impl Capture {
                 drained.horizon = drained.horizon.min(last);
             }
         }
+        drained.unreadable += rings.unreadable.get();
         drained
     }
 }

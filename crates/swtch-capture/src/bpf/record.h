@@ -47,7 +47,7 @@ enum wait_object {
 	OBJECT_SOCKET,
 	OBJECT_EVENTFD,
 	OBJECT_TIMERFD,
-	OBJECT_OTHER,
+	OBJECT_OTHER_FD,
 };
 
 enum waker_kind {

@@ -905,7 +905,7 @@ static __always_inline __u8 kind_of_anonymous(struct file *file)
 		return OBJECT_EVENTFD; /* [eventfd] */
 	if (start[1] == 't' && start[2] == 'i' && start[3] == 'm')
 		return OBJECT_TIMERFD; /* [timerfd] */
-	return OBJECT_OTHER;
+	return OBJECT_OTHER_FD;
 }
 
 /* What a mode alone tells; OBJECT_REGULAR where the file system must be asked, too. */
@@ -1063,12 +1063,7 @@ static __always_inline __u32 last_comers(struct cpu_state *c, __u32 next_key)
 	return evidence;
 }
 
-/*
- * Without the hook the slice is looked at when the task leaves, some microseconds after the request.
- * A deadline also moves when a task is placed on its run queue, so it must have moved in this run;
- * and it moves unasked while the task is alone, so what is left must still be near a whole slice,
- * and besides this task and the one that came last another must be queued.
- */
+/* Entities in the run queue of the task, itself included. The field was renamed in 6.14. */
 static __always_inline unsigned int queued_with(struct task_struct *p)
 {
 	struct cfs_rq___before_6_14 *old = (void *)p->se.cfs_rq;
@@ -1078,6 +1073,12 @@ static __always_inline unsigned int queued_with(struct task_struct *p)
 	return BPF_CORE_READ(p, se.cfs_rq, nr_queued);
 }
 
+/*
+ * Without the hook the slice is looked at when the task leaves, some microseconds after the request.
+ * A deadline also moves when a task is placed on its run queue, so it must have moved in this run;
+ * and it moves unasked while the task is alone, so what is left must still be near a whole slice,
+ * and besides this task and the one that came last another must be queued.
+ */
 static __always_inline __u32 late_slice_evidence(struct cpu_state *c, struct task_struct *p)
 {
 	__u64 left = p->se.deadline - p->se.vruntime;

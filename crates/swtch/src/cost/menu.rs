@@ -301,14 +301,18 @@ impl Group {
         self.arms.len() - 1
     }
 
-    /// The first ring of such members under such a policy; the first arm when there is none.
+    /// The first ring of such members under such a policy.
+    ///
+    /// # Panics
+    /// When the menu has put none into the group before: another arm in its place would be compared with
+    /// what it is no twin of.
     fn position_of(&self, members: Members, policy: Policy) -> usize {
         let is_such = |ring: &RingSpec| ring.members == members && ring.policy == policy;
         let position = self
             .arms
             .iter()
             .position(|arm| arm.as_ring().is_some_and(is_such));
-        position.unwrap_or_default()
+        position.expect("invariant: the menu makes the ring before its twin")
     }
 
     /// Index of the system call that prices are set against.

@@ -136,7 +136,7 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-/// A rate as a table shows it: `252`, `0.50`, `19,812,958`.
+/// A rate as a table shows it: `252`, `0.5`, `19,812,958`.
 fn brief(rate: f64) -> String {
     match rate {
         0.0 => "0".to_owned(),
