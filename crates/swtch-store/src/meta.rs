@@ -1,7 +1,6 @@
 //! `meta.json`: what a trace is of, and what it cost. Fields are only ever added; a reader fills
 //! what an older trace lacks with defaults and passes over what it does not know.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -80,8 +79,9 @@ pub struct Host {
     pub machine: String,
     /// CPUs that are online.
     pub cpus: u32,
-    /// Other facts that change the answers: preemption model, tick rate, mitigations, ….
-    pub facts: BTreeMap<String, String>,
+    /// CPUs that the recorder could use, by its affinity and its cgroup's quota. A command that it starts
+    /// inherits both. `None` in traces of versions that did not tell.
+    pub usable_cpus: Option<u32>,
 }
 
 /// One moment, read on three clocks.
@@ -168,8 +168,6 @@ pub struct Overhead {
     pub recorder_cpu_ns: u64,
     /// Its largest resident memory.
     pub recorder_peak_rss_bytes: u64,
-    /// Time of the probes per switch, where the kernel accounts it (`kernel.bpf_stats_enabled`).
-    pub kernel_ns_per_switch: Option<f64>,
     /// Bytes written while recording.
     pub bytes: u64,
 }
@@ -192,6 +190,8 @@ pub struct Imported {
     pub file: String,
     /// The kernel's events that it holds.
     pub events: Vec<String>,
+    /// Runs whose start it does not hold: their length is in no sum of run times.
+    pub runs_without_start: u64,
     /// Records of the file that could not be understood: they are damaged, or newer than the program that
     /// imported them. What they said is in no row.
     pub unreadable_records: u64,
@@ -246,6 +246,13 @@ impl Default for Meta {
 }
 
 impl Meta {
+    /// CPUs that the recorded threads can have had together: those that are online, or fewer where the
+    /// recorder started the command itself, which inherits its affinity and quota.
+    pub fn cpus_of_the_recorded(&self) -> u32 {
+        let inherited = self.host.usable_cpus.filter(|_| !self.command.is_empty());
+        inherited.map_or(self.host.cpus, |usable| usable.min(self.host.cpus))
+    }
+
     /// The bytes of `meta.json`: indented, one final newline.
     pub(crate) fn to_json(&self, path: &Path) -> Result<Vec<u8>, Error> {
         let mut json = serde_json::to_vec_pretty(self).map_err(|err| Error::encode(path, err))?;
@@ -272,6 +279,27 @@ mod tests {
         let meta = Meta::from_json(Path::new("meta.json"), json).unwrap();
         assert_eq!((meta.scope.as_str(), meta.host.cpus), ("all", 2));
         assert_eq!(meta.counts, Counts::default());
+    }
+
+    /// Fields that were always empty or null are in older traces only.
+    #[test]
+    fn fields_that_are_gone_do_not_close_a_trace() {
+        let json =
+            br#"{"host": {"cpus": 2, "facts": {}}, "overhead": {"kernel_ns_per_switch": null}}"#;
+        let meta = Meta::from_json(Path::new("meta.json"), json).unwrap();
+        assert_eq!((meta.host.cpus, meta.host.usable_cpus), (2, None));
+    }
+
+    /// `taskset -c 0 swtch record -a` sees all CPUs; `taskset -c 0 swtch record -- CMD` has one for CMD.
+    #[test]
+    fn only_a_command_inherits_the_affinity_of_its_recorder() {
+        let mut meta = Meta::default();
+        (meta.host.cpus, meta.host.usable_cpus) = (8, Some(1));
+        assert_eq!(meta.cpus_of_the_recorded(), 8);
+        meta.command = vec!["make".into()];
+        assert_eq!(meta.cpus_of_the_recorded(), 1);
+        meta.host.usable_cpus = None;
+        assert_eq!(meta.cpus_of_the_recorded(), 8);
     }
 
     #[test]

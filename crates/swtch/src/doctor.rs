@@ -18,7 +18,7 @@ use swtch_capture::probe::{HookPresence, Probe};
 
 use crate::format::{Format, write_answer};
 use crate::host::{self, Fact, Host};
-use crate::text::{escaped, json_escaped};
+use crate::text::{counted, escaped, json_escaped};
 
 mod ability;
 mod kernel;
@@ -103,7 +103,8 @@ impl Diagnosis {
             cpus,
             ..
         } = &self.host;
-        let host = format!("host {hostname}, Linux {kernel_release}, {machine}, {cpus} CPUs");
+        let cpus = counted(*cpus as u64, "CPU");
+        let host = format!("host {hostname}, Linux {kernel_release}, {machine}, {cpus}");
         writeln!(out, "{}\n", escaped(&host))?;
         writeln!(out, "What swtch can do here\n")?;
         for ability in &self.abilities {

@@ -7,7 +7,8 @@
 //!
 //! From `Event` on the road is the recorder's, and so are the rules. perf's tracepoints say when a thread
 //! left, in which state, and who woke it; they do not say in which system call it was, nor who asked for
-//! the reschedule. So most reasons are `unknown` there: [`Meta::imported`](swtch_store::Meta) marks it.
+//! the reschedule. So most reasons are only `blocked` or `involuntary` there:
+//! [`Meta::imported`](swtch_store::Meta) marks it.
 
 mod compressed;
 mod cursor;
@@ -309,6 +310,9 @@ impl Road {
             unnamed: self.timeline.unnamed(),
             ..swtch_store::Counts::default()
         };
+        if let Some(imported) = &mut meta.imported {
+            imported.runs_without_start = counts.unstarted;
+        }
         if meta.state == State::Recording {
             meta.state = State::Finished;
         }

@@ -264,8 +264,9 @@ fn write_head(count: &Count, out: &mut dyn Write) -> Result<()> {
         out,
         "First answer from the kernel's counters. No switch was recorded: no reasons."
     )?;
+    let cpus = counted(cpus as u64, "CPU");
     let head = format!(
-        "host {hostname}, Linux {kernel_release}, {cpus} CPUs; {}, {} switches, lost unknown; \
+        "host {hostname}, Linux {kernel_release}, {cpus}; {}, {} switches, lost unknown; \
          swtch itself took {} of CPU time",
         count.duration,
         grouped(count.totals.switches()),

@@ -124,6 +124,8 @@ fn meta(file: &PerfFile, path: &Path, events: Vec<String>) -> Meta {
             format: format!("perf.data, perf {}", text(file.perf_version())),
             file: name.into_owned(),
             events,
+            // Known when the file has been read.
+            runs_without_start: 0,
             unreadable_records: 0,
         }),
         ..Meta::default()

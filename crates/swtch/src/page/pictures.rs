@@ -56,8 +56,10 @@ fn subtitle(loaded: &Loaded) -> String {
         false => meta.command.join(" "),
     };
     format!(
-        "{} · Linux {} · {} CPUs · {what}",
-        host.hostname, host.kernel_release, host.cpus
+        "{} · Linux {} · {} · {what}",
+        host.hostname,
+        host.kernel_release,
+        crate::text::counted(u64::from(host.cpus), "CPU")
     )
 }
 

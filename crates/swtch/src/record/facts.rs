@@ -117,7 +117,6 @@ pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
         recorder_cpu_ns: process_cpu_ns() + finder.cpu_time().as_ns(),
         recorder_peak_rss_bytes: peak_memory_bytes("self")
             + peak_memory_bytes(&finder.pid().to_string()),
-        kernel_ns_per_switch: None,
         bytes: pipeline.bytes_written(),
     };
 }
@@ -172,19 +171,18 @@ fn find_cgroups(
 }
 
 fn host() -> Host {
+    let host = crate::host::Host::read();
+    let to_u32 = |cpus: usize| u32::try_from(cpus).unwrap_or(u32::MAX);
     Host {
-        hostname: kernel_fact("hostname"),
-        kernel_release: kernel_fact("osrelease"),
-        machine: std::env::consts::ARCH.to_owned(),
-        cpus: std::thread::available_parallelism()
-            .map_or(0, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
-        facts: std::collections::BTreeMap::new(),
+        hostname: host.hostname,
+        kernel_release: host.kernel_release,
+        machine: host.machine,
+        cpus: to_u32(host.cpus),
+        // It reads the affinity and the quota of the cgroup, which are ours and not the machine's.
+        usable_cpus: std::thread::available_parallelism()
+            .ok()
+            .map(|cpus| to_u32(cpus.get())),
     }
-}
-
-fn kernel_fact(name: &str) -> String {
-    let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
-    text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
 fn since_1970_ns() -> u64 {

@@ -122,7 +122,6 @@ pub fn head() -> super::head::Head {
             overhead: Overhead {
                 recorder_cpu_ns: 120_000_000,
                 recorder_peak_rss_bytes: 45_000_000,
-                kernel_ns_per_switch: Some(83.0),
                 bytes: 0,
             },
             ..Meta::default()

@@ -230,7 +230,7 @@ impl<'p> Page<'p> {
             None => None,
         };
         let names = &session.names();
-        let cpus = head.meta.host.cpus;
+        let cpus = head.meta.cpus_of_the_recorded();
         let selection = session.selection();
         let bill = prices.map(|prices| Bill::new(prices, head, &selection));
         let bill = bill.as_ref();

@@ -4,7 +4,7 @@
 //! ```text
 //! host   db1 · Linux 6.18.0 x86_64 · 2 CPUs
 //! trace  run.swtch · 1.25 s · perf bench sched pipe
-//! 400,123 switch-outs · 0 lost · recorder: 0.12 s CPU, 45 MB, 83 ns per switch
+//! 400,123 switch-outs · 0 lost · recorder: 0.12 s CPU, 45 MB
 //! ```
 //!
 //! What would mislead if it were not said follows: an unfinished trace, gaps, missing hooks.
@@ -113,11 +113,7 @@ impl Head {
         }
         let cpu = Nanos::from_ns(overhead.recorder_cpu_ns);
         let megabytes = overhead.recorder_peak_rss_bytes.div_ceil(1_000_000);
-        let kernel = overhead.kernel_ns_per_switch;
-        let kernel = kernel.map_or_else(String::new, |ns| {
-            format!(", {ns:.0} ns per switch in the kernel")
-        });
-        format!("{cpu} CPU, {megabytes} MB{kernel}")
+        format!("{cpu} CPU, {megabytes} MB")
     }
 
     /// What a reader must know before the numbers.
@@ -126,10 +122,18 @@ impl Head {
         lines.extend(self.meta.imported.as_ref().map(|imported| {
             format!(
                 "imported from {} ({}): that tells neither the system call nor who asked for a reschedule, so \
-                 most reasons are unknown",
+                 most reasons are only blocked or involuntary",
                 imported.file, imported.format
             )
         }));
+        let imported = self.meta.imported.as_ref();
+        let unstarted = imported.map_or(0, |imported| imported.runs_without_start);
+        if unstarted > 0 {
+            lines.push(format!(
+                "run times are lower bounds: the file does not tell when {} began",
+                counted(unstarted, "run")
+            ));
+        }
         lines.extend(self.missing());
         if !self.meta.hooks.missing.is_empty() {
             let missing = self.meta.hooks.missing.join(", ");
@@ -210,7 +214,7 @@ impl Head {
             "kernel_release": host.kernel_release,
             "machine": host.machine,
             "cpus": host.cpus,
-            "facts": host.facts,
+            "usable_cpus": host.usable_cpus,
         })
     }
 
@@ -237,7 +241,6 @@ impl Head {
             "overhead": {
                 "recorder_cpu_ns": meta.overhead.recorder_cpu_ns,
                 "recorder_peak_rss_bytes": meta.overhead.recorder_peak_rss_bytes,
-                "kernel_ns_per_switch": meta.overhead.kernel_ns_per_switch,
                 "bytes": meta.overhead.bytes,
             },
         })
@@ -343,7 +346,7 @@ mod tests {
         let expected = "\
 host   db1 · Linux 6.18.0 x86_64 · 2 CPUs
 trace  run.swtch · 2.00 s · perf bench
-10 switch-outs · 0 lost · recorder: 120 ms CPU, 45 MB, 83 ns per switch in the kernel
+10 switch-outs · 0 lost · recorder: 120 ms CPU, 45 MB
 
 ";
         assert_eq!(lines(&head(), TEN), expected);
@@ -363,7 +366,7 @@ trace  run.swtch · 2.00 s · perf bench
         }];
         head.filter = Some("--pid 10".into());
         let expected = "\
-10 switch-outs · 7 lost · recorder: 120 ms CPU, 45 MB, 83 ns per switch in the kernel
+10 switch-outs · 7 lost · recorder: 120 ms CPU, 45 MB
 note: unfinished: the recorder was killed; 13 rows can be read, which span 2.00 s
 note: 7 records lost in 1 gap (2.00 µs of CPU time): counts and sums are lower bounds
 note: this kernel lacks sched_set_need_resched_tp: reasons that need it are inferred

@@ -55,12 +55,12 @@ pub fn page(review: &Review, facts: &[Fact]) -> Result<String> {
 fn machine(review: &Review) -> String {
     let origin = &review.origin;
     shown(&format!(
-        "{} · Linux {} {} · {} · {} CPUs · {}",
+        "{} · Linux {} {} · {} · {} · {}",
         origin.hostname,
         origin.kernel_release,
         origin.machine,
         origin.cpu_model,
-        origin.cpus,
+        crate::text::counted(origin.cpus as u64, "CPU"),
         origin.measured_at
     ))
 }
