@@ -109,6 +109,17 @@ impl Policy {
     }
 }
 
+/// Sets the priority of a real-time thread; 0 is the calling one. Only threads that a workload starts, which
+/// end with it, are given another.
+pub(crate) fn set_fifo_priority(tid: u32, priority: i32) -> Result<(), Error> {
+    let param = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: `param` lives across the call, which only reads it.
+    let result = unsafe { libc::sched_setparam(tid.cast_signed(), &param) };
+    checked("sched_setparam", result).map(drop)
+}
+
 /// The main thread stands on one CPU with one policy, and the cast that it starts inherits both.
 /// Dropping it gives both back.
 #[derive(Debug)]

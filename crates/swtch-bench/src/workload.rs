@@ -17,6 +17,7 @@ mod hogs;
 mod page_faults;
 mod periodic;
 mod ping_pong;
+mod policy;
 mod quota;
 mod renamer;
 mod sampler;
@@ -79,6 +80,7 @@ static WORKLOADS: &[Workload] = &[
     periodic::WAKEUP,
     periodic::WAKEUP_OVER_IDLE,
     periodic::FIFO,
+    policy::POLICY,
     quota::QUOTA_USED,
     affinity::FLIPPED,
     affinity::SELF_FLIPS,

@@ -68,6 +68,9 @@ words! {
         Exit = "exit": "the task ended",
         Unknown = "unknown": "no evidence; shown and counted, never guessed away",
         Preemptive = "preemptive": "level user: it left its user-mode scheduler to run code that may block",
+        Policy = "policy": "its own system call changed a scheduling policy or priority, and another task was preferred then",
+        Blocked = "blocked": "imported: it blocked, and the file does not tell on what",
+        Involuntary = "involuntary": "imported: it left while it could run on, preempted or by sched_yield, and the file does not tell which",
     }
 }
 
@@ -80,7 +83,7 @@ words! {
         Io = "io": "it waited for data",
         Sleep = "sleep": "it waited for time",
         Memory = "memory": "it waited for memory",
-        Wait = "wait": "it waited for a child or was stopped",
+        Wait = "wait": "it waited for a child, was stopped, or waited for something that is not told",
         Exit = "exit": "it ended",
         Unknown = "unknown": "no evidence",
     }
@@ -103,13 +106,15 @@ impl Reason {
             | Self::Class
             | Self::Throttle
             | Self::Migrate
-            | Self::Other => Category::Preemption,
+            | Self::Other
+            | Self::Policy
+            | Self::Involuntary => Category::Preemption,
             Self::Yield | Self::Preemptive => Category::Yield,
             Self::Futex | Self::Ipc => Category::Synchronization,
             Self::Io | Self::Pipe | Self::Net | Self::Poll => Category::Io,
             Self::Sleep => Category::Sleep,
             Self::Fault => Category::Memory,
-            Self::Child | Self::Stop => Category::Wait,
+            Self::Child | Self::Stop | Self::Blocked => Category::Wait,
             Self::Exit => Category::Exit,
             Self::Unknown => Category::Unknown,
         }

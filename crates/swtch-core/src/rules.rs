@@ -112,7 +112,10 @@ impl Facts<'_> {
     }
 
     fn may_block(&self) -> bool {
-        !matches!(self.waits, Waits::Untold | Waits::Yield | Waits::Exit)
+        !matches!(
+            self.waits,
+            Waits::Untold | Waits::Policy | Waits::Yield | Waits::Exit
+        )
     }
 
     fn is_displaced_by_higher_class(&self) -> bool {
@@ -342,10 +345,10 @@ const BLOCKED: &[Rule] = &[
     ),
     rule!(
         "call_not_told",
-        Unknown,
-        Inferred,
-        |f| f.has(Bits::NO_CALL) && !f.has(Bits::KTHREAD),
-        "it blocked; what was imported does not tell in which system call"
+        Blocked,
+        Certain,
+        |f| f.has(Bits::NO_CALL),
+        "prev_state says that it blocked; what was imported does not tell in which system call"
     ),
     rule!(
         "kernel_thread",
@@ -403,6 +406,16 @@ const RUNNABLE: &[Rule] = &[
             && f.is_caused_by(&[Cause::None, Cause::Own, Cause::NoHook])
             && !f.is_displaced_by_higher_class(),
         "it called sched_yield, and nobody had asked for the CPU before"
+    ),
+    // Where the caller loses its own place (switched_to_fair, prio_changed_fair and prio_changed_rt in
+    // kernel/sched/, v6.18) or gives another task a better one, it asks for the reschedule itself. Before the
+    // rules about classes: who leaves real time makes way for a higher class by its own call.
+    rule!(
+        "own_policy_call",
+        Policy,
+        Certain,
+        |f| f.is_caused_by(&[Cause::Own]) && f.waits == Waits::Policy,
+        "its own sched_setscheduler, sched_setparam, sched_setattr or setpriority asked for the reschedule"
     ),
     rule!(
         "higher_class",
@@ -521,7 +534,7 @@ const RUNNABLE: &[Rule] = &[
         Other,
         Certain,
         |f| f.is_caused_by(&[Cause::Own]) && f.evidence.syscall.is_some(),
-        "its own system call asked for the reschedule (priority, policy, cgroup)"
+        "its own system call asked for the reschedule (cgroup, namespace, membarrier)"
     ),
     rule!(
         "own_context",
@@ -536,6 +549,15 @@ const RUNNABLE: &[Rule] = &[
         Inferred,
         |f| f.is_caused_by(&[Cause::Foreign]),
         "another context asked: priority change, cgroup move, expedited RCU"
+    ),
+    // The call takes microseconds, so a switch inside it is its own doing: the other signs may be there as
+    // well, since a task that changes its policy is queued anew and gets a new deadline.
+    rule!(
+        "guess_own_policy_call",
+        Policy,
+        Inferred,
+        |f| f.is_caused_by(&[Cause::NoHook]) && f.waits == Waits::Policy,
+        "no hook on this kernel: it left inside a call that changes a policy or priority"
     ),
     // Kernels before 6.17 do not say who asked. A request is obeyed within microseconds, so what
     // happened last on this CPU asked: a tick, or a task that came. A tick makes the tasks that came
@@ -590,6 +612,14 @@ const RUNNABLE: &[Rule] = &[
         Inferred,
         |f| f.is_caused_by(&[Cause::NoHook]) && f.may_block(),
         "no hook on this kernel: nobody came, and it was in a blocking call: woken on its way to sleep"
+    ),
+    // Only imports lack the call. Inferred, because a task that yields leaves in the same state.
+    rule!(
+        "preempted_or_yielded",
+        Involuntary,
+        Inferred,
+        |f| f.has(Bits::NO_CALL),
+        "prev_state says that it could run on; what was imported does not tell who asked, nor a sched_yield"
     ),
 ];
 

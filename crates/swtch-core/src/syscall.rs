@@ -62,6 +62,8 @@ pub enum Waits {
     Memory,
     /// A change of the allowed CPUs.
     Affinity,
+    /// A change of a scheduling policy or priority, which does not block.
+    Policy,
     /// `sched_yield`, which does not block.
     Yield,
     /// The end of the task.
@@ -224,6 +226,15 @@ const WAITS: &[(Waits, &[&str])] = &[
         ],
     ),
     (Waits::Affinity, &["sched_setaffinity"]),
+    (
+        Waits::Policy,
+        &[
+            "sched_setscheduler",
+            "sched_setparam",
+            "sched_setattr",
+            "setpriority",
+        ],
+    ),
     (Waits::Yield, &["sched_yield"]),
     (Waits::Exit, &["exit", "exit_group"]),
 ];

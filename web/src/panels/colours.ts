@@ -22,7 +22,7 @@ export function mixed(from: string, to: string, share: number): string {
 }
 
 /** Steps by which the reasons of one category are set apart, towards the ground. */
-const SHADES = [0, 0.3, 0.5, 0.15, 0.4, 0.6];
+const SHADES = [0, 0.3, 0.5, 0.15, 0.4, 0.6, 0.22, 0.7];
 
 /** A colour for each reason: its category's, with the reasons of one category in shades. */
 export function reasonColours(reasons: readonly ReasonInfo[]): ReadonlyMap<number, string> {

@@ -150,6 +150,7 @@ fn blocked_answers() -> Vec<(&'static str, Evidence)> {
         ),
         // An import: no call in its registers is no sign of a fault there.
         ("call_not_told", asleep().bits(Bits::NO_CALL)),
+        ("call_not_told", asleep().bits(Bits::NO_CALL).bits(kthread)),
         ("kernel_thread", asleep().state(TASK_IDLE).bits(kthread)),
         ("call_without_rule", asleep_in("getpid")),
     ]
@@ -161,9 +162,9 @@ fn runnable_answers() -> Vec<(&'static str, Evidence)> {
     let (woken, ticked) = (Bits::WOKEN_SINCE_TICK, Bits::TICK_IN_RUN);
     let lapsed = Bits::PROTECTION_LAPSED;
     let in_enqueue = Bits::IN_ENQUEUE;
-    let own_call = Evidence {
-        syscall: Some(number_of("setpriority")),
-        ..told_by(Own, none)
+    let own_call = |call, cause| Evidence {
+        syscall: Some(number_of(call)),
+        ..told_by(cause, none)
     };
     vec![
         ("quota_used", told_by(Own, Bits::THROTTLED)),
@@ -217,7 +218,19 @@ fn runnable_answers() -> Vec<(&'static str, Evidence)> {
         ("protection_lapsed_elsewhere", told_by(Balance, lapsed)),
         ("protection_lapsed_elsewhere", told_by(Foreign, lapsed)),
         ("balanced_task", told_by(Balance, none)),
-        ("own_call", own_call),
+        ("own_policy_call", own_call("setpriority", Own)),
+        ("own_policy_call", own_call("sched_setattr", Own)),
+        (
+            "own_policy_call",
+            own_call("sched_setscheduler", Own).classes(Class::Fair, Class::RealTime),
+        ),
+        ("own_call", own_call("setns", Own)),
+        (
+            "guess_own_policy_call",
+            own_call("sched_setscheduler", NoHook).bits(Bits::SLICE_END),
+        ),
+        // Imports: neither calls nor who asked.
+        ("preempted_or_yielded", told_by(NoHook, Bits::NO_CALL)),
         ("own_context", told_by(Own, none)),
         ("foreign_context", told_by(Foreign, none)),
         (

@@ -432,7 +432,7 @@ fn narrow(prio: i64) -> i16 {
 mod tests {
     use super::*;
     use swtch_core::timeline::Step;
-    use swtch_core::{Arch, Reason, Switch, SyscallTable, Timeline};
+    use swtch_core::{Arch, Certainty, Reason, Switch, SyscallTable, Timeline};
 
     const RUNNABLE: i64 = 0;
     const SLEEPS: i64 = 1;
@@ -489,6 +489,7 @@ mod tests {
         };
         assert_eq!(us(first.ran), Some(10));
         assert_eq!(first.rule.name, "call_not_told");
+        assert_eq!(first.rule.reason, Reason::Blocked);
         assert_eq!(us(second.ran), Some(30));
         assert_eq!(
             [us(second.wait.off), us(second.wait.runq)],
@@ -513,14 +514,15 @@ mod tests {
         assert_eq!(us(rows(&mut scheduler)[1].wait.runq), Some(20));
     }
 
-    /// Nothing says whether the CPU was taken or offered.
+    /// Nothing says whether the CPU was taken or offered, but that it did not block is known.
     #[test]
-    fn who_left_runnable_left_for_an_unknown_reason() {
+    fn who_left_runnable_left_involuntarily() {
         let mut scheduler = Scheduler::default();
         scheduler.switch(at(0, 0, 0), side(0), RUNNABLE, side(1));
         scheduler.switch(at(10, 0, 1), side(1), RUNNABLE, side(2));
         let rows = rows(&mut scheduler);
-        assert_eq!(rows[0].rule.name, "no_cause_seen");
+        assert_eq!(rows[0].rule.reason, Reason::Involuntary);
+        assert_eq!(rows[0].rule.certainty, Certainty::Inferred);
         let real_time = Side {
             prio: 50,
             ..side(3)

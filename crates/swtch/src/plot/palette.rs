@@ -163,7 +163,7 @@ pub const fn category_colour(category: Category) -> RGBColor {
 
 /// By how much the reasons of one category are paler, one after the other; as on the page
 /// (`web/src/panels/colours.ts`).
-const SHADES: [f64; 6] = [0.0, 0.3, 0.5, 0.15, 0.4, 0.6];
+const SHADES: [f64; 8] = [0.0, 0.3, 0.5, 0.15, 0.4, 0.6, 0.22, 0.7];
 
 /// The colour of a reason: its category's, the reasons of one category in shades.
 pub fn reason_colour(reason: Reason) -> RGBColor {

@@ -404,10 +404,13 @@ fn root_an_import_is_marked_and_guesses_nothing() {
     for row in &recorded.switches {
         assert!(row.evidence.bits.has(EvidenceBits::NO_CALL));
         let reason = row.rule.reason;
-        assert!(
-            reason == Reason::Unknown || known.contains(&reason),
-            "{row:?}"
-        );
+        let could_run =
+            row.evidence.state == 0 || row.evidence.bits.has(EvidenceBits::KERNEL_PREEMPT);
+        let by_state = match could_run {
+            true => Reason::Involuntary,
+            false => Reason::Blocked,
+        };
+        assert!(reason == by_state || known.contains(&reason), "{row:?}");
     }
     let imported = recorded.meta.imported.as_ref().expect("it is marked");
     assert!(
@@ -419,6 +422,11 @@ fn root_an_import_is_marked_and_guesses_nothing() {
     );
     let page = stdout(&report(&place.trace(), &["--by", "reason"]));
     assert!(page.contains("imported from perf.data"), "{page}");
+    assert_eq!(
+        page.matches("run times are lower bounds").count(),
+        1,
+        "{page}"
+    );
     let json = report(&place.trace(), &["--by", "reason", "--format", "json"]);
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["trace"]["imported"]["file"], "perf.data");

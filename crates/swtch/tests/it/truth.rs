@@ -67,6 +67,7 @@ workload_tests! {
     root_wakeup: "wakeup",
     root_wakeup_over_idle: "wakeup-over-idle",
     root_fifo: "fifo",
+    root_policy: "policy",
     root_quota: "quota",
     root_flipped: "flipped",
     root_self_flips: "self-flips",
