@@ -17,7 +17,7 @@ seed=1
 input=
 
 usage() {
-    sed -n 's/^# \{0,1\}//; 2,/^$/p' "${BASH_SOURCE[0]}" | sed -n '1,9p'
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
     exit "${1:-2}"
 }
 
