@@ -70,7 +70,7 @@ words! {
         Preemptive = "preemptive": "level user: it left its user-mode scheduler to run code that may block",
         Policy = "policy": "its own system call changed a scheduling policy or priority, and another task was preferred then",
         Blocked = "blocked": "imported: it blocked, and the file does not tell on what",
-        Involuntary = "involuntary": "imported: it left while it could run on, preempted or by sched_yield, and the file does not tell which",
+        Preempted = "preempted": "imported: it left while it could run on, preempted or by sched_yield, and the file does not tell which",
     }
 }
 
@@ -108,7 +108,7 @@ impl Reason {
             | Self::Migrate
             | Self::Other
             | Self::Policy
-            | Self::Involuntary => Category::Preemption,
+            | Self::Preempted => Category::Preemption,
             Self::Yield | Self::Preemptive => Category::Yield,
             Self::Futex | Self::Ipc => Category::Synchronization,
             Self::Io | Self::Pipe | Self::Net | Self::Poll => Category::Io,

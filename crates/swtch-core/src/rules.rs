@@ -616,7 +616,7 @@ const RUNNABLE: &[Rule] = &[
     // Only imports lack the call. Inferred, because a task that yields leaves in the same state.
     rule!(
         "preempted_or_yielded",
-        Involuntary,
+        Preempted,
         Inferred,
         |f| f.has(Bits::NO_CALL),
         "prev_state says that it could run on; what was imported does not tell who asked, nor a sched_yield"

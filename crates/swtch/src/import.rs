@@ -7,7 +7,7 @@
 //!
 //! From `Event` on the road is the recorder's, and so are the rules. perf's tracepoints say when a thread
 //! left, in which state, and who woke it; they do not say in which system call it was, nor who asked for
-//! the reschedule. So most reasons are only `blocked` or `involuntary` there:
+//! the reschedule. So most reasons are only `blocked` or `preempted` there:
 //! [`Meta::imported`](swtch_store::Meta) marks it.
 
 mod compressed;

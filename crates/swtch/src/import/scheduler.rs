@@ -521,7 +521,7 @@ mod tests {
         scheduler.switch(at(0, 0, 0), side(0), RUNNABLE, side(1));
         scheduler.switch(at(10, 0, 1), side(1), RUNNABLE, side(2));
         let rows = rows(&mut scheduler);
-        assert_eq!(rows[0].rule.reason, Reason::Involuntary);
+        assert_eq!(rows[0].rule.reason, Reason::Preempted);
         assert_eq!(rows[0].rule.certainty, Certainty::Inferred);
         let real_time = Side {
             prio: 50,

@@ -407,7 +407,7 @@ fn root_an_import_is_marked_and_guesses_nothing() {
         let could_run =
             row.evidence.state == 0 || row.evidence.bits.has(EvidenceBits::KERNEL_PREEMPT);
         let by_state = match could_run {
-            true => Reason::Involuntary,
+            true => Reason::Preempted,
             false => Reason::Blocked,
         };
         assert!(reason == by_state || known.contains(&reason), "{row:?}");
