@@ -58,6 +58,7 @@ enum waker_kind {
 	WAKER_SOFTIRQ,
 };
 
+/* Bit 24 is of imports only. */
 enum evidence {
 	EVIDENCE_VOLUNTARY = 1 << 0,
 	EVIDENCE_IN_IOWAIT = 1 << 1,
@@ -83,7 +84,6 @@ enum evidence {
 	EVIDENCE_PROTECTION_LAPSED = 1 << 21,
 	EVIDENCE_WOKEN_SINCE_TICK = 1 << 22,
 	EVIDENCE_MOVED_IS_NEXT = 1 << 23,
-	/* 1 << 24 is of imports only */
 	EVIDENCE_REQUESTS_NOT_SEEN = 1 << 25,
 };
 

@@ -23,7 +23,8 @@ use swtch_core::{
     classify,
 };
 
-use crate::mixed_load::{MixedLoad, set_nice};
+use crate::interrupt_load::InterruptLoad;
+use crate::mixed_load::{MixedLoad, set_real_time};
 
 /// How long the load runs for each hook.
 const DURATION: Duration = Duration::from_millis(1500);
@@ -95,7 +96,7 @@ impl Recorder {
     fn start(scope: Scope, missed: Option<MissedEvents>) -> Self {
         let cpus = thread::available_parallelism().expect("the number of CPUs");
         let settings = Settings {
-            slots_per_cpu: 1 << 17,
+            slots_per_cpu: 1 << 19, // a second at 500,000 switches a second
             missed,
             ..Settings::new(scope, cpus.get())
         };
@@ -267,31 +268,48 @@ fn knows_less(exact: (&Row, &Lengths), other: (&Row, &Lengths)) -> bool {
         || lengths.irq.as_ns() > other_lengths.irq.as_ns() + CLOCK_SKEW.as_ns()
 }
 
-/// Plays the load under both recorders.
-fn record_twice(scope: &Scope, missed: Option<MissedEvents>) -> (Seen, Seen) {
-    let load = MixedLoad::start(DURATION);
-    set_nice(-15); // the load starves this thread otherwise, and the rings run full
+/// What both recorders watch.
+#[derive(Clone, Copy)]
+enum Load {
+    /// Every kind of switch.
+    Mixed,
+    /// Many wakeups, by tasks and by every kind of interrupt.
+    Interrupts,
+}
+
+/// Runs the load for a while, with both recorders.
+fn record_twice(load: Load, scope: &Scope, missed: Option<MissedEvents>) -> (Seen, Seen) {
+    let finish: Box<dyn FnOnce() + Send> = match load {
+        Load::Mixed => {
+            let load = MixedLoad::start(DURATION);
+            Box::new(move || drop(load.finish()))
+        }
+        Load::Interrupts => {
+            let load = InterruptLoad::start();
+            Box::new(move || drop(load))
+        }
+    };
+    // Above the real-time threads of the load, which starve this one otherwise: the rings run full.
+    set_real_time(libc::SCHED_FIFO, 20);
     let mut exact = Recorder::start(scope.clone(), None);
     let mut other = Recorder::start(scope.clone(), missed);
     let start = Instant::now();
-    thread::scope(|scope| {
-        let finish = scope.spawn(|| load.finish());
-        while start.elapsed() < DURATION {
-            exact.drain();
-            other.drain();
-            thread::sleep(Duration::from_millis(5));
-        }
-        finish.join().expect("the load failed")
-    });
+    while start.elapsed() < DURATION {
+        exact.drain();
+        other.drain();
+        thread::sleep(Duration::from_millis(5));
+    }
     let other = other.finish();
-    (exact.finish(), other)
+    let exact = exact.finish();
+    finish();
+    (exact, other)
 }
 
 /// Misses events of these hooks, and holds the number of rows that differ against their number.
-fn heals(scope: &Scope, hooks: &'static [Hook], one_in: u32) {
+fn heals(load: Load, scope: &Scope, hooks: &'static [Hook], one_in: u32) {
     let _turn = crate::alone();
     let missed = MissedEvents { hooks, one_in };
-    let (exact, other) = record_twice(scope, Some(missed));
+    let (exact, other) = record_twice(load, scope, Some(missed));
     let (lost, missed) = (
         exact.counters.lost + other.counters.lost,
         other.counters.missed,
@@ -331,11 +349,11 @@ fn heals(scope: &Scope, hooks: &'static [Hook], one_in: u32) {
 }
 
 macro_rules! healing_tests {
-    ($($test:ident: $hook:ident, one in $one_in:literal;)+) => {
+    ($($test:ident: $hook:ident, one in $one_in:literal, $load:ident;)+) => {
         $(#[test]
         #[ignore = "needs root"]
         fn $test() {
-            heals(&Scope::All, &[Hook::$hook], $one_in);
+            heals(Load::$load, &Scope::All, &[Hook::$hook], $one_in);
         })+
 
         /// Every hook at once, in a recording of one process: there the CPUs also count who waits.
@@ -343,24 +361,24 @@ macro_rules! healing_tests {
         #[ignore = "needs root"]
         fn root_a_scoped_recording_heals_whatever_is_missed() {
             let own = Scope::Processes(vec![Pid::new(std::process::id())]);
-            heals(&own, &[$(Hook::$hook),+], 300);
+            heals(Load::Interrupts, &own, &[$(Hook::$hook),+], 1500);
         }
     };
 }
 
 healing_tests! {
-    root_a_missed_switch_heals: Switch, one in 200;
-    root_a_missed_waking_heals: Waking, one in 200;
-    root_a_missed_wakeup_heals: Wakeup, one in 200;
-    root_a_missed_start_of_a_task_heals: WakeupNew, one in 10;
-    root_a_missed_move_heals: Migrate, one in 50;
-    root_a_missed_request_heals: NeedResched, one in 50;
-    root_a_missed_timer_entry_heals: TimerEntry, one in 50;
-    root_a_missed_timer_exit_heals: TimerExit, one in 50;
-    root_a_missed_interrupt_entry_heals: IrqEntry, one in 5;
-    root_a_missed_interrupt_exit_heals: IrqExit, one in 5;
-    root_a_missed_softirq_entry_heals: SoftirqEntry, one in 50;
-    root_a_missed_softirq_exit_heals: SoftirqExit, one in 50;
+    root_a_missed_switch_heals: Switch, one in 500, Interrupts;
+    root_a_missed_waking_heals: Waking, one in 500, Interrupts;
+    root_a_missed_wakeup_heals: Wakeup, one in 500, Interrupts;
+    root_a_missed_start_of_a_task_heals: WakeupNew, one in 5, Mixed;
+    root_a_missed_move_heals: Migrate, one in 8, Mixed;
+    root_a_missed_request_heals: NeedResched, one in 500, Interrupts;
+    root_a_missed_timer_entry_heals: TimerEntry, one in 200, Interrupts;
+    root_a_missed_timer_exit_heals: TimerExit, one in 200, Interrupts;
+    root_a_missed_interrupt_entry_heals: IrqEntry, one in 3, Interrupts;
+    root_a_missed_interrupt_exit_heals: IrqExit, one in 3, Interrupts;
+    root_a_missed_softirq_entry_heals: SoftirqEntry, one in 200, Interrupts;
+    root_a_missed_softirq_exit_heals: SoftirqExit, one in 200, Interrupts;
 }
 
 /// Without a missed event the two recorders agree, so what differs above comes from those.
@@ -368,7 +386,7 @@ healing_tests! {
 #[ignore = "needs root"]
 fn root_two_recorders_of_one_load_agree() {
     let _turn = crate::alone();
-    let (exact, other) = record_twice(&Scope::All, None);
+    let (exact, other) = record_twice(Load::Mixed, &Scope::All, None);
     let found = Differences::between(&exact, &other);
     println!("{found:#?}");
     assert!(found.compared > 1000);

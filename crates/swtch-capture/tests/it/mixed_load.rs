@@ -519,7 +519,8 @@ pub fn set_nice(nice: i32) {
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }
 
-fn set_real_time(policy: i32, priority: i32) {
+/// Gives the calling thread a real-time policy and priority.
+pub fn set_real_time(policy: i32, priority: i32) {
     let parameters = libc::sched_param {
         sched_priority: priority,
     };
