@@ -5,6 +5,7 @@
 //! preempted while it leaves) is in the trace and not in the count; the judge knows.
 
 use std::fs;
+use std::io::{self, Write as _};
 use std::thread::{self, Builder, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -130,8 +131,10 @@ pub(crate) fn start_process<const N: usize>(
         counted.set([switches.voluntary, switches.involuntary]);
         Ok(())
     };
-    let explain = |error: &Error| eprintln!("error: process {name}: {error}");
-    // The parent only learns that it failed.
+    // The parent only learns that it failed. A closed stderr must not make a panic out of it.
+    let explain = |error: &Error| {
+        let _ = writeln!(io::stderr(), "error: process {name}: {error}");
+    };
     let child = Child::fork(|| perform().inspect_err(explain))?;
     Ok(ActingProcess {
         name: name.to_owned(),

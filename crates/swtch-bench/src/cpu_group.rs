@@ -2,7 +2,7 @@
 //! guard is dropped.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -145,7 +145,12 @@ impl Drop for CpuGroup {
         if let Err(error) = removed
             && error.kind() != ErrorKind::NotFound
         {
-            eprintln!("warning: {} is left behind: {error}", self.path.display());
+            // A stderr that is closed must not make a panic out of this.
+            let _ = writeln!(
+                io::stderr(),
+                "warning: {} is left behind: {error}",
+                self.path.display()
+            );
         }
     }
 }

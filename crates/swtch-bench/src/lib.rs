@@ -20,6 +20,8 @@
 //! ([`Needs`]). `unsafe` stands here because the scheduler's calls have no safe form; each wrapper
 //! is in the file of its idea.
 
+#![cfg_attr(not(test), deny(clippy::print_stderr))]
+
 pub mod arch;
 mod cast;
 mod clock;

@@ -11,6 +11,8 @@
 //! Apart from all that, [`KernelShare`] measures how long the scheduler itself takes
 //! (`bpf/share.bpf.c`).
 
+#![cfg_attr(not(test), deny(clippy::print_stderr))]
+
 mod clock;
 mod counters;
 mod decode;

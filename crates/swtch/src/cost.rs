@@ -94,7 +94,7 @@ pub fn run(request: &Request) -> Result<u8> {
     if list.session.is_resolved {
         return Ok(0);
     }
-    eprintln!(
+    talk!(
         "swtch: unresolved (exit code {UNRESOLVED}): measure again on a quieter machine, or with --thorough"
     );
     Ok(UNRESOLVED)
@@ -105,16 +105,16 @@ pub fn run(request: &Request) -> Result<u8> {
 fn keep(list: &PriceList, place: &Path, kinds: &[String]) -> Result<()> {
     let was_whole = || saved::load(place).is_ok_and(|old| !old.session.was_interrupted);
     if !list.has_values() || list.session.was_interrupted && was_whole() {
-        eprintln!(
+        talk!(
             "swtch: the price list is not kept, since measuring was ended early or brought nothing: {} stays as it was",
             place.display()
         );
         return Ok(());
     }
     saved::save(list, place)?;
-    eprintln!("swtch: the price list is kept in {}", place.display());
+    talk!("swtch: the price list is kept in {}", place.display());
     if !kinds.is_empty() {
-        eprintln!(
+        talk!(
             "swtch: it holds only what was named; bills need all kinds: `swtch cost --save` measures them"
         );
     }
@@ -168,7 +168,7 @@ fn write_file(list: &PriceList, path: &Path) -> Result<()> {
 fn write_plots(list: &PriceList, path: &Path) -> Result<()> {
     let figures = plot::figures(list);
     if figures.is_empty() {
-        eprintln!(
+        talk!(
             "swtch: no curve was measured, so there is no figure: name working-set, tlb or branches"
         );
     }
@@ -218,24 +218,24 @@ pub fn prices_for_explain() -> Result<Option<PriceList>> {
         |why| format!("not kept: {why:#}"),
         |place| format!("kept in {}", place.display()),
     );
-    eprintln!(
+    talk!(
         "swtch: measuring what switches cost here, once, for about ten seconds ({kept}; --no-bill does without)"
     );
     let list = match measured(Effort::Quick, &[], None) {
         Ok(list) if list.session.was_interrupted => {
-            eprintln!("swtch: no bill, since measuring was ended early");
+            talk!("swtch: no bill, since measuring was ended early");
             return Ok(None);
         }
         Ok(list) => list,
         Err(error) => {
-            eprintln!("swtch: no bill: {}", escaped(&format!("{error:#}")));
+            talk!("swtch: no bill: {}", escaped(&format!("{error:#}")));
             return Ok(None);
         }
     };
     if let Ok(place) = place
         && let Err(error) = saved::save(&list, &place)
     {
-        eprintln!(
+        talk!(
             "swtch: the prices are not kept: {}",
             escaped(&format!("{error:#}"))
         );

@@ -313,10 +313,10 @@ fn report_not_started(program: &OsStr, error: &io::Error) -> u8 {
     let shown = program.to_string_lossy();
     let program_shown = crate::text::escaped(&shown);
     if is_found(program) {
-        eprintln!("error: cannot run {program_shown}: {error}");
+        talk!("error: cannot run {program_shown}: {error}");
         NOT_EXECUTABLE
     } else {
-        eprintln!("error: cannot run {program_shown}: no such command (is it in PATH?)");
+        talk!("error: cannot run {program_shown}: no such command (is it in PATH?)");
         NOT_FOUND
     }
 }

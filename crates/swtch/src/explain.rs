@@ -31,7 +31,7 @@ pub fn run(request: &Request, format: Format, bill: Bill) -> Result<u8> {
         Ok(recorded) => explain(&recorded, format, bill),
         Err(error) if is_refused(&error) && can_be_counted(&request.target) => {
             let cause = text::escaped(&format!("{error:#}")).into_owned();
-            eprintln!("swtch: no recording here: {cause}");
+            talk!("swtch: no recording here: {cause}");
             crate::tell_verdict(&error);
             count(request, format)
         }
@@ -63,7 +63,7 @@ fn explain(recorded: &Recorded, format: Format, bill: Bill) -> Result<u8> {
 /// The prices of this machine. Without them the recording can be explained all the same.
 fn prices_of_here() -> Option<PriceList> {
     cost::prices_for_explain().unwrap_or_else(|error| {
-        eprintln!("swtch: no bill: {}", text::escaped(&format!("{error:#}")));
+        talk!("swtch: no bill: {}", text::escaped(&format!("{error:#}")));
         None
     })
 }

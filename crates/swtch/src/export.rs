@@ -129,5 +129,5 @@ pub fn run(request: &Request) -> Result<u8> {
 fn tell(output: &Path, bytes: u64) {
     let output = output.to_string_lossy();
     let megabytes = bytes as f64 / 1e6;
-    eprintln!("swtch: {megabytes:.1} MB in {}", escaped(&output));
+    talk!("swtch: {megabytes:.1} MB in {}", escaped(&output));
 }

@@ -375,7 +375,7 @@ fn default_output(file: &Path) -> PathBuf {
 
 fn tell(meta: &Meta, output: &Path, untraced: u64) {
     let counts = &meta.counts;
-    eprintln!(
+    talk!(
         "swtch: {}, {} lost: {}",
         counted(counts.stored, "switch-out"),
         counted(counts.lost, "record"),
@@ -383,19 +383,19 @@ fn tell(meta: &Meta, output: &Path, untraced: u64) {
     );
     if untraced > 0 {
         let switches = counted(untraced, "switch-out");
-        eprintln!("swtch: note: {switches} of threads whose run perf did not see begin");
+        talk!("swtch: note: {switches} of threads whose run perf did not see begin");
     }
     if let Some(note) = meta.imported.as_ref().and_then(Imported::incomplete) {
-        eprintln!("swtch: note: {note}");
+        talk!("swtch: note: {note}");
     }
     if let Some(reason) = &meta.stop_reason {
-        eprintln!(
+        talk!(
             "swtch: note: {}; what came before is in the trace",
             escaped(reason)
         );
     }
     let output = from_bytes(output.as_os_str().as_encoded_bytes());
-    eprintln!("swtch: the trace is {}", escaped(&output));
+    talk!("swtch: the trace is {}", escaped(&output));
 }
 
 /// Formats by number, as the head keeps them.

@@ -1,5 +1,9 @@
 //! Context switches on Linux: the program. It joins the rooms; each verb is one pipeline.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stderr))]
+
+#[macro_use]
+mod talk;
 
 mod cli;
 mod cost;
@@ -121,7 +125,7 @@ fn tell_verdict(error: &anyhow::Error) {
         return;
     };
     for line in error.verdict() {
-        eprintln!("  | {}", text::escaped(&line.replace('\t', " ")));
+        talk!("  | {}", text::escaped(&line.replace('\t', " ")));
     }
 }
 
@@ -129,8 +133,8 @@ fn tell_verdict(error: &anyhow::Error) {
 fn tell(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<lab::Mistake>() {
         // It shows a line of the file below itself.
-        Some(mistake) => eprintln!("error: {}", text::escaped_lines(&mistake.to_string())),
-        None => eprintln!("error: {}", text::escaped(&format!("{error:#}"))),
+        Some(mistake) => talk!("error: {}", text::escaped_lines(&mistake.to_string())),
+        None => talk!("error: {}", text::escaped(&format!("{error:#}"))),
     }
     tell_verdict(error);
     let of_capture = error
@@ -144,7 +148,7 @@ fn tell(error: &anyhow::Error) -> u8 {
         .and_then(|e| e.advice());
     let of_opening = error.downcast_ref().map(opening::NoTrace::advice);
     if let Some(advice) = of_capture.or(of_store).or(of_fiber).or(of_opening) {
-        eprintln!("  {}", text::escaped(advice));
+        talk!("  {}", text::escaped(advice));
     }
     error
         .downcast_ref::<LaunchError>()

@@ -75,7 +75,7 @@ pub fn plot(trace: &Path, filter: &Filter, file: &Path) -> Result<()> {
     filter.check_span(Some(Nanos::from_ns(loaded.duration_ns())))?;
     let pictures = pictures::of(&loaded, filter);
     if pictures.is_empty() {
-        eprintln!("swtch: nothing was drawn: no switch is counted here");
+        talk!("swtch: nothing was drawn: no switch is counted here");
     }
     write_pictures(&pictures, file)
 }

@@ -104,7 +104,7 @@ impl Kept {
 /// Says where the prices may not hold for the trace.
 pub fn warn(trace: &Trace, list: &PriceList) {
     for warning in report::warnings(trace, list) {
-        eprintln!("swtch: {}", text::escaped(&warning));
+        talk!("swtch: {}", text::escaped(&warning));
     }
 }
 

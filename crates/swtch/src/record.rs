@@ -95,7 +95,7 @@ pub struct Recorded {
 impl Recorded {
     fn tell_counts(&self) {
         let (counts, overhead) = (&self.meta.counts, &self.meta.overhead);
-        eprintln!(
+        talk!(
             "swtch: {} switches, {} lost; recorder: {} CPU, {:.0} MB memory",
             self.in_scope,
             counts.lost,
@@ -104,15 +104,16 @@ impl Recorded {
         );
         let others = counts.stored.saturating_sub(self.in_scope);
         if others > 0 {
-            eprintln!("swtch: {others} more are those of others, which had the CPU meanwhile");
+            talk!("swtch: {others} more are those of others, which had the CPU meanwhile");
         }
         if let Some(user) = &self.meta.user {
-            eprintln!(
+            talk!(
                 "swtch: {} switches of user-mode schedulers, {} lost (report --by level)",
-                user.stored, user.lost
+                user.stored,
+                user.lost
             );
             for refusal in &user.refused {
-                eprintln!("swtch: {}", escaped(refusal));
+                talk!("swtch: {}", escaped(refusal));
             }
         }
     }
@@ -129,10 +130,10 @@ impl Recorded {
     /// Says where the trace is, and when it is not all that was asked for.
     pub fn tell_path(&self) {
         let path = self.path.to_string_lossy();
-        eprintln!("swtch: the trace is {}", escaped(&path));
+        talk!("swtch: the trace is {}", escaped(&path));
         if let Some(reason) = &self.meta.stop_reason {
-            eprintln!("swtch: the recording stopped early: {}", escaped(reason));
-            eprintln!("swtch: what was written before is in the trace");
+            talk!("swtch: the recording stopped early: {}", escaped(reason));
+            talk!("swtch: what was written before is in the trace");
         }
     }
 }
@@ -365,7 +366,7 @@ impl Session<'_> {
         };
         if recording_failed {
             // The command is not ours to end: wait for it, unrecorded.
-            eprintln!(
+            talk!(
                 "swtch: {} takes no more; the command goes on unrecorded",
                 escaped(&self.path.to_string_lossy())
             );
@@ -463,13 +464,13 @@ impl Progress {
     fn tell(&mut self, done: u64, all: u64) {
         if self.is_shown && self.last.elapsed() >= Duration::from_millis(200) {
             self.last = Instant::now();
-            eprint!("\r\x1b[Kswtch: {} {done} of {all} rows", self.what);
+            talk_part!("\r\x1b[Kswtch: {} {done} of {all} rows", self.what);
         }
     }
 
     fn clear(&self) {
         if self.is_shown {
-            eprint!("\r\x1b[K");
+            talk_part!("\r\x1b[K");
         }
     }
 }

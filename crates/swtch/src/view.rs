@@ -86,11 +86,11 @@ pub fn run(request: &Request) -> Result<u8> {
         false => None,
     };
     if !assets::IS_BUILT {
-        eprintln!(
+        talk!(
             "swtch: this program was built without its page: `make web` (Node.js 18.18 or later with npm), then build again"
         );
     }
-    eprintln!("swtch: serving on this machine only; Ctrl-C ends it");
+    talk!("swtch: serving on this machine only; Ctrl-C ends it");
     server::serve(site, listener)?;
     Ok(0)
 }
@@ -109,7 +109,7 @@ fn tell_loaded(loaded: &Loaded, began: Instant) {
     let rows = loaded.levels.os.rows().len() + loaded.levels.user.rows().len();
     let rows = counted(u64::try_from(rows).unwrap_or(u64::MAX), "switch-out");
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    eprintln!("swtch: read {rows} in {}", Nanos::from_ns(took));
+    talk!("swtch: read {rows} in {}", Nanos::from_ns(took));
 }
 
 /// 128 random bits: who does not know them is not let in.
@@ -126,7 +126,7 @@ fn token() -> Result<String> {
 /// but a file of this user that leads there.
 fn open_browser(url: &str) -> Result<Option<NamedTempFile>> {
     if nix::unistd::geteuid().is_root() {
-        eprintln!("swtch: a browser is not started as root: open the address in yours");
+        talk!("swtch: a browser is not started as root: open the address in yours");
         return Ok(None);
     }
     let mut door = tempfile::Builder::new()
@@ -151,7 +151,7 @@ fn open_browser(url: &str) -> Result<Option<NamedTempFile>> {
         Ok(mut child) => drop(thread::spawn(move || child.wait())),
         Err(error) => {
             let error = error.to_string();
-            eprintln!(
+            talk!(
                 "swtch: no browser could be started (xdg-open: {}): open the address in yours",
                 escaped(&error)
             );

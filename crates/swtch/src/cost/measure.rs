@@ -176,7 +176,7 @@ impl Progress {
             let left = self.time_left().as_secs() + 1;
             let name = text::escaped(&group.name);
             // Without line breaks (DECAWM): what a narrow terminal cannot show is cut off.
-            eprint!(
+            talk_part!(
                 "\r\x1b[K\x1b[?7lmeasuring {name}, about {left} s left (Ctrl-C keeps what is done)\x1b[?7h"
             );
             // It is only a line of talk: a terminal that is gone ends us elsewhere.
@@ -192,7 +192,7 @@ impl Progress {
 
     fn clear(&self) {
         if self.is_shown {
-            eprint!("\r\x1b[K");
+            talk_part!("\r\x1b[K");
         }
     }
 }

@@ -109,7 +109,7 @@ pub(super) fn pass_on(number: i32, child: &Child) {
         return;
     }
     if let Err(error) = kill(NixPid::from_raw(pid), name) {
-        eprintln!("warning: cannot pass {name} on to the command: {error}");
+        talk!("warning: cannot pass {name} on to the command: {error}");
     }
 }
 

@@ -243,7 +243,7 @@ impl Writer<'_> {
         }
         if untold.waits() > 0 {
             let waits = counted(untold.waits(), "wait");
-            eprintln!(
+            talk!(
                 "swtch: note: the trace does not tell how long {waits} lasted, or until when the thread \
                  blocked; Perfetto shows them as PI (\"Parked + Idle\"), which nothing else is"
             );

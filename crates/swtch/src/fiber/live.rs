@@ -228,7 +228,7 @@ impl Show<'_> {
             return Ok(());
         }
         if self.request.format == Format::Csv {
-            eprintln!("swtch: process {} has ended", self.page.pid());
+            talk!("swtch: process {} has ended", self.page.pid());
             return Ok(());
         }
         tell(b"\n")?;
@@ -244,7 +244,7 @@ impl Show<'_> {
     fn prices_in_words(&self) {
         if self.request.format == Format::Table && !stdout().is_terminal() {
             for note in &self.sheet.notes {
-                eprintln!("swtch: {note}");
+                talk!("swtch: {note}");
             }
         }
     }

@@ -96,7 +96,7 @@ impl Outcome {
     fn exit_code(&self) -> u8 {
         let findings = &self.findings;
         if findings.was_interrupted {
-            eprintln!("swtch: ended early (exit code {OPEN}): what was done until then is shown");
+            talk!("swtch: ended early (exit code {OPEN}): what was done until then is shown");
             return OPEN;
         }
         let answers = findings.answers.iter();
@@ -107,7 +107,7 @@ impl Outcome {
         if open.is_empty() {
             return 0;
         }
-        eprintln!(
+        talk!(
             "swtch: undecided: {} (exit code {OPEN}): measure again on a quieter machine, or for longer",
             open.join(", ")
         );
@@ -225,7 +225,7 @@ impl Outcome {
 
     fn draw(&self, path: &Path) -> Result<()> {
         if self.findings.pictures.is_empty() {
-            eprintln!(
+            talk!(
                 "swtch: there is no figure of this: {} is not written",
                 path.display()
             );

@@ -145,7 +145,7 @@ impl Room {
     pub fn progress(&self, what: &str) {
         if stderr().is_terminal() {
             // Without line breaks (DECAWM): what a narrow terminal cannot show is cut off.
-            eprint!(
+            talk_part!(
                 "\r\x1b[K\x1b[?7l{} (Ctrl-C keeps what is done)\x1b[?7h",
                 text::escaped(what)
             );
@@ -157,7 +157,7 @@ impl Room {
     /// Takes the line of [`Self::progress`] away.
     pub fn progress_done(&self) {
         if stderr().is_terminal() {
-            eprint!("\r\x1b[K");
+            talk_part!("\r\x1b[K");
         }
     }
 

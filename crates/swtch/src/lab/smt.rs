@@ -77,7 +77,7 @@ impl Drop for SmtOff {
         let ended = self.guardian.wait();
         let now = fs::read_to_string(&self.control).unwrap_or_default();
         if now.trim() != self.before {
-            eprintln!(
+            talk!(
                 "swtch: {} says `{}` ({ended:?}); write `{}` to it",
                 self.control.display(),
                 now.trim(),

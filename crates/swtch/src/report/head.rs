@@ -171,7 +171,7 @@ impl Head {
     /// Says on stderr what is missing, for a form of answer that holds rows only.
     pub fn tell_missing(&self) {
         for line in self.missing() {
-            eprintln!("swtch: note: {}", escaped(&line));
+            talk!("swtch: note: {}", escaped(&line));
         }
     }
 

@@ -113,7 +113,7 @@ impl Site {
                     let error = format!("{error:#}");
                     // Its recorder may be putting the final files in place just now.
                     if told.as_ref() != Some(&error) {
-                        eprintln!(
+                        talk!(
                             "swtch: the trace could not be read again: {}",
                             escaped(&error)
                         );
@@ -285,7 +285,7 @@ async fn file_or_answer(
         Ok(Ok(answers::Answer::Bytes(bytes))) => typed("application/octet-stream", bytes),
         Ok(Err(problem)) => of_problem(&problem),
         Err(panic) => {
-            eprintln!("swtch: an answer failed: {}", escaped(&panic.to_string()));
+            talk!("swtch: an answer failed: {}", escaped(&panic.to_string()));
             refuse(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "the server failed at this question",

@@ -295,7 +295,7 @@ impl Review {
     /// 0, or [`OPEN`] with a word on stderr.
     fn exit_code(&self) -> u8 {
         if self.was_interrupted() {
-            eprintln!("swtch: ended early (exit code {OPEN}): what was done until then is shown");
+            talk!("swtch: ended early (exit code {OPEN}): what was done until then is shown");
             return OPEN;
         }
         let rows = self.rows();
@@ -307,7 +307,7 @@ impl Review {
         if open.is_empty() {
             return 0;
         }
-        eprintln!(
+        talk!(
             "swtch: undecided or not answered: {} (exit code {OPEN})",
             open.join(", ")
         );
