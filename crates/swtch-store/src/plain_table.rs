@@ -15,7 +15,6 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::KeyValue;
 
-use crate::draft::Draft;
 use crate::error::Error;
 use crate::parquet_table::{properties, write_error};
 
@@ -82,18 +81,15 @@ impl PlainTable {
         self.columns.first().map_or(0, |(_, column)| column.len())
     }
 
-    /// Writes it as a Parquet file, in place of an older one. The file gets its name when it is whole.
+    /// Writes it as a Parquet file into `out`, and gives that back. `path` is what errors speak of.
     ///
     /// # Errors
-    /// [`Error::Write`] when the file cannot be written, [`Error::Encode`] when the columns are not of
-    /// one length.
-    pub fn write_parquet(&self, path: &Path) -> Result<(), Error> {
-        // Columns of different lengths are found before there is a file.
-        self.to_batch(path)?;
-        let mut writer = PlainWriter::new(Draft::create(path)?, path, self)?;
+    /// [`Error::Write`] when `out` cannot be written, [`Error::Encode`] when the columns are not of one
+    /// length.
+    pub fn write_parquet<W: Write + Send>(&self, out: W, path: &Path) -> Result<W, Error> {
+        let mut writer = PlainWriter::new(out, path, self)?;
         writer.write(self)?;
-        writer.finish()?.publish()?;
-        Ok(())
+        writer.finish()
     }
 
     fn to_schema(&self) -> SchemaRef {
@@ -185,7 +181,9 @@ mod tests {
     fn values_nulls_and_metadata_come_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("prices.parquet");
-        table().write_parquet(&path).unwrap();
+        table()
+            .write_parquet(File::create(&path).unwrap(), &path)
+            .unwrap();
         let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
         let pairs = reader.metadata().file_metadata().key_value_metadata();
         let expected = KeyValue::new("origin.boot_id".to_owned(), "8d9f".to_owned());
@@ -216,22 +214,21 @@ mod tests {
             columns: vec![("size", PlainColumn::Number(Vec::new()))],
             ..PlainTable::default()
         };
-        empty.write_parquet(&path).unwrap();
+        empty
+            .write_parquet(File::create(&path).unwrap(), &path)
+            .unwrap();
         let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
         assert_eq!(reader.metadata().file_metadata().num_rows(), 0);
         assert_eq!(reader.schema().field(0).name(), "size");
     }
 
     #[test]
-    fn columns_of_different_lengths_are_an_error_and_leave_no_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("t.parquet");
+    fn columns_of_different_lengths_are_an_error() {
         let mut table = table();
         table.columns[1].1 = PlainColumn::Number(vec![None]);
         assert!(matches!(
-            table.write_parquet(&path),
+            table.write_parquet(Vec::new(), Path::new("t.parquet")),
             Err(Error::Encode { .. })
         ));
-        assert_eq!(dir.path().read_dir().unwrap().count(), 0);
     }
 }

@@ -5,7 +5,6 @@
 //! ```
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io::stdout;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -155,11 +154,11 @@ fn write_file(list: &PriceList, path: &Path) -> Result<()> {
         (beside(path, "contrasts"), export::contrasts_table(list)),
     ];
     for (path, table) in tables {
-        let in_file = || format!("writing {}", path.display());
-        match form {
-            Form::Csv => fs::write(&path, export::to_csv(&table)).with_context(in_file)?,
-            Form::Json | Form::Parquet => table.write_parquet(&path).with_context(in_file)?,
-        }
+        let bytes = match form {
+            Form::Csv => export::to_csv(&table).into_bytes(),
+            Form::Json | Form::Parquet => table.write_parquet(Vec::new(), &path)?,
+        };
+        destination::write_whole(&path, &bytes)?;
     }
     Ok(())
 }

@@ -13,6 +13,8 @@ use crate::text::json_text;
 /// The largest list. A thorough one, with all curves, has less than 1 MB.
 const MOST_BYTES: u64 = 32 << 20;
 
+use crate::destination::write_whole;
+
 /// What the file says it is.
 const SCHEMA: &str = "swtch.prices/1";
 
@@ -73,15 +75,7 @@ pub fn save(list: &PriceList, place: &Path) -> Result<()> {
 ///
 /// The file cannot be written.
 pub fn write(list: &PriceList, path: &Path) -> Result<()> {
-    let in_file = || format!("writing {}", path.display());
-    let unfinished = path.with_extension(format!("{}.new", std::process::id()));
-    let text = json_text(&to_json(list));
-    let written = fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, path));
-    if written.is_err() {
-        // What is half written helps nobody; the first error is the one to tell.
-        drop(fs::remove_file(&unfinished));
-    }
-    written.with_context(in_file)
+    write_whole(path, json_text(&to_json(list)).as_bytes())
 }
 
 /// Reads a list.

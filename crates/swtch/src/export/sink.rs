@@ -4,9 +4,8 @@
 //! disk, Ctrl-C or a kill leave nothing that looks whole. What is no regular file (a FIFO,
 //! `/dev/null`) is written as it stands: putting a file in its place would take it away.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +14,7 @@ use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::NamedTempFile;
 
-use crate::destination::check_directory;
+use crate::destination::{self, check_directory};
 
 /// Bytes that are gathered before the system is asked to write.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -118,19 +117,8 @@ impl Target {
     }
 
     fn draft(path: &Path) -> Result<Self> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let draft = tempfile::Builder::new()
-            .prefix(&format!("{name}."))
-            .suffix(".partial")
-            // As other files that a person makes; the umask takes from it.
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(directory);
         Ok(Self::Draft {
-            draft: draft.with_context(|| format!("cannot write {}", path.display()))?,
+            draft: destination::draft(path)?,
             path: path.to_owned(),
         })
     }
