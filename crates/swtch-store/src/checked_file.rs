@@ -15,8 +15,8 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::checksums::{Checksums, Chunk};
+use crate::directory::Directory;
 use crate::error::Error;
-use crate::input;
 
 /// A chunk is in memory as a whole. Those of a finished file have 64 KiB; one of a stream holds at most 8192
 /// rows, and this is 128 kB for each of them. A larger one is no writer's: a sparse file can have any length.
@@ -40,10 +40,10 @@ struct Inner {
 
 impl CheckedFile {
     /// Opens `dir/name`. What the list does not name, or names after a hole, does not count.
-    pub(crate) fn open(dir: &Path, name: &str, list: &Checksums) -> Result<Self, Error> {
-        let path = dir.join(name);
+    pub(crate) fn open(dir: &Directory, name: &str, list: &Checksums) -> Result<Self, Error> {
+        let path = dir.path().join(name);
         let open = || {
-            let file = input::open(&path)?;
+            let file = dir.open_file(name)?;
             let size = file.metadata()?.len();
             Ok((file, size))
         };

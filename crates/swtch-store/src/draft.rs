@@ -1,11 +1,12 @@
 //! A file that gets its name when it is whole and on the disk. Until then it is `NAME.tmp`, which
 //! no reader looks at; one that is never published is removed.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::checksums::Chunk;
+use crate::directory::Directory;
 use crate::error::Error;
 
 /// Length of the parts that a file is checked in: what a reader fetches at least.
@@ -14,8 +15,9 @@ const PART_BYTES: usize = 64 * 1024;
 /// A file being written.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    path: PathBuf,
-    temporary: PathBuf,
+    directory: Directory,
+    name: String,
+    temporary: String,
     file: File,
     part: Vec<u8>,
     chunks: Vec<Chunk>,
@@ -23,14 +25,14 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Begins the file that is to be `path`.
-    pub(crate) fn create(path: &Path) -> Result<Self, Error> {
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(".tmp");
-        let temporary = PathBuf::from(temporary);
-        let file = File::create(&temporary).map_err(|err| Error::write(path, err))?;
+    /// Begins the file that is to be `name` in the directory.
+    pub(crate) fn create(directory: &Directory, name: &str) -> Result<Self, Error> {
+        let temporary = format!("{name}.tmp");
+        let file = directory.create_file(&temporary);
+        let file = file.map_err(|err| Error::write(&directory.path().join(name), err))?;
         Ok(Self {
-            path: path.to_owned(),
+            directory: directory.clone(),
+            name: name.to_owned(),
             temporary,
             file,
             part: Vec::with_capacity(PART_BYTES),
@@ -43,15 +45,20 @@ impl Draft {
     /// of its parts.
     pub(crate) fn publish(mut self) -> Result<Vec<Chunk>, Error> {
         self.put_in_place()
-            .map_err(|err| Error::write(&self.path, err))?;
+            .map_err(|err| Error::write(&self.path(), err))?;
         self.is_published = true;
         Ok(std::mem::take(&mut self.chunks))
+    }
+
+    /// What errors speak of.
+    fn path(&self) -> PathBuf {
+        self.directory.path().join(&self.name)
     }
 
     fn put_in_place(&mut self) -> io::Result<()> {
         self.write_part()?;
         self.file.sync_all()?;
-        fs::rename(&self.temporary, &self.path)
+        self.directory.rename_file(&self.temporary, &self.name)
     }
 
     fn write_part(&mut self) -> io::Result<()> {
@@ -86,22 +93,19 @@ impl Drop for Draft {
     fn drop(&mut self) {
         if !self.is_published {
             // A reader passes over what is left if this fails, and there is nobody to tell.
-            let _ = fs::remove_file(&self.temporary);
+            let _ = self.directory.remove_file(&self.temporary);
         }
     }
 }
 
 /// Writes a whole file as a draft.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<Vec<Chunk>, Error> {
-    let mut draft = Draft::create(path)?;
-    draft
-        .write_all(bytes)
-        .map_err(|err| Error::write(path, err))?;
+pub(crate) fn replace(
+    directory: &Directory,
+    name: &str,
+    bytes: &[u8],
+) -> Result<Vec<Chunk>, Error> {
+    let mut draft = Draft::create(directory, name)?;
+    let written = draft.write_all(bytes);
+    written.map_err(|err| Error::write(&draft.path(), err))?;
     draft.publish()
-}
-
-/// Makes the names in a directory last beyond a power cut.
-pub(crate) fn sync_directory(dir: &Path) -> Result<(), Error> {
-    let sync = || File::open(dir)?.sync_all();
-    sync().map_err(|err| Error::write(dir, err))
 }

@@ -24,6 +24,22 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The trace was removed while it was written.
+    #[error("{} was removed while it was written", path.display())]
+    Removed {
+        /// The trace.
+        path: PathBuf,
+    },
+    /// The trace could not be given to another user.
+    #[error("{} cannot be given to user {user}", path.display())]
+    Owner {
+        /// The trace.
+        path: PathBuf,
+        /// The user's number.
+        user: u32,
+        /// What the system said.
+        source: io::Error,
+    },
     /// An earlier write failed, so that this trace takes no more rows.
     #[error("{} takes no more rows: an earlier write failed", path.display())]
     Stopped {
@@ -116,9 +132,12 @@ impl Error {
                 Some("copy the trace again from where it was recorded; check the disk")
             }
             Self::NewerWord { .. } => Some("read it with the swtch that recorded it, or newer"),
-            Self::Decode { .. } | Self::Encode { .. } | Self::Column { .. } | Self::Meta { .. } => {
-                None
-            }
+            Self::Removed { .. }
+            | Self::Owner { .. }
+            | Self::Decode { .. }
+            | Self::Encode { .. }
+            | Self::Column { .. }
+            | Self::Meta { .. } => None,
         }
     }
 
@@ -194,7 +213,7 @@ fn write_advice(kind: ErrorKind) -> Option<&'static str> {
 fn read_advice(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::PermissionDenied => {
-            Some("the trace may belong to root: change its owner (chown -R) or read it as root")
+            Some("a trace belongs to who recorded it, and only that user and root may read it")
         }
         ErrorKind::NotFound => Some("a file of the trace is missing: copy the whole directory"),
         _ => None,

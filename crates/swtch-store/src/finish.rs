@@ -11,12 +11,10 @@
 //! 5  switch.arrows, …    removed
 //! ```
 
-use std::fs;
-use std::path::Path;
-
 use arrow_schema::SchemaRef;
 
 use crate::checksums::{CHECKSUMS, Checksums, Chunk};
+use crate::directory::Directory;
 use crate::draft;
 use crate::error::Error;
 use crate::meta::Meta;
@@ -28,12 +26,12 @@ use crate::writer::META;
 
 /// Finishes the trace in `dir` whose streams are listed in `recorded`.
 pub(crate) fn finish(
-    dir: &Path,
+    dir: &Directory,
     recorded: &Checksums,
     meta: &Meta,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Error> {
-    let json = meta.to_json(&dir.join(META))?;
+    let json = meta.to_json(&dir.path().join(META))?;
     let mut finished = Checksums::default();
     finished.add(META, Chunk::of(0, &json));
     if let Err(err) = write_tables(dir, recorded, &mut finished, progress) {
@@ -41,15 +39,15 @@ pub(crate) fn finish(
         let _ = put_facts(dir, recorded, &json);
         return Err(err);
     }
-    draft::sync_directory(dir)?;
+    dir.sync()?;
     put_facts(dir, recorded, &json)?;
-    draft::replace(&dir.join(CHECKSUMS), finished.to_csv().as_bytes())?;
-    draft::sync_directory(dir)?;
+    draft::replace(dir, CHECKSUMS, finished.to_csv().as_bytes())?;
+    dir.sync()?;
     remove_streams(dir)
 }
 
 fn write_tables(
-    dir: &Path,
+    dir: &Directory,
     recorded: &Checksums,
     finished: &mut Checksums,
     progress: &mut dyn FnMut(u64, u64),
@@ -64,12 +62,12 @@ fn write_tables(
 }
 
 /// Replaces the facts of a trace whose streams still count.
-fn put_facts(dir: &Path, recorded: &Checksums, json: &[u8]) -> Result<(), Error> {
+fn put_facts(dir: &Directory, recorded: &Checksums, json: &[u8]) -> Result<(), Error> {
     let mut both = recorded.clone();
     both.add(META, Chunk::of(0, json));
-    draft::replace(&dir.join(CHECKSUMS), both.to_csv().as_bytes())?;
-    draft::replace(&dir.join(META), json)?;
-    draft::sync_directory(dir)
+    draft::replace(dir, CHECKSUMS, both.to_csv().as_bytes())?;
+    draft::replace(dir, META, json)?;
+    dir.sync()
 }
 
 /// Name and schema of every table, in the order of the page.
@@ -97,7 +95,7 @@ pub(crate) fn tables_of(format_version: u32) -> impl Iterator<Item = &'static st
 
 /// `switch` alone is put in order of time, and its rows are the progress.
 fn write_parquet(
-    dir: &Path,
+    dir: &Directory,
     table: &str,
     schema: SchemaRef,
     stream: &StreamTable,
@@ -116,10 +114,11 @@ fn write_parquet(
     })
 }
 
-fn remove_streams(dir: &Path) -> Result<(), Error> {
+fn remove_streams(dir: &Directory) -> Result<(), Error> {
     for (table, _) in tables() {
-        let path = dir.join(stream_name(table));
-        fs::remove_file(&path).map_err(|err| Error::write(&path, err))?;
+        let name = stream_name(table);
+        let removed = dir.remove_file(&name);
+        removed.map_err(|err| Error::write(&dir.path().join(&name), err))?;
     }
     Ok(())
 }

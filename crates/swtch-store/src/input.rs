@@ -22,6 +22,11 @@ pub fn open(path: &Path) -> io::Result<File> {
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)?;
+    regular(file)
+}
+
+/// The file, when it is a regular one.
+pub(crate) fn regular(file: File) -> io::Result<File> {
     let found = file.metadata()?.file_type();
     match found.is_file() {
         true => Ok(file),
@@ -37,10 +42,15 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open`], and [`io::ErrorKind::FileTooLarge`] where it has more.
 pub fn read(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
+    read_opened(open(path)?, most_bytes)
+}
+
+/// Reads all of an open file that has at most `most_bytes`.
+pub(crate) fn read_opened(file: File, most_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // One byte more shows that there are too many, whatever the length is said to be.
     let limit = most_bytes.saturating_add(1);
-    open(path)?.take(limit).read_to_end(&mut bytes)?;
+    file.take(limit).read_to_end(&mut bytes)?;
     match u64::try_from(bytes.len()) {
         Ok(length) if length <= most_bytes => Ok(bytes),
         _ => Err(io::Error::new(

@@ -31,6 +31,7 @@ mod checked_file;
 mod checksums;
 mod column;
 mod contain;
+mod directory;
 mod draft;
 mod error;
 mod finish;
@@ -49,6 +50,7 @@ mod writer;
 
 pub use column::{Column, Kind, Presence};
 pub use contain::{Panicked, contained};
+pub use directory::{Directory, Whereabouts};
 pub use error::Error;
 pub use meta::{
     Clock, Counts, FORMAT_VERSION, Hooks, Host, Imported, KernelCounts, Meta, Overhead, Stacks,

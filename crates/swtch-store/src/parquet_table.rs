@@ -31,6 +31,7 @@ use swtch_core::Timestamp;
 use crate::checked_file::CheckedFile;
 use crate::checksums::{Checksums, Chunk};
 use crate::contain::{ContainedIter, contained};
+use crate::directory::Directory;
 use crate::draft::Draft;
 use crate::error::Error;
 use crate::order::TIME;
@@ -51,14 +52,15 @@ pub(crate) fn parquet_name(table: &str) -> String {
 
 /// Writes a table from its batches; gives back the checksums of its parts.
 pub(crate) fn write_table(
-    dir: &Path,
+    dir: &Directory,
     table: &str,
     schema: SchemaRef,
     batches: impl Iterator<Item = Result<RecordBatch, Error>>,
     mut on_rows: impl FnMut(usize),
 ) -> Result<Vec<Chunk>, Error> {
-    let path = dir.join(parquet_name(table));
-    let draft = Draft::create(&path)?;
+    let name = parquet_name(table);
+    let path = dir.path().join(&name);
+    let draft = Draft::create(dir, &name)?;
     let properties = properties(&schema);
     let writer = ArrowWriter::try_new(draft, schema, Some(properties));
     let mut writer = writer.map_err(|err| write_error(&path, err))?;
@@ -125,7 +127,7 @@ pub(crate) struct ParquetTable {
 
 impl ParquetTable {
     /// Opens the file of a table, of which every byte must be listed.
-    pub(crate) fn open(dir: &Path, table: &str, list: &Checksums) -> Result<Self, Error> {
+    pub(crate) fn open(dir: &Directory, table: &str, list: &Checksums) -> Result<Self, Error> {
         let file = CheckedFile::open(dir, &parquet_name(table), list)?;
         if file.unreadable_bytes() > 0 {
             let what = "its length is not that of the list in checksums.csv";

@@ -7,7 +7,7 @@
 //! The first chunk holds the schema and all word lists: later ones stand on it alone.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +20,7 @@ use parquet::file::reader::Length;
 use crate::checked_file::{CheckedFile, CheckedReader};
 use crate::checksums::{Checksums, Chunk};
 use crate::contain::{ContainedIter, contained};
+use crate::directory::Directory;
 use crate::error::Error;
 use crate::schema::Table;
 
@@ -55,9 +56,13 @@ impl<R> fmt::Debug for StreamTableWriter<R> {
 
 impl<R> StreamTableWriter<R> {
     /// Makes the stream's file with the schema and the word lists, which are the first chunk.
-    pub(crate) fn create(dir: &Path, table: &'static Table<R>) -> Result<(Self, Chunk), Error> {
-        let path = dir.join(stream_name(table.name));
-        let file = OpenOptions::new().write(true).create_new(true).open(&path);
+    pub(crate) fn create(
+        dir: &Directory,
+        table: &'static Table<R>,
+    ) -> Result<(Self, Chunk), Error> {
+        let name = stream_name(table.name);
+        let path = dir.path().join(&name);
+        let file = dir.create_file(&name);
         let file = file.map_err(|err| Error::write(&path, err))?;
         let schema = table.arrow();
         let encoder = StreamWriter::try_new(Vec::new(), &schema);
@@ -135,7 +140,7 @@ pub(crate) struct StreamTable {
 
 impl StreamTable {
     /// Opens the stream of a table. One that was never begun is an empty table.
-    pub(crate) fn open(dir: &Path, table: &str, list: &Checksums) -> Result<Self, Error> {
+    pub(crate) fn open(dir: &Directory, table: &str, list: &Checksums) -> Result<Self, Error> {
         let name = stream_name(table);
         let is_listed = list.of_file(&name).next().is_some();
         let file = match CheckedFile::open(dir, &name, list) {

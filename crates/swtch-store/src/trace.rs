@@ -12,9 +12,9 @@ use arrow_array::RecordBatch;
 use swtch_core::{Gap, Level, Open, Switch, TaskEvent, Timestamp};
 
 use crate::checksums::{CHECKSUMS, Checksums};
+use crate::directory::Directory;
 use crate::error::Error;
 use crate::finish::tables_of;
-use crate::input;
 use crate::meta::{Meta, State};
 use crate::order::{TIME, TimeOrder};
 use crate::parquet_table::ParquetTable;
@@ -79,12 +79,26 @@ impl Trace {
     /// written (an unfinished trace is read up to there instead, see [`Self::completeness`]);
     /// [`Error::Read`] when a file is missing or may not be read.
     pub fn open(path: &Path) -> Result<Self, Error> {
+        let dir = Directory::open(path).map_err(|source| match source.kind() {
+            ErrorKind::NotADirectory => not_a_trace(path, CHECKSUMS),
+            _ => Error::read(path, source),
+        })?;
+        Self::open_in(&dir)
+    }
+
+    /// Opens the trace in a directory that is open already: that of a [`Writer`](crate::Writer), whose
+    /// path this process may not be allowed to use any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn open_in(dir: &Directory) -> Result<Self, Error> {
         let mut tries = 1;
         loop {
-            let list = read_file(path, CHECKSUMS, MOST_LIST_BYTES)?;
-            match Self::open_listed(path, &Checksums::parse(&list)) {
+            let list = read_file(dir, CHECKSUMS, MOST_LIST_BYTES)?;
+            match Self::open_listed(dir, &Checksums::parse(&list)) {
                 // Its recorder may have put other files in place since the list was read.
-                Err(_) if tries < TRIES && read_file(path, CHECKSUMS, MOST_LIST_BYTES)? != list => {
+                Err(_) if tries < TRIES && read_file(dir, CHECKSUMS, MOST_LIST_BYTES)? != list => {
                     tries += 1
                 }
                 opened => return opened,
@@ -92,15 +106,15 @@ impl Trace {
         }
     }
 
-    fn open_listed(path: &Path, list: &Checksums) -> Result<Self, Error> {
-        let meta = read_meta(path, list)?;
+    fn open_listed(dir: &Directory, list: &Checksums) -> Result<Self, Error> {
+        let meta = read_meta(dir, list)?;
         let files = if list.is_of_finished_trace() {
-            Files::finished(path, list, &meta)?
+            Files::finished(dir, list, &meta)?
         } else {
-            Files::recorded(path, list, &meta)?
+            Files::recorded(dir, list, &meta)?
         };
         Ok(Self {
-            path: path.to_owned(),
+            path: dir.path().to_owned(),
             meta,
             files,
         })
@@ -372,25 +386,25 @@ impl Trace {
 }
 
 impl Files {
-    fn finished(path: &Path, list: &Checksums, meta: &Meta) -> Result<Self, Error> {
+    fn finished(dir: &Directory, list: &Checksums, meta: &Meta) -> Result<Self, Error> {
         if list.odd_lines > 0 {
             let what = "not every line can be understood";
-            return Err(Error::damaged(&path.join(CHECKSUMS), what));
+            return Err(Error::damaged(&dir.path().join(CHECKSUMS), what));
         }
-        let open = |name| Ok((name, ParquetTable::open(path, name, list)?));
+        let open = |name| Ok((name, ParquetTable::open(dir, name, list)?));
         let tables: Result<_, Error> = tables_of(meta.format_version).map(open).collect();
         Ok(Self::Finished(tables?))
     }
 
-    fn recorded(path: &Path, list: &Checksums, meta: &Meta) -> Result<Self, Error> {
-        let open = |name| Ok((name, StreamTable::open(path, name, list)?));
+    fn recorded(dir: &Directory, list: &Checksums, meta: &Meta) -> Result<Self, Error> {
+        let open = |name| Ok((name, StreamTable::open(dir, name, list)?));
         let tables: Result<Vec<_>, Error> = tables_of(meta.format_version).map(open).collect();
         let tables = tables?;
         // A recorder that was killed at its very start may not have begun them all. Later, it is
         // the list of a finished trace that was cut.
         if meta.state != State::Recording && tables.iter().any(|table| table.1.is_missing()) {
             let what = "it lists neither the streams nor the final files";
-            return Err(Error::damaged(&path.join(CHECKSUMS), what));
+            return Err(Error::damaged(&dir.path().join(CHECKSUMS), what));
         }
         let switch = named(&tables, schema::SWITCH.name);
         let order = TimeOrder::of(switch.path(), switch.batches(Some(&[TIME]))?)?;
@@ -437,22 +451,25 @@ fn find<'a, T>(tables: &'a [(&'static str, T)], name: &str) -> Option<&'a T> {
     found.map(|table| &table.1)
 }
 
-fn read_file(dir: &Path, name: &'static str, most_bytes: u64) -> Result<Vec<u8>, Error> {
-    let path = dir.join(name);
-    input::read(&path, most_bytes).map_err(|source| match source.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory if dir.exists() => Error::NotATrace {
-            path: dir.to_owned(),
-            missing: name,
-        },
-        ErrorKind::NotFound => Error::read(dir, source),
-        _ => Error::read(&path, source),
-    })
+fn read_file(dir: &Directory, name: &'static str, most_bytes: u64) -> Result<Vec<u8>, Error> {
+    dir.read_file(name, most_bytes)
+        .map_err(|source| match source.kind() {
+            ErrorKind::NotFound => not_a_trace(dir.path(), name),
+            _ => Error::read(&dir.path().join(name), source),
+        })
+}
+
+fn not_a_trace(path: &Path, missing: &'static str) -> Error {
+    Error::NotATrace {
+        path: path.to_owned(),
+        missing,
+    }
 }
 
 /// The facts, as one of the listed versions: while a trace is being finished there are two.
-fn read_meta(dir: &Path, list: &Checksums) -> Result<Meta, Error> {
+fn read_meta(dir: &Directory, list: &Checksums) -> Result<Meta, Error> {
     let json = read_file(dir, META, MOST_META_BYTES)?;
-    let path = dir.join(META);
+    let path = dir.path().join(META);
     if !list.of_file(META).any(|chunk| chunk.is_of(&json)) {
         let what = "it is not as checksums.csv says it was written";
         return Err(Error::damaged(&path, what));

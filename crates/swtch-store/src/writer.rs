@@ -7,13 +7,14 @@
 //! After a write has failed, the writer takes no more rows: what comes after a hole would read as
 //! if the hole were none. What was stored before stays, and can still be finished.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use swtch_core::{CgroupId, Gap, Level, Open, Switch, TaskEvent};
 
 use crate::checksums::{CHECKSUMS, Checksums, Chunk};
+use crate::directory::{Directory, Whereabouts};
 use crate::draft;
 use crate::error::Error;
 use crate::finish;
@@ -49,21 +50,16 @@ impl Writer {
     /// [`Error::Exists`] when the path is taken; [`Error::Write`] when the directory or a file
     /// cannot be made, and then nothing is left behind.
     pub fn create(path: &Path, meta: &Meta) -> Result<Self, Error> {
-        fs::create_dir(path).map_err(|source| match source.kind() {
-            std::io::ErrorKind::AlreadyExists => Error::Exists {
-                path: path.to_owned(),
-            },
-            _ => Error::write(path, source),
-        })?;
-        let created = Self::fill(path, meta);
+        let dir = Directory::make(path)?;
+        let created = Self::fill(&dir, meta);
         if created.is_err() {
             // It was made a moment ago and holds nothing. The first error is the one to report.
-            let _ = fs::remove_dir_all(path);
+            let _ = dir.remove();
         }
         created
     }
 
-    fn fill(dir: &Path, meta: &Meta) -> Result<Self, Error> {
+    fn fill(dir: &Directory, meta: &Meta) -> Result<Self, Error> {
         let mut log = Log::create(dir, meta)?;
         Ok(Self {
             switches: log.begin(&schema::SWITCH)?,
@@ -184,6 +180,41 @@ impl Writer {
         self.log.flush(&mut self.wait_types)
     }
 
+    /// The directory of the trace.
+    pub const fn directory(&self) -> &Directory {
+        &self.log.dir
+    }
+
+    /// Gives the trace to another user, for a recorder that goes on as that user.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Owner`] when the system refuses: some file systems know no owners.
+    pub fn give_to(&self, user: u32, group: u32) -> Result<(), Error> {
+        let dir = &self.log.dir;
+        dir.give_to(user, group).map_err(|source| Error::Owner {
+            path: dir.path().to_owned(),
+            user,
+            source,
+        })
+    }
+
+    /// Looks whether the trace was removed meanwhile. Without this a recorder would write to the end
+    /// into files that have no name any more. It takes no more rows then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Removed`] when the directory or the list of its files was removed.
+    pub fn check_that_it_is_there(&mut self) -> Result<(), Error> {
+        if self.log.is_removed() {
+            self.log.has_failed = true;
+            return Err(Error::Removed {
+                path: self.log.dir.path().to_owned(),
+            });
+        }
+        Ok(())
+    }
+
     /// Bytes written so far.
     pub const fn bytes_written(&self) -> u64 {
         self.log.bytes_written
@@ -206,7 +237,7 @@ impl Writer {
     /// [`Error::Write`] when the system does not let go of it.
     pub fn discard(self) -> Result<(), Error> {
         let dir = &self.log.dir;
-        fs::remove_dir_all(dir).map_err(|err| Error::write(dir, err))
+        dir.remove().map_err(|err| Error::write(dir.path(), err))
     }
 
     /// Ends the recording: writes what is pending and turns the streams into Parquet. `progress`
@@ -234,7 +265,7 @@ impl Writer {
 /// The list of what was written, in memory and in `checksums.csv`.
 #[derive(Debug)]
 struct Log {
-    dir: PathBuf,
+    dir: Directory,
     file: File,
     checksums: Checksums,
     bytes_written: u64,
@@ -242,22 +273,20 @@ struct Log {
 }
 
 impl Log {
-    fn create(dir: &Path, meta: &Meta) -> Result<Self, Error> {
+    fn create(dir: &Directory, meta: &Meta) -> Result<Self, Error> {
         let mut meta = meta.clone();
         meta.state = State::Recording;
-        let meta_path = dir.join(META);
-        let json = meta.to_json(&meta_path)?;
+        let json = meta.to_json(&dir.path().join(META))?;
         let mut checksums = Checksums::default();
         checksums.add(META, Chunk::of(0, &json));
         let csv = checksums.to_csv();
-        let path = dir.join(CHECKSUMS);
         // Who finds the list, which makes the directory a trace, must find what it lists.
-        draft::replace(&meta_path, &json)?;
-        draft::replace(&path, csv.as_bytes())?;
-        let file = OpenOptions::new().append(true).open(&path);
+        draft::replace(dir, META, &json)?;
+        draft::replace(dir, CHECKSUMS, csv.as_bytes())?;
+        let file = dir.append_to_file(CHECKSUMS);
         Ok(Self {
-            dir: dir.to_owned(),
-            file: file.map_err(|err| Error::write(&path, err))?,
+            dir: dir.clone(),
+            file: file.map_err(|err| Error::write(&dir.path().join(CHECKSUMS), err))?,
             checksums,
             bytes_written: length(json.len()) + length(csv.len()),
             has_failed: false,
@@ -270,10 +299,16 @@ impl Log {
         Ok(stream)
     }
 
+    fn is_removed(&self) -> bool {
+        use std::os::unix::fs::MetadataExt as _;
+        let list = self.file.metadata();
+        self.dir.whereabouts() == Whereabouts::Removed || list.is_ok_and(|list| list.nlink() == 0)
+    }
+
     fn check(&self) -> Result<(), Error> {
         if self.has_failed {
             return Err(Error::Stopped {
-                path: self.dir.clone(),
+                path: self.dir.path().to_owned(),
             });
         }
         Ok(())
@@ -302,7 +337,7 @@ impl Log {
     fn add(&mut self, file: &str, chunk: Chunk) -> Result<(), Error> {
         let line = chunk.line(file);
         let written = self.file.write_all(line.as_bytes());
-        written.map_err(|err| Error::write(&self.dir.join(CHECKSUMS), err))?;
+        written.map_err(|err| Error::write(&self.dir.path().join(CHECKSUMS), err))?;
         self.checksums.add(file, chunk);
         self.bytes_written += chunk.length + length(line.len());
         Ok(())

@@ -8,12 +8,11 @@ use serde_json::{Value, json};
 use swtch_core::cost::{Estimate, Origin, PRICES_VERSION, Price, PriceList};
 use swtch_store::input;
 
+use crate::destination::write_whole;
 use crate::text::json_text;
 
 /// The largest list. A thorough one, with all curves, has less than 1 MB.
 const MOST_BYTES: u64 = 32 << 20;
-
-use crate::destination::write_whole;
 
 /// What the file says it is.
 const SCHEMA: &str = "swtch.prices/1";

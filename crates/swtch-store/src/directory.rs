@@ -1,0 +1,267 @@
+//! The directory of a trace, held by its descriptor.
+//!
+//! The path is used once, when the directory is made or opened. From then on each file is reached
+//! through the descriptor. So a recorder that has given up its rights still reaches its trace in a
+//! home directory that is closed to everybody else, and a directory that is moved away and replaced
+//! while it is recorded is written to the end, without touching the one that has its name now.
+//!
+//! A trace holds addresses of the kernel and the names of other users' processes, so its directory
+//! has mode 0700 and its files 0600, as `perf.data` has.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, CWD, Dir, Gid, Mode, OFlags, Uid};
+
+use crate::error::Error;
+use crate::input;
+
+/// Mode of the directory of a trace.
+const DIRECTORY_MODE: Mode = Mode::RWXU;
+
+/// Mode of the files of a trace.
+const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// The directory of a trace. Clones share the descriptor.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    path: PathBuf,
+    descriptor: Arc<OwnedFd>,
+    /// Its absolute path when it was made; `None` without `/proc`, and for a directory that is only
+    /// read.
+    made_at: Option<PathBuf>,
+}
+
+/// Where the directory is by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whereabouts {
+    /// Where it was made, as far as can be told.
+    InPlace,
+    /// It, or a directory above it, was renamed: it is here now.
+    Moved(PathBuf),
+    /// It was removed.
+    Removed,
+}
+
+impl Directory {
+    /// Makes an empty directory with mode 0700.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] when the path is taken, [`Error::Write`] when it cannot be made.
+    pub(crate) fn make(path: &Path) -> Result<Self, Error> {
+        rustix::fs::mkdirat(CWD, path, DIRECTORY_MODE).map_err(|error| match error {
+            rustix::io::Errno::EXIST => Error::Exists {
+                path: path.to_owned(),
+            },
+            _ => Error::write(path, error.into()),
+        })?;
+        Self::open_made(path).map_err(|error| Error::write(path, error))
+    }
+
+    /// Opens the directory that was made a moment ago. Who may write to the directory above can have
+    /// put another one in its place: a link is refused, and so is a directory that holds something.
+    fn open_made(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+        let mut made = Self {
+            path: path.to_owned(),
+            descriptor: Arc::new(descriptor),
+            made_at: None,
+        };
+        let mut is_empty = true;
+        made.for_each_name(|_| {
+            is_empty = false;
+            Ok(())
+        })?;
+        if !is_empty {
+            return Err(io::Error::other(
+                "somebody replaced the directory while it was made",
+            ));
+        }
+        made.made_at = made.current_path();
+        Ok(made)
+    }
+
+    /// Opens the directory of a trace to read it.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+        Ok(Self {
+            path: path.to_owned(),
+            descriptor: Arc::new(descriptor),
+            made_at: None,
+        })
+    }
+
+    /// The path that it was made or opened by. It may have been moved since.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the files and then the directory to another user. Until the directory is theirs, nobody
+    /// but us could put a name into it, and a link is not followed.
+    pub(crate) fn give_to(&self, user: u32, group: u32) -> io::Result<()> {
+        let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+        self.for_each_name(|name| {
+            let no_link = AtFlags::SYMLINK_NOFOLLOW;
+            rustix::fs::chownat(&*self.descriptor, name, user, group, no_link)
+        })?;
+        Ok(rustix::fs::fchown(&*self.descriptor, user, group)?)
+    }
+
+    fn for_each_name(
+        &self,
+        mut act: impl FnMut(&CStr) -> rustix::io::Result<()>,
+    ) -> io::Result<()> {
+        let mut names = Dir::read_from(&*self.descriptor)?;
+        while let Some(entry) = names.read() {
+            let entry = entry?;
+            if ![c".", c".."].contains(&entry.file_name()) {
+                act(entry.file_name())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the directory is by now.
+    pub fn whereabouts(&self) -> Whereabouts {
+        let removed = rustix::fs::fstat(&*self.descriptor).is_ok_and(|stat| stat.st_nlink == 0);
+        if removed {
+            return Whereabouts::Removed;
+        }
+        match (&self.made_at, self.current_path()) {
+            (Some(made_at), Some(now)) if *made_at != now => Whereabouts::Moved(now),
+            _ => Whereabouts::InPlace,
+        }
+    }
+
+    /// Its absolute path as the kernel knows it; `None` without `/proc`.
+    fn current_path(&self) -> Option<PathBuf> {
+        let link = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
+        std::fs::read_link(link).ok()
+    }
+
+    /// Makes a file with mode 0600. A file or link of this name is an error.
+    pub(crate) fn create_file(&self, name: &str) -> io::Result<File> {
+        let new = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let flags = OFlags::RDWR | new | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&*self.descriptor, name, flags, FILE_MODE)?;
+        Ok(File::from(file))
+    }
+
+    /// Opens a file to append to it.
+    pub(crate) fn append_to_file(&self, name: &str) -> io::Result<File> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&*self.descriptor, name, flags, Mode::empty())?;
+        Ok(File::from(file))
+    }
+
+    /// Opens a regular file to read it, as [`input::open`] does.
+    pub(crate) fn open_file(&self, name: &str) -> io::Result<File> {
+        let never_waiting = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = OFlags::RDONLY | never_waiting | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&*self.descriptor, name, flags, Mode::empty())?;
+        input::regular(File::from(file))
+    }
+
+    /// Reads all of a regular file that has at most `most_bytes`, as [`input::read`] does.
+    pub(crate) fn read_file(&self, name: &str, most_bytes: u64) -> io::Result<Vec<u8>> {
+        input::read_opened(self.open_file(name)?, most_bytes)
+    }
+
+    /// Renames a file, in place of an older one if need be.
+    pub(crate) fn rename_file(&self, from: &str, to: &str) -> io::Result<()> {
+        let dir = &*self.descriptor;
+        Ok(rustix::fs::renameat(dir, from, dir, to)?)
+    }
+
+    pub(crate) fn remove_file(&self, name: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(
+            &*self.descriptor,
+            name,
+            AtFlags::empty(),
+        )?)
+    }
+
+    /// Makes the names in it last beyond a power cut.
+    pub(crate) fn sync(&self) -> Result<(), Error> {
+        let synced = rustix::fs::fsync(&*self.descriptor);
+        synced.map_err(|error| Error::write(&self.path, error.into()))
+    }
+
+    /// Removes its files, and then itself where it was made. What has its name by now is not touched
+    /// unless it is an empty directory.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        self.for_each_name(|name| rustix::fs::unlinkat(&*self.descriptor, name, AtFlags::empty()))?;
+        std::fs::remove_dir(&self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn nobody_else_may_read_what_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.swtch");
+        let made = Directory::make(&path).unwrap();
+        made.create_file("a").unwrap();
+        assert_eq!((mode(&path), mode(&path.join("a"))), (0o700, 0o600));
+    }
+
+    /// Somebody who may write to the directory could have put a link there.
+    #[test]
+    fn a_file_is_never_made_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.swtch");
+        let made = Directory::make(&path).unwrap();
+        let victim = dir.path().join("victim");
+        std::fs::write(&victim, "mine").unwrap();
+        symlink(&victim, path.join("a")).unwrap();
+        assert!(made.create_file("a").is_err());
+        assert!(made.append_to_file("a").is_err());
+        assert_eq!(std::fs::read_to_string(victim).unwrap(), "mine");
+    }
+
+    #[test]
+    fn a_directory_that_holds_something_or_is_a_link_is_not_the_one_that_was_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let (full, link) = (dir.path().join("full"), dir.path().join("link"));
+        std::fs::create_dir(&full).unwrap();
+        assert!(Directory::open_made(&full).is_ok());
+        std::fs::write(full.join("a"), "").unwrap();
+        assert!(Directory::open_made(&full).is_err());
+        std::fs::create_dir(dir.path().join("empty")).unwrap();
+        symlink("empty", &link).unwrap();
+        assert!(Directory::open_made(&link).is_err());
+    }
+
+    /// The one that has its name by then belongs to somebody else.
+    #[test]
+    fn what_is_moved_is_written_where_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, away) = (dir.path().join("t.swtch"), dir.path().join("away.swtch"));
+        let made = Directory::make(&path).unwrap();
+        assert_eq!(made.whereabouts(), Whereabouts::InPlace);
+        std::fs::rename(&path, &away).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let resolved = away.canonicalize().unwrap();
+        assert_eq!(made.whereabouts(), Whereabouts::Moved(resolved));
+        made.create_file("a").unwrap().write_all(b"1").unwrap();
+        assert!(away.join("a").exists() && !path.join("a").exists());
+        std::fs::remove_dir_all(&away).unwrap();
+        assert_eq!(made.whereabouts(), Whereabouts::Removed);
+    }
+}
