@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::probe::needed_capabilities;
 use crate::refusal::Refusal;
 
 /// A capture that could not be started or went wrong.
@@ -73,6 +74,12 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// There is no `/proc`.
+    #[error("there is no /proc here, where the kernel tells of processes")]
+    NoProc,
+    /// The filter of system calls could not be set.
+    #[error("setting a filter of system calls failed")]
+    Filter(#[source] seccompiler::Error),
     /// Inside a container, process ids are not the kernel's.
     #[error("this is a process id namespace of its own: its ids are not the kernel's")]
     PidNamespace,
@@ -97,10 +104,12 @@ impl Error {
     /// What a person can do about it.
     pub const fn advice(&self) -> Option<&'static str> {
         match self {
-            Self::NotPermitted(_) => Some(
-                "run it with sudo, or grant the rights once: \
-                 sudo setcap cap_bpf,cap_perfmon,cap_sys_resource+ep $(command -v swtch)",
-            ),
+            Self::NotPermitted(_) => Some(concat!(
+                "run it with sudo, or grant the rights once: sudo setcap ",
+                needed_capabilities!(),
+                "+ep $(command -v swtch)"
+            )),
+            Self::NoProc => Some("mount it: mount -t proc proc /proc"),
             Self::NoBtf(_) => Some(
                 "a kernel built with CONFIG_DEBUG_INFO_BTF=y is needed; the kernels of Debian 11, \
                  Ubuntu 20.10, Fedora 31 and later have it",

@@ -7,6 +7,7 @@
 //!    │◀── pid ───────────│ waits on the gate
 //!    │  load, attach     │
 //!    │  opens the gate ─▶│ exec
+//!    │◀── it was executed, or why not
 //! ```
 //!
 //! If the recorder dies first, the gate closes and the child ends without having run the command.
@@ -17,12 +18,15 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::{self, JoinHandle};
 
 use swtch_core::Pid;
 
-use crate::privilege::drop_all_privileges;
+use crate::confine::forbid_new_privileges;
+use crate::error::Error;
+use crate::privilege::{Kept, MAPS_READ_FREELY, drop_privileges, empty_bounding_set};
+use crate::signals::hand_signals_down;
 
 /// How often a waiting caller looks again.
 const WAIT_STEP: std::time::Duration = std::time::Duration::from_millis(5);
@@ -58,8 +62,64 @@ pub struct HeldCommand {
     pid: Pid,
     program: OsString,
     gate: Option<PipeWriter>,
-    ending: Receiver<io::Result<ExitStatus>>,
+    parent: Option<Parent>,
     ended: OnceCell<ExitStatus>,
+}
+
+/// The thread that starts the command and waits for it. It is there for as long as the command: a
+/// command that asked to end with its parent (`PR_SET_PDEATHSIG`) gets its signal when the thread that
+/// made it ends, and not when the process does (prctl(2)).
+#[derive(Debug)]
+struct Parent {
+    thread: JoinHandle<()>,
+    executed: Receiver<io::Result<()>>,
+    /// Has it give up its rights. Closed, it has it go on with them.
+    order: Sender<()>,
+    obeyed: Receiver<Result<(), Error>>,
+    ending: Receiver<io::Result<ExitStatus>>,
+}
+
+impl Parent {
+    /// `spawn` must not return before the command is executed: std does so. `held` are closed then.
+    fn start(mut spawn: Command, held: (PipeWriter, PipeReader)) -> Self {
+        let (tell_executed, executed) = channel();
+        let (order, orders) = channel();
+        let (tell_obeyed, obeyed) = channel();
+        let (tell_ending, ending) = channel();
+        // Whoever does not listen any more is about to end; so no answer that is not heard is an error.
+        let thread = thread::spawn(move || {
+            let spawned = spawn.spawn();
+            drop(held);
+            // The command has a bounding set of its own by now.
+            empty_bounding_set();
+            let mut child: Child = match spawned {
+                Ok(child) => child,
+                Err(error) => return drop(tell_executed.send(Err(error))),
+            };
+            drop(tell_executed.send(Ok(())));
+            if orders.recv().is_ok() {
+                let dropped = drop_privileges(Kept::default(), MAPS_READ_FREELY);
+                drop(tell_obeyed.send(dropped.and_then(|()| forbid_new_privileges())));
+            }
+            drop(tell_ending.send(child.wait()));
+        });
+        Self {
+            thread,
+            executed,
+            order,
+            obeyed,
+            ending,
+        }
+    }
+
+    /// Waits until the command is executed.
+    fn executed(&self) -> io::Result<()> {
+        self.executed.recv().unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the thread that waits for it is gone")
 }
 
 impl HeldCommand {
@@ -80,29 +140,22 @@ impl HeldCommand {
         let (mut pid_reader, pid_writer) = io::pipe().map_err(failed)?;
         let mut spawn = Command::new(program);
         spawn.args(arguments);
+        hand_signals_down(&mut spawn);
         hold_before_exec(&mut spawn, &pid_writer, &gate_reader, gate.as_raw_fd());
-        let (sender, ending) = channel();
         // `spawn` returns after exec, so it needs a thread of its own while the child is held.
-        thread::spawn(move || {
-            let result = spawn.spawn();
-            // Capabilities belong to a thread. The command has its own by now, and waiting needs none.
-            drop_all_privileges();
-            drop((pid_writer, gate_reader));
-            // The receiver is gone only when the recorder is ending anyway.
-            let _ = sender.send(result.and_then(|mut child: Child| child.wait()));
-        });
+        let parent = Parent::start(spawn, (pid_writer, gate_reader));
         let mut pid = [0; 4];
         match pid_reader.read_exact(&mut pid) {
             Ok(()) => Ok(Self {
                 pid: Pid::new(u32::from_ne_bytes(pid)),
                 program: program.clone(),
                 gate: Some(gate),
-                ending,
+                parent: Some(parent),
                 ended: OnceCell::new(),
             }),
-            Err(error) => Err(failed(match ending.recv() {
-                Ok(Err(spawn_error)) => spawn_error,
-                _ => error,
+            Err(error) => Err(failed(match parent.executed() {
+                Err(spawn_error) => spawn_error,
+                Ok(()) => error,
             })),
         }
     }
@@ -112,47 +165,60 @@ impl HeldCommand {
         self.pid
     }
 
-    /// Lets it run the command.
+    /// Lets it run the command, and waits until it is executed. After an error nothing of it ran; after
+    /// success it did, whatever happens then.
     ///
     /// # Errors
-    /// When it is gone already.
+    /// When it is gone already, or the command cannot be executed.
     pub fn release(&mut self) -> Result<(), LaunchError> {
         let Some(mut gate) = self.gate.take() else {
             return Ok(());
         };
-        gate.write_all(&[1]).map_err(|source| LaunchError {
+        let opened = gate.write_all(&[1]);
+        drop(gate);
+        let executed = self.parent.as_ref().map_or(Ok(()), Parent::executed);
+        opened.and(executed).map_err(|source| LaunchError {
             program: self.program.clone(),
             source,
         })
     }
 
-    /// How it ended; `None` while it runs.
+    /// Gives up the rights of the thread that waits for the command, which has them by the command. To
+    /// be called after this process has taken the user that it goes on as: the C library changes the user
+    /// of all threads, and each must be allowed to.
     ///
     /// # Errors
-    /// When the command could not be executed. That is told once.
-    pub fn ended(&self) -> Result<Option<ExitStatus>, LaunchError> {
+    /// When the kernel refuses.
+    pub fn give_up_rights(&self) -> Result<(), Error> {
+        let gone = || Error::Privileges(gone());
+        let parent = self.parent.as_ref().ok_or_else(gone)?;
+        parent.order.send(()).map_err(|_| gone())?;
+        parent.obeyed.recv().map_err(|_| gone())?
+    }
+
+    /// How it ended; `None` while it runs or is held.
+    ///
+    /// # Errors
+    /// When the kernel does not tell. The command was executed all the same.
+    pub fn ended(&self) -> io::Result<Option<ExitStatus>> {
         if let Some(status) = self.ended.get() {
             return Ok(Some(*status));
         }
-        match self.ending.try_recv() {
-            Ok(Ok(status)) => Ok(Some(*self.ended.get_or_init(|| status))),
-            Ok(Err(source)) => Err(LaunchError {
-                program: self.program.clone(),
-                source,
-            }),
+        let Some(parent) = &self.parent else {
+            return Ok(None);
+        };
+        match parent.ending.try_recv() {
+            Ok(status) => status.map(|status| Some(*self.ended.get_or_init(|| status))),
             Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(LaunchError {
-                program: self.program.clone(),
-                source: io::Error::other("the thread that waits for it is gone"),
-            }),
+            Err(TryRecvError::Disconnected) => Err(gone()),
         }
     }
 
-    /// Waits for its end.
+    /// Waits for its end, which comes only once it was released.
     ///
     /// # Errors
     /// As [`Self::ended`].
-    pub fn wait(&self) -> Result<ExitStatus, LaunchError> {
+    pub fn wait(&self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.ended()? {
                 return Ok(status);
@@ -163,12 +229,25 @@ impl HeldCommand {
 
     /// Passes a signal on to it.
     pub fn signal(&self, signal: i32) {
-        let Ok(pid) = libc::pid_t::try_from(self.pid.get()) else {
+        let (Ok(pid), None) = (libc::pid_t::try_from(self.pid.get()), self.ended.get()) else {
             return;
         };
         // SAFETY: kill has no memory effects. The child is ours and is reaped only by our thread,
         // so at worst the id is that of a zombie.
         unsafe { libc::kill(pid, signal) };
+    }
+}
+
+impl Drop for HeldCommand {
+    /// One that was never released ends by itself when the gate closes, and is waited for.
+    fn drop(&mut self) {
+        if self.gate.take().is_some()
+            && let Some(parent) = self.parent.take()
+        {
+            drop(parent.order);
+            // Its own end is all that is asked for.
+            let _ = parent.thread.join();
+        }
     }
 }
 
@@ -228,7 +307,7 @@ mod tests {
     #[test]
     fn a_command_that_is_not_there_gives_127() {
         let mut command = HeldCommand::start(&["/no/such/program".into()]).expect("fork works");
-        command.release().expect("it waits");
-        assert_eq!(command.wait().expect_err("nothing to run").exit_code(), 127);
+        let refused = command.release().expect_err("nothing to run");
+        assert_eq!(refused.exit_code(), 127);
     }
 }

@@ -14,6 +14,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
 
 mod clock;
+mod confine;
 mod counters;
 mod decode;
 mod drain;
@@ -26,18 +27,20 @@ pub mod probe;
 mod refusal;
 mod scope;
 mod share;
+pub mod signals;
 mod stacks;
 mod words;
 
 pub use clock::{boottime_ns, monotonic_ns, process_cpu_ns};
+pub use confine::{forbid_new_privileges, refuse_system_calls};
 pub use counters::Counters;
 pub use drain::Drained;
 pub use error::Error;
 pub use launch::{HeldCommand, LaunchError};
 pub use load::{Capture, Hook, MissedEvents, Settings, kernel_version};
-pub use privilege::{Kept, drop_privileges, raise_priority};
+pub use privilege::{Kept, drop_privileges, empty_bounding_set, raise_priority};
 pub use refusal::Refusal;
-pub use scope::{Scope, Target};
+pub use scope::{Scope, Target, require_proc};
 pub use share::{KernelShare, ShareCounts, Shares, Whose};
 pub use stacks::{Frame, Stack, StackKind, Stacks};
 

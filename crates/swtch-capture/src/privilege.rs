@@ -4,25 +4,31 @@ use std::io;
 
 use crate::error::Error;
 
-/// What must be kept for the rest of the capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// Nothing.
-    Nothing,
-    /// `CAP_SYS_PTRACE`: to read other users' `/proc/PID/maps` when stacks are symbolised.
-    ReadMaps,
-    /// `CAP_SYS_PTRACE`, and nothing for a capture, on no kernel: to see what others hold open.
-    LookAtProcesses,
+/// What must be kept after the programs were loaded. The default is nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// What reading the rings needs: nothing since Linux 5.19.
+    pub rings: bool,
+    /// `CAP_SYS_PTRACE`: to read other users' `/proc/PID/maps` when stacks are symbolised, or to see
+    /// what others hold open.
+    pub look_at_processes: bool,
+    /// `CAP_DAC_READ_SEARCH`: to look into `/proc/PID/fd` of processes that belong to somebody else,
+    /// root's among them.
+    pub open_files_of_others: bool,
+    /// `CAP_KILL`: to pass signals on to a command that belongs to another user than we do now.
+    pub signal_others: bool,
 }
 
 /// `include/uapi/linux/capability.h`.
+const CAP_DAC_READ_SEARCH: u32 = 2;
+const CAP_KILL: u32 = 5;
 const CAP_SYS_PTRACE: u32 = 19;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
 /// Kernels before this asked for `CAP_BPF` even to read a map that is open already
 /// (`kernel/bpf/syscall.c`, "refine `kernel.unprivileged_bpf_disabled` behaviour").
-const MAPS_READ_FREELY: (u32, u32) = (5, 19);
+pub(crate) const MAPS_READ_FREELY: (u32, u32) = (5, 19);
 
 #[repr(C)]
 struct Header {
@@ -51,13 +57,21 @@ pub fn raise_priority() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
-/// Drops every capability of the calling thread, for good.
-pub(crate) fn drop_all_privileges() {
-    drop_privileges(Kept::Nothing, MAPS_READ_FREELY)
-        .expect("invariant: a thread may always give up its own rights (capset(2))");
+/// Empties the bounding set of the calling thread, for good: no program that it executes can get a
+/// capability. Who may not do that (it takes `CAP_SETPCAP`) is no user whom an exec would give any.
+pub fn empty_bounding_set() {
+    // SAFETY: these calls of prctl(2) take numbers only. The kernel refuses the first number that is
+    // no capability.
+    (0..u64::BITS)
+        .take_while(|number| unsafe { libc::prctl(libc::PR_CAPBSET_READ, *number, 0, 0, 0) } >= 0)
+        .for_each(|number| {
+            // SAFETY: as above.
+            unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
+        });
 }
 
-/// Drops every capability of the calling thread but those named, for good.
+/// Drops every capability of the calling thread but those named, for good. Those must be permitted; a
+/// thread that has changed its user has them in force again after it.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -72,16 +86,22 @@ pub fn drop_privileges(kept: Kept, kernel: (u32, u32)) -> Result<(), Error> {
         return Err(Error::Privileges(io::Error::last_os_error()));
     }
     let mut wanted = 0u64;
-    if kept != Kept::Nothing {
+    if kept.look_at_processes {
         wanted |= 1 << CAP_SYS_PTRACE;
     }
-    if kernel < MAPS_READ_FREELY && kept != Kept::LookAtProcesses {
+    if kept.open_files_of_others {
+        wanted |= 1 << CAP_DAC_READ_SEARCH;
+    }
+    if kept.signal_others {
+        wanted |= 1 << CAP_KILL;
+    }
+    if kept.rings && kernel < MAPS_READ_FREELY {
         wanted |= 1 << CAP_BPF | 1 << CAP_PERFMON;
     }
     for (word, data) in held.iter_mut().enumerate() {
         let mask = u32::try_from(wanted >> (32 * word) & 0xffff_ffff).unwrap_or(0);
         *data = Data {
-            effective: data.effective & mask,
+            effective: data.permitted & mask,
             permitted: data.permitted & mask,
             inheritable: 0,
         };

@@ -32,7 +32,8 @@ mod trial;
 
 pub use hook::{HOOKS, Hook, HookPresence, Need};
 pub use mount::{Cgroups, CpuController, cgroups};
-pub use privilege::{Capabilities, Capability, Privilege};
+pub(crate) use privilege::needed_capabilities;
+pub use privilege::{Capabilities, Capability, NEEDED_CAPABILITIES, Privilege};
 pub use trial::{Trial, TrialStep};
 
 /// Where the kernel shows its own types.

@@ -92,6 +92,17 @@ fn field(stat: &str, number: usize) -> Option<&str> {
     after_name.split_ascii_whitespace().nth(number - 3)
 }
 
+/// Refuses to go on where `/proc` is not mounted: targets, maps and counts are read there.
+///
+/// # Errors
+/// [`Error::NoProc`].
+pub fn require_proc() -> Result<(), Error> {
+    match fs::metadata("/proc/self/stat") {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::NoProc),
+    }
+}
+
 /// Whether process ids here are the kernel's own.
 pub(crate) fn require_host_pids() -> Result<(), Error> {
     match fs::metadata("/proc/self/ns/pid") {

@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use swtch_core::{CgroupId, Gap, Level, Open, Switch, TaskEvent};
@@ -206,13 +207,9 @@ impl Writer {
     ///
     /// [`Error::Removed`] when the directory or the list of its files was removed.
     pub fn check_that_it_is_there(&mut self) -> Result<(), Error> {
-        if self.log.is_removed() {
-            self.log.has_failed = true;
-            return Err(Error::Removed {
-                path: self.log.dir.path().to_owned(),
-            });
-        }
-        Ok(())
+        let there = self.log.check_that_it_is_there();
+        self.log.has_failed |= there.is_err();
+        there
     }
 
     /// Bytes written so far.
@@ -246,8 +243,9 @@ impl Writer {
     /// # Errors
     ///
     /// [`Error::Write`] when there is no room for the final files. The trace then stays as it was
-    /// recorded, and readable.
+    /// recorded, and readable. [`Error::Removed`] when it was removed, and then nothing is written.
     pub fn finish(mut self, meta: &Meta, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
+        self.log.check_that_it_is_there()?;
         if self.log.check().is_ok() {
             self.flush()?;
         }
@@ -299,10 +297,14 @@ impl Log {
         Ok(stream)
     }
 
-    fn is_removed(&self) -> bool {
-        use std::os::unix::fs::MetadataExt as _;
-        let list = self.file.metadata();
-        self.dir.whereabouts() == Whereabouts::Removed || list.is_ok_and(|list| list.nlink() == 0)
+    fn check_that_it_is_there(&self) -> Result<(), Error> {
+        let list_is_gone = || self.file.metadata().is_ok_and(|list| list.nlink() == 0);
+        if self.dir.whereabouts() == Whereabouts::Removed || list_is_gone() {
+            return Err(Error::Removed {
+                path: self.dir.path().to_owned(),
+            });
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<(), Error> {

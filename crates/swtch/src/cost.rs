@@ -13,8 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use swtch_capture::signals::not_ignored;
 use swtch_core::cost::PriceList;
 
+use crate::caller::Caller;
 use crate::destination::{self, beside, check_directory};
 use crate::format::{Format, write_answer};
 use crate::plot;
@@ -198,19 +200,57 @@ pub fn run_compare(before: &Path, after: &Path, format: Format) -> Result<u8> {
     Ok(if comparison.is_worse { WORSE } else { 0 })
 }
 
+/// What `explain` knows of prices before it records: the recorder gives up the rights of root.
+#[derive(Debug)]
+pub struct FoundPrices {
+    /// The saved list of root, when there is one and this user called sudo.
+    of_root: Option<Result<PriceList>>,
+    /// Where the list of the user is, or will be.
+    place: Result<PathBuf>,
+}
+
+impl FoundPrices {
+    /// Whether there are none yet.
+    pub fn must_be_measured(&self) -> bool {
+        let is_saved = |place: &PathBuf| place.exists();
+        self.of_root.is_none() && !self.place.as_ref().is_ok_and(is_saved)
+    }
+}
+
+/// Looks for saved prices. Under sudo those of root come first, and then those of the caller.
+pub fn find_prices(caller: Option<&Caller>) -> FoundPrices {
+    let place = saved::place();
+    let Some(caller) = caller else {
+        return FoundPrices {
+            of_root: None,
+            place,
+        };
+    };
+    let of_root = place.ok().filter(|place| place.exists());
+    let home = caller.home();
+    let home = home.context("the user who called sudo has no home directory");
+    FoundPrices {
+        of_root: of_root.map(|place| load_saved(&place)),
+        place: home.map(|home| saved::place_in_home(&home)),
+    }
+}
+
+fn load_saved(place: &Path) -> Result<PriceList> {
+    saved::load(place)
+        .context("the saved prices cannot be used (`swtch cost --save` measures them anew)")
+}
+
 /// The prices for the page of `explain`: those that are saved, or measured now in ten seconds and
 /// saved. `None`, with the reason on stderr, when they cannot be had: the page does without.
 ///
 /// # Errors
 /// A saved list cannot be read.
-pub fn prices_for_explain() -> Result<Option<PriceList>> {
-    let place = match saved::place() {
-        Ok(place) if place.exists() => {
-            let list = saved::load(&place).context(
-                "the saved prices cannot be used (`swtch cost --save` measures them anew)",
-            )?;
-            return Ok(Some(list));
-        }
+pub fn prices_for_explain(found: FoundPrices) -> Result<Option<PriceList>> {
+    if let Some(list) = found.of_root {
+        return list.map(Some);
+    }
+    let place = match found.place {
+        Ok(place) if place.exists() => return load_saved(&place).map(Some),
         place => place,
     };
     let kept = place.as_ref().map_or_else(
@@ -261,7 +301,7 @@ fn measured(effort: Effort, kinds: &[String], cpu: Option<u32>) -> Result<PriceL
 /// Signals cannot be caught.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in not_ignored(&[SIGINT, SIGTERM, SIGHUP]) {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("catching signals")?;
     }
     Ok(stop)

@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
+use swtch_capture::signals::hand_signals_down;
 use swtch_core::{Nanos, Pid};
 
 use crate::doctor::Obstacle;
@@ -182,7 +183,10 @@ pub fn explain_command(
     let before = usage(UsageWho::RUSAGE_CHILDREN)?;
     let own_before = usage(UsageWho::RUSAGE_SELF)?;
     let started = Instant::now();
-    let child = match Command::new(program).args(arguments).spawn() {
+    let mut spawn = Command::new(program);
+    spawn.args(arguments);
+    hand_signals_down(&mut spawn);
+    let child = match spawn.spawn() {
         Ok(child) => child,
         Err(error) => return Ok(report_not_started(program, &error)),
     };

@@ -8,8 +8,10 @@ use swtch_capture::probe::Probe;
 use swtch_core::cost::PriceList;
 use swtch_store::Trace;
 
+use crate::caller::Caller;
+use crate::cost::FoundPrices;
 use crate::format::Format;
-use crate::record::{self, Recorded, Request, Target};
+use crate::record::{self, Afterwards, Recorded, Request, Target};
 use crate::report::{self, By, Filter};
 use crate::{cost, counters, doctor, prices, text};
 
@@ -27,8 +29,16 @@ pub enum Bill {
 /// # Errors
 /// When neither a recording nor a first answer can be had.
 pub fn run(request: &Request, format: Format, bill: Bill) -> Result<u8> {
-    match record::run(request) {
-        Ok(recorded) => explain(&recorded, format, bill),
+    let prices = match bill {
+        Bill::With => Some(cost::find_prices(Caller::of_sudo()?.as_ref())),
+        Bill::Without => None,
+    };
+    let afterwards = match &prices {
+        Some(found) if found.must_be_measured() => Afterwards::MeasuresPrices,
+        _ => Afterwards::Tells,
+    };
+    match record::run(request, afterwards) {
+        Ok(recorded) => explain(&recorded, format, prices),
         Err(error) if is_refused(&error) && can_be_counted(&request.target) => {
             let cause = text::escaped(&format!("{error:#}")).into_owned();
             talk!("swtch: no recording here: {cause}");
@@ -39,19 +49,21 @@ pub fn run(request: &Request, format: Format, bill: Bill) -> Result<u8> {
     }
 }
 
-fn explain(recorded: &Recorded, format: Format, bill: Bill) -> Result<u8> {
-    let trace = Trace::open(&recorded.path)
-        .with_context(|| format!("reading {}", recorded.path.display()))?;
+fn explain(recorded: &Recorded, format: Format, prices: Option<FoundPrices>) -> Result<u8> {
+    if !recorded.is_there {
+        recorded.tell_path();
+        return Ok(recorded.exit_code());
+    }
+    let path = recorded.directory.path();
+    let trace = Trace::open_in(&recorded.directory);
+    let trace = trace.with_context(|| format!("reading {}", path.display()))?;
     let request = report::Request {
         by: By::Reason,
         format,
         filter: Filter::default(),
         top: None,
     };
-    let prices = match bill {
-        Bill::With => prices_of_here(),
-        Bill::Without => None,
-    };
+    let prices = prices.and_then(prices_of_here);
     if let Some(list) = &prices {
         prices::warn(&trace, list);
     }
@@ -61,8 +73,8 @@ fn explain(recorded: &Recorded, format: Format, bill: Bill) -> Result<u8> {
 }
 
 /// The prices of this machine. Without them the recording can be explained all the same.
-fn prices_of_here() -> Option<PriceList> {
-    cost::prices_for_explain().unwrap_or_else(|error| {
+fn prices_of_here(found: FoundPrices) -> Option<PriceList> {
+    cost::prices_for_explain(found).unwrap_or_else(|error| {
         talk!("swtch: no bill: {}", text::escaped(&format!("{error:#}")));
         None
     })
@@ -81,6 +93,7 @@ fn is_refused(error: &anyhow::Error) -> bool {
                 | Error::Load(_)
                 | Error::Refused { .. }
                 | Error::PidNamespace
+                | Error::NoProc
         )
     )
 }

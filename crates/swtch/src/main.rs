@@ -5,6 +5,7 @@
 #[macro_use]
 mod talk;
 
+mod caller;
 mod cli;
 mod cost;
 mod counters;
@@ -37,6 +38,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser as _;
 use swtch_capture::LaunchError;
+use swtch_capture::signals::wait_for_children;
 
 use cli::{Cli, Question, Verb};
 use explain::Bill;
@@ -45,6 +47,7 @@ use explain::Bill;
 const FAILED: u8 = 2;
 
 fn main() -> ExitCode {
+    wait_for_children();
     ExitCode::from(run(Cli::parse()).unwrap_or_else(|error| tell(&error)))
 }
 

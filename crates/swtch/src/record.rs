@@ -1,8 +1,8 @@
 //! `swtch record`: one pipeline, from the rings to the trace.
 //!
 //! ```text
-//! hold the command ─▶ start the finder ─▶ attach ─▶ drop privileges ─▶ release it
-//!     ┌───────────────────────────────────────────────────────────────────┘
+//! hold the command ─▶ start the finder ─▶ attach ─▶ make the trace ─▶ release it ─▶ give up rights
+//!     ┌────────────────────────────────────────────────────────────────────────────────┘
 //!     └▶ drain ─▶ merge ─▶ timeline ─▶ writer        (until it ends, a signal, or the time is up)
 //!        user level ─▲                    └▶ finish ─▶ Parquet, meta.json
 //! ```
@@ -24,14 +24,16 @@ use anyhow::{Context as _, Result};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use swtch_capture::signals::not_ignored;
 use swtch_capture::{
-    Capture, HeldCommand, Kept, LaunchError, Scope, Settings, drop_privileges, kernel_version,
-    raise_priority,
+    Capture, HeldCommand, Kept, Scope, Settings, drop_privileges, empty_bounding_set,
+    forbid_new_privileges, kernel_version, raise_priority, refuse_system_calls, require_proc,
 };
 use swtch_core::{Nanos, Pid, Timestamp};
-use swtch_store::{Meta, State, Writer};
+use swtch_store::{Directory, Meta, State, Whereabouts, Writer};
 
 use crate::FAILED;
+use crate::caller::Caller;
 use crate::text::escaped;
 use command::exit_code;
 use pipeline::Pipeline;
@@ -66,6 +68,16 @@ pub enum Lifetime {
     WithParent,
 }
 
+/// What this process does when it has recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    /// It says what came of it.
+    Tells,
+    /// It measures what switches cost. A filter of system calls would be in each price: 10 to 30 ns a
+    /// system call, seen on 6.18.
+    MeasuresPrices,
+}
+
 /// Whose switches are recorded.
 #[derive(Clone, Debug)]
 pub enum Target {
@@ -82,8 +94,10 @@ pub enum Target {
 /// What came of it.
 #[derive(Debug)]
 pub struct Recorded {
-    /// The trace.
-    pub path: PathBuf,
+    /// The trace. Its path may be one that this process must not use any more.
+    pub directory: Directory,
+    /// Whether there is a trace: it may have been removed while it was recorded.
+    pub is_there: bool,
     /// Its facts.
     pub meta: Meta,
     /// Switches of the tasks that were asked for: what reports count.
@@ -95,15 +109,18 @@ pub struct Recorded {
 impl Recorded {
     fn tell_counts(&self) {
         let (counts, overhead) = (&self.meta.counts, &self.meta.overhead);
+        let in_trace = match self.not_stored() {
+            0 => format!("{} switches", self.in_scope),
+            not_stored => format!("{} switches stored, {not_stored} not stored", self.stored()),
+        };
         talk!(
-            "swtch: {} switches, {} lost; recorder: {} CPU, {:.0} MB memory",
-            self.in_scope,
+            "swtch: {in_trace}, {} lost; recorder: {} CPU, {:.0} MB memory",
             counts.lost,
             Nanos::from_ns(overhead.recorder_cpu_ns),
             megabytes(overhead.recorder_peak_rss_bytes),
         );
         let others = counts.stored.saturating_sub(self.in_scope);
-        if others > 0 {
+        if others > 0 && self.not_stored() == 0 {
             talk!("swtch: {others} more are those of others, which had the CPU meanwhile");
         }
         if let Some(user) = &self.meta.user {
@@ -118,22 +135,51 @@ impl Recorded {
         }
     }
 
-    /// The exit code of the command; without one, whether all was recorded.
+    /// Switches that are in the trace.
+    fn stored(&self) -> u64 {
+        if self.is_there {
+            self.meta.counts.stored
+        } else {
+            0
+        }
+    }
+
+    /// Switches that were recorded and are not in the trace.
+    fn not_stored(&self) -> u64 {
+        let counts = &self.meta.counts;
+        (counts.stored + counts.storage_failed).saturating_sub(self.stored())
+    }
+
+    /// The exit code of the command, unless it is 0 and the recording failed: then that is told.
     pub fn exit_code(&self) -> u8 {
         let own = match self.meta.state {
             State::StoppedEarly => FAILED,
             _ => 0,
         };
-        self.exit_code.unwrap_or(own)
+        self.exit_code.filter(|code| *code != 0).unwrap_or(own)
     }
 
     /// Says where the trace is, and when it is not all that was asked for.
     pub fn tell_path(&self) {
-        let path = self.path.to_string_lossy();
-        talk!("swtch: the trace is {}", escaped(&path));
+        let path = self.directory.path().to_string_lossy();
+        match self.directory.whereabouts() {
+            _ if !self.is_there => talk!("swtch: there is no trace"),
+            Whereabouts::InPlace | Whereabouts::Removed => {
+                talk!("swtch: the trace is {}", escaped(&path));
+            }
+            Whereabouts::Moved(to) => talk!(
+                "swtch: the trace was moved while it was recorded: it is {}",
+                escaped(&to.to_string_lossy())
+            ),
+        }
         if let Some(reason) = &self.meta.stop_reason {
             talk!("swtch: the recording stopped early: {}", escaped(reason));
-            talk!("swtch: what was written before is in the trace");
+            match self.stored() {
+                0 => talk!("swtch: no switch of it is stored"),
+                stored => {
+                    talk!("swtch: the {stored} switches that were stored before are in the trace")
+                }
+            }
         }
     }
 }
@@ -143,7 +189,7 @@ impl Recorded {
 /// # Errors
 /// As [`run`].
 pub fn run_and_tell(request: &Request) -> Result<u8> {
-    let recorded = run(request)?;
+    let recorded = run(request, Afterwards::Tells)?;
     recorded.tell_counts();
     recorded.tell_path();
     Ok(recorded.exit_code())
@@ -162,68 +208,119 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long the command may take to end after a signal was passed on to it.
 const GRACE: Duration = Duration::from_secs(5);
+/// Names of our own that may be taken before we give up.
+const MOST_OF_A_NAME: u32 = 1_000;
 
 /// Records until the command ends, the time is up or a signal comes.
 ///
 /// # Errors
 /// When the capture cannot start or the trace cannot be made. Once recording, a full disk ends the
 /// recording and not the command; the trace says so.
-pub fn run(request: &Request) -> Result<Recorded> {
+pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
+    require_proc()?;
     let arch = facts::arch()?;
-    let command = match &request.target {
+    let caller = Caller::of_sudo()?;
+    let mut command = match &request.target {
         Target::Command(words) => Some(HeldCommand::start(words)?),
         _ => None,
     };
     let signals = Signals::catch()?;
-    let path = request
-        .output
-        .clone()
-        .unwrap_or_else(|| facts::default_path(&request.target));
     let settings = settings(request, command.as_ref());
     // It inherits a right that we drop, and shall not inherit our priority. What starting it takes is
     // over before the first switch is recorded.
     let finder = Finder::start().context("starting to look for user-mode schedulers")?;
     let mut capture = Capture::start(&settings, arch)?;
     let mut meta = facts::at_start(request, &capture);
-    let writer = Writer::create(&path, &meta)?;
+    let writer = make_trace(request, &meta)?;
     let user_level = UserLevel::new(finder, capture.streams());
     let mut pipeline = Pipeline::new(arch, writer, user_level, request.stacks.is_some());
-    let kept = if request.stacks.is_some() {
-        Kept::ReadMaps
-    } else {
-        Kept::Nothing
-    };
+    let heir = caller.filter(|caller| inherits(caller, &pipeline));
     raise_priority();
+    // While there are still the rights to remove the trace. From here on the command runs, and there
+    // is something to record: the trace is never removed any more.
+    if let Some(Err(error)) = command.as_mut().map(HeldCommand::release) {
+        pipeline.discard()?;
+        return Err(error.into());
+    }
+    give_up_rights(request, heir.as_ref(), command.as_ref(), afterwards)?;
+    let directory = pipeline.directory().clone();
+    let session = Session {
+        request,
+        signals,
+        command,
+    };
+    let ending = session.watch(&mut capture, &mut pipeline);
+    facts::at_end(&mut meta);
+    capture.detach();
+    let exit_code = session.command_exit_code(ending.as_ref().err());
+    let finished = finish(pipeline, &mut capture, &mut meta, ending);
+    Ok(Recorded {
+        directory,
+        is_there: finished.is_there,
+        meta,
+        in_scope: finished.in_scope,
+        exit_code,
+    })
+}
+
+/// Makes the trace at the path that was asked for, or at one of our own that is not taken.
+fn make_trace(request: &Request, meta: &Meta) -> Result<Writer, swtch_store::Error> {
+    if let Some(path) = &request.output {
+        return Writer::create(path, meta);
+    }
+    let mut nth = 1;
+    loop {
+        match Writer::create(&facts::default_path(&request.target, nth), meta) {
+            Err(swtch_store::Error::Exists { .. }) if nth < MOST_OF_A_NAME => nth += 1,
+            made => return made,
+        }
+    }
+}
+
+/// Gives the trace to who called sudo. A file system without owners keeps it root's, and then the
+/// recorder stays root, too: nobody else could write to it.
+fn inherits(caller: &Caller, pipeline: &Pipeline) -> bool {
+    let (user, group) = (caller.user.as_raw(), caller.group.as_raw());
+    match pipeline.give_to(user, group) {
+        Ok(()) => true,
+        Err(error) => {
+            let why = format!("{:#}", anyhow::Error::from(error));
+            talk!("swtch: the trace stays root's: {}", escaped(&why));
+            false
+        }
+    }
+}
+
+/// From here on the recorder has no right that it does not need, and gets none back.
+fn give_up_rights(
+    request: &Request,
+    heir: Option<&Caller>,
+    command: Option<&HeldCommand>,
+    afterwards: Afterwards,
+) -> Result<()> {
+    empty_bounding_set();
+    if let Some(caller) = heir {
+        caller.become_it()?;
+    }
+    let kept = Kept {
+        rings: true,
+        look_at_processes: request.stacks.is_some(),
+        open_files_of_others: false,
+        signal_others: heir.is_some() && command.is_some(),
+    };
+    if let Some(command) = command {
+        command.give_up_rights()?;
+    }
     drop_privileges(kept, kernel_version())?;
+    forbid_new_privileges()?;
+    if afterwards == Afterwards::Tells {
+        refuse_system_calls()?;
+    }
     if request.lifetime == Lifetime::WithParent {
         // The kernel forgets it when privileges are dropped (prctl(2)), so it comes after that.
         set_pdeathsig(Signal::SIGTERM).context("asking to end with the parent")?;
     }
-    let mut session = Session {
-        request,
-        signals,
-        command,
-        path: path.clone(),
-    };
-    let ending = session.record(&mut capture, &mut pipeline);
-    facts::at_end(&mut meta);
-    capture.detach();
-    let ending = match ending {
-        Ending::NotStarted(error) => {
-            pipeline.discard()?;
-            return Err(error.into());
-        }
-        Ending::AsAsked => Ok(()),
-        Ending::Failed(error) => Err(error),
-    };
-    let exit_code = session.command_exit_code(ending.is_err())?;
-    let in_scope = finish(pipeline, &mut capture, &mut meta, ending);
-    Ok(Recorded {
-        path,
-        meta,
-        in_scope,
-        exit_code,
-    })
+    Ok(())
 }
 
 fn settings(request: &Request, command: Option<&HeldCommand>) -> Settings {
@@ -256,51 +353,29 @@ fn as_ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
-/// Why the recording ends.
-#[derive(Debug)]
-enum Ending {
-    /// The command ended, or the time was up, or a person asked.
-    AsAsked,
-    /// The trace could take no more.
-    Failed(swtch_store::Error),
-    /// The command could not be executed: there is nothing to record.
-    NotStarted(LaunchError),
-}
-
 struct Session<'a> {
     request: &'a Request,
     signals: Signals,
     command: Option<HeldCommand>,
-    path: PathBuf,
 }
 
 impl Session<'_> {
-    /// Lets the command run, and records until something ends it.
-    fn record(&mut self, capture: &mut Capture, pipeline: &mut Pipeline) -> Ending {
-        match self.command.as_mut().map(HeldCommand::release) {
-            Some(Err(error)) => Ending::NotStarted(error),
-            _ => self.watch(capture, pipeline),
-        }
-    }
-
-    /// Runs the rounds until something ends them.
-    fn watch(&self, capture: &mut Capture, pipeline: &mut Pipeline) -> Ending {
+    /// Runs the rounds until the command has ended, the time is up, or a person asks.
+    ///
+    /// # Errors
+    /// When the trace takes no more, or was removed.
+    fn watch(&self, capture: &mut Capture, pipeline: &mut Pipeline) -> Result<()> {
         let start = Instant::now();
         let (mut flushed, mut looked, mut told) = (start, start, start);
         let mut targets_are_gone = false;
         let mut asked_to_stop: Option<Instant> = None;
         let mut pause = LONGEST_PAUSE;
         loop {
-            let most_in_a_ring = match pipeline.round(capture) {
-                Ok(most) => most,
-                Err(error) => return Ending::Failed(error),
-            };
+            let most_in_a_ring = pipeline.round(capture)?;
             let now = Instant::now();
             if now - flushed >= FLUSH_EVERY {
                 flushed = now;
-                if let Err(error) = pipeline.flush(capture) {
-                    return Ending::Failed(error);
-                }
+                pipeline.flush(capture)?;
             }
             if now - looked >= LOOK_EVERY {
                 looked = now;
@@ -314,9 +389,11 @@ impl Session<'_> {
                 asked_to_stop = Some(now);
                 self.pass_signal_on();
             }
-            let is_over = match self.command.as_ref().map(HeldCommand::ended) {
-                Some(Err(error)) => return Ending::NotStarted(error),
-                Some(Ok(ended)) => ended.is_some(),
+            let is_over = match &self.command {
+                Some(command) => command
+                    .ended()
+                    .context("waiting for the command")?
+                    .is_some(),
                 None => asked_to_stop.is_some() || targets_are_gone,
             };
             let is_time_up = self
@@ -325,7 +402,7 @@ impl Session<'_> {
                 .is_some_and(|limit| now - start >= limit)
                 || asked_to_stop.is_some_and(|asked| now - asked >= GRACE);
             if is_over || is_time_up {
-                return Ending::AsAsked;
+                return Ok(());
             }
             pause = next_pause(pause, most_in_a_ring);
             thread::sleep(pause);
@@ -360,34 +437,41 @@ impl Session<'_> {
     }
 
     /// How the command ended. After a time limit it goes on, and has no exit code.
-    fn command_exit_code(&self, recording_failed: bool) -> Result<Option<u8>> {
-        let Some(command) = &self.command else {
-            return Ok(None);
-        };
-        if recording_failed {
+    fn command_exit_code(&self, failure: Option<&anyhow::Error>) -> Option<u8> {
+        let command = self.command.as_ref()?;
+        let ended = match failure {
             // The command is not ours to end: wait for it, unrecorded.
-            talk!(
-                "swtch: {} takes no more; the command goes on unrecorded",
-                escaped(&self.path.to_string_lossy())
-            );
-            return Ok(Some(exit_code(command.wait()?)));
-        }
-        Ok(command.ended()?.map(exit_code))
+            Some(failure) => {
+                let why = format!("{failure:#}");
+                talk!("swtch: {}; the command goes on unrecorded", escaped(&why));
+                command.wait().map(Some)
+            }
+            None => command.ended(),
+        };
+        // That the kernel does not tell has ended the recording, and was said.
+        ended.ok().flatten().map(exit_code)
     }
 }
 
+/// What [`finish`] left.
+struct Finished {
+    /// Switches of the tasks that were asked for.
+    in_scope: u64,
+    is_there: bool,
+}
+
 /// Puts the trace in its final form. A disk that takes no more is no error of ours: what is there
-/// stays readable, and the facts say so. Returns how many switches of the asked-for tasks there are.
+/// stays readable, and the facts say so.
 fn finish(
     mut pipeline: Pipeline,
     capture: &mut Capture,
     meta: &mut Meta,
-    recorded: Result<(), swtch_store::Error>,
-) -> u64 {
+    recorded: Result<()>,
+) -> Finished {
     let end = Timestamp::from_ns(meta.end_ns);
     // Even after a failure: what is left must be counted.
     let ended = pipeline.end(capture, end);
-    match recorded.and(ended) {
+    match recorded.and(ended.map_err(Into::into)) {
         Ok(()) => meta.state = State::Finished,
         Err(error) => stop_early(meta, error),
     }
@@ -396,17 +480,17 @@ fn finish(
     let mut progress = Progress::new("finishing");
     let finished = pipeline.finish(meta, &mut |done, all| progress.tell(done, all));
     progress.clear();
+    let is_there = !matches!(finished, Err(swtch_store::Error::Removed { .. }));
     if let Err(error) = finished {
-        stop_early(meta, error);
+        stop_early(meta, error.into());
     }
-    in_scope
+    Finished { in_scope, is_there }
 }
 
 /// The first reason counts: the others follow from it.
-fn stop_early(meta: &mut Meta, error: swtch_store::Error) {
+fn stop_early(meta: &mut Meta, error: anyhow::Error) {
     meta.state = State::StoppedEarly;
-    meta.stop_reason
-        .get_or_insert_with(|| format!("{:#}", anyhow::Error::from(error)));
+    meta.stop_reason.get_or_insert_with(|| format!("{error:#}"));
 }
 
 #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
@@ -414,13 +498,14 @@ fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Signals that end a recording properly.
+/// Signals that end a recording properly. What was ignored when we were started stays so: that is what
+/// `nohup` and the background jobs of scripts are for.
 struct Signals(Arc<AtomicUsize>);
 
 impl Signals {
     fn catch() -> Result<Self> {
         let last = Arc::new(AtomicUsize::new(0));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in not_ignored(&[SIGINT, SIGTERM, SIGHUP]) {
             let number = usize::try_from(signal).unwrap_or(0);
             signal_hook::flag::register_usize(signal, Arc::clone(&last), number)
                 .context("catching signals")?;

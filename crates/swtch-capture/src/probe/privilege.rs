@@ -4,6 +4,19 @@
 
 use super::{Unreadable, read};
 
+/// What must be granted to a program that records, as `setcap` takes it. Loading needs no
+/// `cap_sys_resource`: since Linux 5.11 maps are charged to the cgroup and not to `RLIMIT_MEMLOCK`. A
+/// program with a capability that the bounding set lacks could not even be executed (execve(2), EPERM).
+macro_rules! needed_capabilities {
+    () => {
+        "cap_bpf,cap_perfmon"
+    };
+}
+pub(crate) use needed_capabilities;
+
+/// What must be granted to a program that records, as `setcap` takes it.
+pub const NEEDED_CAPABILITIES: &str = needed_capabilities!();
+
 /// One capability that matters to a recorder, by its number in `include/uapi/linux/capability.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {

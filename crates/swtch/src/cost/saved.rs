@@ -28,14 +28,19 @@ pub fn place() -> Result<PathBuf> {
         let value = std::env::var_os(name).map(PathBuf::from);
         value.filter(|path| path.is_absolute())
     };
-    let data = directory("XDG_DATA_HOME")
-        .or_else(|| directory("HOME").map(|home| home.join(".local/share")));
-    match data {
-        Some(data) => Ok(data.join("swtch/prices.json")),
+    let of_data = directory("XDG_DATA_HOME").map(|data| data.join("swtch/prices.json"));
+    let of_home = || directory("HOME").map(|home| place_in_home(&home));
+    match of_data.or_else(of_home) {
+        Some(place) => Ok(place),
         None => {
             bail!("neither XDG_DATA_HOME nor HOME is set, so there is no place for a price list")
         }
     }
+}
+
+/// Where the list lies in a home directory when nothing else is said.
+pub fn place_in_home(home: &Path) -> PathBuf {
+    home.join(".local/share/swtch/prices.json")
 }
 
 /// The list as one JSON object.

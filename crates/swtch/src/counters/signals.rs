@@ -13,8 +13,10 @@ use nix::sys::signal::{Signal as Name, kill};
 use nix::unistd::Pid as NixPid;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use signal_hook::iterator::{Handle, SignalsInfo};
+use swtch_capture::signals::not_ignored;
 
-/// `SIGCHLD` wakes us at the command's end; the others are for the command.
+/// `SIGCHLD` wakes us at the command's end; the others are for the command, unless it ignores them
+/// because we were started so.
 const HEARD: [i32; 5] = [
     libc::SIGCHLD,
     libc::SIGHUP,
@@ -60,7 +62,7 @@ pub(super) struct Signals {
 
 impl Signals {
     pub(super) fn listen() -> io::Result<Self> {
-        let mut source = SignalsInfo::<WithRawSiginfo>::new(HEARD)?;
+        let mut source = SignalsInfo::<WithRawSiginfo>::new(not_ignored(&HEARD))?;
         let handle = source.handle();
         let (sender, events) = mpsc::channel();
         let listener = std::thread::Builder::new()

@@ -8,7 +8,8 @@ use std::fs;
 
 use serde::Serialize;
 use swtch_capture::probe::{
-    Capability, KernelTypes, Need, OLDEST_KERNEL, Privilege, Probe, Trial, TrialStep,
+    Capability, KernelTypes, NEEDED_CAPABILITIES, Need, OLDEST_KERNEL, Privilege, Probe, Trial,
+    TrialStep,
 };
 
 use crate::text::shell_word;
@@ -173,7 +174,7 @@ fn without_capabilities(privilege: Privilege) -> Obstacle {
             &["start swtch from a shell without no_new_privs"],
         );
     }
-    let setcap = format!("sudo setcap cap_bpf,cap_perfmon+ep {}", own_path());
+    let setcap = format!("sudo setcap {NEEDED_CAPABILITIES}+ep {}", own_path());
     Obstacle::new(format!("{missing} missing"), &["sudo swtch …", &setcap])
 }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use swtch_capture::signals::not_ignored;
 use tempfile::NamedTempFile;
 
 use crate::destination::{self, check_directory};
@@ -67,7 +68,7 @@ impl Sink {
             None => Target::Stdout(io::stdout()),
         };
         let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in not_ignored(&[SIGINT, SIGTERM, SIGHUP]) {
             signal_hook::flag::register(signal, Arc::clone(&interrupted))
                 .context("catching signals")?;
         }

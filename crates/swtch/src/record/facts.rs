@@ -31,8 +31,9 @@ pub fn possible_cpus() -> usize {
     last.map_or(1, |last| last + 1)
 }
 
-/// A name that says what was recorded and when, in this directory.
-pub fn default_path(target: &Target) -> PathBuf {
+/// A name that says what is recorded and since when, in this directory. From the second on they are
+/// numbered: two recordings of one program may begin in the same second.
+pub fn default_path(target: &Target, nth: u32) -> PathBuf {
     let what = match target {
         Target::Command(words) => {
             let program = words
@@ -56,7 +57,12 @@ pub fn default_path(target: &Target) -> PathBuf {
         .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
         .collect();
     let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
-    PathBuf::from(format!("{safe}-{now}.swtch"))
+    let number = if nth < 2 {
+        String::new()
+    } else {
+        format!("-{nth}")
+    };
+    PathBuf::from(format!("{safe}-{now}{number}.swtch"))
 }
 
 /// What is known when the capture has just started.

@@ -9,7 +9,7 @@ use swtch_core::{
     Arch, CgroupId, Event, Level, Pid, Switch, SyscallTable, TaskEvent, TaskEventKind, TaskKey,
     Timeline, Timestamp,
 };
-use swtch_store::{Error, FrameRow, Meta, StackRow, UserCounts, Writer};
+use swtch_store::{Directory, Error, FrameRow, Meta, StackRow, UserCounts, Writer};
 
 use super::facts;
 use super::user_level::{Brought, Finder, UserLevel};
@@ -111,7 +111,8 @@ impl Pipeline {
         }
         self.rest.name_cgroups()?;
         self.rest.write_stacks()?;
-        self.rest.writer.flush()
+        self.rest.writer.flush()?;
+        self.rest.writer.check_that_it_is_there()
     }
 
     /// Takes what is left after the probes were detached, and closes what is open.
@@ -135,6 +136,16 @@ impl Pipeline {
     /// Turns the streams into a finished trace.
     pub fn finish(self, meta: &Meta, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
         self.rest.writer.finish(meta, progress)
+    }
+
+    /// The directory of the trace.
+    pub const fn directory(&self) -> &Directory {
+        self.rest.writer.directory()
+    }
+
+    /// Gives the trace to another user.
+    pub fn give_to(&self, user: u32, group: u32) -> Result<(), Error> {
+        self.rest.writer.give_to(user, group)
     }
 
     /// Bytes on disk so far.

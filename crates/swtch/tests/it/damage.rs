@@ -25,6 +25,7 @@ fn root_a_full_disk_ends_the_recording_and_not_the_command() {
         assert_eq!(output.status.code(), Some(7), "{said}");
         assert!(said.contains("No space left on device"), "{said}");
         assert!(said.contains("stopped early"), "{said}");
+        assert!(!said.contains(" switches, 0 lost"), "{said}");
         assert!(
             place.dir().join("mark").exists(),
             "the command came to its end"
@@ -38,6 +39,20 @@ fn root_a_full_disk_ends_the_recording_and_not_the_command() {
         assert_eq!(recorded.meta.state, State::StoppedEarly);
         let counts = recorded.counts();
         assert!(counts.storage_failed > 0);
+        let last_words = [
+            format!(
+                "swtch: {} switches stored, {} not stored, ",
+                counts.stored, counts.storage_failed
+            ),
+            match counts.stored {
+                0 => "no switch of it is stored".to_owned(),
+                stored => format!("the {stored} switches that were stored before are in the trace"),
+            },
+        ];
+        assert!(
+            last_words.iter().all(|words| said.contains(words)),
+            "{said}"
+        );
         let went = counts.stored + counts.filtered + counts.lost + counts.storage_failed;
         assert_eq!(counts.switches_seen, went, "{counts:?}");
         let page = report(&place.trace(), &[]);

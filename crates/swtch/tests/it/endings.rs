@@ -34,6 +34,18 @@ fn root_the_exit_code_of_the_command_is_passed_on() {
     assert_eq!(code("kill -KILL $$"), Some(128 + libc::SIGKILL));
 }
 
+/// Its signal comes when the thread ends that made it, and not when the process does.
+#[test]
+#[ignore = "needs root"]
+fn root_a_command_that_asks_to_end_with_its_parent_goes_on_while_it_is_recorded() {
+    let _machine = beside_others();
+    let script = ["sh", "-c", "sleep 0.3; exit 7"];
+    let words = [&["--", "setpriv", "--pdeathsig", "TERM"][..], &script].concat();
+    let recording = Recording::of(&words);
+    let said = stderr(&recording.output);
+    assert_eq!(recording.output.status.code(), Some(7), "{said}");
+}
+
 #[test]
 #[ignore = "needs root"]
 fn root_explain_passes_the_exit_code_on_too() {
@@ -148,18 +160,88 @@ fn root_a_time_limit_ends_the_recording_and_not_the_command() {
     wait_until("the command went on to its end", || mark.exists());
 }
 
-/// Capabilities belong to a thread: one that keeps them is a way back in.
+/// Capabilities belong to a thread: one that keeps them is a way back in. And so is executing a program,
+/// for root: it gives back what is in the bounding set unless `no_new_privs` is set.
 #[test]
 #[ignore = "needs root"]
-fn root_no_thread_of_a_recorder_keeps_a_privilege() {
+fn root_no_thread_of_a_recorder_keeps_a_privilege_or_can_get_one_back() {
+    const CAP_SYS_PTRACE: u64 = 1 << 19;
+    const CAP_KILL: u64 = 1 << 5;
     let _machine = beside_others();
-    let place = Place::new();
-    let mut recorder = Running::start(&mut place.record(&["-d", "2", "--", "sleep", "10"]));
-    wait_until("no thread has a right", || {
-        let rights = rights_of_threads(recorder.pid());
-        rights.len() >= 2 && rights.iter().all(|rights| *rights == 0)
-    });
-    recorder.ends_within(SOON);
+    let of_sudo = ["SUDO_UID", "SUDO_GID"].map(|name| (name, "65534"));
+    for (options, numbers, kept) in [
+        (&[][..], &[][..], 0),
+        (&["--stacks"], &[], CAP_SYS_PTRACE),
+        (&[], &of_sudo, CAP_KILL),
+        (&["--stacks"], &of_sudo, CAP_SYS_PTRACE | CAP_KILL),
+    ] {
+        let place = Place::new();
+        let words = [options, &["-d", "2", "--", "sleep", "10"]].concat();
+        let mut record = place.record(&words);
+        let mut recorder = Running::start(record.envs(numbers.iter().copied()));
+        wait_until(&format!("{options:?} {numbers:?}: it is confined"), || {
+            let threads = statuses_of_threads(recorder.pid());
+            // The thread that empties the rings, and the one that waits for the command: what is kept is
+            // for the first of them.
+            let of_first = |status: &str| status.contains(&format!("\nPid:\t{}\n", recorder.pid()));
+            let is_confined = |status: &String| {
+                let kept = if of_first(status) { kept } else { 0 };
+                is_confined(status, kept)
+            };
+            threads.len() >= 2 && threads.iter().all(is_confined)
+        });
+        let _command = Orphan(command_of(recorder.pid()));
+        let user = if numbers.is_empty() { "0" } else { "65534" };
+        let finder = finder_of(recorder.pid()).expect("it runs while the recorder does");
+        for pid in [recorder.pid(), finder] {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            let expected = format!("\nUid:\t{user}\t{user}\t{user}\t{user}\n");
+            assert!(status.contains(&expected), "{pid}: {status}");
+        }
+        assert!(recorder.ends_within(SOON).success());
+    }
+}
+
+/// Whether a thread has these capabilities alone, no way to others, and a filter of system calls.
+fn is_confined(status: &str, kept: u64) -> bool {
+    let is = |field: &str, value: &str| status.contains(&format!("\n{field}:\t{value}\n"));
+    let (kept, none) = (format!("{kept:016x}"), format!("{:016x}", 0));
+    is("CapPrm", &kept)
+        && is("CapEff", &kept)
+        && is("CapBnd", &none)
+        && is("CapInh", &none)
+        && is("CapAmb", &none)
+        && is("NoNewPrivs", "1")
+        && is("Seccomp", "2")
+}
+
+fn statuses_of_threads(pid: u32) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let read = threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok());
+    read.collect()
+}
+
+/// What it confines is itself: the command has what it would have without us.
+#[test]
+#[ignore = "needs root"]
+fn root_the_command_keeps_all_rights_of_who_started_it() {
+    let _machine = beside_others();
+    let rights = |words: &[&str]| {
+        let place = Place::new();
+        let script =
+            "grep -E '^(Cap|NoNewPrivs|Seccomp|Uid|Gid|Groups)' /proc/self/status > rights";
+        let command = [words, &["sh", "-c", script]].concat();
+        let mut start = Command::new(command[0]);
+        start.args(&command[1..]).current_dir(place.dir());
+        let output = start
+            .env("SUDO_UID", "65534")
+            .env("SUDO_GID", "65534")
+            .output();
+        assert!(output.unwrap().status.success());
+        fs::read_to_string(place.dir().join("rights")).unwrap()
+    };
+    assert_eq!(rights(&[SWTCH, "record", "--"]), rights(&["env"]));
 }
 
 /// To see what others hold open takes a right; who has it does nothing else, and gets no other one.
@@ -172,8 +254,8 @@ fn root_the_finder_keeps_the_right_to_look_at_processes_and_no_other() {
     let mut recorder = Running::start(&mut place.record(&["-d", "2", "--", "sleep", "10"]));
     wait_until("the finder has one right", || {
         finder_of(recorder.pid()).is_some_and(|finder| {
-            let status = fs::read_to_string(format!("/proc/{finder}/status")).unwrap_or_default();
-            rights_of_threads(finder) == [CAP_SYS_PTRACE] && status.contains("NoNewPrivs:\t1\n")
+            let threads = statuses_of_threads(finder);
+            threads.len() == 1 && is_confined(&threads[0], CAP_SYS_PTRACE)
         })
     });
     recorder.ends_within(SOON);
@@ -215,21 +297,6 @@ fn root_a_finder_that_was_killed_is_missed_and_said() {
             .any(|why| why.contains("not looked for any more")),
         "{refused:?}"
     );
-}
-
-/// Permitted and effective capabilities of each thread.
-fn rights_of_threads(pid: u32) -> Vec<u64> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task"));
-    let threads = threads.into_iter().flatten().flatten();
-    let rights = threads.filter_map(|thread| {
-        let status = fs::read_to_string(thread.path().join("status")).ok()?;
-        let held = ["CapPrm:", "CapEff:"].map(|set| {
-            let held = status.lines().find_map(|line| line.strip_prefix(set));
-            held.and_then(|held| u64::from_str_radix(held.trim(), 16).ok())
-        });
-        Some(held[0]? | held[1]?)
-    });
-    rights.collect()
 }
 
 /// Rows of others, which had the CPU while the command waited for it, are in the trace and in no count.

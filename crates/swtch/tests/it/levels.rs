@@ -54,10 +54,20 @@ struct TwoLevels {
 
 impl TwoLevels {
     fn of(arguments: &[&str]) -> Self {
+        Self::of_caller(arguments, None)
+    }
+
+    /// As it is when this user has called `sudo`.
+    fn of_caller(arguments: &[&str], caller: Option<&str>) -> Self {
         let load = load();
         let mut words = vec!["--", load.to_str().unwrap()];
         words.extend(arguments);
-        let recording = Recording::of(&words);
+        let place = Place::new();
+        let mut record = place.record(&words);
+        let numbers = ["SUDO_UID", "SUDO_GID"].into_iter();
+        record.envs(numbers.filter_map(|name| Some((name, caller?))));
+        let output = record.output().unwrap();
+        let recording = Recording { place, output };
         let trace = Trace::open(&recording.place.trace()).unwrap();
         let mut rows = Vec::new();
         trace
@@ -221,6 +231,15 @@ fn with_own_code(schedulers: &str, workers: &str, ms: &str) -> (TwoLevels, Strin
     let own_code = place.dir().join("own-code");
     let run = TwoLevels::of(&["fiber", schedulers, workers, ms, own_code.to_str().unwrap()]);
     (run, std::fs::read_to_string(own_code).unwrap())
+}
+
+/// The finder goes on as the caller then, and the schedulers are those of a command of root.
+#[test]
+#[ignore = "needs root"]
+fn root_under_sudo_the_switches_of_a_scheduler_are_recorded_too() {
+    let _machine = crate::machine::alone();
+    let run = TwoLevels::of_caller(&["fiber", "1", "4", "600"], Some("65534"));
+    run.assert_counts();
 }
 
 /// One thread runs all workers: what it runs changes some hundred times, and the kernel does not know.

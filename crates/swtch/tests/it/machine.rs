@@ -9,6 +9,19 @@ use std::time::{Duration, Instant};
 
 static MACHINE: RwLock<()> = RwLock::new(());
 
+/// Runs before the first test. A job that a script runs in the background ignores SIGINT, and so do the
+/// programs that it starts: tests of Ctrl-C would wait forever for programs that do as they should.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = end_on_signals;
+
+extern "C" fn end_on_signals() {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: the default action runs no code of ours.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
 /// For tests that load the CPUs or that a load would mislead. A test that failed before is no
 /// reason to fail.
 pub fn alone() -> RwLockWriteGuard<'static, ()> {

@@ -11,6 +11,9 @@
 //! - `refusals`: what cannot be done is said, with the remedy.
 //! - `damage`: full disks, torn files, flipped bytes.
 //! - `output`: what is printed: formats, names from outside, closed pipes.
+//! - `callers`: through sudo, from a home directory that is closed to everybody else.
+//! - `surroundings`: ignored signals, closed descriptors, broken pipes.
+//! - `mishaps`: a trace that is removed, moved or replaced while it is recorded; no /proc, no /dev/null.
 //! - `claims`: what the lab lists, and what it refuses before minutes are spent.
 //! - `cost`: prices and bills: what is measured, kept, refused, and left behind.
 //! - `exports`: other tools' formats come to the sums of the reports; half a file is never left.
@@ -32,6 +35,7 @@
 //! ```
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod callers;
 mod claims;
 mod cost;
 mod counts;
@@ -45,10 +49,12 @@ mod imports;
 mod lab;
 mod levels;
 mod machine;
+mod mishaps;
 mod output;
 mod peers;
 mod plays;
 mod recording;
 mod refusals;
+mod surroundings;
 mod truth;
 mod view;

@@ -22,9 +22,9 @@ mod turns;
 mod wire;
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use nix::time::{ClockId, clock_getcpuclockid};
 use rustc_hash::FxHashMap;
@@ -66,7 +66,9 @@ impl Finder {
         // This very program, even where its file has been replaced meanwhile.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("swtch").arg(VERB);
-        command.stdin(theirs).stdout(Stdio::null());
+        // It says nothing on stdout, and /dev/null may be missing.
+        let stderr = io::stderr().as_fd().try_clone_to_owned()?;
+        command.stdin(theirs).stdout(stderr);
         // Ctrl-C on the terminal is for the recorder, which may still have to find schedulers.
         command.process_group(0);
         Ok(Self {
@@ -148,6 +150,8 @@ impl Finder {
 
 impl Drop for Finder {
     fn drop(&mut self) {
+        // Its own sign to end, where it cannot be killed: it belongs to root until it has begun.
+        self.socket = None;
         // It may be in the middle of a round, and nobody wants its answers any more.
         let _ = self.process.kill();
         let _ = self.process.wait();

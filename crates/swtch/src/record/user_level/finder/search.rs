@@ -6,16 +6,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl::{set_name, set_no_new_privs, set_pdeathsig};
+use nix::sys::prctl::{set_name, set_pdeathsig};
 use nix::sys::signal::Signal;
 use rustc_hash::FxHashMap;
-use swtch_capture::{Kept, Target, drop_privileges, kernel_version};
+use swtch_capture::{
+    Kept, Target, drop_privileges, empty_bounding_set, forbid_new_privileges, kernel_version,
+    refuse_system_calls,
+};
 use swtch_core::Pid;
 use swtch_fiber::observe::{Error, Page};
 
 use super::super::EVERY;
 use super::turns::Turns;
 use super::wire::{self, Answer, Hint, Patience};
+use crate::caller::Caller;
 
 /// Looks at a process after it has done something that a new scheduler would.
 const LOOKS: u8 = 6;
@@ -29,8 +33,20 @@ pub fn find_schedulers() -> Result<u8> {
     let socket = io::stdin().as_fd().try_clone_to_owned();
     let socket = socket.context("taking the recorder's socket")?;
     // Before anything that others have made is looked at.
-    set_no_new_privs().context("giving up new privileges")?;
-    drop_privileges(Kept::LookAtProcesses, kernel_version())?;
+    empty_bounding_set();
+    let caller = Caller::of_sudo()?;
+    if let Some(caller) = &caller {
+        caller.become_it()?;
+    }
+    let kept = Kept {
+        look_at_processes: true,
+        // The command of sudo is root's. As root we owned its files; now we do not.
+        open_files_of_others: caller.is_some(),
+        ..Kept::default()
+    };
+    drop_privileges(kept, kernel_version())?;
+    forbid_new_privileges()?;
+    refuse_system_calls()?;
     // The end of the socket says it, too, but only to one that is not busy. The kernel forgets this
     // when privileges are dropped (prctl(2)), so it comes after that.
     set_pdeathsig(Signal::SIGKILL).context("asking to end with the recorder")?;

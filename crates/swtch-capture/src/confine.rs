@@ -1,0 +1,267 @@
+//! What a recorder cannot do any more once it records.
+//!
+//! It reads what all processes of the machine wrote: names, paths, symbols. If a fault in that made it
+//! run foreign code, the code must not get back what the recorder gave up. Two things are set, for good:
+//!
+//! - `no_new_privs`: executing a program gives no right that the process has not got, to root neither
+//!   (`cap_bprm_creds_from_file`, `security/commoncap.c`, v6.18).
+//! - a seccomp filter that refuses, with `EPERM`, the system calls that reach for other processes, for
+//!   other identities or for the kernel.
+//!
+//! The filter names what is refused, and not what is allowed: a list of all that the C library, Arrow
+//! and blazesym may ever call would be wrong on the next version of any. Maps that are open are still
+//! read and written: `bpf(2)` is refused but for that.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+use crate::error::Error;
+
+/// Refused whatever their arguments are.
+const REFUSED: &[i64] = &[
+    // Other programs.
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    // Other identities and rights.
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setgroups,
+    libc::SYS_setfsuid,
+    libc::SYS_setfsgid,
+    libc::SYS_capset,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    // Other views of the file system and other namespaces.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsmount,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_mknodat,
+    // The kernel and the machine.
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    libc::SYS_userfaultfd,
+    libc::SYS_fanotify_init,
+];
+
+/// The commands of `bpf(2)` that are left: element look-ups and updates of maps that are open, alone and
+/// in batches (`enum bpf_cmd`, `include/uapi/linux/bpf.h`).
+const BPF_ALLOWED: &[u64] = &[1, 2, 3, 4, 21, 24, 25, 26, 27];
+
+/// Bit of the system calls of the x32 ABI, which a filter takes for other calls
+/// (`arch/x86/include/uapi/asm/unistd.h`).
+#[cfg(target_arch = "x86_64")]
+const X32: i64 = 0x4000_0000;
+
+/// Calls that have numbers of their own in the x32 ABI (`arch/x86/entry/syscalls/syscall_64.tbl`):
+/// `execve`, `ptrace`, `kexec_load`, `process_vm_readv`, `process_vm_writev`, `execveat`.
+#[cfg(target_arch = "x86_64")]
+const X32_REFUSED: &[i64] = &[520, 521, 528, 539, 540, 545];
+
+/// No program that the calling thread executes from here on, and none of the threads that it starts, gets
+/// a right that the thread has not got.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn forbid_new_privileges() -> Result<(), Error> {
+    // SAFETY: this prctl takes numbers only.
+    if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
+        return Err(Error::Privileges(io::Error::last_os_error()));
+    }
+    Ok(())
+}
+
+/// Sets the filter for all threads of this process, for good; to be called after
+/// [`forbid_new_privileges`]. On a kernel without seccomp filters nothing changes.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn refuse_system_calls() -> Result<(), Error> {
+    // SAFETY: this prctl takes numbers only. It fails with EINVAL where there are no filters.
+    if unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) } < 0 {
+        return Ok(());
+    }
+    let Some(program) = filter().map_err(Error::Filter)? else {
+        return Ok(());
+    };
+    match seccompiler::apply_filter_all_threads(&program) {
+        // CONFIG_SECCOMP without CONFIG_SECCOMP_FILTER.
+        Err(seccompiler::Error::Seccomp(error))
+            if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) =>
+        {
+            Ok(())
+        }
+        applied => applied.map_err(Error::Filter),
+    }
+}
+
+/// The filter; `None` on an architecture that it was not written for.
+fn filter() -> Result<Option<BpfProgram>, seccompiler::Error> {
+    let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
+        return Ok(None);
+    };
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    for call in REFUSED {
+        rules.insert(*call, Vec::new());
+    }
+    rules.insert(libc::SYS_bpf, vec![all_but_of_argument(0, BPF_ALLOWED)?]);
+    // Counting in the own thread is what the instructions of a price are counted by.
+    rules.insert(
+        libc::SYS_perf_event_open,
+        vec![all_but_of_argument(1, &[0])?],
+    );
+    #[cfg(target_arch = "x86_64")]
+    {
+        let refused: Vec<i64> = rules.keys().copied().collect();
+        for call in refused.iter().chain(X32_REFUSED) {
+            rules.insert(call | X32, Vec::new());
+        }
+    }
+    let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch);
+    let program = filter.and_then(BpfProgram::try_from);
+    program.map(Some).map_err(seccompiler::Error::Backend)
+}
+
+/// Matches when an argument has none of the values.
+fn all_but_of_argument(index: u8, values: &[u64]) -> Result<SeccompRule, seccompiler::Error> {
+    let conditions = values.iter().map(|value| {
+        SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, *value)
+    });
+    let conditions = conditions.collect::<Result<Vec<_>, _>>();
+    let rule = conditions.and_then(SeccompRule::new);
+    rule.map_err(seccompiler::Error::Backend)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::thread;
+
+    use super::*;
+
+    /// A system call with up to two arguments; the number of its error, 0 for none.
+    fn error_of(call: i64, first: i64, second: i64) -> i32 {
+        // SAFETY: each call of these tests either is refused or fails by its arguments.
+        let done = unsafe { libc::syscall(call, first, second, 0, 0, 0) };
+        if done < 0 {
+            return io::Error::last_os_error().raw_os_error().unwrap();
+        }
+        0
+    }
+
+    /// In a thread of its own: it is for good, and the other tests go on beside it. So the filter is
+    /// applied to this thread alone here.
+    fn confined<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
+        let act = move || {
+            forbid_new_privileges().unwrap();
+            let program = filter().unwrap().expect("an architecture that is known");
+            seccompiler::apply_filter(&program).unwrap();
+            act()
+        };
+        thread::spawn(act).join().unwrap()
+    }
+
+    #[test]
+    fn no_program_is_executed_and_no_identity_taken() {
+        let errors = confined(|| {
+            let started = Command::new("true").status();
+            let started = started.map_err(|error| error.raw_os_error());
+            // SAFETY: it gives no memory.
+            let unchanged = unsafe { libc::getuid() };
+            (started, error_of(libc::SYS_setuid, i64::from(unchanged), 0))
+        });
+        assert_eq!(errors.0.unwrap_err(), Some(libc::EPERM));
+        assert_eq!(errors.1, libc::EPERM);
+    }
+
+    /// A map's element may be asked for (of no map here), a program may not be loaded. An event of the
+    /// own thread may be opened (with attributes that are none), of another process not.
+    #[test]
+    fn of_some_calls_only_what_is_needed_is_left() {
+        let errors = confined(|| {
+            [
+                error_of(libc::SYS_bpf, 1, 0),
+                error_of(libc::SYS_bpf, 5, 0),
+                error_of(libc::SYS_bpf, 0, 0),
+                error_of(libc::SYS_perf_event_open, 0, 0),
+                error_of(libc::SYS_perf_event_open, 0, 1),
+            ]
+        });
+        assert_ne!(errors[0], 0);
+        assert_eq!((errors[1], errors[2]), (libc::EPERM, libc::EPERM));
+        assert_eq!((errors[3], errors[4]), (libc::EFAULT, libc::EPERM));
+    }
+
+    /// What a report is made with.
+    #[test]
+    fn threads_processes_and_files_are_left() {
+        confined(|| {
+            thread::spawn(|| ()).join().unwrap();
+            std::fs::read("/proc/self/status").unwrap();
+            // SAFETY: the child does nothing but end.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(0) };
+            }
+            assert!(child > 0);
+            // SAFETY: no status is asked for.
+            let ended = unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+            assert_eq!(ended, child);
+        });
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_other_abi_is_no_way_round() {
+        let errors = confined(|| {
+            [
+                error_of(X32 | 520, 0, 0),
+                error_of(X32 | libc::SYS_bpf, 1, 0),
+            ]
+        });
+        assert_eq!(errors, [libc::EPERM; 2]);
+    }
+}

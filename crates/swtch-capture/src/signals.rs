@@ -1,0 +1,93 @@
+//! Signals as this process inherited them, and as a command inherits them from it.
+//!
+//! Who starts a program decides what it ignores: `nohup` ignores SIGHUP, a shell script ignores SIGINT
+//! for its background jobs, some service managers ignore SIGCHLD. What is ignored stays ignored across
+//! `execve(2)`. A command that is started through this program must find what it would have found
+//! without it, and this program itself must be able to wait for its children.
+//!
+//! ```text
+//! parent ──▶ before `main`: note SIGPIPE ──▶ Rust's runtime ignores SIGPIPE
+//!            `main`: note SIGCHLD, take its default ──▶ fork ──▶ hand both down ──▶ exec
+//! ```
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether SIGPIPE was ignored when this process began.
+static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
+
+/// Whether SIGCHLD was ignored when [`wait_for_children`] was called.
+static IGNORED_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// Runs before Rust's runtime, which ignores SIGPIPE and keeps no note of what it was.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = note_pipe;
+
+extern "C" fn note_pipe() {
+    IGNORED_PIPE.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+}
+
+/// Whether a signal is ignored by this process.
+pub fn is_ignored(signal: i32) -> bool {
+    let mut now = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: with no new action the call only fills the struct, which is one.
+    if unsafe { libc::sigaction(signal, ptr::null(), now.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    // SAFETY: the call succeeded, so it filled the struct.
+    let now = unsafe { now.assume_init() };
+    now.sa_sigaction == libc::SIG_IGN
+}
+
+/// The signals that are not ignored: those that may be caught. Catching an ignored one would undo
+/// `nohup`, for this process and for what it starts.
+pub fn not_ignored(signals: &[i32]) -> Vec<i32> {
+    let signals = signals.iter().copied();
+    signals.filter(|signal| !is_ignored(*signal)).collect()
+}
+
+/// Gives SIGCHLD its default action. While it is ignored the kernel reaps children by itself, and
+/// nobody learns how they ended (`wait(2)`, notes).
+pub fn wait_for_children() {
+    if is_ignored(libc::SIGCHLD) {
+        IGNORED_CHILD.store(true, Ordering::Relaxed);
+        // SAFETY: the default action runs no code of ours.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    }
+}
+
+/// Has a command start with the signals that this process was started with: ignored SIGCHLD and
+/// SIGPIPE, and the blocked ones of the calling thread. The standard library would give it the default
+/// of SIGPIPE and block nothing.
+pub fn hand_signals_down(command: &mut Command) {
+    let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: with no new set the call only fills the old one.
+    let known =
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, ptr::null(), blocked.as_mut_ptr()) };
+    // SAFETY: read only when the call has filled it.
+    let blocked = (known == 0).then(|| unsafe { blocked.assume_init() });
+    let hand_down = move || -> io::Result<()> {
+        for (signal, was_ignored) in [
+            (libc::SIGPIPE, &IGNORED_PIPE),
+            (libc::SIGCHLD, &IGNORED_CHILD),
+        ] {
+            if was_ignored.load(Ordering::Relaxed) {
+                // SAFETY: ignoring a signal runs no code of ours.
+                unsafe { libc::signal(signal, libc::SIG_IGN) };
+            }
+        }
+        if let Some(blocked) = &blocked {
+            // SAFETY: the set is a filled one, and no old one is asked for.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, blocked, ptr::null_mut()) };
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only signal(2) and pthread_sigmask(3) are called, which are
+    // async-signal-safe, and atomics are read.
+    unsafe { command.pre_exec(hand_down) };
+}

@@ -1,0 +1,252 @@
+//! Who calls: the program is run as a user runs it, from a home directory that is closed to everybody
+//! else, through `sudo`. What comes of it is that user's.
+//!
+//! Root reads and writes everywhere, so tests that run as root in directories of root's never see what
+//! a recorder loses when it gives up its rights.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use swtch_store::Trace;
+
+use crate::machine::{Orphan, Running, beside_others, command_of, wait_until};
+use crate::recording::{Place, Recorded, SWTCH, stderr, stdout};
+
+/// The user `nobody`, whose home directory it is here.
+const USER: u32 = 65534;
+
+/// How the program comes to its rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The user calls `sudo`.
+    Sudo,
+    /// Root, with the numbers that `sudo` leaves: the same where there is no `sudo`.
+    NumbersOfSudo,
+    /// Root, in a directory of somebody else's.
+    Root,
+}
+
+impl Way {
+    /// Whom a trace belongs to.
+    const fn owner(self) -> u32 {
+        match self {
+            Self::Sudo | Self::NumbersOfSudo => USER,
+            Self::Root => 0,
+        }
+    }
+}
+
+/// A home directory with mode 0700, and the program where its user can execute it.
+struct Home {
+    place: Place,
+    program: PathBuf,
+    rules: PathBuf,
+}
+
+impl Home {
+    fn new() -> Self {
+        let place = Place::new();
+        let at = |name: &str| place.dir().join(name);
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(place.dir(), 0o755);
+        let (home, program, rules) = (at("home"), at("swtch"), at("sudoers"));
+        fs::create_dir(&home).unwrap();
+        mode(&home, 0o700);
+        chown(&home, Some(USER), Some(USER)).unwrap();
+        fs::hard_link(SWTCH, &program)
+            .or_else(|_| fs::copy(SWTCH, &program).map(drop))
+            .unwrap();
+        fs::write(&rules, format!("#{USER} ALL=(ALL) NOPASSWD: ALL\n")).unwrap();
+        mode(&rules, 0o440);
+        Self {
+            place,
+            program,
+            rules,
+        }
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.place.dir().join("home")
+    }
+
+    /// `swtch` with these words, in the home directory.
+    fn swtch(&self, way: Way, words: &[&str]) -> Command {
+        let mut command = match way {
+            // Its rules lie in /etc, which is replaced for this process alone.
+            Way::Sudo => {
+                let script = "mount --bind \"$1\" /etc/sudoers && shift && exec setpriv \
+                              --reuid=65534 --regid=65534 --clear-groups sudo -n \"$@\"";
+                let mut command = Command::new("unshare");
+                command.args(["--mount", "sh", "-c", script, "sh"]);
+                command.arg(&self.rules).arg(&self.program);
+                command
+            }
+            Way::NumbersOfSudo | Way::Root => Command::new(&self.program),
+        };
+        command.args(words).current_dir(self.dir());
+        let numbers = ["SUDO_UID", "SUDO_GID"];
+        for name in numbers {
+            command.env_remove(name);
+        }
+        if way == Way::NumbersOfSudo {
+            command.envs(numbers.map(|name| (name, USER.to_string())));
+        }
+        command
+    }
+
+    fn run(&self, way: Way, words: &[&str]) -> Output {
+        self.swtch(way, words).output().unwrap()
+    }
+
+    /// `swtch` with these words as the user, without any right.
+    fn run_as_user(&self, words: &[&str]) -> Output {
+        let user = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+        let mut command = Command::new("setpriv");
+        command.args(user).arg(&self.program).args(words);
+        command.current_dir(self.dir()).output().unwrap()
+    }
+}
+
+fn has_sudo() -> bool {
+    Command::new("sudo").arg("-V").output().is_ok()
+}
+
+/// Owner and permissions of a trace and of all its files.
+fn assert_private(trace: &Path, owner: u32) {
+    let of = |path: &Path| {
+        let found = fs::symlink_metadata(path).unwrap();
+        (found.uid(), found.mode() & 0o7777)
+    };
+    assert_eq!(of(trace), (owner, 0o700), "{}", trace.display());
+    for entry in fs::read_dir(trace).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(of(&path), (owner, 0o600), "{}", path.display());
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_through_sudo_a_recording_in_a_closed_home_directory_is_whole_and_the_callers() {
+    if !has_sudo() {
+        swtch_test::skip!("sudo is not installed");
+    }
+    assert_whole_and_owned(Way::Sudo);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_with_the_numbers_of_sudo_a_recording_is_whole_and_the_callers() {
+    assert_whole_and_owned(Way::NumbersOfSudo);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_recording_of_root_in_a_directory_of_somebody_else_is_whole() {
+    assert_whole_and_owned(Way::Root);
+}
+
+fn assert_whole_and_owned(way: Way) {
+    let _machine = beside_others();
+    let home = Home::new();
+    for verb in [
+        &["record"][..],
+        &["record", "--stacks"],
+        &["explain", "--no-bill"],
+    ] {
+        let case = format!("{way:?} {verb:?}");
+        let command = ["-o", "t.swtch", "--", "sh", "-c", "sleep 0.05; exit 7"];
+        let output = home.run(way, &[verb, &command].concat());
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(7), "{case}: {said}");
+        assert!(said.contains("the trace is t.swtch"), "{case}: {said}");
+        assert!(!said.contains("stopped early"), "{case}: {said}");
+        let answer = stdout(&output);
+        assert_eq!(answer.contains("verdict"), verb[0] == "explain", "{case}");
+        let trace = home.dir().join("t.swtch");
+        assert_private(&trace, way.owner());
+        Recorded::new(Trace::open(&trace).unwrap()).assert_balanced();
+        let report = match way {
+            Way::Root => home.run(way, &["report", "t.swtch"]),
+            _ => home.run_as_user(&["report", "t.swtch"]),
+        };
+        assert!(report.status.success(), "{case}: {}", stderr(&report));
+        fs::remove_dir_all(trace).unwrap();
+    }
+}
+
+/// `sudo -i` leaves its numbers in a shell whose directories are root's.
+#[test]
+#[ignore = "needs root"]
+fn root_a_directory_that_the_caller_may_not_enter_is_no_obstacle() {
+    let _machine = beside_others();
+    let home = Home::new();
+    let closed = home.place.dir().join("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
+    for verb in [&["record"][..], &["explain", "--no-bill"]] {
+        let command = ["-o", "t.swtch", "--", "sh", "-c", "sleep 0.05; exit 7"];
+        let mut swtch = home.swtch(Way::NumbersOfSudo, &[verb, &command].concat());
+        let output = swtch.current_dir(&closed).output().unwrap();
+        assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+        let trace = closed.join("t.swtch");
+        Recorded::new(Trace::open(&trace).unwrap()).assert_balanced();
+        fs::remove_dir_all(trace).unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_command_that_is_not_there_leaves_nothing_in_a_directory_of_somebody_else() {
+    let _machine = beside_others();
+    let home = Home::new();
+    for way in [Way::NumbersOfSudo, Way::Root] {
+        let output = home.run(way, &["record", "--", "/no/such/program"]);
+        assert_eq!(output.status.code(), Some(127), "{}", stderr(&output));
+        assert_eq!(fs::read_dir(home.dir()).unwrap().count(), 0, "{way:?}");
+    }
+}
+
+/// The command is root's, and the recorder is the caller's.
+#[test]
+#[ignore = "needs root"]
+fn root_a_signal_is_passed_on_to_a_command_of_root() {
+    let _machine = beside_others();
+    let home = Home::new();
+    let words = ["record", "-o", "t.swtch", "--", "sleep", "60"];
+    let mut recorder = Running::start(&mut home.swtch(Way::NumbersOfSudo, &words));
+    let status = format!("/proc/{}/status", recorder.pid());
+    wait_until("the recorder is the caller's", || {
+        let status = fs::read_to_string(&status).unwrap_or_default();
+        status.contains(&format!("\nUid:\t{USER}\t{USER}\t{USER}\t{USER}\n"))
+    });
+    let command = Orphan(command_of(recorder.pid()));
+    let of_command = fs::metadata(format!("/proc/{}", command.0)).unwrap();
+    assert_eq!(of_command.uid(), 0, "the command keeps the rights of root");
+    recorder.signal(libc::SIGTERM);
+    let code = recorder
+        .ends_within(std::time::Duration::from_secs(20))
+        .code();
+    assert_eq!(code, Some(128 + libc::SIGTERM));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_numbers_that_are_none_are_refused_with_the_remedy() {
+    let _machine = beside_others();
+    let home = Home::new();
+    for odd in ["", "-1", "4294967295", "root"] {
+        let mut swtch = home.swtch(Way::NumbersOfSudo, &["record", "--", "touch", "mark"]);
+        let output = swtch.env("SUDO_UID", odd).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{odd:?}");
+        assert!(
+            stderr(&output).contains("unset SUDO_UID"),
+            "{}",
+            stderr(&output)
+        );
+        assert_eq!(fs::read_dir(home.dir()).unwrap().count(), 0, "{odd:?}");
+    }
+}

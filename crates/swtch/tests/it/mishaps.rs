@@ -1,0 +1,202 @@
+//! What can happen to a trace while it is recorded: its directory is removed, moved or replaced, its
+//! name is taken, `/proc` or `/dev` lack something. It is noticed, said truly, and costs nobody else
+//! anything.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use swtch_store::{State, Trace};
+
+use crate::machine::{beside_others, wait_until};
+use crate::recording::{Place, Recorded, Recording, SWTCH, stderr, stdout, swtch};
+
+/// A recording of a command that waits for the file `go`, with its talk in a file.
+struct Ongoing {
+    place: Place,
+    recorder: std::process::Child,
+}
+
+impl Ongoing {
+    fn start() -> Self {
+        let place = Place::new();
+        let script = "n=0; until [ -e go ] || [ $n -gt 400 ]; do sleep 0.05; n=$((n+1)); done";
+        let mut record = place.record(&["--", "sh", "-c", script]);
+        let said = fs::File::create(place.dir().join("said")).unwrap();
+        let recorder = record.stdin(Stdio::null()).stderr(said).spawn().unwrap();
+        wait_until("the trace is there", || {
+            place.trace().join("frame.arrows").exists()
+        });
+        // The first flush comes after half a second.
+        std::thread::sleep(Duration::from_millis(800));
+        Self { place, recorder }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.place.dir().join("said")).unwrap()
+    }
+
+    /// Lets the command end; the exit code, and what was said.
+    fn end(mut self) -> (Option<i32>, String, Place) {
+        fs::write(self.place.dir().join("go"), "").unwrap();
+        let code = self.recorder.wait().unwrap().code();
+        (code, self.said(), self.place)
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_trace_that_is_removed_while_it_is_recorded_is_missed_soon() {
+    let _machine = beside_others();
+    let ongoing = Ongoing::start();
+    fs::remove_dir_all(ongoing.place.trace()).unwrap();
+    wait_until("it is said while the command goes on", || {
+        ongoing.said().contains("was removed while it was written")
+    });
+    let (code, said, place) = ongoing.end();
+    assert_eq!(
+        code,
+        Some(2),
+        "the command succeeded, the recording did not: {said}"
+    );
+    assert!(said.contains("there is no trace"), "{said}");
+    assert!(said.contains("0 switches stored, "), "{said}");
+    assert!(!said.contains("the trace is "), "{said}");
+    assert!(!place.trace().exists());
+}
+
+/// Somebody who cleans up takes the files and leaves the directory.
+#[test]
+#[ignore = "needs root"]
+fn root_files_that_are_removed_while_they_are_written_are_missed_too() {
+    let _machine = beside_others();
+    let ongoing = Ongoing::start();
+    for entry in fs::read_dir(ongoing.place.trace()).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    wait_until("it is said while the command goes on", || {
+        ongoing.said().contains("was removed while it was written")
+    });
+    let (code, said, _place) = ongoing.end();
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("no switch of it is stored"), "{said}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_trace_that_is_moved_is_recorded_to_the_end_and_harms_none_that_takes_its_name() {
+    let _machine = beside_others();
+    let other = Recording::of(&["--", "true"]);
+    let ongoing = Ongoing::start();
+    let (trace, away) = (
+        ongoing.place.trace(),
+        ongoing.place.dir().join("away.swtch"),
+    );
+    fs::rename(&trace, &away).unwrap();
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(other.place.trace())
+        .arg(&trace)
+        .status();
+    assert!(copied.unwrap().success());
+    let (code, said, place) = ongoing.end();
+    assert_eq!(code, Some(0), "{said}");
+    let now = format!("it is {}", away.canonicalize().unwrap().display());
+    assert!(said.contains(&now), "{said}");
+    Recorded::new(Trace::open(&away).unwrap()).assert_balanced();
+    for (path, bytes) in contents(&other.place.trace()) {
+        assert_eq!(
+            fs::read(place.trace().join(&path)).unwrap(),
+            bytes,
+            "{}",
+            path.display()
+        );
+    }
+    assert_eq!(
+        contents(&place.trace()).len(),
+        contents(&other.place.trace()).len()
+    );
+}
+
+fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let read = entries.map(|entry| (entry.file_name().into(), fs::read(entry.path()).unwrap()));
+    read.collect()
+}
+
+/// Three times in a row: one of the times all begin in the same second.
+#[test]
+#[ignore = "needs root"]
+fn root_recordings_that_choose_the_same_name_all_run() {
+    let _machine = beside_others();
+    let place = Place::new();
+    for round in 1..=3 {
+        let start = |_| {
+            let mut record = swtch(["record", "--", "true"]);
+            record
+                .current_dir(place.dir())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        };
+        let recorders: Vec<_> = (0..3).map(start).collect();
+        for recorder in recorders {
+            let output = recorder.wait_with_output().unwrap();
+            assert!(output.status.success(), "{}", stderr(&output));
+        }
+        let traces = fs::read_dir(place.dir()).unwrap();
+        let traces: Vec<_> = traces.map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(traces.len(), 3 * round);
+        for trace in traces {
+            assert_eq!(Trace::open(&trace).unwrap().meta().state, State::Finished);
+        }
+    }
+}
+
+/// `swtch` with these words, where `script` has changed the mounts.
+fn where_mounts_differ(place: &Place, script: &str, words: &str) -> Output {
+    let script = format!("{script} || exit 99; exec {SWTCH} {words}");
+    let mut unshare = Command::new("unshare");
+    unshare
+        .args(["--mount", "sh", "-c", &script])
+        .current_dir(place.dir());
+    unshare.output().expect("unshare is part of util-linux")
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_without_dev_null_it_records() {
+    let _machine = beside_others();
+    let place = Place::new();
+    let empty_dev = "mount -t tmpfs none /dev";
+    let output = where_mounts_differ(&place, empty_dev, "record -o t.swtch -- sh -c 'exit 7'");
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    Recorded::new(Trace::open(&place.trace()).unwrap()).assert_balanced();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_without_proc_the_remedy_is_named_and_explain_still_counts() {
+    let _machine = beside_others();
+    let place = Place::new();
+    let empty_proc = "mount -t tmpfs none /proc";
+    let command = "-- sh -c 'touch mark; exit 7'";
+    let output = where_mounts_differ(&place, empty_proc, &format!("record {command}"));
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("mount -t proc proc /proc"), "{said}");
+    assert_eq!(
+        fs::read_dir(place.dir()).unwrap().count(),
+        0,
+        "nothing ran, nothing is left"
+    );
+    let output = where_mounts_differ(&place, empty_proc, &format!("explain {command}"));
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("No switch was recorded"),
+        "{}",
+        stdout(&output)
+    );
+    assert!(place.dir().join("mark").exists(), "the command ran");
+}
