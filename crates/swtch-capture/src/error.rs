@@ -63,9 +63,23 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// More processes than the kernel side has room for.
-    #[error("{0} processes are too many to follow by id; the limit is 4096")]
-    TooManyProcesses(usize),
+    /// The id that was asked for is that of a thread which is not the first of its process.
+    #[error("{tid} is a thread of process {pid}: use -p {pid}")]
+    IsThread {
+        /// The thread.
+        tid: u32,
+        /// Its process.
+        pid: u32,
+    },
+    /// A process that was asked for was there, and has ended since.
+    #[error("process {pid} ended before the recording began")]
+    EndedBefore {
+        /// Its id.
+        pid: u32,
+    },
+    /// The tasks of the machine could not be looked through.
+    #[error("looking through the tasks of this machine failed")]
+    TaskWalk(#[source] io::Error),
     /// The path is no cgroup directory.
     #[error("{path} is not a cgroup that can be followed: {why}")]
     NotACgroup {
@@ -90,6 +104,11 @@ pub enum Error {
     #[error("dropping privileges failed")]
     Privileges(#[source] io::Error),
 }
+
+/// How to record in spite of a process id namespace.
+const PID_NAMESPACE_REMEDY: &str = "start the container with the host's process ids (docker run --pid=host \
+     --cap-add=BPF --cap-add=PERFMON …), or record on the host: swtch record --cgroup \
+     /sys/fs/cgroup/PATH-OF-THE-CONTAINER";
 
 impl Error {
     /// What the kernel's verifier said last about a program that it refused, line by line; text of
@@ -121,14 +140,13 @@ impl Error {
                  and `uname -r`. swtch doctor shows what this kernel allows",
             ),
             Self::Load(_) => Some("swtch doctor shows what this kernel allows"),
-            Self::NoProcess { .. } => Some("it may have ended; see ps -e"),
-            Self::TooManyProcesses(_) => {
-                Some("record all of them with -a, or their cgroup with --cgroup")
+            Self::NoProcess { .. } | Self::EndedBefore { .. } => {
+                Some("see ps -e for the processes that run now")
             }
             Self::NotACgroup { .. } => Some(
                 "name a directory of cgroup v2, or of the v1 hierarchy that has the cpu controller",
             ),
-            Self::PidNamespace => Some("run swtch on the host, or use -a or --cgroup"),
+            Self::PidNamespace => Some(PID_NAMESPACE_REMEDY),
             _ => None,
         }
     }

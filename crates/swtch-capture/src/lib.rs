@@ -29,6 +29,7 @@ mod scope;
 mod share;
 pub mod signals;
 mod stacks;
+mod tree;
 mod words;
 
 pub use clock::{boottime_ns, monotonic_ns, process_cpu_ns};
@@ -37,12 +38,13 @@ pub use counters::Counters;
 pub use drain::Drained;
 pub use error::Error;
 pub use launch::{HeldCommand, LaunchError};
-pub use load::{Capture, Hook, MissedEvents, Settings, kernel_version};
+pub use load::{BeforeWalk, Capture, Hook, MissedEvents, Settings, kernel_version};
 pub use privilege::{Kept, drop_privileges, empty_bounding_set, raise_priority};
 pub use refusal::Refusal;
-pub use scope::{Scope, Target, require_proc};
+pub use scope::{Children, Scope, Target, require_proc};
 pub use share::{KernelShare, ShareCounts, Shares, Whose};
 pub use stacks::{Frame, Stack, StackKind, Stacks};
+pub use tree::TreeCount;
 
 #[allow(
     missing_docs,

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
 use libbpf_rs::btf::{Btf, types::Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -16,8 +17,11 @@ use crate::counters::CpuStates;
 use crate::drain::{SwitchRings, TaskRings};
 use crate::error::Error;
 use crate::refusal;
-use crate::scope::{CgroupTarget, Scope, Target, cgroup_target, is_unified, require_host_pids};
+use crate::scope::{
+    CgroupTarget, Children, Scope, Target, cgroup_target, is_unified, require_host_pids,
+};
 use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder, types};
+use crate::tree::{ProcessTree, TreeCount};
 
 /// How to record.
 #[derive(Clone, Debug)]
@@ -34,8 +38,32 @@ pub struct Settings {
     /// switch-out, and its `user_stack` the *kernel* stack of the request to reschedule.
     /// Dear: two stacks a switch.
     pub oracle: bool,
+    /// For tests: what happens between attaching the probes and looking through the tasks for those
+    /// that are in scope.
+    pub before_walk: Option<BeforeWalk>,
     /// For tests: events that the recorder behaves as if it had not seen.
     pub missed: Option<MissedEvents>,
+}
+
+/// For tests of processes that come and go at that moment.
+#[derive(Clone)]
+pub struct BeforeWalk(Arc<dyn Fn() + Send + Sync>);
+
+impl BeforeWalk {
+    /// Calls this.
+    pub fn new(happens: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(happens))
+    }
+
+    pub(crate) fn happen(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for BeforeWalk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BeforeWalk").finish_non_exhaustive()
+    }
 }
 
 /// For tests of what a missed event does to the events after it: of the events of these hooks,
@@ -100,6 +128,7 @@ impl Settings {
             without_hooks: Vec::new(),
             oracle: false,
             missed: None,
+            before_walk: None,
         }
     }
 }
@@ -143,6 +172,7 @@ pub struct Capture {
     cpus: CpuStates,
     missing: Vec<String>,
     targets: Vec<Target>,
+    tree: Option<ProcessTree>,
     started: Timestamp,
 }
 
@@ -169,8 +199,8 @@ impl Capture {
             Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = SwtchSkelBuilder::default().open(storage).map_err(refused)?;
         set_constants(&mut open, settings, &plan, &hooks, arch);
-        choose_programs(&mut open, settings, &hooks);
-        size_maps(&mut open, settings, cpus)?;
+        choose_programs(&mut open, settings, &plan, &hooks);
+        size_maps(&mut open, settings, &plan, cpus)?;
         let ring_maps = make_rings(TASK_RING_BYTES, cpus)?;
         let mut skel = open.load().map_err(refused)?;
         for (index, ring) in (0u32..).zip(&ring_maps) {
@@ -194,8 +224,12 @@ impl Capture {
         let switch_rings = SwitchRings::map(&skel.maps.records, cpus, settings.slots_per_cpu)?;
         let task_rings = TaskRings::open(ring_maps)?;
         attach(&mut skel)?;
+        let mut tree = plan.take_tree(&mut skel, settings)?;
         let started = Timestamp::from_ns(monotonic_ns());
         set_recording(&mut skel, true);
+        if let Some(tree) = &mut tree {
+            tree.count_at_start(shared(&mut skel))?;
+        }
         Ok(Self {
             skel,
             switch_rings,
@@ -203,6 +237,7 @@ impl Capture {
             cpus: states,
             missing: hooks.missing,
             targets: plan.targets,
+            tree,
             started,
         })
     }
@@ -215,6 +250,18 @@ impl Capture {
     /// Whether all processes that were asked for have ended. What they started may go on.
     pub fn targets_are_gone(&self) -> bool {
         !self.targets.is_empty() && self.targets.iter().all(|target| target.is_gone())
+    }
+
+    /// What the kernel knows of the processes that are recorded, for a scope of processes. To be asked
+    /// once, before [`Self::detach`]: what is counted until then is in the rings, too.
+    ///
+    /// # Errors
+    /// When the kernel refuses to go through the tasks.
+    pub fn count_tree(&mut self) -> Result<Option<TreeCount>, Error> {
+        let Some(tree) = self.tree.take() else {
+            return Ok(None);
+        };
+        tree.count_at_end(shared(&mut self.skel)).map(Some)
     }
 
     /// Hooks that this kernel lacks, so that something is inferred or not known.
@@ -327,17 +374,19 @@ pub fn kernel_version() -> (u32, u32) {
 struct ScopePlan {
     all: bool,
     targets: Vec<Target>,
+    children: Children,
     cgroup: Option<CgroupTarget>,
 }
 
 impl ScopePlan {
-    /// Room of the map `targets`.
-    const MOST_TARGETS: usize = 4096;
+    /// Room in the map `targets` for children of processes that end while the tree is taken.
+    const ORPHANS: usize = 4096;
 
     fn new(scope: &Scope) -> Result<Self, Error> {
         let nothing = Self {
             all: false,
             targets: Vec::new(),
+            children: Children::LeftOut,
             cgroup: None,
         };
         match scope {
@@ -349,17 +398,59 @@ impl ScopePlan {
                 cgroup: Some(cgroup_target(path)?),
                 ..nothing
             }),
-            Scope::Processes(pids) => {
+            Scope::Processes { pids, children } => {
                 require_host_pids()?;
-                if pids.len() > Self::MOST_TARGETS {
-                    return Err(Error::TooManyProcesses(pids.len()));
-                }
                 let targets = pids
                     .iter()
                     .map(|pid| Target::find(*pid))
                     .collect::<Result<_, _>>()?;
-                Ok(Self { targets, ..nothing })
+                Ok(Self {
+                    targets,
+                    children: *children,
+                    ..nothing
+                })
             }
+        }
+    }
+
+    /// Processes that the map `targets` must have room for.
+    fn most_targets(&self) -> u32 {
+        let orphans = match self.children {
+            Children::Recorded => Self::ORPHANS,
+            Children::LeftOut => 1,
+        };
+        u32::try_from(self.targets.len() + orphans).unwrap_or(u32::MAX)
+    }
+
+    /// Takes the tree of the processes that were asked for, once the probes are attached; `None` for a
+    /// scope that is not made of processes.
+    fn take_tree(
+        &self,
+        skel: &mut SwtchSkel<'static>,
+        settings: &Settings,
+    ) -> Result<Option<ProcessTree>, Error> {
+        if self.targets.is_empty() {
+            return Ok(None);
+        }
+        let link = skel
+            .progs
+            .walk_tasks
+            .attach()
+            .map_err(|source| Error::Attach {
+                program: "walk_tasks".to_owned(),
+                source,
+            })?;
+        let tree = ProcessTree::take(
+            &link,
+            shared(skel),
+            self.children,
+            settings.before_walk.as_ref(),
+        )?;
+        match self.targets.iter().find(|target| target.is_gone()) {
+            Some(gone) => Err(Error::EndedBefore {
+                pid: gone.pid.get(),
+            }),
+            None => Ok(Some(tree)),
         }
     }
 }
@@ -377,6 +468,7 @@ fn set_constants(
     };
     constants.scope_all = plan.all;
     constants.has_targets = !plan.targets.is_empty();
+    constants.with_children = plan.children == Children::Recorded;
     constants.scope_cgroup = plan.cgroup.map_or(0, |cgroup| cgroup.id);
     constants.cgroup_is_v2 = plan.cgroup.map_or_else(is_unified, |cgroup| cgroup.is_v2);
     constants.has_need_resched = hooks.has("sched_set_need_resched_tp");
@@ -405,8 +497,14 @@ fn set_constants(
 }
 
 /// Leaves out the programs whose hook is missing or that nobody asked for.
-fn choose_programs(open: &mut OpenSwtchSkel<'_>, settings: &Settings, hooks: &Hooks) {
+fn choose_programs(
+    open: &mut OpenSwtchSkel<'_>,
+    settings: &Settings,
+    plan: &ScopePlan,
+    hooks: &Hooks,
+) {
     let progs = &mut open.progs;
+    progs.walk_tasks.set_autoload(!plan.targets.is_empty());
     progs
         .sched_set_need_resched
         .set_autoload(hooks.has("sched_set_need_resched_tp"));
@@ -432,7 +530,12 @@ fn choose_programs(open: &mut OpenSwtchSkel<'_>, settings: &Settings, hooks: &Ho
     progs.softirq_exit.set_autoload(hooks.has("softirq_entry"));
 }
 
-fn size_maps(open: &mut OpenSwtchSkel<'_>, settings: &Settings, cpus: usize) -> Result<(), Error> {
+fn size_maps(
+    open: &mut OpenSwtchSkel<'_>,
+    settings: &Settings,
+    plan: &ScopePlan,
+    cpus: usize,
+) -> Result<(), Error> {
     let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
     let stacks = match (settings.oracle, settings.stacks) {
         (true, _) => ORACLE_STACKS,
@@ -440,6 +543,10 @@ fn size_maps(open: &mut OpenSwtchSkel<'_>, settings: &Settings, cpus: usize) -> 
         (false, None) => 1,
     };
     let failed = |map| move |source| Error::Map { map, source };
+    open.maps
+        .targets
+        .set_max_entries(plan.most_targets())
+        .map_err(failed("targets"))?;
     open.maps
         .cpus
         .set_max_entries(cpus)

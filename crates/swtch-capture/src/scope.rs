@@ -14,10 +14,24 @@ use crate::error::Error;
 pub enum Scope {
     /// Everything on the machine.
     All,
-    /// These processes, their threads, and the children they start.
-    Processes(Vec<Pid>),
+    /// These processes with all their threads.
+    Processes {
+        /// Their ids.
+        pids: Vec<Pid>,
+        /// Whether the processes below them are recorded, too.
+        children: Children,
+    },
     /// Tasks in this cgroup or below it.
     Cgroup(PathBuf),
+}
+
+/// What is done with the descendants of the processes that are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Children {
+    /// They are recorded: those that live already, and those that are started later.
+    Recorded,
+    /// They are left out.
+    LeftOut,
 }
 
 /// A process as the kernel side knows it: an id is reused, an id with a start time is not.
@@ -46,8 +60,14 @@ impl Target {
     /// The process that has this id now.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is none, and when the id is that of a thread which is not the first of its process.
     pub fn find(pid: Pid) -> Result<Self, Error> {
+        if let Some(process) = process_of_thread(pid).filter(|process| *process != pid) {
+            return Err(Error::IsThread {
+                tid: pid.get(),
+                pid: process.get(),
+            });
+        }
         let missing = |source| Error::NoProcess {
             pid: pid.get(),
             source,
@@ -72,6 +92,16 @@ impl Target {
             Err(error) => matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)),
         }
     }
+}
+
+/// The process that a thread belongs to; `None` when there is no such thread. `/proc` lists only
+/// processes, but opens the directory of any thread.
+fn process_of_thread(tid: Pid) -> Option<Pid> {
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    // The name stands before it; its control characters are escaped, so it is one line.
+    let status = String::from_utf8_lossy(&status);
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    process.trim().parse().ok().map(Pid::new)
 }
 
 /// Field 22 of `/proc/PID/stat`.
@@ -185,6 +215,29 @@ mod tests {
             ..own
         };
         assert!(free.is_gone());
+    }
+
+    /// A thread's id is accepted by `/proc`, and would match no process on the kernel side.
+    #[test]
+    fn a_thread_is_refused_with_the_process_that_it_belongs_to() {
+        let tid = std::thread::spawn(|| {
+            // SAFETY: gettid has no memory effects.
+            let tid = unsafe { libc::gettid() };
+            let tid = Pid::new(u32::try_from(tid).expect("ids are positive"));
+            Target::find(tid).expect_err("it is not the first thread")
+        });
+        let error = tid.join().expect("it did not panic");
+        let own = std::process::id();
+        assert!(
+            matches!(error, Error::IsThread { pid, .. } if pid == own),
+            "{error:?}"
+        );
+        assert!(
+            error
+                .to_string()
+                .ends_with(&format!("of process {own}: use -p {own}")),
+            "{error}"
+        );
     }
 
     /// `pthread_exit` in `main` makes a zombie of the first thread while the others go on.

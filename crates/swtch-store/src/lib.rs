@@ -54,7 +54,7 @@ pub use directory::{Directory, Whereabouts};
 pub use error::Error;
 pub use meta::{
     Clock, Counts, FORMAT_VERSION, Hooks, Host, Imported, KernelCounts, Meta, Overhead, Stacks,
-    State, UserCounts,
+    State, TreeCounts, UserCounts,
 };
 pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
 pub use rows::{CgroupRow, FrameRow, StackKind, StackRow, WaitTypeRow};

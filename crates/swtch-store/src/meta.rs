@@ -42,6 +42,9 @@ pub struct Meta {
     pub counts: Counts,
     /// What the kernel itself counted.
     pub kernel: KernelCounts,
+    /// What the kernel knew of the processes that were recorded; `None` of another scope, and in
+    /// traces of older programs.
+    pub tree: Option<TreeCounts>,
     /// What the recording cost.
     pub overhead: Overhead,
     /// What the kernel lacked.
@@ -160,6 +163,20 @@ pub struct KernelCounts {
     pub ctxt_after: Option<u64>,
 }
 
+/// What the kernel knew of the processes that were recorded, apart from the probes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TreeCounts {
+    /// Processes in scope when the recording began: those that were asked for, and those below them.
+    pub processes: u64,
+    /// Switches that the kernel counted (`nvcsw + nivcsw`) during the recording, of their threads that
+    /// live at its end. Threads that have ended meanwhile are not in it.
+    pub switches: u64,
+    /// Tasks that could not be looked at when the tree was taken, because too many ended at that moment
+    /// or the kernel refused storage: when it is not 0, processes may be missing.
+    pub missed: u64,
+}
+
 /// What a recording cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -236,6 +253,7 @@ impl Default for Meta {
             end_ns: 0,
             counts: Counts::default(),
             kernel: KernelCounts::default(),
+            tree: None,
             overhead: Overhead::default(),
             hooks: Hooks::default(),
             stacks: None,

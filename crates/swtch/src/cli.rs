@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use swtch_capture::Children;
 use swtch_core::{Nanos, Pid, Reason};
 
 use crate::cost;
@@ -82,10 +83,14 @@ pub struct Record {
     #[arg(long, value_name = "MIN_BLOCKED", num_args = 0..=1, require_equals = true,
           default_missing_value = "5us", value_parser = length)]
     pub stacks: Option<Nanos>,
-    /// Record these processes, their threads, and the children they start.
+    /// Record these processes with all their threads, and the processes below them: those that live
+    /// already (the backends of a server, the jobs of a shell), and those started later.
     #[arg(short, long, value_name = "PID", value_delimiter = ',', num_args = 1..,
           conflicts_with_all = ["all", "cgroup", "command"], value_parser = pid)]
     pub pid: Vec<Pid>,
+    /// Record the processes of -p alone, without those below them.
+    #[arg(long, requires = "pid")]
+    pub no_children: bool,
     /// Record the whole system.
     #[arg(short, long, conflicts_with_all = ["cgroup", "command"])]
     pub all: bool,
@@ -438,7 +443,14 @@ impl Record {
         } else if let Some(path) = &self.cgroup {
             Target::Cgroup(path.clone())
         } else if !self.pid.is_empty() {
-            Target::Processes(self.pid.clone())
+            Target::Processes {
+                pids: self.pid.clone(),
+                children: if self.no_children {
+                    Children::LeftOut
+                } else {
+                    Children::Recorded
+                },
+            }
         } else if !self.command.is_empty() {
             Target::Command(self.command.clone())
         } else {

@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
+use swtch_capture::Children;
 use swtch_capture::signals::hand_signals_down;
 use swtch_core::{Nanos, Pid};
 
@@ -215,7 +216,7 @@ pub fn explain_command(
     Ok(exit_code)
 }
 
-/// Counts the switches of the threads of running processes until `limit` is over, all of them have
+/// Counts the switches of the threads of running processes, and of those below them, until `limit` is over, all of them have
 /// ended, or SIGINT or SIGTERM asks to stop.
 ///
 /// # Errors
@@ -223,13 +224,13 @@ pub fn explain_command(
 /// A process that is not there, a thread's id instead of a process's, signals that cannot be had,
 /// or an `out` that cannot be written.
 pub fn explain_processes(
-    pids: &[Pid],
+    (pids, children): (&[Pid], Children),
     limit: Option<Duration>,
     format: Format,
     obstacles: &[Obstacle],
     out: &mut dyn Write,
 ) -> Result<()> {
-    let mut processes = Processes::just(pids)?;
+    let mut processes = Processes::running(pids, children)?;
     let signals = Signals::listen().context("listening for signals")?;
     let own_before = usage(UsageWho::RUSAGE_SELF)?;
     let started = Instant::now();
@@ -240,7 +241,7 @@ pub fn explain_processes(
     loop {
         let pause = watch.sample(&mut processes)?;
         let left = limit.map_or(pause, |limit| limit.saturating_sub(started.elapsed()));
-        if processes.is_empty() || left.is_zero() {
+        if processes.count_ended(pids) == pids.len() || left.is_zero() {
             break;
         }
         // A last sample is taken when the time is up: the loop ends at `left` zero.
@@ -256,7 +257,7 @@ pub fn explain_processes(
         totals: Totals::of_samples(&watch.tally),
         subject: Subject::Processes {
             pids: pids.to_vec(),
-            ended: pids.len() - processes.count_running(),
+            ended: processes.count_ended(pids),
         },
         tally: watch.tally,
         overhead: own_cpu_since(&own_before)?,
@@ -403,7 +404,13 @@ mod tests {
         let mut child = Command::new("true").spawn().unwrap();
         let pid = Pid::new(child.id());
         child.wait().unwrap();
-        let refusal = explain_processes(&[pid], None, Format::Table, &[], &mut Vec::new());
+        let refusal = explain_processes(
+            (&[pid], Children::Recorded),
+            None,
+            Format::Table,
+            &[],
+            &mut Vec::new(),
+        );
         let refusal = refusal.unwrap_err().to_string();
         assert!(refusal.contains(&format!("no process {pid}")), "{refusal}");
     }
@@ -414,7 +421,14 @@ mod tests {
         let mut out = Vec::new();
         let (pid, limit) = (Pid::new(child.id()), Some(Duration::from_secs(20)));
         let begun = Instant::now();
-        explain_processes(&[pid], limit, Format::Json, &[], &mut out).unwrap();
+        explain_processes(
+            (&[pid], Children::Recorded),
+            limit,
+            Format::Json,
+            &[],
+            &mut out,
+        )
+        .unwrap();
         assert!(begun.elapsed() < Duration::from_secs(10));
         let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(json["trace"]["ended"], 1);
@@ -434,7 +448,9 @@ mod tests {
         std::thread::sleep(Duration::from_millis(300));
         let mut out = Vec::new();
         let limit = Some(Duration::from_millis(100));
-        explain_processes(&[Pid::new(child.id())], limit, Format::Json, &[], &mut out).unwrap();
+        let pids = [Pid::new(child.id())];
+        let whose = (&pids[..], Children::Recorded);
+        explain_processes(whose, limit, Format::Json, &[], &mut out).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         let json: serde_json::Value = serde_json::from_slice(&out).unwrap();

@@ -10,6 +10,7 @@ use swtch_store::Trace;
 
 use crate::caller::Caller;
 use crate::cost::FoundPrices;
+use crate::doctor::Obstacle;
 use crate::format::Format;
 use crate::record::{self, Afterwards, Recorded, Request, Target};
 use crate::report::{self, By, Filter};
@@ -43,7 +44,7 @@ pub fn run(request: &Request, format: Format, bill: Bill) -> Result<u8> {
             let cause = text::escaped(&format!("{error:#}")).into_owned();
             talk!("swtch: no recording here: {cause}");
             crate::tell_verdict(&error);
-            count(request, format)
+            count(request, format, &obstacles_of(&error))
         }
         Err(error) => Err(error),
     }
@@ -99,18 +100,34 @@ fn is_refused(error: &anyhow::Error) -> bool {
 }
 
 const fn can_be_counted(target: &Target) -> bool {
-    matches!(target, Target::Command(_) | Target::Processes(_))
+    matches!(target, Target::Command(_) | Target::Processes { .. })
 }
 
-fn count(request: &Request, format: Format) -> Result<u8> {
+/// What stands in the way of a recording that was refused. Where the machine as a whole allows it, the
+/// refusal itself does.
+fn obstacles_of(refusal: &anyhow::Error) -> Vec<Obstacle> {
     let obstacles = doctor::obstacles(&Probe::take());
+    if !obstacles.is_empty() {
+        return obstacles;
+    }
+    let advice = refusal
+        .downcast_ref::<swtch_capture::Error>()
+        .and_then(swtch_capture::Error::advice);
+    vec![Obstacle {
+        why: format!("{refusal:#}"),
+        remedies: advice.map(str::to_owned).into_iter().collect(),
+    }]
+}
+
+fn count(request: &Request, format: Format, obstacles: &[Obstacle]) -> Result<u8> {
     match &request.target {
         Target::Command(words) => {
-            counters::explain_command(words, format, &obstacles, &mut stdout())
+            counters::explain_command(words, format, obstacles, &mut stdout())
         }
-        Target::Processes(pids) => {
+        Target::Processes { pids, children } => {
             let limit = request.duration;
-            counters::explain_processes(pids, limit, format, &obstacles, &mut stdout())?;
+            let whose = (pids.as_slice(), *children);
+            counters::explain_processes(whose, limit, format, obstacles, &mut stdout())?;
             Ok(0)
         }
         Target::Cgroup(_) | Target::All => unreachable!("only tasks have counters of their own"),

@@ -137,7 +137,7 @@ fn verdict(parts: &Parts) -> Markup {
         section #verdict {
             h2 { "Verdict" }
             @for line in &parts.summary { p { (shown(line)) } }
-            @if parts.findings.is_empty() { p { "Nothing stands out." } }
+            @if parts.findings.is_empty() { p { (shown(&parts.without_findings)) } }
             @else { ol { @for finding in &parts.findings { li { (told(finding)) } } } }
         }
     }

@@ -26,7 +26,7 @@ use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use swtch_capture::signals::not_ignored;
 use swtch_capture::{
-    Capture, HeldCommand, Kept, Scope, Settings, drop_privileges, empty_bounding_set,
+    Capture, Children, HeldCommand, Kept, Scope, Settings, drop_privileges, empty_bounding_set,
     forbid_new_privileges, kernel_version, raise_priority, refuse_system_calls, require_proc,
 };
 use swtch_core::{Nanos, Pid, Timestamp};
@@ -34,6 +34,7 @@ use swtch_store::{Directory, Meta, State, Whereabouts, Writer};
 
 use crate::FAILED;
 use crate::caller::Caller;
+use crate::report::why_empty;
 use crate::text::escaped;
 use command::exit_code;
 use pipeline::Pipeline;
@@ -84,7 +85,12 @@ pub enum Target {
     /// A command that is started.
     Command(Vec<OsString>),
     /// Running processes.
-    Processes(Vec<Pid>),
+    Processes {
+        /// Their ids.
+        pids: Vec<Pid>,
+        /// Whether the processes below them are recorded, too.
+        children: Children,
+    },
     /// A cgroup.
     Cgroup(PathBuf),
     /// Everything.
@@ -122,6 +128,16 @@ impl Recorded {
         let others = counts.stored.saturating_sub(self.in_scope);
         if others > 0 && self.not_stored() == 0 {
             talk!("swtch: {others} more are those of others, which had the CPU meanwhile");
+        }
+        if let Some(why) = why_empty(&self.meta, self.in_scope) {
+            talk!("swtch: {}", escaped(&why));
+        }
+        let missed = self.meta.tree.map_or(0, |tree| tree.missed);
+        if missed > 0 {
+            talk!(
+                "swtch: processes below those of -p may be missing: too many ended while they were \
+                 looked for ({missed} not looked at)"
+            );
         }
         if let Some(user) = &self.meta.user {
             talk!(
@@ -250,7 +266,7 @@ pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
         command,
     };
     let ending = session.watch(&mut capture, &mut pipeline);
-    facts::at_end(&mut meta);
+    facts::at_end(&mut meta, &mut capture);
     capture.detach();
     let exit_code = session.command_exit_code(ending.as_ref().err());
     let finished = finish(pipeline, &mut capture, &mut meta, ending);
@@ -325,8 +341,14 @@ fn give_up_rights(
 
 fn settings(request: &Request, command: Option<&HeldCommand>) -> Settings {
     let scope = match (&request.target, command) {
-        (Target::Command(_), Some(command)) => Scope::Processes(vec![command.pid()]),
-        (Target::Processes(pids), _) => Scope::Processes(pids.clone()),
+        (Target::Command(_), Some(command)) => Scope::Processes {
+            pids: vec![command.pid()],
+            children: Children::Recorded,
+        },
+        (Target::Processes { pids, children }, _) => Scope::Processes {
+            pids: pids.clone(),
+            children: *children,
+        },
         (Target::Cgroup(path), _) => Scope::Cgroup(path.clone()),
         _ => Scope::All,
     };

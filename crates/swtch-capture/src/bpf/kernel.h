@@ -161,6 +161,10 @@ struct path {
 	struct dentry *dentry;
 };
 
+struct list_head {
+	struct list_head *next;
+};
+
 /* A pointer, nothing more: used to read a pointer out of an array of pointers. */
 struct hlist_node {
 	struct hlist_node *next;
@@ -204,6 +208,8 @@ struct task_struct {
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;
+	struct list_head children;
+	struct list_head sibling;
 	struct task_struct *group_leader;
 	unsigned long nvcsw;
 	unsigned long nivcsw;
@@ -211,6 +217,11 @@ struct task_struct {
 	char comm[16];
 	struct files_struct *files;
 	struct css_set *cgroups;
+};
+
+/* The context of an iterator over all tasks; `task` is NULL at the end. */
+struct bpf_iter__task {
+	struct task_struct *task;
 };
 
 /* Before 5.16 on x86 and arm64 the CPU stood in the task itself. */

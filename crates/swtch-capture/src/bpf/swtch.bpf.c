@@ -58,10 +58,11 @@ const volatile __u32 miss_one_in = 1;
 
 #define TICKS_NS 10000000ULL /* /proc/PID/stat counts start times in 1/100 s (USER_HZ) */
 
-/* The processes asked for: pid -> start time in USER_HZ ticks, so that a reused pid does not match. */
+/* The processes asked for: pid -> start time in USER_HZ ticks, so that a reused pid does not match.
+ * User space makes room for them, and for the orphans of tree.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u64);
 } targets SEC(".maps");
@@ -140,6 +141,7 @@ struct task_state {
 	/* Looked up anew when `css` changes, which is compared at each event of the task. */
 	__u64 cgroup;
 	struct css_set *css; /* for which `cgroup` and `in_scope` hold */
+	__u64 counted; /* nvcsw + nivcsw at the last walk over all tasks: see tree.h */
 	__u64 word_address; /* of `words`, as of words_generation; 0 none */
 	__u32 words_generation;
 	__u32 key; /* given once, never changed */
@@ -331,6 +333,8 @@ static __always_inline struct task_state *task_state_of(struct task_struct *p, s
 	}
 	return st;
 }
+
+#include "tree.h"
 
 static __always_inline void *reserve(struct cpu_state *c, __u32 cpu, __u64 size)
 {
@@ -1438,10 +1442,10 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	of_child = task_state_of(child, c);
 	if (!of_parent || !of_child)
 		return 0;
-	if (of_parent->in_scope && !scope_cgroup) {
-		of_child->inherits = 1;
-		of_child->in_scope = 1;
-	}
+	if (with_children && taking_tree && is_below_target(parent))
+		mark_member(of_parent);
+	if (of_parent->in_scope && !scope_cgroup && passes_scope_on(parent, child))
+		mark_member(of_child);
 	if (of_child->in_scope)
 		tell(child, of_child, TASK_FORK);
 	return 0;
@@ -1466,6 +1470,8 @@ int BPF_PROG(sched_process_exec, struct task_struct *p)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *p)
 {
+	if (with_children && taking_tree && is_below_target(p))
+		keep_orphans(p);
 	return tell_change(p, TASK_EXIT);
 }
 

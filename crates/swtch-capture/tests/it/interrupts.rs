@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use swtch_capture::{Capture, Scope, Settings};
+use swtch_capture::{Capture, Children, Scope, Settings};
 use swtch_core::{Arch, Event, Pid, SwitchEvent, TaskKey, WakerKind};
 
 use crate::interrupt_load::{InterruptLoad, Role};
@@ -156,5 +156,8 @@ fn root_recordings_begun_under_interrupts_name_every_waker() {
 #[test]
 #[ignore = "needs root"]
 fn root_scoped_recordings_begun_under_interrupts_name_every_waker() {
-    wakers_are_right(|| Scope::Processes(vec![Pid::new(std::process::id())]));
+    wakers_are_right(|| Scope::Processes {
+        pids: vec![Pid::new(std::process::id())],
+        children: Children::Recorded,
+    });
 }

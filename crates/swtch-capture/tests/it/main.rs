@@ -8,6 +8,7 @@ mod mixed_load;
 mod oracle;
 mod share;
 mod stack_verdict;
+mod tree;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

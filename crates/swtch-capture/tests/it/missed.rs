@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use swtch_capture::{Capture, Counters, Hook, MissedEvents, Scope, Settings};
+use swtch_capture::{Capture, Children, Counters, Hook, MissedEvents, Scope, Settings};
 use swtch_core::{
     Arch, Event, Nanos, Pid, Reason, SwitchEvent, SyscallTable, TaskKey, Timestamp, WakerKind,
     classify,
@@ -360,7 +360,10 @@ macro_rules! healing_tests {
         #[test]
         #[ignore = "needs root"]
         fn root_a_scoped_recording_heals_whatever_is_missed() {
-            let own = Scope::Processes(vec![Pid::new(std::process::id())]);
+            let own = Scope::Processes {
+                pids: vec![Pid::new(std::process::id())],
+                children: Children::Recorded,
+            };
             heals(Load::Interrupts, &own, &[$(Hook::$hook),+], 1500);
         }
     };

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use rustc_hash::FxHashMap;
+use swtch_capture::Children;
 use swtch_core::{Nanos, Pid, Tid};
 
 /// When a process started, in clock ticks since boot: with its id it names a process for good.
@@ -51,7 +52,7 @@ impl Stat {
 pub(super) struct Processes {
     members: BTreeMap<Pid, StartTime>,
     /// Whether children join: those of a command do.
-    grows: bool,
+    children: Children,
 }
 
 impl Processes {
@@ -60,20 +61,20 @@ impl Processes {
         let root = Stat::read(root).map(|stat| (root, stat.started));
         Self {
             members: root.into_iter().collect(),
-            grows: true,
+            children: Children::Recorded,
         }
     }
 
-    /// These and no others.
+    /// Processes that run already.
     ///
     /// # Errors
     ///
     /// One of them is not there, or is a thread and no process.
-    pub(super) fn just(pids: &[Pid]) -> Result<Self> {
+    pub(super) fn running(pids: &[Pid], children: Children) -> Result<Self> {
         let members = pids.iter().map(|&pid| Ok((pid, running(pid)?)));
         Ok(Self {
             members: members.collect::<Result<_>>()?,
-            grows: false,
+            children,
         })
     }
 
@@ -87,8 +88,12 @@ impl Processes {
         states.filter(|stat| !stat.is_dead).count()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.members.is_empty()
+    /// How many of the processes that were asked for have ended; those below them do not count.
+    pub(super) fn count_ended(&self, asked: &[Pid]) -> usize {
+        let is_running = |pid: &&Pid| {
+            self.members.contains_key(pid) && Stat::read(**pid).is_some_and(|stat| !stat.is_dead)
+        };
+        asked.len() - asked.iter().filter(is_running).count()
     }
 
     /// Lets go of those that ended, and of those whose id now names another; takes in children.
@@ -97,7 +102,7 @@ impl Processes {
     ///
     /// `/proc` cannot be listed.
     pub(super) fn refresh(&mut self) -> io::Result<()> {
-        if self.grows {
+        if self.children == Children::Recorded {
             let all: BTreeMap<Pid, Stat> = numbered("/proc".as_ref())?
                 .filter_map(|number| Some((Pid::new(number), Stat::read(Pid::new(number))?)))
                 .collect();
@@ -469,7 +474,7 @@ mod tests {
     fn tree(root: u32, started: u64) -> Processes {
         Processes {
             members: BTreeMap::from([(Pid::new(root), StartTime(started))]),
-            grows: true,
+            children: Children::Recorded,
         }
     }
 
@@ -517,7 +522,7 @@ mod tests {
     fn an_id_that_names_another_process_now_is_let_go() {
         let mut tree = tree(500, 1);
         tree.take_in(&family(&[(500, stat(1, 99))]));
-        assert!(tree.is_empty());
+        assert_eq!(pids(&tree), [0; 0]);
     }
 
     fn note(tally: &mut Tally, tid: u32, now: Counters) {

@@ -7,12 +7,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashSet;
-use swtch_capture::{Capture, boottime_ns, monotonic_ns, process_cpu_ns};
+use swtch_capture::{Capture, Children, boottime_ns, monotonic_ns, process_cpu_ns};
 use swtch_core::{Arch, CgroupId};
-use swtch_store::{Clock, Counts, Hooks, Host, Meta, Overhead, Stacks, State, UserCounts};
+use swtch_store::{
+    Clock, Counts, Hooks, Host, Meta, Overhead, Stacks, State, TreeCounts, UserCounts,
+};
 
 use super::pipeline::Pipeline;
 use super::{Request, Target};
+use crate::text::escaped;
 
 /// The architecture of this machine.
 pub fn arch() -> Result<Arch> {
@@ -44,7 +47,7 @@ pub fn default_path(target: &Target, nth: u32) -> PathBuf {
                 .file_name()
                 .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
         }
-        Target::Processes(pids) => pids
+        Target::Processes { pids, .. } => pids
             .first()
             .map_or_else(String::new, |pid| format!("pid{pid}")),
         Target::Cgroup(path) => path
@@ -94,7 +97,21 @@ pub fn at_start(request: &Request, capture: &Capture) -> Meta {
 }
 
 /// Adds what is known when the capture is about to end.
-pub fn at_end(meta: &mut Meta) {
+pub fn at_end(meta: &mut Meta, capture: &mut Capture) {
+    // Without this count the recording is as good as with it: it is said, and no reason to lose it.
+    let counted = capture.count_tree().unwrap_or_else(|error| {
+        let error = format!("{:#}", anyhow::Error::from(error));
+        talk!(
+            "swtch: the kernel's own count is not known: {}",
+            escaped(&error)
+        );
+        None
+    });
+    meta.tree = counted.map(|count| TreeCounts {
+        processes: count.processes,
+        switches: count.switches,
+        missed: count.missed,
+    });
     meta.kernel.ctxt_after = ctxt();
     meta.end_ns = monotonic_ns();
 }
@@ -214,9 +231,13 @@ pub const WHOLE_SYSTEM: &str = "whole system";
 fn scope(target: &Target) -> String {
     match target {
         Target::Command(_) => format!("command {}", command_words(target).join(" ")),
-        Target::Processes(pids) => {
+        Target::Processes { pids, children } => {
             let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
-            format!("process {}", pids.join(", "))
+            let others = match children {
+                Children::Recorded => " and those below",
+                Children::LeftOut => "",
+            };
+            format!("process {}{others}", pids.join(", "))
         }
         Target::Cgroup(path) => format!("cgroup {}", path.display()),
         Target::All => WHOLE_SYSTEM.to_owned(),

@@ -23,6 +23,7 @@ use swtch_store::{Columns, Trace};
 
 use super::accounts::Bill;
 use super::bill::is_complete;
+use super::empty::{why_empty, why_filtered};
 use super::filter::{Counted, Filter, Selection};
 use super::group::{Groups, Words, reason_of_open};
 use super::head::{Head, Rows};
@@ -75,6 +76,8 @@ struct Explained {
     summary_lines: Vec<String>,
     switches: u64,
     findings: Vec<Finding>,
+    /// What is said when there are no findings.
+    without_findings: String,
     billed: Option<Billed>,
 }
 
@@ -97,7 +100,7 @@ pub fn explain(
     let mut session = Session::open(trace, &request.filter)?;
     let prices = prices.map(|list| Prices::new(list, trace.meta()));
     let (page, rows) = Page::read(&mut session, prices.as_ref())?;
-    let explained = page.explained(&session, prices.as_ref())?;
+    let explained = page.explained(&session, rows, prices.as_ref())?;
     let mut written = Vec::new();
     if request.format == Format::Json {
         let object = explained.to_json(session.head(), rows, request.top);
@@ -122,6 +125,8 @@ pub struct Parts {
     pub summary: Vec<String>,
     /// What stands out.
     pub findings: Vec<Told>,
+    /// What is said when nothing stands out.
+    pub without_findings: String,
 }
 
 /// A finding in words.
@@ -146,7 +151,7 @@ pub fn parts(trace: &Trace, filter: &Filter, prices: Option<&PriceList>) -> Resu
     let mut session = Session::open(trace, filter)?;
     let prices = prices.map(|list| Prices::new(list, trace.meta()));
     let (page, rows) = Page::read(&mut session, prices.as_ref())?;
-    let explained = page.explained(&session, prices.as_ref())?;
+    let explained = page.explained(&session, rows, prices.as_ref())?;
     let mut head = Vec::new();
     session.head().write(rows, &mut head)?;
     let head = String::from_utf8_lossy(&head);
@@ -159,6 +164,7 @@ pub fn parts(trace: &Trace, filter: &Filter, prices: Option<&PriceList>) -> Resu
         balance: session.head().balance(),
         summary: explained.summary_lines.clone(),
         findings: explained.told(),
+        without_findings: explained.without_findings.clone(),
         tables: explained.into_tables(),
     })
 }
@@ -218,7 +224,12 @@ impl<'p> Page<'p> {
         }
     }
 
-    fn explained(&self, session: &Session<'_>, prices: Option<&Prices<'_>>) -> Result<Explained> {
+    fn explained(
+        &self,
+        session: &Session<'_>,
+        rows: Rows,
+        prices: Option<&Prices<'_>>,
+    ) -> Result<Explained> {
         let head = session.head();
         let needs_paths = self.reasons.of(Reason::Throttle).tally.waits > 0;
         let cgroups = match needs_paths {
@@ -234,14 +245,18 @@ impl<'p> Page<'p> {
         let selection = session.selection();
         let bill = prices.map(|prices| Bill::new(prices, head, &selection));
         let bill = bill.as_ref();
-        Ok(self.conclude(
+        let mut explained = self.conclude(
             names,
             session.arch(),
             &cgroups,
             cpus,
             symbols.as_ref(),
             bill,
-        ))
+        );
+        if let Some(why) = why_nothing(head, rows) {
+            explained.without_findings = why;
+        }
+        Ok(explained)
     }
 
     fn conclude(
@@ -289,8 +304,17 @@ impl<'p> Page<'p> {
             summary,
             switches: total.switches,
             findings,
+            without_findings: verdict::nothing_stands_out(),
             billed,
         }
+    }
+}
+
+/// Why there is no switch to judge; `None` when there is one.
+fn why_nothing(head: &Head, rows: Rows) -> Option<String> {
+    match &head.filter {
+        Some(filter) if rows.counted == 0 && head.rows > 0 => Some(why_filtered(filter, head.rows)),
+        _ => why_empty(&head.meta, rows.counted),
     }
 }
 
@@ -386,7 +410,7 @@ impl Explained {
             writeln!(out, "{line}")?;
         }
         if self.findings.is_empty() {
-            writeln!(out, "{}", verdict::nothing_stands_out())?;
+            writeln!(out, "{}", text::escaped(&self.without_findings))?;
         }
         for (place, finding) in self.findings.iter().enumerate() {
             writeln!(out, "\n{}. {}", place + 1, text::escaped(&finding.seen))?;
@@ -434,6 +458,7 @@ impl Explained {
             "prices": billed.map(|billed| &billed.prices),
             "summary": self.summary.to_json(),
             "findings": findings,
+            "without_findings": self.findings.is_empty().then_some(&self.without_findings),
         })
     }
 }

@@ -25,6 +25,7 @@
 //! - `lab`: loads that are described in a file: played, refused, ended early.
 //! - `levels`: switches of a user-mode scheduler, beside the kernel's and never among them.
 //! - `view`: the server of the viewer: who is let in, what is answered; the page to send.
+//! - `servers`: the processes below a running one belong to it, whatever happens while they are looked for.
 //! - `plays`: the experiments that play loads: every claim is answered, and what is done is kept.
 //!
 //! Tests named `root_…` record, so they need root and are ignored by default:
@@ -55,6 +56,7 @@ mod peers;
 mod plays;
 mod recording;
 mod refusals;
+mod servers;
 mod surroundings;
 mod truth;
 mod view;
