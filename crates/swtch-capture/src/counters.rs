@@ -1,6 +1,7 @@
 //! What the kernel side counted, read from the per-CPU states that it shares with user space.
 
 use std::mem::offset_of;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::MapCore;
@@ -40,15 +41,27 @@ pub struct Counters {
 }
 
 /// The mapped array of per-CPU states.
-pub(crate) struct CpuStates(Mapped<cpu_state>);
+#[derive(Clone)]
+pub(crate) struct CpuStates(Arc<Mapped<cpu_state>>);
 
 impl CpuStates {
     pub fn map(map: &impl MapCore, cpus: usize) -> Result<Self, Error> {
-        Ok(Self(Mapped::new(map, cpus)?))
+        Ok(Self(Arc::new(Mapped::new(map, cpus)?)))
     }
 
-    pub const fn cpus(&self) -> usize {
+    pub fn cpus(&self) -> usize {
         self.0.len()
+    }
+
+    /// Switch records that the fullest ring holds.
+    pub fn most_in_a_ring(&self) -> u64 {
+        let waiting = |cpu| {
+            // The tail first: it never passes the head, so the difference is not negative.
+            let tail = self.read(cpu, offset_of!(cpu_state, tail));
+            self.read(cpu, offset_of!(cpu_state, head))
+                .saturating_sub(tail)
+        };
+        (0..self.cpus()).map(waiting).max().unwrap_or(0)
     }
 
     /// The counter at this offset of a CPU's state, which the kernel side changes while we look.

@@ -104,6 +104,11 @@ impl SwitchRings {
         turn
     }
 
+    /// Records that a CPU's ring has room for.
+    pub const fn slots_per_cpu(&self) -> u64 {
+        self.slots_per_cpu
+    }
+
     fn record(&self, cpu: usize, distance: u64) -> switch_record {
         let slot = usize::try_from(distance & (self.slots_per_cpu - 1)).unwrap_or(usize::MAX);
         let per_cpu = usize::try_from(self.slots_per_cpu).unwrap_or(usize::MAX);

@@ -100,6 +100,9 @@ pub enum Error {
     /// An architecture whose system calls are unknown.
     #[error("system calls of {0} are unknown to swtch")]
     Architecture(String),
+    /// The thread that guards the recorder could not be started.
+    #[error("the thread that keeps the recorder from being starved could not be started")]
+    Guard(#[source] io::Error),
     /// Dropping privileges failed.
     #[error("dropping privileges failed")]
     Privileges(#[source] io::Error),

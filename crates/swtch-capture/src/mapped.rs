@@ -15,6 +15,12 @@ pub(crate) struct Mapped<T> {
     bytes: usize,
 }
 
+// SAFETY: the mapping belongs to the process, not to a thread; only its address is kept here.
+unsafe impl<T> Send for Mapped<T> {}
+// SAFETY: `&self` gives pointers only. The kernel writes the values at any time anyway, so whoever reads
+// through such a pointer has to do it with atomics, from whatever thread.
+unsafe impl<T> Sync for Mapped<T> {}
+
 impl<T> Mapped<T> {
     /// Maps an array map that was made with `BPF_F_MMAPABLE` and has `len` values of `T`.
     pub fn new(map: &impl MapCore, len: usize) -> Result<Self, Error> {

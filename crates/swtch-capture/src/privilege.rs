@@ -17,11 +17,16 @@ pub struct Kept {
     pub open_files_of_others: bool,
     /// `CAP_KILL`: to pass signals on to a command that belongs to another user than we do now.
     pub signal_others: bool,
+    /// `CAP_SETUID` and `CAP_SETGID`: for a thread of a process that will change its user as a whole,
+    /// which takes them from each thread that is not root any more.
+    pub change_user: bool,
 }
 
 /// `include/uapi/linux/capability.h`.
 const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_KILL: u32 = 5;
+const CAP_SETGID: u32 = 6;
+const CAP_SETUID: u32 = 7;
 const CAP_SYS_PTRACE: u32 = 19;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
@@ -94,6 +99,9 @@ pub fn drop_privileges(kept: Kept, kernel: (u32, u32)) -> Result<(), Error> {
     }
     if kept.signal_others {
         wanted |= 1 << CAP_KILL;
+    }
+    if kept.change_user {
+        wanted |= 1 << CAP_SETUID | 1 << CAP_SETGID;
     }
     if kept.rings && kernel < MAPS_READ_FREELY {
         wanted |= 1 << CAP_BPF | 1 << CAP_PERFMON;

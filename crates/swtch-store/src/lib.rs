@@ -53,8 +53,8 @@ pub use contain::{Panicked, contained};
 pub use directory::{Directory, Whereabouts};
 pub use error::Error;
 pub use meta::{
-    Clock, Counts, FORMAT_VERSION, Hooks, Host, Imported, KernelCounts, Meta, Overhead, Stacks,
-    State, TreeCounts, UserCounts,
+    Clock, Counts, FORMAT_VERSION, Hooks, Host, Imported, KernelCounts, Meta, Overhead,
+    RecorderGuard, Stacks, State, TreeCounts, UserCounts,
 };
 pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
 pub use rows::{CgroupRow, FrameRow, StackKind, StackRow, WaitTypeRow};

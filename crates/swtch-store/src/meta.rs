@@ -45,6 +45,8 @@ pub struct Meta {
     /// What the kernel knew of the processes that were recorded; `None` of another scope, and in
     /// traces of older programs.
     pub tree: Option<TreeCounts>,
+    /// How the recorder was kept from being starved; `None` in traces of older programs.
+    pub guard: Option<RecorderGuard>,
     /// What the recording cost.
     pub overhead: Overhead,
     /// What the kernel lacked.
@@ -177,6 +179,21 @@ pub struct TreeCounts {
     pub missed: u64,
 }
 
+/// The real-time priority that the recorder could borrow while its rings were filling, so that
+/// real-time tasks do not starve it, and how much it did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecorderGuard {
+    /// `deadline`, `fifo`, or `none` without the right to a real-time priority.
+    pub policy: String,
+    /// The priority of `fifo`, 1 to 99.
+    pub priority: Option<u8>,
+    /// How often the rings were filling.
+    pub lent_times: u64,
+    /// For how long the recorder could run at that priority: at most 94 % of one CPU.
+    pub lent_ns: u64,
+}
+
 /// What a recording cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -254,6 +271,7 @@ impl Default for Meta {
             counts: Counts::default(),
             kernel: KernelCounts::default(),
             tree: None,
+            guard: None,
             overhead: Overhead::default(),
             hooks: Hooks::default(),
             stacks: None,

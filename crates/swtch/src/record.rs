@@ -10,6 +10,7 @@
 mod command;
 mod facts;
 mod pipeline;
+mod priority;
 mod user_level;
 
 use std::ffi::OsString;
@@ -26,8 +27,9 @@ use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use swtch_capture::signals::not_ignored;
 use swtch_capture::{
-    Capture, Children, HeldCommand, Kept, Scope, Settings, drop_privileges, empty_bounding_set,
-    forbid_new_privileges, kernel_version, raise_priority, refuse_system_calls, require_proc,
+    Capture, Children, Guard, HeldCommand, Kept, Scope, Settings, drop_privileges,
+    empty_bounding_set, forbid_new_privileges, kernel_version, raise_priority, refuse_system_calls,
+    require_proc,
 };
 use swtch_core::{Nanos, Pid, Timestamp};
 use swtch_store::{Directory, Meta, State, Whereabouts, Writer};
@@ -131,6 +133,10 @@ impl Recorded {
         }
         if let Some(why) = why_empty(&self.meta, self.in_scope) {
             talk!("swtch: {}", escaped(&why));
+        }
+        let guard = self.meta.guard.as_ref();
+        if let Some(hint) = guard.and_then(|guard| priority::hint(guard, counts.lost)) {
+            talk!("swtch: {hint}");
         }
         let missed = self.meta.tree.map_or(0, |tree| tree.missed);
         if missed > 0 {
@@ -246,6 +252,8 @@ pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
     // over before the first switch is recorded.
     let finder = Finder::start().context("starting to look for user-mode schedulers")?;
     let mut capture = Capture::start(&settings, arch)?;
+    let guard = start_guard(&capture, caller.is_some())?;
+    let guarded_by = guard.priority();
     let mut meta = facts::at_start(request, &capture);
     let writer = make_trace(request, &meta)?;
     let user_level = UserLevel::new(finder, capture.streams());
@@ -268,6 +276,7 @@ pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
     let ending = session.watch(&mut capture, &mut pipeline);
     facts::at_end(&mut meta, &mut capture);
     capture.detach();
+    meta.guard = Some(priority::guard_in_trace(guarded_by, guard.end()));
     let exit_code = session.command_exit_code(ending.as_ref().err());
     let finished = finish(pipeline, &mut capture, &mut meta, ending);
     Ok(Recorded {
@@ -277,6 +286,22 @@ pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
         in_scope: finished.in_scope,
         exit_code,
     })
+}
+
+/// Starts what keeps this thread from being starved, while there is the right to a real-time priority.
+/// With a caller, the whole process becomes one of that user later, and the guard with it.
+fn start_guard(capture: &Capture, will_change_user: bool) -> Result<Guard> {
+    let kept = Kept {
+        change_user: will_change_user,
+        ..Kept::default()
+    };
+    let guard = capture
+        .guard(kept)
+        .context("starting to guard the recorder")?;
+    if let Some(warning) = priority::warning(guard.priority()) {
+        talk!("swtch: {}", escaped(&warning));
+    }
+    Ok(guard)
 }
 
 /// Makes the trace at the path that was asked for, or at one of our own that is not taken.
@@ -323,6 +348,7 @@ fn give_up_rights(
         look_at_processes: request.stacks.is_some(),
         open_files_of_others: false,
         signal_others: heir.is_some() && command.is_some(),
+        change_user: false,
     };
     if let Some(command) = command {
         command.give_up_rights()?;

@@ -146,7 +146,7 @@ fn root_a_time_limit_ends_the_recording_and_not_the_command() {
     let _machine = beside_others();
     let place = Place::new();
     let mark = place.dir().join("mark");
-    let script = format!("sleep 1.5; echo done > {}", mark.display());
+    let script = format!("sleep 4; echo done > {}", mark.display());
     let start = Instant::now();
     let mut recorder = Running::start(&mut place.record(&["-d", "0.2", "--", "sh", "-c", &script]));
     assert!(recorder.ends_within(SOON).success());
@@ -181,14 +181,14 @@ fn root_no_thread_of_a_recorder_keeps_a_privilege_or_can_get_one_back() {
         let mut recorder = Running::start(record.envs(numbers.iter().copied()));
         wait_until(&format!("{options:?} {numbers:?}: it is confined"), || {
             let threads = statuses_of_threads(recorder.pid());
-            // The thread that empties the rings, and the one that waits for the command: what is kept is
-            // for the first of them.
+            // The thread that empties the rings, the guard, and the one that waits for the command: what
+            // is kept is for the first of them.
             let of_first = |status: &str| status.contains(&format!("\nPid:\t{}\n", recorder.pid()));
             let is_confined = |status: &String| {
                 let kept = if of_first(status) { kept } else { 0 };
                 is_confined(status, kept)
             };
-            threads.len() >= 2 && threads.iter().all(is_confined)
+            threads.len() >= 3 && threads.iter().all(is_confined)
         });
         let _command = Orphan(command_of(recorder.pid()));
         let user = if numbers.is_empty() { "0" } else { "65534" };

@@ -26,6 +26,7 @@
 //! - `levels`: switches of a user-mode scheduler, beside the kernel's and never among them.
 //! - `view`: the server of the viewer: who is let in, what is answered; the page to send.
 //! - `servers`: the processes below a running one belong to it, whatever happens while they are looked for.
+//! - `realtime`: what is recorded does not starve its recorder.
 //! - `plays`: the experiments that play loads: every claim is answered, and what is done is kept.
 //!
 //! Tests named `root_…` record, so they need root and are ignored by default:
@@ -54,6 +55,7 @@ mod mishaps;
 mod output;
 mod peers;
 mod plays;
+mod realtime;
 mod recording;
 mod refusals;
 mod servers;

@@ -115,13 +115,10 @@ fn assert_recorded_as_counted(server: u32, seconds: &str) -> Recorded {
 #[ignore = "needs root"]
 fn root_workers_that_live_already_are_recorded_as_the_kernel_counts() {
     let _machine = alone();
-    let worker = |name: &str| format!("{SWTCH} workload {name} --quiet --count 1000000 &");
-    let script = format!(
-        "{}{}{} wait",
-        worker("nanosleep"),
-        worker("nanosleep"),
-        worker("pipe-processes")
-    );
+    // Longer than the test takes on any machine: its end ends them.
+    let worker = |name: &str| format!("{SWTCH} workload {name} --quiet --count 1000000000 &");
+    let names = ["nanosleep", "nanosleep", "pipe-processes"];
+    let script = format!("{} wait", names.map(worker).concat());
     let server = Server::start(Command::new("sh").args(["-c", &script]));
     wait_until("all workers live", || tree_of(server.pid()).len() >= 6);
     thread::sleep(Duration::from_millis(300));

@@ -1,0 +1,153 @@
+//! What a recording says of its own priority: in the trace, and to a person whose recorder may be starved
+//! by real-time tasks.
+
+use std::fs;
+use std::path::Path;
+
+use swtch_capture::{GuardPriority, Lent};
+use swtch_store::RecorderGuard;
+
+use crate::text::counted;
+
+/// What grants the right that a recorder without a real-time priority lacks.
+const REMEDY: &str = "run it with sudo, or grant the right once: sudo setcap \
+     cap_bpf,cap_perfmon,cap_sys_nice+ep $(command -v swtch)";
+
+/// What the trace says of the guard and of what it lent.
+pub fn guard_in_trace(priority: GuardPriority, lent: Lent) -> RecorderGuard {
+    let (policy, priority) = match priority {
+        GuardPriority::Deadline => ("deadline", None),
+        GuardPriority::Fifo(priority) => ("fifo", Some(priority)),
+        GuardPriority::Ordinary => ("none", None),
+    };
+    RecorderGuard {
+        policy: policy.to_owned(),
+        priority,
+        lent_times: lent.times,
+        lent_ns: u64::try_from(lent.time.as_nanos()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Warns at the start of losses that can be foreseen: there is no right to a real-time priority, and
+/// real-time tasks want a CPU right now. Those that sleep, such as a desktop's sound server, use little.
+pub fn warning(priority: GuardPriority) -> Option<String> {
+    if priority != GuardPriority::Ordinary {
+        return None;
+    }
+    let busy = busy_realtime_threads();
+    let first = busy.first()?;
+    let threads = counted(u64::try_from(busy.len()).unwrap_or(u64::MAX), "thread");
+    Some(format!(
+        "{threads} of real-time priority ({first}, …) may keep the recorder from its CPU, and it has no \
+         right to such a priority: switches may be lost. {REMEDY}"
+    ))
+}
+
+/// What to do about losses that a real-time priority would have spared.
+pub fn hint(guard: &RecorderGuard, lost: u64) -> Option<String> {
+    (lost > 0 && guard.policy == "none").then(|| {
+        format!(
+            "the recorder had no right to a real-time priority, with which fewer would be lost: {REMEDY}"
+        )
+    })
+}
+
+/// Names of the threads in user mode of a real-time policy that are runnable at this moment.
+fn busy_realtime_threads() -> Vec<String> {
+    let mut busy = Vec::new();
+    for process in directories(Path::new("/proc")) {
+        for thread in directories(&process.join("task")) {
+            // A thread that has ended meanwhile has no file.
+            let stat = fs::read(thread.join("stat")).unwrap_or_default();
+            busy.extend(busy_realtime_thread(&String::from_utf8_lossy(&stat)));
+        }
+    }
+    busy
+}
+
+/// Entries whose names are numbers; none of a directory that is gone.
+fn directories(of: &Path) -> impl Iterator<Item = std::path::PathBuf> + use<> {
+    let entries = fs::read_dir(of).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok())
+        .map(|entry| entry.path())
+}
+
+/// `include/linux/sched.h`: a thread of the kernel.
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// The name of a thread of user mode that is runnable and of a real-time policy: fields 2 (name),
+/// 3 (state), 9 (flags) and 41 (policy) of `/proc/PID/stat` (`proc_pid_stat(5)`).
+fn busy_realtime_thread(stat: &str) -> Option<String> {
+    let (before, rest) = stat.rsplit_once(')')?;
+    let name = before.split_once('(')?.1;
+    let fields: Vec<_> = rest.split_ascii_whitespace().collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let is_of_kernel = number(9)? & PF_KTHREAD != 0;
+    // SCHED_FIFO, SCHED_RR, SCHED_DEADLINE
+    let is_realtime = matches!(number(41)?, 1 | 2 | 6);
+    (*fields.first()? == "R" && is_realtime && !is_of_kernel).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// A line of `/proc/PID/stat` with these fields, and zeros elsewhere.
+    fn stat(state: &str, flags: u64, policy: u32) -> String {
+        let zeros = |count| "0 ".repeat(count);
+        format!(
+            "7 (a) b) {state} {}{flags} {}{policy} 0 0",
+            zeros(5),
+            zeros(31)
+        )
+    }
+
+    #[test]
+    fn only_runnable_realtime_threads_of_user_mode_are_busy() {
+        assert_eq!(
+            busy_realtime_thread(&stat("R", 0, 1)),
+            Some("a) b".to_owned())
+        );
+        assert_eq!(
+            busy_realtime_thread(&stat("R", 0, 6)),
+            Some("a) b".to_owned())
+        );
+        for quiet in [
+            stat("S", 0, 1),
+            stat("R", 0, 0),
+            stat("R", PF_KTHREAD, 1),
+            String::new(),
+        ] {
+            assert_eq!(busy_realtime_thread(&quiet), None, "{quiet}");
+        }
+    }
+
+    #[test]
+    fn a_recorder_that_can_borrow_a_priority_warns_of_nothing() {
+        assert_eq!(warning(GuardPriority::Deadline), None);
+        assert_eq!(warning(GuardPriority::Fifo(99)), None);
+    }
+
+    #[test]
+    fn losses_without_the_right_name_the_remedy() {
+        let without = guard_in_trace(GuardPriority::Ordinary, Lent::default());
+        assert!(hint(&without, 3).is_some_and(|hint| hint.contains("cap_sys_nice")));
+        assert_eq!(hint(&without, 0), None);
+        let with = guard_in_trace(GuardPriority::Fifo(7), Lent::default());
+        assert_eq!(hint(&with, 3), None);
+        assert_eq!((with.policy.as_str(), with.priority), ("fifo", Some(7)));
+    }
+
+    #[test]
+    fn what_was_lent_is_in_the_trace() {
+        let lent = Lent {
+            times: 2,
+            time: Duration::from_millis(16),
+        };
+        let told = guard_in_trace(GuardPriority::Deadline, lent);
+        assert_eq!((told.lent_times, told.lent_ns), (2, 16_000_000));
+        assert_eq!((told.policy.as_str(), told.priority), ("deadline", None));
+    }
+}
