@@ -24,8 +24,9 @@ impl Child {
     /// `act` must not need a lock or a thread that another thread of the parent holds: only the
     /// calling thread lives on in the child.
     pub(crate) fn fork(act: impl FnOnce() -> Result<(), Error>) -> Result<Self, Error> {
+        let parent = std::process::id();
         Self::fork_surviving(|| {
-            die_with_parent();
+            die_with_parent(parent);
             act()
         })
     }
@@ -139,9 +140,15 @@ pub(crate) fn set_own_name(name: &[u8]) {
     unsafe { libc::prctl(libc::PR_SET_NAME, comm.as_ptr()) };
 }
 
-fn die_with_parent() {
+/// A parent that a signal ends on its way out of `fork` is gone before its child has asked for a signal,
+/// and none comes any more (prctl(2)). So the child looks whose child it is by now.
+fn die_with_parent(parent: u32) {
     // SAFETY: no memory is involved; SIGKILL is a valid signal, so it cannot fail.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    // SAFETY: getppid has no arguments and cannot fail.
+    if unsafe { libc::getppid() }.unsigned_abs() != parent {
+        leave(FAILED);
+    }
 }
 
 /// Ends a process whose act failed, with all its threads.

@@ -159,7 +159,10 @@ impl SignalPipe {
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
+                // What it started ends with it.
                 signal(child, Signal::SIGKILL);
+                child.wait().context("waiting for the player")?;
+                return Ok(Ended::Stopped);
             }
             let timeout = left.map_or(PollTimeout::NONE, |left| {
                 PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
