@@ -2,7 +2,8 @@
 # Every test. Those that need root are marked `#[ignore = "needs root"]` and run when this may:
 # as root, or with a sudo that does not ask. Otherwise it names what it passed over.
 #
-# Then those of the viewer's page, where there is Node.js and, for those in a browser, Chromium.
+# Then those of the viewer's page, where there is Node.js and, for those in a browser, Chromium; and with
+# SWTCH_VM=1 recordings on other kernels, where there is an emulator and their packages can be had.
 #
 # The last line is "N passed, N failed", and ", N skipped" when tests were passed over. Before it stand
 # the names of those, with the reason.
@@ -50,6 +51,20 @@ run_page_tests() {
     [ "$status" -eq 0 ] || [ "$status" -eq 3 ]
 }
 
+# Kernels on which a recording is tried, emulated: the oldest that is supported, the first that says who
+# asked for a reschedule, and the newest.
+vm_kernels=(6.1 6.17 7.3)
+
+# Where asked for by SWTCH_VM=1 (as .ci/run does), records on other kernels, with the program that cargo
+# test has just built, and appends what came of it.
+run_vm_tests() {
+    [ "${SWTCH_VM:-}" = 1 ] || return 0
+    scripts/vm-test --tests "${vm_kernels[@]}" 2>&1 | tee -a "$log"
+    local status="${PIPESTATUS[0]}"
+    # 3: without an emulator or packages they are passed over, and counted as such.
+    [ "$status" -eq 0 ] || [ "$status" -eq 3 ]
+}
+
 # Sum of a column ("passed", "failed", "ignored", "skipped") over all "test result:" lines.
 sum_of() {
     sed 's/\x1b\[[0-9;]*m//g' "$log" | awk -v word="$1" '
@@ -94,6 +109,7 @@ else
 fi
 
 run_page_tests || status=1
+run_vm_tests || status=1
 
 not_run_here=$(list_not_run_here | grep -c .)
 # The standard harness counts a test that returned early as passed. Other harnesses count it as skipped.
