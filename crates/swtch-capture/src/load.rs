@@ -108,6 +108,8 @@ pub enum Hook {
     SoftirqEntry,
     /// `softirq_exit`.
     SoftirqExit,
+    /// No hook: the first storage of a task, which the kernel refuses then.
+    Storage,
 }
 
 impl Settings {

@@ -127,6 +127,9 @@ pub struct Counts {
     /// Switches that the kernel's tracepoint did not report: another task left than the one that
     /// had come. They are not part of [`Self::switches_seen`].
     pub untraced: u64,
+    /// Times that the kernel refused storage for a task: what that event would have told is missing,
+    /// such as a waker or the start of a wait.
+    pub storage_refused: u64,
 }
 
 /// Where the switches of user-mode schedulers went. They are in no count of the kernel's switches.
@@ -163,6 +166,13 @@ pub struct KernelCounts {
     pub ctxt_before: Option<u64>,
     /// At the end.
     pub ctxt_after: Option<u64>,
+}
+
+impl KernelCounts {
+    /// Switches in between, those of idle tasks included; `None` when a count could not be read.
+    pub fn moved(&self) -> Option<u64> {
+        Some(self.ctxt_after?.saturating_sub(self.ctxt_before?))
+    }
 }
 
 /// What the kernel knew of the processes that were recorded, apart from the probes.

@@ -283,7 +283,7 @@ impl Recording {
             ("lost", counts.lost, 0),
             ("without a name", counts.unnamed, 0),
             ("not counted by the kernel", counts.uncaught, 0),
-            ("refused by task storage", counts.storage_failed, 0),
+            ("not written", counts.storage_failed, 0),
             ("rows, against stored", self.stored, counts.stored),
             (
                 "stored + filtered + lost, against seen",

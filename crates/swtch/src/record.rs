@@ -36,7 +36,7 @@ use swtch_store::{Directory, Meta, State, Whereabouts, Writer};
 
 use crate::FAILED;
 use crate::caller::Caller;
-use crate::report::why_empty;
+use crate::report::{is_failure, why_empty};
 use crate::text::escaped;
 use command::exit_code;
 use pipeline::Pipeline;
@@ -116,6 +116,24 @@ pub struct Recorded {
 
 impl Recorded {
     fn tell_counts(&self) {
+        match why_empty(&self.meta, self.in_scope) {
+            // Whoever reads "0 switches, 0 lost" believes it.
+            Some(why) if self.is_failure() => talk!("error: {}", escaped(&why)),
+            Some(why) => {
+                self.tell_how_many();
+                talk!("swtch: {}", escaped(&why));
+            }
+            None => self.tell_how_many(),
+        }
+        self.tell_doubts();
+    }
+
+    /// Whether it is empty although something switched.
+    fn is_failure(&self) -> bool {
+        is_failure(&self.meta, self.in_scope)
+    }
+
+    fn tell_how_many(&self) {
         let (counts, overhead) = (&self.meta.counts, &self.meta.overhead);
         let in_trace = match self.not_stored() {
             0 => format!("{} switches", self.in_scope),
@@ -131,9 +149,11 @@ impl Recorded {
         if others > 0 && self.not_stored() == 0 {
             talk!("swtch: {others} more are those of others, which had the CPU meanwhile");
         }
-        if let Some(why) = why_empty(&self.meta, self.in_scope) {
-            talk!("swtch: {}", escaped(&why));
-        }
+    }
+
+    /// What may be missing, and what was left out.
+    fn tell_doubts(&self) {
+        let counts = &self.meta.counts;
         let guard = self.meta.guard.as_ref();
         if let Some(hint) = guard.and_then(|guard| priority::hint(guard, counts.lost)) {
             talk!("swtch: {hint}");
@@ -176,6 +196,7 @@ impl Recorded {
     pub fn exit_code(&self) -> u8 {
         let own = match self.meta.state {
             State::StoppedEarly => FAILED,
+            _ if self.is_failure() => FAILED,
             _ => 0,
         };
         self.exit_code.filter(|code| *code != 0).unwrap_or(own)

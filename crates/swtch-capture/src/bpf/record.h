@@ -196,6 +196,7 @@ enum hook {
 	HOOK_IRQ_EXIT,
 	HOOK_SOFTIRQ_ENTRY,
 	HOOK_SOFTIRQ_EXIT,
+	HOOK_STORAGE, /* no hook: the first storage of a task, which the kernel refuses then */
 };
 
 /*

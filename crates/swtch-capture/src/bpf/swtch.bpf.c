@@ -59,7 +59,7 @@ const volatile __u32 miss_one_in = 1;
 #define TICKS_NS 10000000ULL /* /proc/PID/stat counts start times in 1/100 s (USER_HZ) */
 
 /* The processes asked for: pid -> start time in USER_HZ ticks, so that a reused pid does not match.
- * User space makes room for them, and for the orphans of tree.h. */
+ * User space makes room for them, and for what make_target of tree.h adds. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -309,12 +309,26 @@ static __attribute__((noinline)) int settle_scope(struct task_state *st, struct 
 	return 0;
 }
 
+/* Only a first creation can be refused: a test must not take away what a task has. */
+static __always_inline bool is_refused_by_test(struct task_struct *p)
+{
+	return (missed_hooks & (1U << HOOK_STORAGE)) && !bpf_task_storage_get(&tasks, p, 0, 0) &&
+	       is_missed(HOOK_STORAGE);
+}
+
+/*
+ * NULL where the kernel refuses storage. From 6.19 on it comes from kmalloc_nolock (mm/slub.c), which
+ * fails for good on an x86 CPU without cmpxchg16b, and now and then anywhere: while this CPU was
+ * interrupted in the allocator and another holds its lock. A refusal costs what the event would have
+ * told; the next event of the task asks again.
+ */
 static __always_inline struct task_state *task_state_of(struct task_struct *p, struct cpu_state *c)
 {
-	struct task_state *st;
+	struct task_state *st = NULL;
 	struct css_set *css;
 
-	st = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!is_refused_by_test(p))
+		st = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!st) {
 		c->storage_failed++;
 		return NULL;
@@ -1249,6 +1263,7 @@ static __always_inline void begin_run(struct cpu_state *c, __u64 now, struct tas
 	if (!st) {
 		c->task = KEY_UNKNOWN;
 		c->in_scope = scope_all;
+		c->started = 0; /* who runs is asked again when it leaves */
 		return;
 	}
 	c->task = st->key;
@@ -1434,17 +1449,23 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 {
 	struct cpu_state *c = this_cpu();
 	struct task_state *of_parent, *of_child;
+	bool inherits;
 
 	if (!c || is_missed(HOOK_FORK))
 		return 0;
 	close_window(c); /* of the task that this one started before */
 	of_parent = task_state_of(parent, c);
 	of_child = task_state_of(child, c);
-	if (!of_parent || !of_child)
-		return 0;
-	if (with_children && taking_tree && is_below_target(parent))
+	if (of_parent && with_children && taking_tree && is_below_target(parent))
 		mark_member(of_parent);
-	if (of_parent->in_scope && !scope_cgroup && passes_scope_on(parent, child))
+	inherits = (of_parent ? of_parent->in_scope : is_target(parent)) && !scope_cgroup &&
+		   passes_scope_on(parent, child);
+	if (!of_child) {
+		if (inherits && has_targets)
+			make_target(child);
+		return 0;
+	}
+	if (inherits)
 		mark_member(of_child);
 	if (of_child->in_scope)
 		tell(child, of_child, TASK_FORK);

@@ -12,7 +12,9 @@
  *                                            kernel gives them to init after this hook (do_exit in
  *                                            kernel/exit.c: exit_notify comes later)
  *
- * Afterwards every member has its mark, children inherit it, and ancestors are asked no more.
+ * Afterwards every member has its mark, children inherit it, and ancestors are asked no more. A child
+ * that the kernel refuses storage for its mark becomes a target instead, which is asked for when the
+ * task gets its storage at a later event.
  *
  * The same walk adds up how often the kernel itself counted a switch of the tasks in scope.
  */
@@ -69,23 +71,28 @@ static __always_inline bool passes_scope_on(struct task_struct *parent, struct t
 	return with_children || parent->tgid == child->tgid;
 }
 
+/* The process of this task is in scope from here on, as if it had been asked for. */
+static __always_inline void make_target(struct task_struct *p)
+{
+	__u64 ticks = BPF_CORE_READ(p, group_leader, start_boottime) / TICKS_NS;
+	__u32 pid = BPF_CORE_READ(p, tgid);
+
+	if (bpf_map_update_elem(&targets, &pid, &ticks, BPF_ANY))
+		__sync_fetch_and_add(&tree_missed, 1);
+}
+
 /* A member of the tree dies: its children stay members. */
 static __always_inline void keep_orphans(struct task_struct *p)
 {
 	struct list_head *head = &p->children, *node = BPF_CORE_READ(p, children.next);
 	struct task_struct *child;
-	__u64 ticks;
-	__u32 pid;
 	int i;
 
 	for (i = 0; i < MAX_ORPHANS; i++) {
 		if (!node || node == head)
 			return;
 		child = (void *)node - bpf_core_field_offset(struct task_struct, sibling);
-		pid = BPF_CORE_READ(child, tgid);
-		ticks = BPF_CORE_READ(child, start_boottime) / TICKS_NS;
-		if (bpf_map_update_elem(&targets, &pid, &ticks, BPF_ANY))
-			__sync_fetch_and_add(&tree_missed, 1);
+		make_target(child);
 		node = BPF_CORE_READ(node, next);
 	}
 	__sync_fetch_and_add(&tree_missed, 1);

@@ -130,6 +130,7 @@ pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
         storage_failed: pipeline.rows_failed(),
         uncaught: pipeline.timeline().uncaught(),
         untraced: counters.untraced,
+        storage_refused: counters.storage_failed,
     };
     meta.user = pipeline.user_counts().map(|user| UserCounts {
         words_unread: counters.words_unread,

@@ -4,13 +4,15 @@
 //! recording's own counts tell which of these it was:
 //!
 //! ```text
-//! the rows were lost, or could not be written     ─▶ the losses are the answer
-//! the kernel counted switches, no row came        ─▶ a fault of the recording
+//! its recording did not end                       ─▶ nothing can be said
+//! the kernel refused to keep what is known        ─▶ a failure, with its cause
+//! the rows were lost, or could not be written     ─▶ a failure: the losses are the answer
+//! the kernel counted switches, none was reported  ─▶ a failure of swtch or of the kernel
 //! the kernel counted none, either                 ─▶ these processes made no switch
 //! neither of both is known (a cgroup, an import)  ─▶ nothing of the scope switched
 //! ```
 
-use swtch_store::{Counts, Meta, State, TreeCounts};
+use swtch_store::{Counts, Meta, State};
 
 use super::head::told_length;
 use crate::text::counted;
@@ -21,14 +23,15 @@ pub fn why_empty(meta: &Meta, rows: u64) -> Option<String> {
     if rows > 0 {
         return None;
     }
-    let sentences = [what_happened(meta), others(meta), what_to_type(meta)];
-    Some(
-        sentences
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join(" "),
-    )
+    let empty = Empty::of(meta);
+    let sentences = [Some(empty.told(meta)), others(meta), empty.advice(meta)];
+    let sentences: Vec<_> = sentences.into_iter().flatten().collect();
+    Some(sentences.join(" "))
+}
+
+/// Whether a trace of these facts is empty although something switched: no answer, but a failure.
+pub fn is_failure(meta: &Meta, rows: u64) -> bool {
+    rows == 0 && Empty::of(meta).is_failure()
 }
 
 /// The same for a filter that leaves nothing of a trace that has rows.
@@ -37,43 +40,120 @@ pub fn why_filtered(filter: &str, all: u64) -> String {
     format!("No switch passes the filter ({filter}); without it the trace has {rows}.")
 }
 
-fn what_happened(meta: &Meta) -> Option<String> {
-    let Counts {
-        lost,
-        unnamed,
-        storage_failed,
-        ..
-    } = meta.counts;
-    let missing = lost + unnamed + storage_failed;
-    if meta.state == State::Recording {
-        return Some("No switch can be read of this trace: its recording did not end.".to_owned());
-    }
-    if missing > 0 {
-        let switches = counted(missing, "switch-out");
-        return Some(format!(
-            "No switch is in this trace, because {switches} were lost."
-        ));
-    }
-    let time = told_length(meta).map_or_else(String::new, |time| format!(" in {time}"));
-    Some(match meta.tree {
-        Some(tree) if tree.processes == 0 => format!(
-            "The kernel did not keep what the recorder needs to know about {}: nothing of it was \
-             recorded{time}, and this trace is no answer.",
-            meta.scope
-        ),
-        Some(tree) if tree.switches > 0 => {
-            let switches = counted(tree.switches, "switch-out");
-            format!(
-                "The kernel counted {switches} of what was recorded{time}, and none came to the \
-                 recorder: this is a fault of swtch or of this kernel, and this trace is no answer."
-            )
+/// What it is that left nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Empty {
+    /// The recorder was killed, or it goes on.
+    NotEnded,
+    /// The kernel refused storage for tasks, so many times. Nothing can be kept of a task without it.
+    Refused(u64),
+    /// So many rows had no room, no name, or could not be written.
+    Lost(u64),
+    /// The kernel counted so many switches on this machine, and its tracepoint reported none of them.
+    Silent(u64),
+    /// The kernel counted so many switches of the processes, and none of them came.
+    Undelivered(u64),
+    /// So many processes made no switch, by the kernel's own count.
+    Slept(u64),
+    /// No task switched, as far as is known.
+    NothingSeen,
+}
+
+impl Empty {
+    fn of(meta: &Meta) -> Self {
+        let Counts {
+            lost,
+            unnamed,
+            storage_failed,
+            storage_refused,
+            switches_seen,
+            ..
+        } = meta.counts;
+        let missing = lost + unnamed + storage_failed;
+        let moved = meta.kernel.moved().unwrap_or(0);
+        // One refusal that the next event healed does not empty a recording of processes that slept.
+        let is_refused = storage_refused > 0
+            && meta.tree.map_or(storage_refused >= switches_seen, |tree| {
+                tree.processes == 0 || tree.switches > 0
+            });
+        match meta.tree {
+            _ if meta.state == State::Recording => Self::NotEnded,
+            _ if is_refused => Self::Refused(storage_refused),
+            _ if missing > 0 => Self::Lost(missing),
+            _ if switches_seen == 0 && moved > 0 && meta.imported.is_none() => Self::Silent(moved),
+            Some(tree) if tree.switches > 0 => Self::Undelivered(tree.switches),
+            Some(tree) => Self::Slept(tree.processes),
+            None => Self::NothingSeen,
         }
-        Some(tree) => no_switch_of(tree.processes, &meta.scope, &time),
-        None => format!(
-            "No task of this recording ({}) left a CPU{time}.",
-            meta.scope
-        ),
-    })
+    }
+
+    const fn is_failure(self) -> bool {
+        match self {
+            Self::Refused(_) | Self::Lost(_) | Self::Silent(_) | Self::Undelivered(_) => true,
+            Self::NotEnded | Self::Slept(_) | Self::NothingSeen => false,
+        }
+    }
+
+    fn told(self, meta: &Meta) -> String {
+        let switches = |count| counted(count, "switch-out");
+        let time = told_length(meta).map_or_else(String::new, |time| format!(" in {time}"));
+        let scope = &meta.scope;
+        match self {
+            Self::NotEnded => {
+                "No switch can be read of this trace: its recording did not end.".to_owned()
+            }
+            Self::Refused(times) => format!(
+                "Nothing was recorded: the kernel refused {} to keep what the recorder needs to know of a \
+                 task (bpf_task_storage_get).",
+                counted(times, "time")
+            ),
+            Self::Lost(missing) => format!(
+                "No switch is in this trace, because {} were lost.",
+                switches(missing)
+            ),
+            Self::Silent(moved) => format!(
+                "Nothing was recorded: the kernel counted {} on this machine{time}, and its tracepoint \
+                 sched_switch reported none of them to the recorder.",
+                switches(moved)
+            ),
+            Self::Undelivered(counted) => format!(
+                "Nothing was recorded: the kernel counted {} of what was asked for{time}, and none came to \
+                 the recorder.",
+                switches(counted)
+            ),
+            Self::Slept(processes) => no_switch_of(processes, scope, &time),
+            Self::NothingSeen => format!("No task of this recording ({scope}) left a CPU{time}."),
+        }
+    }
+
+    /// What can be done, or typed instead.
+    fn advice(self, meta: &Meta) -> Option<String> {
+        let advice = match self {
+            Self::NotEnded => return None,
+            Self::Refused(_) => {
+                "Linux 6.19 and later refuse it on an x86 CPU without cmpxchg16b (no cx16 in \
+                 /proc/cpuinfo): give the virtual machine a CPU model that has it, such as host or \
+                 x86-64-v2. They may also refuse it where memory is short (free -m)."
+            }
+            Self::Lost(_) => {
+                "The recorder was not fast enough, got no CPU or found no room on the disk: the lines \
+                 above say how many were lost to what."
+            }
+            Self::Silent(_) | Self::Undelivered(_) => {
+                "This is a fault of swtch with this kernel: please report it, with what uname -r and \
+                 swtch doctor say."
+            }
+            _ if meta.imported.is_some() => return None,
+            Self::Slept(_) => {
+                "Record while they work (-d SECONDS gives them time), or everything: swtch explain -a \
+                 -d 5 names the processes that switch."
+            }
+            Self::NothingSeen => {
+                "swtch explain -a -d 5 names the processes that switch on this machine."
+            }
+        };
+        Some(advice.to_owned())
+    }
 }
 
 fn no_switch_of(processes: u64, scope: &str, time: &str) -> String {
@@ -102,23 +182,10 @@ fn others(meta: &Meta) -> Option<String> {
     })
 }
 
-fn what_to_type(meta: &Meta) -> Option<String> {
-    let is_fault = |tree: &TreeCounts| tree.switches > 0 || tree.processes == 0;
-    if meta.imported.is_some() || meta.tree.as_ref().is_some_and(is_fault) {
-        return None;
-    }
-    Some(match meta.tree {
-        Some(_) => {
-            "Record while they work (-d SECONDS gives them time), or everything: swtch explain \
-                    -a -d 5 names the processes that switch."
-                .to_owned()
-        }
-        None => "swtch explain -a -d 5 names the processes that switch on this machine.".to_owned(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use swtch_store::TreeCounts;
+
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
@@ -176,14 +243,45 @@ mod tests {
     #[test]
     fn switches_that_only_the_kernel_counted_are_a_fault() {
         let why = why_empty(&recording(tree(3, 40), 9), 0).unwrap();
-        assert!(why.contains("The kernel counted 40 switch-outs"), "{why}");
-        assert!(why.contains("no answer") && !why.contains("slept"), "{why}");
+        assert!(why.contains("the kernel counted 40 switch-outs"), "{why}");
+        assert!(why.contains("report it") && !why.contains("slept"), "{why}");
+        assert!(is_failure(&recording(tree(3, 40), 9), 0));
+    }
+
+    /// Seen on 6.19 and 7.0 without cmpxchg16b: 1,072 switches seen, all called those of others.
+    #[test]
+    fn storage_that_was_refused_throughout_is_a_failure_with_its_cause() {
+        for tree in [None, tree(0, 0), tree(1, 1_014)] {
+            let mut meta = recording(tree, 1_072);
+            meta.counts.storage_refused = 3_000;
+            let why = why_empty(&meta, 0).unwrap();
+            assert!(why.contains("refused 3,000 times"), "{why}");
+            assert!(why.contains("cx16") && !why.contains("slept"), "{why}");
+            assert!(is_failure(&meta, 0));
+        }
+    }
+
+    /// One refusal that was healed must not condemn a recording of an idle process.
+    #[test]
+    fn a_refusal_that_was_healed_leaves_processes_asleep() {
+        for tree in [tree(1, 0), None] {
+            let mut meta = recording(tree, 5_000);
+            meta.counts.storage_refused = 1;
+            assert!(!is_failure(&meta, 0));
+        }
     }
 
     #[test]
-    fn processes_that_the_kernel_side_could_not_keep_are_not_called_asleep() {
-        let why = why_empty(&recording(tree(0, 0), 9), 0).unwrap();
-        assert!(why.contains("no answer") && !why.contains("slept"), "{why}");
+    fn a_tracepoint_that_reports_nothing_is_a_failure() {
+        for tree in [tree(1, 0), None] {
+            let mut meta = recording(tree, 0);
+            meta.kernel.ctxt_before = Some(1_000);
+            meta.kernel.ctxt_after = Some(1_300);
+            let why = why_empty(&meta, 0).unwrap();
+            assert!(why.contains("counted 300 switch-outs"), "{why}");
+            assert!(is_failure(&meta, 0));
+            assert!(!is_failure(&meta, 1), "with rows it is none");
+        }
     }
 
     #[test]
@@ -193,6 +291,7 @@ mod tests {
         let why = why_empty(&meta, 0).unwrap();
         assert!(why.contains("40 switch-outs were lost"), "{why}");
         assert!(!why.contains("slept") && !why.contains("fault"), "{why}");
+        assert!(is_failure(&meta, 0));
     }
 
     #[test]

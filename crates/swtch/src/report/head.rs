@@ -180,6 +180,7 @@ impl Head {
         let Counts {
             unnamed,
             storage_failed,
+            storage_refused,
             ..
         } = self.meta.counts;
         let mut lines = Vec::new();
@@ -202,6 +203,13 @@ impl Head {
         if storage_failed > 0 {
             let rows = counted(storage_failed, "row");
             lines.push(format!("{rows} could not be written to disk"));
+        }
+        if storage_refused > 0 {
+            let times = counted(storage_refused, "time");
+            lines.push(format!(
+                "the kernel refused {times} to keep what is known of a task: wakers and lengths of waits \
+                 are missing there, and rows may be"
+            ));
         }
         lines
     }
@@ -287,6 +295,7 @@ impl Head {
             "lost": counts.lost,
             "unnamed": counts.unnamed,
             "storage_failed": counts.storage_failed,
+            "storage_refused": counts.storage_refused,
             "idle": counts.idle,
             "kernel_ctxt_before": kernel.ctxt_before,
             "kernel_ctxt_after": kernel.ctxt_after,

@@ -56,7 +56,7 @@ use swtch_store::{Columns, Meta, Trace};
 
 pub use bill::{BillBy, bill};
 pub use departure::successor;
-pub use empty::why_empty;
+pub use empty::{is_failure, why_empty};
 pub use explain::{Parts, Told, explain, parts};
 pub use filter::{EmptySpan, Filter, Moment, Selection, takes_task};
 pub use group::Call;
