@@ -16,6 +16,7 @@ use crate::clock::monotonic_ns;
 use crate::counters::CpuStates;
 use crate::drain::{SwitchRings, TaskRings};
 use crate::error::Error;
+use crate::probe::can_crash;
 use crate::refusal;
 use crate::scope::{
     CgroupTarget, Children, Scope, Target, cgroup_target, is_unified, require_host_pids,
@@ -34,6 +35,8 @@ pub struct Settings {
     pub slots_per_cpu: u32,
     /// Hooks to treat as missing: for tests of what older kernels give.
     pub without_hooks: Vec<String>,
+    /// Hooks to attach to although this kernel can crash by them.
+    pub with_hooks: Vec<String>,
     /// For tests, and not with `stacks`: each record's `kernel_stack` is that of its own
     /// switch-out, and its `user_stack` the *kernel* stack of the request to reschedule.
     /// Dear: two stacks a switch.
@@ -128,6 +131,7 @@ impl Settings {
             stacks: None,
             slots_per_cpu: u32::try_from(slots).unwrap_or(u32::MAX),
             without_hooks: Vec::new(),
+            with_hooks: Vec::new(),
             oracle: false,
             missed: None,
             before_walk: None,
@@ -172,7 +176,7 @@ pub struct Capture {
     switch_rings: SwitchRings,
     task_rings: TaskRings,
     cpus: CpuStates,
-    missing: Vec<String>,
+    hooks: Hooks,
     targets: Vec<Target>,
     tree: Option<ProcessTree>,
     started: Timestamp,
@@ -181,7 +185,7 @@ pub struct Capture {
 impl fmt::Debug for Capture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Capture")
-            .field("missing", &self.missing)
+            .field("hooks", &self.hooks)
             .finish_non_exhaustive()
     }
 }
@@ -193,7 +197,7 @@ impl Capture {
     /// When privileges, BTF, a needed hook or something named in the scope is missing.
     pub fn start(settings: &Settings, arch: Arch) -> Result<Self, Error> {
         refusal::listen();
-        let hooks = Hooks::find(&settings.without_hooks)?;
+        let hooks = Hooks::find(settings)?;
         let cpus = libbpf_rs::num_possible_cpus().map_err(Error::Load)?;
         let plan = ScopePlan::new(&settings.scope)?;
         // The object outlives everything that borrows from it: one capture a process.
@@ -237,7 +241,7 @@ impl Capture {
             switch_rings,
             task_rings,
             cpus: states,
-            missing: hooks.missing,
+            hooks,
             targets: plan.targets,
             tree,
             started,
@@ -268,7 +272,12 @@ impl Capture {
 
     /// Hooks that this kernel lacks, so that something is inferred or not known.
     pub fn missing_hooks(&self) -> &[String] {
-        &self.missing
+        &self.hooks.missing
+    }
+
+    /// Hooks that were left out, because this kernel can crash by eBPF on them.
+    pub fn left_out_hooks(&self) -> &[String] {
+        &self.hooks.left_out
     }
 
     pub(crate) const fn switch_rings(&self) -> &SwitchRings {
@@ -315,13 +324,16 @@ impl Capture {
 }
 
 /// The hooks of this kernel.
+#[derive(Debug)]
 struct Hooks {
     missing: Vec<String>,
+    /// Those that this kernel can crash by.
+    left_out: Vec<String>,
     has_state_argument: bool,
 }
 
 impl Hooks {
-    fn find(pretended_missing: &[String]) -> Result<Self, Error> {
+    fn find(settings: &Settings) -> Result<Self, Error> {
         let version = kernel_version();
         if version != UNKNOWN_VERSION && version < OLDEST_VERSION {
             return Err(Error::KernelTooOld(version));
@@ -332,24 +344,30 @@ impl Hooks {
         let exists = |hook: &str| {
             btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{hook}"))
                 .is_some()
-                && !pretended_missing.iter().any(|missing| missing == hook)
+                && !names(&settings.without_hooks, hook)
         };
         if let Some(hook) = NEEDED.iter().find(|hook| !exists(hook)) {
             return Err(Error::MissingHook(hook));
         }
-        let missing = OPTIONAL
-            .iter()
-            .filter(|hook| !exists(hook))
-            .map(|hook| (*hook).to_owned());
+        let is_left_out =
+            |hook: &str| can_crash(hook, version, &btf) && !names(&settings.with_hooks, hook);
+        let (present, missing): (Vec<&str>, Vec<&str>) =
+            OPTIONAL.iter().partition(|hook| exists(hook));
+        let left_out = present.into_iter().filter(|hook| is_left_out(hook));
         Ok(Self {
-            missing: missing.collect(),
+            missing: missing.into_iter().map(str::to_owned).collect(),
+            left_out: left_out.map(str::to_owned).collect(),
             has_state_argument: version >= STATE_ARGUMENT_SINCE,
         })
     }
 
     fn has(&self, hook: &str) -> bool {
-        !self.missing.iter().any(|missing| missing == hook)
+        !names(&self.missing, hook) && !names(&self.left_out, hook)
     }
+}
+
+fn names(hooks: &[String], hook: &str) -> bool {
+    hooks.iter().any(|named| named == hook)
 }
 
 /// The first version that has everything without which nothing can be recorded: task storage in

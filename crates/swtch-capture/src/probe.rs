@@ -25,11 +25,14 @@ use std::path::PathBuf;
 
 use libbpf_rs::btf::Btf;
 
+use crate::load::kernel_version;
+
 mod hook;
 mod mount;
 mod privilege;
 mod trial;
 
+pub(crate) use hook::can_crash;
 pub use hook::{HOOKS, Hook, HookPresence, Need};
 pub use mount::{Cgroups, CpuController, cgroups};
 pub(crate) use privilege::needed_capabilities;
@@ -173,7 +176,7 @@ impl Probe {
         Self {
             memlock_limit: memlock_limit(release.as_deref().ok()),
             release,
-            hooks: hook::hooks_in(btf.as_ref()),
+            hooks: hook::hooks_in(btf.as_ref(), kernel_version()),
             trial: trial::try_tracing(btf.as_ref()),
             types,
             privilege: privilege::privilege(),
@@ -208,6 +211,15 @@ impl Probe {
     pub fn tells_causes(&self) -> bool {
         matches!(self.types, KernelTypes::Present { .. })
             && self.missing(Need::ExactCause).next().is_none()
+            && self.left_out().next().is_none()
+    }
+
+    /// The hooks that the recorder attaches to only on demand, because this kernel can crash by them.
+    pub fn left_out(&self) -> impl Iterator<Item = &'static Hook> {
+        let crashing = self.hooks.iter().filter(|seen| seen.can_crash);
+        crashing
+            .filter(|seen| seen.present == Some(true))
+            .map(|seen| seen.hook)
     }
 
     /// The hooks of this kind that are known to be missing.

@@ -222,6 +222,9 @@ pub struct Overhead {
 pub struct Hooks {
     /// Those that this kernel lacks; rules that need them fall back.
     pub missing: Vec<String>,
+    /// Those that were not attached to, because this kernel can crash by eBPF on them; rules fall back as
+    /// without them.
+    pub left_out: Vec<String>,
 }
 
 /// What a trace was made of that another program recorded. Its evidence is less: reasons go only as far.

@@ -254,8 +254,9 @@ impl Recording {
     }
 
     fn is_inferring(&self) -> bool {
-        let missing = &self.meta.hooks.missing;
-        missing.iter().any(|hook| hook == CAUSE_HOOK)
+        let hooks = &self.meta.hooks;
+        let mut missing = hooks.missing.iter().chain(&hooks.left_out);
+        missing.any(|hook| hook == CAUSE_HOOK)
     }
 
     /// What must not be, in words; nothing when the recording is right.

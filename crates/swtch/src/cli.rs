@@ -100,6 +100,9 @@ pub struct Record {
     /// Treat a hook as missing (for tests of what older kernels give).
     #[arg(long, value_name = "HOOK", hide = true)]
     pub without_hook: Vec<String>,
+    /// Attach to a hook that is left out because this kernel can crash by it (swtch doctor names it).
+    #[arg(long, value_name = "HOOK")]
+    pub with_hook: Vec<String>,
     /// Stop when the process that started the recorder has ended.
     #[arg(long, hide = true)]
     pub with_parent: bool,
@@ -464,6 +467,7 @@ impl Record {
             duration: self.duration,
             stacks: self.stacks,
             without_hooks: self.without_hook.clone(),
+            with_hooks: self.with_hook.clone(),
             lifetime: if self.with_parent {
                 Lifetime::WithParent
             } else {

@@ -44,6 +44,8 @@ struct HookRow {
     need: &'static str,
     /// Unknown where the kernel does not describe its types.
     present: Option<bool>,
+    /// Attached to only on demand, because eBPF on it can crash this kernel.
+    can_crash: bool,
     /// What answers lose without it.
     without: &'static str,
 }
@@ -54,6 +56,7 @@ impl HookRow {
             hook: seen.hook.name,
             need: seen.hook.need.word(),
             present: seen.present,
+            can_crash: seen.can_crash,
             without: seen.hook.without,
         }
     }
@@ -134,13 +137,16 @@ impl Diagnosis {
             hook,
             need,
             present,
+            can_crash,
             without,
         } in &self.hooks
         {
-            let here = present.map_or(
-                "unknown",
-                |present| if present { "present" } else { "missing" },
-            );
+            let here = match present {
+                None => "unknown",
+                Some(false) => "missing",
+                Some(true) if *can_crash => "crashes",
+                Some(true) => "present",
+            };
             writeln!(out, "  {hook:width$}  {need:11}  {here:7}  {without}")?;
         }
         Ok(())

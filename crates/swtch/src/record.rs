@@ -58,6 +58,8 @@ pub struct Request {
     pub stacks: Option<Nanos>,
     /// Hooks to treat as missing.
     pub without_hooks: Vec<String>,
+    /// Hooks to attach to although this kernel can crash by them.
+    pub with_hooks: Vec<String>,
     /// How long.
     pub lifetime: Lifetime,
 }
@@ -119,13 +121,14 @@ impl Recorded {
         match why_empty(&self.meta, self.in_scope) {
             // Whoever reads "0 switches, 0 lost" believes it.
             Some(why) if self.is_failure() => talk!("error: {}", escaped(&why)),
-            Some(why) => {
+            why => {
                 self.tell_how_many();
-                talk!("swtch: {}", escaped(&why));
+                if let Some(why) = why {
+                    talk!("swtch: {}", escaped(&why));
+                }
+                self.tell_doubts();
             }
-            None => self.tell_how_many(),
         }
-        self.tell_doubts();
     }
 
     /// Whether it is empty although something switched.
@@ -403,6 +406,7 @@ fn settings(request: &Request, command: Option<&HeldCommand>) -> Settings {
     Settings {
         stacks: request.stacks,
         without_hooks: request.without_hooks.clone(),
+        with_hooks: request.with_hooks.clone(),
         ..Settings::new(scope, cpus)
     }
 }

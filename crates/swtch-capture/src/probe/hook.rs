@@ -1,7 +1,7 @@
 //! The tracepoints the recorder attaches to, and which of them this kernel has.
 
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Typedef;
+use libbpf_rs::btf::types::{Struct, Typedef};
 
 /// How much the recorder depends on a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +142,32 @@ pub struct HookPresence {
     pub hook: &'static Hook,
     /// Whether the kernel's BTF names it; `None` when there is no BTF to ask.
     pub present: Option<bool>,
+    /// Whether eBPF on it can crash this kernel, so that the recorder attaches to it only on demand.
+    pub can_crash: bool,
+}
+
+/// Whether eBPF on this hook can crash a kernel of this version.
+///
+/// `set_tsk_need_resched` calls the tracepoint before it sets the flag that keeps it from calling it again
+/// (`include/linux/sched.h`), and `rcu_read_unlock_special` calls that function (`kernel/rcu/tree_plugin.h`).
+/// From 7.0 on `__bpf_trace_run` enters an RCU read-side section before it looks whether the program
+/// runs already, and leaves it in any case (`kernel/trace/bpf_trace.c`): leaving calls the tracepoint, which
+/// enters and leaves, until the stack is used up. Seen on 7.3.4. Up to 6.19 it looks first, and the
+/// second call is the last. It takes read-side sections that can be preempted: without
+/// `CONFIG_PREEMPT_RCU` a task has no `rcu_read_unlock_special`.
+pub(crate) fn can_crash(hook: &str, version: (u32, u32), btf: &Btf<'_>) -> bool {
+    hook == "sched_set_need_resched_tp" && version >= (7, 0) && has_preemptible_readers(btf)
+}
+
+fn has_preemptible_readers(btf: &Btf<'_>) -> bool {
+    let task: Option<Struct<'_>> = btf.type_by_name("task_struct");
+    task.is_some_and(|task| {
+        task.iter().any(|member| {
+            member
+                .name
+                .is_some_and(|name| name == "rcu_read_unlock_special")
+        })
+    })
 }
 
 /// A tracepoint has a typedef `btf_trace_NAME`; that is where `tp_btf` programs attach.
@@ -150,13 +176,14 @@ pub(super) fn typedef_of(btf: &Btf<'_>, tracepoint: &str) -> Option<u32> {
     Some(typedef.type_id().into())
 }
 
-pub(super) fn hooks_in(btf: Option<&Btf<'_>>) -> Vec<HookPresence> {
+pub(super) fn hooks_in(btf: Option<&Btf<'_>>, version: (u32, u32)) -> Vec<HookPresence> {
     HOOKS
         .iter()
         .filter(|hook| hook.arch.is_none_or(|arch| arch == std::env::consts::ARCH))
         .map(|hook| HookPresence {
             hook,
             present: btf.map(|btf| typedef_of(btf, hook.name).is_some()),
+            can_crash: btf.is_some_and(|btf| can_crash(hook.name, version, btf)),
         })
         .collect()
 }

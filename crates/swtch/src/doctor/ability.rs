@@ -249,6 +249,15 @@ fn exact_causes(probe: &Probe) -> Ability {
         ability.why.push(why);
         ability.remedies.push("boot Linux 6.17 or later".to_owned());
     }
+    for hook in probe.left_out() {
+        let name = hook.name;
+        ability.why.push(format!(
+            "{name} is left out, because eBPF on it can crash this kernel: causes are inferred and marked so"
+        ));
+        ability.remedies.push(format!(
+            "swtch record --with-hook {name} (at the risk of a crash)"
+        ));
+    }
     ability
 }
 
@@ -365,6 +374,7 @@ mod tests {
         let hooks = HOOKS.iter().map(|hook| HookPresence {
             hook,
             present: Some(true),
+            can_crash: false,
         });
         Probe {
             release: Ok("6.18.0".to_owned()),
@@ -533,6 +543,24 @@ mod tests {
         assert!(ability(&probe, "record").possible);
         let causes = ability(&probe, "exact_causes");
         assert!(!causes.possible && causes.remedies == ["boot Linux 6.17 or later"]);
+    }
+
+    #[test]
+    fn a_hook_that_can_crash_the_kernel_is_left_out_and_said_to_be() {
+        let mut probe = healthy();
+        let crashing = probe
+            .hooks
+            .iter_mut()
+            .find(|seen| seen.hook.name == "sched_set_need_resched_tp");
+        crashing.unwrap().can_crash = true;
+        assert!(ability(&probe, "record").possible);
+        let causes = ability(&probe, "exact_causes");
+        assert!(
+            !causes.possible && causes.why[0].contains("crash"),
+            "{:?}",
+            causes.why
+        );
+        assert!(causes.remedies[0].contains("--with-hook sched_set_need_resched_tp"));
     }
 
     #[test]

@@ -91,6 +91,7 @@ pub fn at_start(request: &Request, capture: &Capture) -> Meta {
         }),
         hooks: Hooks {
             missing: capture.missing_hooks().to_vec(),
+            left_out: capture.left_out_hooks().to_vec(),
         },
         ..Meta::default()
     }

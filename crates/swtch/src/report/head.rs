@@ -141,6 +141,13 @@ impl Head {
                 "this kernel lacks {missing}: reasons that need it are inferred"
             ));
         }
+        if !self.meta.hooks.left_out.is_empty() {
+            let left_out = self.meta.hooks.left_out.join(", ");
+            lines.push(format!(
+                "{left_out} was left out, because eBPF on it can crash this kernel: reasons that need it \
+                 are inferred"
+            ));
+        }
         if let Some(filter) = &self.filter {
             let (counted, all) = (grouped(rows.counted), grouped(self.rows));
             lines.push(format!(
@@ -246,6 +253,7 @@ impl Head {
             "stop_reason": meta.stop_reason,
             "rules_version": meta.rules_version,
             "missing_hooks": meta.hooks.missing,
+            "left_out_hooks": meta.hooks.left_out,
             "overhead": {
                 "recorder_cpu_ns": meta.overhead.recorder_cpu_ns,
                 "recorder_peak_rss_bytes": meta.overhead.recorder_peak_rss_bytes,
@@ -365,7 +373,8 @@ trace  run.swtch · 2.00 s · perf bench
     fn what_would_mislead_is_said_first() {
         let mut head = head();
         head.incomplete = Some("unfinished: the recorder was killed".into());
-        head.meta.hooks.missing = vec!["sched_set_need_resched_tp".into()];
+        head.meta.hooks.missing = vec!["sched_exit_tp".into()];
+        head.meta.hooks.left_out = vec!["sched_set_need_resched_tp".into()];
         head.gaps = vec![Gap {
             cpu: CpuId::new(1),
             start: Timestamp::from_ns(10),
@@ -378,7 +387,8 @@ trace  run.swtch · 2.00 s · perf bench
 10 switch-outs · 7 lost · recorder: 120 ms CPU, 45 MB
 note: unfinished: the recorder was killed; 13 rows can be read, which span 2.00 s
 note: 7 records lost in 1 gap (2.00 µs of CPU time): counts and sums are lower bounds
-note: this kernel lacks sched_set_need_resched_tp: reasons that need it are inferred
+note: this kernel lacks sched_exit_tp: reasons that need it are inferred
+note: sched_set_need_resched_tp was left out, because eBPF on it can crash this kernel: reasons that need it are inferred
 note: only --pid 10: 10 of the trace's 13 rows
 ";
         assert!(
