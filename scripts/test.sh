@@ -51,7 +51,7 @@ run_page_tests() {
     [ "$status" -eq 0 ] || [ "$status" -eq 3 ]
 }
 
-# Kernels on which a recording is tried, emulated: the oldest that is supported, the first that says who
+# Kernels on which a recording is tried, emulated: the oldest that Debian still ships, the first that says who
 # asked for a reschedule, and the newest.
 vm_kernels=(6.1 6.17 7.3)
 

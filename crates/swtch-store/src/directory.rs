@@ -63,7 +63,8 @@ impl Directory {
     }
 
     /// Opens the directory that was made a moment ago. Who may write to the directory above can have
-    /// put another one in its place: a link is refused, and so is a directory that holds something.
+    /// put another one in its place: a link is refused, and so is a directory of somebody else's or one
+    /// that holds something.
     fn open_made(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let descriptor = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
@@ -72,12 +73,14 @@ impl Directory {
             descriptor: Arc::new(descriptor),
             made_at: None,
         };
+        let is_ours =
+            rustix::fs::fstat(&made.descriptor)?.st_uid == rustix::process::geteuid().as_raw();
         let mut is_empty = true;
         made.for_each_name(|_| {
             is_empty = false;
             Ok(())
         })?;
-        if !is_empty {
+        if !is_empty || !is_ours {
             return Err(io::Error::other(
                 "somebody replaced the directory while it was made",
             ));

@@ -39,6 +39,9 @@ const FORGIVEN: u64 = 2;
 /// stack for signals when a thread starts, and unmaps it when the thread ends.
 const MEMORY_CALLS: usize = 3;
 
+/// The thread of the workload `sampler` that makes a cgroup of its own, at the root.
+const MOVES: &str = "hog-on-quota";
+
 /// Without it causes of preemption are inferred.
 const CAUSE_HOOK: &str = "sched_set_need_resched_tp";
 
@@ -236,6 +239,9 @@ impl Recording {
                 runs[*run].rows[*thread].push(*switch);
             }
         })?;
+        if trace.meta().scope.starts_with("cgroup ") {
+            runs.iter_mut().for_each(Run::leave_out_those_that_move);
+        }
         Ok(Self {
             meta: trace.meta().clone(),
             exit_code: text("exit")?.trim().to_owned(),
@@ -344,6 +350,15 @@ impl Run {
             rows: vec![Vec::new(); outcome.threads.len()],
             outcome,
         })
+    }
+
+    /// In a recording of a cgroup a thread that moves to another one, for its quota, leaves what is recorded: of
+    /// its switches there are those that others in the cgroup waited for.
+    fn leave_out_those_that_move(&mut self) {
+        let threads = std::mem::take(&mut self.outcome.threads);
+        let pairs = threads.into_iter().zip(std::mem::take(&mut self.rows));
+        let stayed = pairs.filter(|(thread, _)| thread.name != MOVES);
+        (self.outcome.threads, self.rows) = stayed.unzip();
     }
 
     fn tallies(&self) -> Vec<Tally> {

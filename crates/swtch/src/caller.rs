@@ -22,6 +22,8 @@ pub struct Caller {
     pub group: Gid,
     /// What the user database says; `None` for a user who is not in it.
     account: Option<User>,
+    /// All groups of the user. Looked up at once: a database may take seconds, and later a command runs.
+    groups: Vec<Gid>,
 }
 
 impl Caller {
@@ -39,11 +41,18 @@ impl Caller {
             variable("SUDO_UID").as_deref(),
             variable("SUDO_GID").as_deref(),
         )?;
-        Ok(numbers.map(|(user, group)| Self {
+        let Some((user, group)) = numbers else {
+            return Ok(None);
+        };
+        // A database that cannot be asked knows no user: what it would add is not needed.
+        let account = User::from_uid(user).unwrap_or_default();
+        let groups = groups(account.as_ref(), group)
+            .with_context(|| format!("looking up the groups of user {user}, who called sudo"))?;
+        Ok(Some(Self {
             user,
             group,
-            // A database that cannot be asked knows no user: what it would add is not needed.
-            account: User::from_uid(user).unwrap_or_default(),
+            account,
+            groups,
         }))
     }
 
@@ -61,20 +70,20 @@ impl Caller {
     pub fn become_it(&self) -> Result<()> {
         set_keepcaps(true).context("keeping capabilities")?;
         let become_it = || {
-            setgroups(&self.groups()?)?;
+            setgroups(&self.groups)?;
             setresgid(self.group, self.group, self.group)?;
             setresuid(self.user, self.user, self.user)
         };
         become_it().with_context(|| format!("going on as user {}, who called sudo", self.user))?;
         set_keepcaps(false).context("keeping capabilities no more")
     }
+}
 
-    fn groups(&self) -> nix::Result<Vec<Gid>> {
-        let name = self.account.as_ref().map(|account| account.name.as_str());
-        match name.map(std::ffi::CString::new) {
-            Some(Ok(name)) => getgrouplist(&name, self.group),
-            _ => Ok(vec![self.group]),
-        }
+fn groups(account: Option<&User>, group: Gid) -> nix::Result<Vec<Gid>> {
+    let name = account.map(|account| account.name.as_str());
+    match name.map(std::ffi::CString::new) {
+        Some(Ok(name)) => getgrouplist(&name, group),
+        _ => Ok(vec![group]),
     }
 }
 

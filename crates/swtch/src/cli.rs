@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use swtch_capture::Children;
+use swtch_capture::probe::HOOKS;
 use swtch_core::{Nanos, Pid, Reason};
 
 use crate::cost;
@@ -461,6 +462,12 @@ impl Record {
                 "nothing to record is named: give a command after --, -p PID, --cgroup PATH or -a"
             )
         };
+        for hook in &self.with_hook {
+            anyhow::ensure!(
+                HOOKS.iter().any(|known| known.name == hook),
+                "--with-hook {hook}: no such hook; swtch doctor lists them"
+            );
+        }
         Ok(Request {
             target,
             output: self.output.clone(),

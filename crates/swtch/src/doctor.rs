@@ -144,7 +144,7 @@ impl Diagnosis {
             let here = match present {
                 None => "unknown",
                 Some(false) => "missing",
-                Some(true) if *can_crash => "crashes",
+                Some(true) if *can_crash => "unused",
                 Some(true) => "present",
             };
             writeln!(out, "  {hook:width$}  {need:11}  {here:7}  {without}")?;

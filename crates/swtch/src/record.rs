@@ -14,8 +14,9 @@ mod priority;
 mod user_level;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write as _};
+use std::io::{self, IsTerminal, Write as _};
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -276,13 +277,13 @@ pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
     // over before the first switch is recorded.
     let finder = Finder::start().context("starting to look for user-mode schedulers")?;
     let mut capture = Capture::start(&settings, arch)?;
-    let guard = start_guard(&capture, caller.is_some())?;
-    let guarded_by = guard.priority();
     let mut meta = facts::at_start(request, &capture);
     let writer = make_trace(request, &meta)?;
     let user_level = UserLevel::new(finder, capture.streams());
     let mut pipeline = Pipeline::new(arch, writer, user_level, request.stacks.is_some());
     let heir = caller.filter(|caller| inherits(caller, &pipeline));
+    let guard = start_guard(&capture, heir.is_some())?;
+    let guarded_by = guard.priority();
     raise_priority();
     // While there are still the rights to remove the trace. From here on the command runs, and there
     // is something to record: the trace is never removed any more.
@@ -290,14 +291,14 @@ pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
         pipeline.discard()?;
         return Err(error.into());
     }
-    give_up_rights(request, heir.as_ref(), command.as_ref(), afterwards)?;
+    let confined = give_up_rights(request, heir.as_ref(), command.as_ref(), afterwards);
     let directory = pipeline.directory().clone();
     let session = Session {
         request,
         signals,
         command,
     };
-    let ending = session.watch(&mut capture, &mut pipeline);
+    let ending = confined.and_then(|()| session.watch(&mut capture, &mut pipeline));
     facts::at_end(&mut meta, &mut capture);
     capture.detach();
     meta.guard = Some(priority::guard_in_trace(guarded_by, guard.end()));
@@ -370,8 +371,10 @@ fn give_up_rights(
     let kept = Kept {
         rings: true,
         look_at_processes: request.stacks.is_some(),
-        open_files_of_others: false,
-        signal_others: heir.is_some() && command.is_some(),
+        // As root it could read the programs whose symbols it looks up.
+        open_files_of_others: heir.is_some() && request.stacks.is_some(),
+        // The command may be root's, or one that changes its user.
+        signal_others: command.is_some(),
         change_user: false,
     };
     if let Some(command) = command {
@@ -509,6 +512,22 @@ impl Session<'_> {
         );
     }
 
+    /// Waits for the command's end, and passes signals on to it.
+    fn wait_unrecorded(&self, command: &HeldCommand) -> io::Result<Option<ExitStatus>> {
+        let mut asked_to_stop = false;
+        loop {
+            let ended = command.ended()?;
+            if ended.is_some() {
+                return Ok(ended);
+            }
+            if self.signals.any() && !asked_to_stop {
+                asked_to_stop = true;
+                self.pass_signal_on();
+            }
+            thread::sleep(LONGEST_PAUSE);
+        }
+    }
+
     /// How the command ended. After a time limit it goes on, and has no exit code.
     fn command_exit_code(&self, failure: Option<&anyhow::Error>) -> Option<u8> {
         let command = self.command.as_ref()?;
@@ -517,7 +536,7 @@ impl Session<'_> {
             Some(failure) => {
                 let why = format!("{failure:#}");
                 talk!("swtch: {}; the command goes on unrecorded", escaped(&why));
-                command.wait().map(Some)
+                self.wait_unrecorded(command)
             }
             None => command.ended(),
         };

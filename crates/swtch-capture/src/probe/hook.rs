@@ -91,7 +91,7 @@ pub const HOOKS: &[Hook] = &[
     hook(
         "sched_set_need_resched_tp",
         Need::ExactCause,
-        "causes of preemption are inferred (kernels before about 6.17)",
+        "causes of preemption are inferred (before 6.17, and where it is unused because eBPF on it can crash the kernel)",
     ),
     hook(
         "sched_exit_tp",

@@ -247,7 +247,9 @@ fn exact_causes(probe: &Probe) -> Ability {
             missing.join(", ")
         );
         ability.why.push(why);
-        ability.remedies.push("boot Linux 6.17 or later".to_owned());
+        ability
+            .remedies
+            .push("boot Linux 6.17, 6.18 or 6.19".to_owned());
     }
     for hook in probe.left_out() {
         let name = hook.name;
@@ -542,7 +544,7 @@ mod tests {
         let probe = without(&["sched_set_need_resched_tp", "sched_exit_tp"]);
         assert!(ability(&probe, "record").possible);
         let causes = ability(&probe, "exact_causes");
-        assert!(!causes.possible && causes.remedies == ["boot Linux 6.17 or later"]);
+        assert!(!causes.possible && causes.remedies == ["boot Linux 6.17, 6.18 or 6.19"]);
     }
 
     #[test]

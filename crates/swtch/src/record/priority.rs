@@ -38,8 +38,8 @@ pub fn warning(priority: GuardPriority) -> Option<String> {
     let first = busy.first()?;
     let threads = counted(u64::try_from(busy.len()).unwrap_or(u64::MAX), "thread");
     Some(format!(
-        "{threads} of real-time priority ({first}, …) may keep the recorder from its CPU, and it has no \
-         right to such a priority: switches may be lost. {REMEDY}"
+        "{threads} of real-time priority (such as {first}) may keep the recorder from its CPU, and the kernel \
+         gives it no such priority: switches may be lost. {REMEDY}"
     ))
 }
 
@@ -47,7 +47,7 @@ pub fn warning(priority: GuardPriority) -> Option<String> {
 pub fn hint(guard: &RecorderGuard, lost: u64) -> Option<String> {
     (lost > 0 && guard.policy == "none").then(|| {
         format!(
-            "the recorder had no right to a real-time priority, with which fewer would be lost: {REMEDY}"
+            "the recorder had no real-time priority to borrow, with which fewer may be lost: {REMEDY}"
         )
     })
 }

@@ -15,7 +15,7 @@
 use swtch_store::{Counts, Meta, State};
 
 use super::head::told_length;
-use crate::text::counted;
+use crate::text::{counted, grouped};
 
 /// Why a trace of these facts, with `rows` switches of what was asked for, is empty; `None` when it is
 /// not. Whole sentences; names in them are not escaped.
@@ -108,8 +108,12 @@ impl Empty {
                 counted(times, "time")
             ),
             Self::Lost(missing) => format!(
-                "No switch is in this trace, because {} were lost.",
-                switches(missing)
+                "No switch is in this trace: {} were lost ({} had no room in the rings, {} no name, {} could not \
+                 be written).",
+                switches(missing),
+                grouped(meta.counts.lost),
+                grouped(meta.counts.unnamed),
+                grouped(meta.counts.storage_failed)
             ),
             Self::Silent(moved) => format!(
                 "Nothing was recorded: the kernel counted {} on this machine{time}, and its tracepoint \
@@ -136,8 +140,8 @@ impl Empty {
                  x86-64-v2. They may also refuse it where memory is short (free -m)."
             }
             Self::Lost(_) => {
-                "The recorder was not fast enough, got no CPU or found no room on the disk: the lines \
-                 above say how many were lost to what."
+                "Rings run full when the recorder gets no CPU or a slow disk holds it up: record where both \
+                 are free."
             }
             Self::Silent(_) | Self::Undelivered(_) => {
                 "This is a fault of swtch with this kernel: please report it, with what uname -r and \

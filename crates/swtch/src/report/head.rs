@@ -122,7 +122,7 @@ impl Head {
         lines.extend(self.meta.imported.as_ref().map(|imported| {
             format!(
                 "imported from {} ({}): that tells neither the system call nor who asked for a reschedule, so \
-                 most reasons are only blocked or involuntary",
+                 most reasons are only blocked or preempted",
                 imported.file, imported.format
             )
         }));
@@ -210,6 +210,18 @@ impl Head {
         if storage_failed > 0 {
             let rows = counted(storage_failed, "row");
             lines.push(format!("{rows} could not be written to disk"));
+        }
+        if let Some(missed) = self
+            .meta
+            .tree
+            .map(|tree| tree.missed)
+            .filter(|missed| *missed > 0)
+        {
+            let tasks = counted(missed, "task");
+            lines.push(format!(
+                "{tasks} could not be looked at when the recording began: processes below those of -p may be \
+                 missing"
+            ));
         }
         if storage_refused > 0 {
             let times = counted(storage_refused, "time");

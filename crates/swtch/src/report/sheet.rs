@@ -246,12 +246,14 @@ impl Sheet {
             Cell::Missing => String::new(),
             cell => cell.to_table(),
         };
+        // Behind the word "total" stands at least one sum: percentiles have none.
+        let has_sums = |total: &&Vec<Cell>| places.iter().skip(1).any(|p| !total[*p].is_missing());
         let total = |total: &Vec<Cell>| places.iter().map(|p| blank(&total[*p])).collect();
         Shown {
             title,
             head: places.iter().map(head).collect(),
             rows: rows.iter().map(line).collect(),
-            total: self.total.as_ref().map(total),
+            total: self.total.as_ref().filter(has_sums).map(total),
         }
     }
 

@@ -167,16 +167,21 @@ fn root_a_time_limit_ends_the_recording_and_not_the_command() {
 fn root_no_thread_of_a_recorder_keeps_a_privilege_or_can_get_one_back() {
     const CAP_SYS_PTRACE: u64 = 1 << 19;
     const CAP_KILL: u64 = 1 << 5;
+    const CAP_DAC_READ_SEARCH: u64 = 1 << 2;
     let _machine = beside_others();
     let of_sudo = ["SUDO_UID", "SUDO_GID"].map(|name| (name, "65534"));
     for (options, numbers, kept) in [
-        (&[][..], &[][..], 0),
-        (&["--stacks"], &[], CAP_SYS_PTRACE),
+        (&[][..], &[][..], CAP_KILL),
+        (&["--stacks"], &[], CAP_SYS_PTRACE | CAP_KILL),
         (&[], &of_sudo, CAP_KILL),
-        (&["--stacks"], &of_sudo, CAP_SYS_PTRACE | CAP_KILL),
+        (
+            &["--stacks"],
+            &of_sudo,
+            CAP_DAC_READ_SEARCH | CAP_SYS_PTRACE | CAP_KILL,
+        ),
     ] {
         let place = Place::new();
-        let words = [options, &["-d", "2", "--", "sleep", "10"]].concat();
+        let words = [options, &["-d", "5", "--", "sleep", "10"]].concat();
         let mut record = place.record(&words);
         let mut recorder = Running::start(record.envs(numbers.iter().copied()));
         wait_until(&format!("{options:?} {numbers:?}: it is confined"), || {
@@ -194,9 +199,11 @@ fn root_no_thread_of_a_recorder_keeps_a_privilege_or_can_get_one_back() {
         let user = if numbers.is_empty() { "0" } else { "65534" };
         let finder = finder_of(recorder.pid()).expect("it runs while the recorder does");
         for pid in [recorder.pid(), finder] {
-            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
             let expected = format!("\nUid:\t{user}\t{user}\t{user}\t{user}\n");
-            assert!(status.contains(&expected), "{pid}: {status}");
+            wait_until(&format!("{pid} is of user {user}"), || {
+                let status = fs::read_to_string(format!("/proc/{pid}/status"));
+                status.is_ok_and(|status| status.contains(&expected))
+            });
         }
         assert!(recorder.ends_within(SOON).success());
     }
