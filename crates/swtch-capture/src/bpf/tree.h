@@ -21,7 +21,6 @@
 #ifndef SWTCH_TREE_H
 #define SWTCH_TREE_H
 
-const volatile bool with_children = false; /* of the targets: those that live, those forked later */
 volatile bool taking_tree = false;
 
 /* What `walk_tasks` found; user space sets it to 0 before each walk. */

@@ -331,8 +331,8 @@ fn heals(load: Load, scope: &Scope, hooks: &'static [Hook], one_in: u32) {
     for example in &found.examples {
         println!("  {example}");
     }
-    assert_eq!(lost, 0);
     assert_eq!(lost, 0, "of {}", exact.counters.seen);
+    assert!(missed >= 5, "only {missed} events were missed");
     let noise = found.compared * NOISE_PER_MILLE / 1000;
     let bound = missed * ROWS_PER_MISSED_EVENT + noise;
     assert!(
@@ -388,22 +388,16 @@ healing_tests! {
     root_refused_storage_heals: Storage, one in 2, Mixed;
 }
 
-/// A child whose storage is refused at its fork must not be lost with all that it starts: it is in scope
-/// only because its parent is.
-#[test]
-#[ignore = "needs root"]
-fn root_a_child_that_was_refused_storage_at_its_fork_is_followed() {
+/// A child whose fork is not seen, or which is refused storage then, must not be lost with all that it
+/// starts: it is in scope only because its parent is.
+fn children_are_followed_without(hooks: &'static [Hook]) {
     const CHILDREN: usize = 60;
     let _turn = crate::alone();
     let own = Scope::Processes {
         pids: vec![Pid::new(std::process::id())],
         children: Children::Recorded,
     };
-    let missed = MissedEvents {
-        hooks: &[Hook::Storage],
-        one_in: 2,
-    };
-    let mut recorder = Recorder::start(own, Some(missed));
+    let mut recorder = Recorder::start(own, Some(MissedEvents { hooks, one_in: 2 }));
     let mut pids = Vec::new();
     for _ in 0..CHILDREN {
         let mut child = std::process::Command::new("true")
@@ -414,7 +408,7 @@ fn root_a_child_that_was_refused_storage_at_its_fork_is_followed() {
         recorder.drain();
     }
     let seen = recorder.finish();
-    let refused = seen.counters.storage_failed;
+    let missed = seen.counters.missed;
     let in_scope: std::collections::HashSet<u32> = seen
         .rows
         .iter()
@@ -423,11 +417,23 @@ fn root_a_child_that_was_refused_storage_at_its_fork_is_followed() {
         .collect();
     let lost: Vec<_> = pids.iter().filter(|pid| !in_scope.contains(pid)).collect();
     println!(
-        "{refused} refused; of {CHILDREN} children {} have no row",
+        "{hooks:?}: {missed} missed; of {CHILDREN} children {} have no row",
         lost.len()
     );
-    assert!(refused >= 20, "only {refused} were refused");
+    assert!(missed >= 20, "only {missed} were missed");
     assert!(lost.is_empty(), "no row of {lost:?}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_child_that_was_refused_storage_at_its_fork_is_followed() {
+    children_are_followed_without(&[Hook::Storage]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_child_whose_fork_was_not_seen_is_followed() {
+    children_are_followed_without(&[Hook::Fork]);
 }
 
 /// Without a missed event the two recorders agree, so what differs above comes from those.
