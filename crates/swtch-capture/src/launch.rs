@@ -18,7 +18,7 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 
 use swtch_core::Pid;
@@ -73,7 +73,7 @@ pub struct HeldCommand {
 struct Parent {
     thread: JoinHandle<()>,
     executed: Receiver<io::Result<()>>,
-    /// Has it give up its rights. Closed, it has it go on with them.
+    /// Has it give up its rights. Until then it goes on with them.
     order: Sender<()>,
     obeyed: Receiver<Result<(), Error>>,
     ending: Receiver<io::Result<ExitStatus>>,
@@ -97,11 +97,22 @@ impl Parent {
                 Err(error) => return drop(tell_executed.send(Err(error))),
             };
             drop(tell_executed.send(Ok(())));
-            if orders.recv().is_ok() {
-                let dropped = drop_privileges(Kept::default(), MAPS_READ_FREELY);
-                drop(tell_obeyed.send(dropped.and_then(|()| forbid_new_privileges())));
-            }
-            drop(tell_ending.send(child.wait()));
+            // The order may never come, and the command may end before it does.
+            let ending = loop {
+                match orders.recv_timeout(WAIT_STEP) {
+                    Ok(()) => {
+                        let dropped = drop_privileges(Kept::default(), MAPS_READ_FREELY);
+                        drop(tell_obeyed.send(dropped.and_then(|()| forbid_new_privileges())));
+                        break child.wait();
+                    }
+                    Err(RecvTimeoutError::Disconnected) => break child.wait(),
+                    Err(RecvTimeoutError::Timeout) => match child.try_wait() {
+                        Ok(None) => {}
+                        ended => break ended.and_then(|status| status.ok_or_else(gone)),
+                    },
+                }
+            };
+            drop(tell_ending.send(ending));
         });
         Self {
             thread,
@@ -190,10 +201,14 @@ impl HeldCommand {
     /// # Errors
     /// When the kernel refuses.
     pub fn give_up_rights(&self) -> Result<(), Error> {
-        let gone = || Error::Privileges(gone());
-        let parent = self.parent.as_ref().ok_or_else(gone)?;
-        parent.order.send(()).map_err(|_| gone())?;
-        parent.obeyed.recv().map_err(|_| gone())?
+        let Some(parent) = &self.parent else {
+            return Ok(());
+        };
+        // A command that has ended already has no thread that waits for it.
+        if parent.order.send(()).is_err() {
+            return Ok(());
+        }
+        parent.obeyed.recv().unwrap_or(Ok(()))
     }
 
     /// How it ended; `None` while it runs or is held.

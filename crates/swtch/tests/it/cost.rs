@@ -362,12 +362,16 @@ fn a_reader_that_goes_away_is_no_error() {
         .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
-    assert!(
-        matches!(output.status.code(), Some(0 | 1)),
-        "{:?}",
-        output.status
-    );
-    assert_eq!(stderr(&output), "");
+    // On a noisy machine the answer may be unresolved, which has a word and a code of its own.
+    let said = stderr(&output);
+    match output.status.code() {
+        Some(0) => assert_eq!(said, ""),
+        Some(1) => assert!(
+            said.starts_with("swtch: unresolved") && said.lines().count() == 1,
+            "{said}"
+        ),
+        _ => panic!("{}: {said}", output.status),
+    }
 }
 
 /// Single hops, each with its length.
