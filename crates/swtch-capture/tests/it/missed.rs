@@ -279,20 +279,13 @@ enum Load {
 
 /// Runs the load for a while, with both recorders.
 fn record_twice(load: Load, scope: &Scope, missed: Option<MissedEvents>) -> (Seen, Seen) {
-    let finish: Box<dyn FnOnce() + Send> = match load {
-        Load::Mixed => {
-            let load = MixedLoad::start(DURATION);
-            Box::new(move || drop(load.finish()))
-        }
-        Load::Interrupts => {
-            let load = InterruptLoad::start();
-            Box::new(move || drop(load))
-        }
-    };
-    // Above the real-time threads of the load, which starve this one otherwise: the rings run full.
-    set_real_time(libc::SCHED_FIFO, 20);
+    let interrupts = matches!(load, Load::Interrupts).then(InterruptLoad::start);
     let mut exact = Recorder::start(scope.clone(), None);
     let mut other = Recorder::start(scope.clone(), missed);
+    // It ends by itself, and the kernel may take longer than that to load both recorders.
+    let mixed = matches!(load, Load::Mixed).then(|| MixedLoad::start(DURATION));
+    // Above the real-time threads of the load, which starve this one otherwise: the rings run full.
+    set_real_time(libc::SCHED_FIFO, 20);
     let start = Instant::now();
     while start.elapsed() < DURATION {
         exact.drain();
@@ -304,7 +297,8 @@ fn record_twice(load: Load, scope: &Scope, missed: Option<MissedEvents>) -> (See
     exact.capture.detach();
     let other = other.finish();
     let exact = exact.finish();
-    finish();
+    drop(interrupts);
+    drop(mixed.map(MixedLoad::finish));
     (exact, other)
 }
 
