@@ -71,7 +71,7 @@ fn put_facts(dir: &Directory, recorded: &Checksums, json: &[u8]) -> Result<(), E
 }
 
 /// Name and schema of every table, in the order of the page.
-pub(crate) fn tables() -> [(&'static str, SchemaRef); 8] {
+pub(crate) fn tables() -> [(&'static str, SchemaRef); 9] {
     [
         (schema::SWITCH.name, schema::SWITCH.arrow()),
         (schema::TASK.name, schema::TASK.arrow()),
@@ -81,12 +81,18 @@ pub(crate) fn tables() -> [(&'static str, SchemaRef); 8] {
         (schema::STACK.name, schema::STACK.arrow()),
         (schema::FRAME.name, schema::FRAME.arrow()),
         (schema::WAIT_TYPE.name, schema::WAIT_TYPE.arrow()),
+        (schema::COMMAND.name, schema::COMMAND.arrow()),
     ]
 }
 
 /// The tables that a trace of this format version has: later ones are missing from older traces.
 pub(crate) fn tables_of(format_version: u32) -> impl Iterator<Item = &'static str> {
-    let is_there = move |name: &str| name != schema::WAIT_TYPE.name || format_version >= 2;
+    let since = |name: &str| match name {
+        _ if name == schema::WAIT_TYPE.name => 2,
+        _ if name == schema::COMMAND.name => 4,
+        _ => 1,
+    };
+    let is_there = move |name: &str| format_version >= since(name);
     tables()
         .into_iter()
         .map(|table| table.0)

@@ -57,7 +57,7 @@ pub use meta::{
     RecorderGuard, Stacks, State, TreeCounts, UserCounts,
 };
 pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
-pub use rows::{CgroupRow, FrameRow, StackKind, StackRow, WaitTypeRow};
+pub use rows::{CgroupRow, CommandRow, FrameRow, StackKind, StackRow, WaitTypeRow};
 pub use schema::{Columns, Table};
 pub use schema_page::schema_markdown;
 pub use trace::{Completeness, Trace};

@@ -10,7 +10,7 @@ use crate::error::Error;
 
 /// Version of the layout of a trace. It grows by one whenever a table, a column or a word is
 /// added. Nothing is ever removed or changed in meaning.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 
 /// The facts about one trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
-//! Rows that only a trace has: names of cgroups, stacks and frames. The others are `swtch-core`'s.
+//! Rows that only a trace has: names of cgroups, command lines, stacks and frames. The others are
+//! `swtch-core`'s.
 
-use swtch_core::{CgroupId, Pid};
+use swtch_core::{CgroupId, Pid, Timestamp};
 
 /// Where a cgroup is in the hierarchy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,6 +10,17 @@ pub struct CgroupRow {
     pub cgroup: CgroupId,
     /// Its path, from the root of its hierarchy.
     pub path: String,
+}
+
+/// The command line of a process, as it was at a moment: a program may change it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommandRow {
+    /// When it was read.
+    pub ts: Timestamp,
+    /// The process.
+    pub pid: Pid,
+    /// Its words, with spaces between them.
+    pub command: String,
 }
 
 /// What tasks of user-mode schedulers wait for.

@@ -20,7 +20,7 @@ use swtch_core::{
 };
 
 use crate::column::{self, Column, Kind, Mismatch, Presence};
-use crate::rows::{CgroupRow, FrameRow, StackKind, StackRow, WaitTypeRow};
+use crate::rows::{CgroupRow, CommandRow, FrameRow, StackKind, StackRow, WaitTypeRow};
 use crate::verdict;
 
 /// A table: one file of a trace.
@@ -431,6 +431,34 @@ const CGROUP_COLUMNS: &[Column<CgroupRow>] = &[
     other!(Utf8 path Always: "its path, from the root of its hierarchy";
         texts |row| Cow::Borrowed(&row.path);
         set_texts |row: &mut CgroupRow, text| row.path = text.unwrap_or_default().into()),
+];
+
+/// Command lines of processes.
+pub static COMMAND: Table<CommandRow> = Table {
+    name: "command",
+    meaning: "command lines of processes, a row each time that one was read and had changed (since format 4)",
+    columns: COMMAND_COLUMNS,
+    blank: CommandRow::default,
+};
+
+const COMMAND_COLUMNS: &[Column<CommandRow>] = &[
+    since(
+        4,
+        number!(Int64 ts_ns: "when it was read, on the trace clock";
+            |row| moment(row.ts); |row, ns| row.ts = to_moment(ns)),
+    ),
+    since(
+        4,
+        number!(UInt32 pid: "the process (`task.pid`): the one that had this id at that moment";
+            |row| row.pid.get(); |row, pid| row.pid = Pid::new(pid)),
+    ),
+    since(
+        4,
+        other!(Utf8 command Always: "its command line (`/proc/PID/cmdline`), words with a space between \
+            them; cut after 1,024 bytes";
+            texts |row| Cow::Borrowed(&row.command);
+            set_texts |row: &mut CommandRow, text| row.command = text.unwrap_or_default().into()),
+    ),
 ];
 
 /// Names of wait types.

@@ -54,6 +54,7 @@ pub fn schema_markdown() -> String {
     table(&mut page, &schema::STACK);
     table(&mut page, &schema::FRAME);
     table(&mut page, &schema::WAIT_TYPE);
+    table(&mut page, &schema::COMMAND);
     line(&mut page, "\n## Words");
     reasons(&mut page);
     words_of(&mut page);

@@ -18,7 +18,7 @@ use crate::finish::tables_of;
 use crate::meta::{Meta, State};
 use crate::order::{TIME, TimeOrder};
 use crate::parquet_table::ParquetTable;
-use crate::rows::{CgroupRow, FrameRow, StackRow, WaitTypeRow};
+use crate::rows::{CgroupRow, CommandRow, FrameRow, StackRow, WaitTypeRow};
 use crate::schema::{self, Columns, Table};
 use crate::stream_table::StreamTable;
 use crate::writer::META;
@@ -336,6 +336,15 @@ impl Trace {
     /// As [`Self::tasks`].
     pub fn cgroups(&self) -> Result<Vec<CgroupRow>, Error> {
         self.rows(&schema::CGROUP)
+    }
+
+    /// Command lines of processes, in the order in which they were read. Older traces have none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::tasks`].
+    pub fn commands(&self) -> Result<Vec<CommandRow>, Error> {
+        self.rows(&schema::COMMAND)
     }
 
     /// Distinct stacks.

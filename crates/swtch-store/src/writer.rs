@@ -20,7 +20,7 @@ use crate::draft;
 use crate::error::Error;
 use crate::finish;
 use crate::meta::{Meta, State};
-use crate::rows::{CgroupRow, FrameRow, StackRow, WaitTypeRow};
+use crate::rows::{CgroupRow, CommandRow, FrameRow, StackRow, WaitTypeRow};
 use crate::schema::{self, Table};
 use crate::stream_table::StreamTableWriter;
 
@@ -39,6 +39,7 @@ pub struct Writer {
     stacks: StreamTableWriter<StackRow>,
     frames: StreamTableWriter<FrameRow>,
     wait_types: StreamTableWriter<WaitTypeRow>,
+    commands: StreamTableWriter<CommandRow>,
     user_pending: u64,
     user_written: u64,
 }
@@ -71,6 +72,7 @@ impl Writer {
             stacks: log.begin(&schema::STACK)?,
             frames: log.begin(&schema::FRAME)?,
             wait_types: log.begin(&schema::WAIT_TYPE)?,
+            commands: log.begin(&schema::COMMAND)?,
             user_pending: 0,
             user_written: 0,
             log,
@@ -161,6 +163,15 @@ impl Writer {
         self.log.push(&mut self.wait_types, row.clone())
     }
 
+    /// Takes the command line of a process.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::flush`], when this row made a batch full.
+    pub fn push_command(&mut self, row: &CommandRow) -> Result<(), Error> {
+        self.log.push(&mut self.commands, row.clone())
+    }
+
     /// Writes all pending rows. After it, they survive the end of this process.
     ///
     /// # Errors
@@ -178,7 +189,8 @@ impl Writer {
         self.log.flush(&mut self.cgroups)?;
         self.log.flush(&mut self.stacks)?;
         self.log.flush(&mut self.frames)?;
-        self.log.flush(&mut self.wait_types)
+        self.log.flush(&mut self.wait_types)?;
+        self.log.flush(&mut self.commands)
     }
 
     /// The directory of the trace.

@@ -36,7 +36,7 @@ pub struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Record a program, keep the trace, and say why it switched.
+    /// Say why threads left the CPU, and what can be changed: of a program that is recorded now, or of a trace.
     Explain(Explain),
     /// Record a program into a trace.
     Record(Record),
@@ -79,8 +79,8 @@ pub struct Record {
     /// Stop after this many seconds; the command goes on.
     #[arg(short = 'd', long, value_name = "SECS", value_parser = seconds)]
     pub duration: Option<Duration>,
-    /// Take stacks of waits that blocked for at least this long, and of who ended them (such as
-    /// 0, 50us, 1ms; default 5us: a pair of stacks, one or two a wait, costs 1 to 2 us).
+    /// Record call stacks of waits of at least this length, and of the thread that ended them [default: 5us;
+    /// 0: all of them; a wait's stacks cost 1 to 2 us].
     #[arg(long, value_name = "MIN_BLOCKED", num_args = 0..=1, require_equals = true,
           default_missing_value = "5us", value_parser = length)]
     pub stacks: Option<Nanos>,
@@ -115,9 +115,16 @@ pub struct Record {
 /// Record and explain.
 #[derive(Debug, Args)]
 pub struct Explain {
+    /// Explain this trace again, instead of recording.
+    #[arg(value_name = "NAME.swtch",
+          conflicts_with_all = ["output", "duration", "stacks", "pid", "all", "cgroup", "command"])]
+    pub trace: Option<PathBuf>,
     /// What to record.
     #[command(flatten)]
     pub record: Record,
+    /// Show all tables, not only what fits on one screen.
+    #[arg(long)]
+    pub full: bool,
     /// How the answer is written (csv: use report).
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
     pub format: Format,
@@ -150,7 +157,7 @@ pub struct Report {
           conflicts_with_all = ["by", "bill", "format", "top"])]
     pub html: Option<PathBuf>,
     /// Draw it: FILE.svg or FILE.png, one file per picture (timeline, rate, lengths).
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["bill", "html"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "bill", "format", "top", "html"])]
     pub plot: Option<PathBuf>,
     /// What is counted.
     #[command(flatten)]
@@ -166,7 +173,7 @@ pub struct Chosen {
     /// Only these processes.
     #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = pid)]
     pub pid: Vec<Pid>,
-    /// Only threads with this in their name, at any time (with * or ?: the whole name).
+    /// Only threads whose name contains this (with * or ?: matches the whole name); earlier names count.
     #[arg(long, value_name = "NAME")]
     pub comm: Vec<String>,
     /// Only these reasons.

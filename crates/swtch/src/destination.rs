@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use tempfile::NamedTempFile;
 
 use crate::plot::Picture;
+use crate::text::escaped;
 
 /// Refuses a file whose directory is not there.
 ///
@@ -90,17 +91,25 @@ pub fn beside(path: &Path, what: &str) -> PathBuf {
     path.with_file_name(format!("{stem}-{what}.{ending}"))
 }
 
-/// Writes pictures: one to the file itself, several each to a file of its own beside it.
+/// Writes pictures: one to the file itself, several each to a file of its own beside it; and says which.
 ///
 /// # Errors
 /// One cannot be drawn or written.
 pub fn write_pictures(pictures: &[Picture], path: &Path) -> Result<()> {
-    if let [picture] = pictures {
-        return picture.write(path);
+    for picture in pictures {
+        let place = match pictures {
+            [_] => path.to_owned(),
+            _ => beside(path, &picture.name),
+        };
+        picture.write(&place)?;
+        tell_written(&place);
     }
-    pictures
-        .iter()
-        .try_for_each(|picture| picture.write(&beside(path, &picture.name)))
+    Ok(())
+}
+
+/// Says that a file was written.
+pub fn tell_written(path: &Path) {
+    talk!("swtch: wrote {}", escaped(&path.to_string_lossy()));
 }
 
 #[cfg(test)]

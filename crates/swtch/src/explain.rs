@@ -2,6 +2,7 @@
 //! possible, the kernel's own counters give a first answer, marked as such.
 
 use std::io::stdout;
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use swtch_capture::probe::Probe;
@@ -13,8 +14,8 @@ use crate::cost::FoundPrices;
 use crate::doctor::Obstacle;
 use crate::format::Format;
 use crate::record::{self, Afterwards, Recorded, Request, Target};
-use crate::report::{self, By, Filter};
-use crate::{cost, counters, doctor, prices, text};
+use crate::report::{self, By, Extent, Filter};
+use crate::{cost, counters, doctor, opening, prices, text};
 
 /// Whether the page says what the switches cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +26,37 @@ pub enum Bill {
     Without,
 }
 
+/// What is wanted of the answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    /// How it is written.
+    pub format: Format,
+    /// How much is told to people.
+    pub extent: Extent,
+    /// Whether it says what the switches cost.
+    pub bill: Bill,
+}
+
+/// Explains a trace that was recorded before; 0.
+///
+/// # Errors
+/// When it cannot be read, or the saved prices cannot.
+pub fn again(path: &Path, answer: Answer) -> Result<u8> {
+    let trace = opening::open(path)?;
+    let prices = match answer.bill {
+        Bill::With => prices::saved()?,
+        Bill::Without => None,
+    };
+    tell(&trace, answer, prices.as_ref())?;
+    Ok(0)
+}
+
 /// Records and explains; the command's exit code.
 ///
 /// # Errors
 /// When neither a recording nor a first answer can be had.
-pub fn run(request: &Request, format: Format, bill: Bill) -> Result<u8> {
-    let prices = match bill {
+pub fn run(request: &Request, answer: Answer) -> Result<u8> {
+    let prices = match answer.bill {
         Bill::With => Some(cost::find_prices(Caller::of_sudo()?.as_ref())),
         Bill::Without => None,
     };
@@ -39,18 +65,18 @@ pub fn run(request: &Request, format: Format, bill: Bill) -> Result<u8> {
         _ => Afterwards::Tells,
     };
     match record::run(request, afterwards) {
-        Ok(recorded) => explain(&recorded, format, prices),
+        Ok(recorded) => explain(&recorded, answer, prices),
         Err(error) if is_refused(&error) && can_be_counted(&request.target) => {
             let cause = text::escaped(&format!("{error:#}")).into_owned();
             talk!("swtch: no recording here: {cause}");
             crate::tell_verdict(&error);
-            count(request, format, &obstacles_of(&error))
+            count(request, answer.format, &obstacles_of(&error))
         }
         Err(error) => Err(error),
     }
 }
 
-fn explain(recorded: &Recorded, format: Format, prices: Option<FoundPrices>) -> Result<u8> {
+fn explain(recorded: &Recorded, answer: Answer, prices: Option<FoundPrices>) -> Result<u8> {
     if !recorded.is_there {
         recorded.tell_path();
         return Ok(recorded.exit_code());
@@ -58,19 +84,23 @@ fn explain(recorded: &Recorded, format: Format, prices: Option<FoundPrices>) -> 
     let path = recorded.directory.path();
     let trace = Trace::open_in(&recorded.directory);
     let trace = trace.with_context(|| format!("reading {}", path.display()))?;
+    let prices = prices.and_then(prices_of_here);
+    tell(&trace, answer, prices.as_ref())?;
+    recorded.tell_path();
+    Ok(recorded.exit_code())
+}
+
+fn tell(trace: &Trace, answer: Answer, prices: Option<&PriceList>) -> Result<()> {
     let request = report::Request {
         by: By::Reason,
-        format,
+        format: answer.format,
         filter: Filter::default(),
         top: None,
     };
-    let prices = prices.and_then(prices_of_here);
-    if let Some(list) = &prices {
-        prices::warn(&trace, list);
+    if let Some(list) = prices {
+        prices::warn(trace, list);
     }
-    report::explain(&trace, &request, prices.as_ref(), &mut stdout())?;
-    recorded.tell_path();
-    Ok(recorded.exit_code())
+    report::explain(trace, &request, prices, answer.extent, &mut stdout())
 }
 
 /// The prices of this machine. Without them the recording can be explained all the same.

@@ -377,12 +377,12 @@ fn tell(meta: &Meta, output: &Path, untraced: u64) {
     let counts = &meta.counts;
     talk!(
         "swtch: {}, {} lost: {}",
-        counted(counts.stored, "switch-out"),
+        counted(counts.stored, "context switch"),
         counted(counts.lost, "record"),
         escaped(&meta.scope)
     );
     if untraced > 0 {
-        let switches = counted(untraced, "switch-out");
+        let switches = counted(untraced, "context switch");
         talk!("swtch: note: {switches} of threads whose run perf did not see begin");
     }
     if let Some(note) = meta.imported.as_ref().and_then(Imported::incomplete) {

@@ -41,7 +41,8 @@ use swtch_capture::LaunchError;
 use swtch_capture::signals::wait_for_children;
 
 use cli::{Cli, Question, Verb};
-use explain::Bill;
+use explain::{Answer, Bill};
+use report::Extent;
 
 /// An error, or an answer that could not be given.
 const FAILED: u8 = 2;
@@ -61,7 +62,18 @@ fn run(cli: Cli) -> Result<u8> {
             } else {
                 Bill::With
             };
-            explain::run(&words.record.to_request()?, words.format, bill)
+            let answer = Answer {
+                format: words.format,
+                extent: match words.full {
+                    true => Extent::Full,
+                    false => Extent::Screen(text::page_width()),
+                },
+                bill,
+            };
+            match &words.trace {
+                Some(trace) => explain::again(trace, answer),
+                None => explain::run(&words.record.to_request()?, answer),
+            }
         }
         Verb::Report(words) => report(&words),
         Verb::Export(words) => export::run(&words.to_request()),
@@ -99,6 +111,7 @@ fn report(words: &cli::Report) -> Result<u8> {
     }
     if let Some(file) = &words.plot {
         page::plot(&words.trace, &words.chosen.to_filter(), file)?;
+        return Ok(0);
     }
     let trace = opening::open(&words.trace)?;
     let request = report::Request {
@@ -111,7 +124,9 @@ fn report(words: &cli::Report) -> Result<u8> {
         top: words.top,
     };
     match question {
-        Question::Page => report::explain(&trace, &request, None, &mut stdout())?,
+        Question::Page => {
+            report::explain(&trace, &request, None, Extent::Full, &mut stdout())?;
+        }
         Question::By(_) => report::report(&trace, &request, &mut stdout())?,
         Question::Bill(by) => {
             let list = prices::chosen(words.prices.as_deref())?;

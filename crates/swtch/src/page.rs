@@ -19,7 +19,7 @@ use maud::{Markup, PreEscaped, html};
 use swtch_core::Nanos;
 use swtch_core::cost::PriceList;
 
-use crate::destination::{check_directory, write_pictures};
+use crate::destination::{check_directory, tell_written, write_pictures};
 use crate::export::{Bytes, Sink};
 use crate::html::{self, shown, table};
 use crate::plot::Picture;
@@ -61,6 +61,7 @@ pub fn write(trace: &Path, filter: &Filter, prices: Option<&PriceList>, file: &P
         .and_then(|()| sink.flush())
         .with_context(|| format!("writing {}", file.display()))?;
     sink.finish()?;
+    tell_written(file);
     Ok(())
 }
 
@@ -207,7 +208,7 @@ mod tests {
         assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;\\u{202e}\\x1b[2J"));
         assert!(!page.contains(['\u{202e}', '\u{1b}']));
         assert!(page.matches("<svg ").count() >= 3);
-        assert!(page.contains("500 switch-outs"));
+        assert!(page.contains("500 context switches"));
     }
 
     /// However much happened, the page can be sent.
@@ -227,6 +228,6 @@ mod tests {
     #[test]
     fn an_empty_trace_has_a_page() {
         let page = made(0);
-        assert!(page.contains("0 switch-outs"));
+        assert!(page.contains("0 context switches"));
     }
 }

@@ -8,6 +8,7 @@
 //! ```
 
 mod command;
+mod commands;
 mod facts;
 mod pipeline;
 mod priority;

@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
 /// Whether a character may not be shown as it is.
 pub fn is_hostile(c: char) -> bool {
     c.is_control()
@@ -118,7 +120,7 @@ pub fn grouped(count: u64) -> String {
 pub fn counted(count: u64, noun: &str) -> String {
     let plural = match count {
         1 => "",
-        _ if noun.ends_with('s') => "es",
+        _ if noun.ends_with('s') || noun.ends_with("ch") => "es",
         _ => "s",
     };
     format!("{} {noun}{plural}", grouped(count))
@@ -154,7 +156,7 @@ pub enum Side {
 const WIDEST_COLUMN: usize = 400;
 
 /// Lines of columns in line: the head, a rule, the rows, and the total after another rule. Two
-/// spaces between columns, none at the end of a line. Every character counts as one wide. A cell that is wider
+/// spaces between columns, none at the end of a line. A cell that is wider
 /// than [`WIDEST_COLUMN`] is shown whole and moves the rest of its own line only.
 pub fn columns(
     head: &[(String, Side)],
@@ -163,15 +165,15 @@ pub fn columns(
 ) -> Vec<String> {
     let width_of = |column: usize| {
         let cells = rows.iter().map(Vec::as_slice).chain(total);
-        let widest = cells.map(|row| row[column].chars().count()).max();
-        let widest = widest.unwrap_or(0).max(head[column].0.chars().count());
+        let widest = cells.map(|row| width(&row[column])).max();
+        let widest = widest.unwrap_or(0).max(width(&head[column].0));
         widest.min(WIDEST_COLUMN)
     };
     let widths: Vec<usize> = (0..head.len()).map(width_of).collect();
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let mut line = String::new();
-        for ((cell, width), (_, side)) in cells.zip(&widths).zip(head) {
-            let blanks = " ".repeat(width.saturating_sub(cell.chars().count()));
+        for ((cell, wide), (_, side)) in cells.zip(&widths).zip(head) {
+            let blanks = " ".repeat(wide.saturating_sub(width(cell)));
             match side {
                 Side::Left => push(&mut line, format_args!("{cell}{blanks}  ")),
                 Side::Right => push(&mut line, format_args!("{blanks}{cell}  ")),
@@ -195,26 +197,73 @@ pub fn columns(
     lines
 }
 
-/// How wide running text may be: what the terminal tells of itself (`COLUMNS`), within reason.
+/// The widest that running text is made: longer lines are hard to read.
+const WIDEST: usize = 100;
+
+/// The narrowest that anything is made.
+const NARROWEST: usize = 40;
+
+/// How wide running text may be: as the terminal, within reason.
 pub fn page_width() -> usize {
-    const WIDEST: usize = 100;
-    const NARROWEST: usize = 50;
-    let told = std::env::var("COLUMNS").ok();
-    let told = told.and_then(|words| words.parse::<usize>().ok());
-    told.map_or(WIDEST, |width| width.clamp(NARROWEST, WIDEST))
+    told_width().map_or(WIDEST, |width| width.clamp(NARROWEST, WIDEST))
 }
 
-/// A text in lines of at most `width` characters, broken between words. A word that is longer has a line
+/// How wide a table may be: as the terminal. A file or a pipe takes any width.
+pub fn table_width() -> usize {
+    told_width().map_or(usize::MAX, |width| width.max(NARROWEST))
+}
+
+/// What a person says in `COLUMNS`, else what the terminal says of itself; `None` where stdout is none.
+fn told_width() -> Option<usize> {
+    let said = std::env::var("COLUMNS").ok();
+    let said = said.and_then(|words| words.parse().ok());
+    said.filter(|width| *width > 0).or_else(|| {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+        Some(usize::from(size.ws_col)).filter(|width| *width > 0)
+    })
+}
+
+/// How many columns of a terminal a text takes: a character of Chinese, Japanese or Korean, and most
+/// pictures, take two.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// A text that takes at most `most` columns; where it is cut, it ends in `…`.
+pub fn cut(text: &str, most: usize) -> String {
+    if width(text) <= most {
+        return text.to_owned();
+    }
+    let mut used = 1;
+    let fits = |c: &char| {
+        used += c.width().unwrap_or(0);
+        used <= most
+    };
+    let kept: String = text.chars().take_while(fits).collect();
+    format!("{}…", kept.trim_end())
+}
+
+/// A text in lines of at most `most` columns, broken between words. A word that is longer has a line
 /// of its own. What is hostile is shown by its number.
-pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub fn wrapped(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut used = 0;
     // Lines of the source, as in the files of the lab, are no lines of the answer.
-    for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
-        let word = escaped(word);
-        let length = word.chars().count();
+    let mut words = text
+        .split([' ', '\n'])
+        .filter(|word| !word.is_empty())
+        .peekable();
+    while let Some(word) = words.next() {
+        let mut word = escaped(word);
+        // A number and its unit stay together.
+        if let Some(unit) =
+            words.next_if(|next| word.ends_with(|c: char| c.is_ascii_digit()) && is_unit(next))
+        {
+            word = format!("{word} {unit}").into();
+        }
+        let length = width(&word);
         match lines.last_mut() {
-            Some(line) if used + 1 + length <= width => {
+            Some(line) if used + 1 + length <= most => {
                 line.push(' ');
                 line.push_str(&word);
                 used += 1 + length;
@@ -228,10 +277,15 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+fn is_unit(word: &str) -> bool {
+    let word = word.trim_end_matches(|c: char| c.is_ascii_punctuation() && c != '%');
+    matches!(word, "%" | "ns" | "µs" | "ms" | "s")
+}
+
 /// A text after a label, in lines of at most `width` characters; those after the first are set in as far
 /// as the label is wide.
 pub fn hung(label: &str, text: &str, width: usize) -> Vec<String> {
-    let indent = label.chars().count();
+    let indent = self::width(label);
     let lines = wrapped(text, width.saturating_sub(indent).max(1));
     let line = |(number, line): (usize, String)| match number {
         0 => format!("{label}{line}"),

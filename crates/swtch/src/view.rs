@@ -107,7 +107,7 @@ fn listen(port: Option<u16>) -> Result<TcpListener> {
 
 fn tell_loaded(loaded: &Loaded, began: Instant) {
     let rows = loaded.levels.os.rows().len() + loaded.levels.user.rows().len();
-    let rows = counted(u64::try_from(rows).unwrap_or(u64::MAX), "switch-out");
+    let rows = counted(u64::try_from(rows).unwrap_or(u64::MAX), "context switch");
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     talk!("swtch: read {rows} in {}", Nanos::from_ns(took));
 }

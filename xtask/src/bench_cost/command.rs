@@ -192,9 +192,14 @@ mod tests {
         let error = runner.run(&words(&["sh", "-c", &script])).unwrap_err();
         assert!(format!("{error:#}").contains("not done"), "{error:#}");
         let pid: i32 = fs::read_to_string(file).unwrap().trim().parse().unwrap();
-        // Killed, but perhaps not yet reaped by its new parent.
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+        // Killed, but perhaps it has not run since, or its new parent has not reaped it yet.
+        let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let has_ended = |stat: String| stat.is_empty() || stat.contains(") Z ");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !has_ended(stat()) {
+            assert!(Instant::now() < deadline, "{}", stat());
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[test]

@@ -18,7 +18,8 @@ use swtch_core::{
     TaskKey, Tid, Timestamp, UserSide, Wait,
 };
 use swtch_store::{
-    CgroupRow, Columns, Error, FrameRow, Meta, StackKind, StackRow, Trace, WaitTypeRow, Writer,
+    CgroupRow, Columns, CommandRow, Error, FrameRow, Meta, StackKind, StackRow, Trace, WaitTypeRow,
+    Writer,
 };
 
 /// `splitmix64`: small, and the same everywhere.
@@ -443,6 +444,7 @@ pub struct Others {
     pub stacks: Vec<StackRow>,
     pub frames: Vec<FrameRow>,
     pub wait_types: Vec<WaitTypeRow>,
+    pub commands: Vec<CommandRow>,
 }
 
 impl Others {
@@ -497,6 +499,11 @@ impl Others {
                 wait_type: 3,
                 name: "MUTEX".into(),
             }],
+            commands: vec![CommandRow {
+                ts: Timestamp::from_ns(78),
+                pid: Pid::new(1_230),
+                command: "postgres: \u{1b}[31m ü".into(),
+            }],
         }
     }
 
@@ -517,6 +524,9 @@ impl Others {
         self.wait_types
             .iter()
             .try_for_each(|row| writer.push_wait_type(row))?;
+        self.commands
+            .iter()
+            .try_for_each(|row| writer.push_command(row))?;
         let mut cgroups = self.cgroups.iter();
         cgroups.try_for_each(|row| writer.push_cgroup(row.cgroup, &row.path))
     }
@@ -530,6 +540,7 @@ impl Others {
             stacks: trace.stacks()?,
             frames: trace.frames()?,
             wait_types: trace.wait_types()?,
+            commands: trace.commands()?,
         })
     }
 }

@@ -79,7 +79,9 @@ fn push_head(list: &PriceList, page: &mut String) {
         };
         line(
             page,
-            format_args!("noise  arms that do the same differ by up to {worst:.1} %; {rest}"),
+            format_args!(
+                "noise  two identical measurements differed by {worst:.1} % at most; {rest}"
+            ),
         );
     }
 }

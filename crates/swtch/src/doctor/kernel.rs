@@ -42,7 +42,7 @@ pub(super) fn facts(probe: &Probe) -> Vec<Fact> {
         found(&probe.tracefs, "/proc/self/mounts", |at| {
             tracefs(at.as_deref())
         })
-        .named("tracefs", "swtch needs it not; perf and trace-cmd do"),
+        .named("tracefs", "swtch does not need it; perf and trace-cmd do"),
         found(&probe.cgroups, "/proc/self/mounts", |cgroups| {
             mounted(cgroups.v2.as_deref())
         })

@@ -245,7 +245,7 @@ impl Writer<'_> {
             let waits = counted(untold.waits(), "wait");
             talk!(
                 "swtch: note: the trace does not tell how long {waits} lasted, or until when the thread \
-                 blocked; Perfetto shows them as PI (\"Parked + Idle\"), which nothing else is"
+                 blocked; Perfetto shows them in state PI (\"Parked + Idle\"), which is used for nothing else"
             );
         }
         self.slices.losses(gaps, packets)?;

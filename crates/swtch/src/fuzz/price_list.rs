@@ -12,7 +12,7 @@ use crate::cost::{self, saved};
 use crate::format::Format;
 use crate::prices;
 use crate::report::drawn::{prices as some_prices, prices_with_curve};
-use crate::report::{self, BillBy, By, Filter, Request};
+use crate::report::{self, BillBy, By, Extent, Filter, Request};
 
 /// Words of a list.
 const WORDS: [&str; 16] = [
@@ -88,7 +88,7 @@ impl Subject for PriceLists {
         for by in BillBy::ALL {
             let _ = report::bill(&self.trace, by, &request, &list, out);
         }
-        let _ = report::explain(&self.trace, &request, Some(&list), out);
+        let _ = report::explain(&self.trace, &request, Some(&list), Extent::Full, out);
         let _ = cost::run_compare(&self.whole, &self.file, format);
         let _ = cost::run_compare(&self.file, &self.whole, format);
     }

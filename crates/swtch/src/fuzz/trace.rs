@@ -11,7 +11,8 @@ use swtch_core::{
     TaskKey, Timestamp, UserSide,
 };
 use swtch_store::{
-    Columns, FrameRow, Meta, StackKind, StackRow, State, Trace, UserCounts, WaitTypeRow, Writer,
+    Columns, CommandRow, FrameRow, Meta, StackKind, StackRow, State, Trace, UserCounts,
+    WaitTypeRow, Writer,
 };
 
 use super::archive::Archive;
@@ -20,7 +21,7 @@ use crate::export::{self, To};
 use crate::format::Format;
 use crate::page;
 use crate::report::drawn::{after, head, prices, row, seen, woken_by};
-use crate::report::{self, BillBy, By, Filter, Moment, Request};
+use crate::report::{self, BillBy, By, Extent, Filter, Moment, Request};
 use crate::view::Loaded;
 
 const CHECKSUMS: &str = "checksums.csv";
@@ -163,7 +164,11 @@ impl Traces {
                 let _ = report::report(trace, &request(by), out);
             }
             36..=43 => {
-                let _ = report::explain(trace, &request(By::Reason), Some(&prices()), out);
+                let extent = match choice.bool() {
+                    true => Extent::Screen(choice.usize(..200)),
+                    false => Extent::Full,
+                };
+                let _ = report::explain(trace, &request(By::Reason), Some(&prices()), extent, out);
             }
             44..=47 => {
                 let by = BillBy::ALL[choice.usize(..BillBy::ALL.len())];
@@ -399,6 +404,12 @@ fn push_names(writer: &mut Writer, long: &impl Fn(usize) -> String) {
         name: "MUTEX".to_owned(),
     };
     writer.push_wait_type(&wait_type).expect("a scratch file");
+    let command = CommandRow {
+        ts: Timestamp::from_ns(1),
+        pid: Pid::new(10),
+        command: long(1_024),
+    };
+    writer.push_command(&command).expect("a scratch file");
 }
 
 fn switch(start_ns: u64, number: u64) -> Switch {

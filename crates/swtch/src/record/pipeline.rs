@@ -11,6 +11,7 @@ use swtch_core::{
 };
 use swtch_store::{Directory, Error, FrameRow, Meta, StackRow, UserCounts, Writer};
 
+use super::commands::Commands;
 use super::facts;
 use super::user_level::{Brought, Finder, UserLevel};
 
@@ -18,6 +19,7 @@ use super::user_level::{Brought, Finder, UserLevel};
 pub struct Pipeline {
     merge: Merge,
     user_level: UserLevel,
+    commands: Commands,
     rest: Rest,
     unreadable: u64,
 }
@@ -68,6 +70,7 @@ impl Pipeline {
         Self {
             merge: Merge::default(),
             user_level,
+            commands: Commands::default(),
             rest: Rest {
                 timeline: Timeline::new(SyscallTable::of(arch)),
                 writer,
@@ -90,6 +93,7 @@ impl Pipeline {
         // After the kernel's rings: what they promise to be complete is complete here, too.
         let brought = self.drain_user_level();
         self.watch_user_level(capture);
+        self.commands.round();
         let rest = &mut self.rest;
         let horizon = drained.horizon.min(brought.horizon);
         self.merge.take_until(horizon, |event| rest.take(event));
@@ -100,6 +104,9 @@ impl Pipeline {
 
     /// Puts what is pending on disk, with the gaps since the last time.
     pub fn flush(&mut self, capture: &Capture) -> Result<(), Error> {
+        for command in self.commands.flush() {
+            self.rest.writer.push_command(&command)?;
+        }
         for gap in capture.take_gaps() {
             self.rest.writer.push_gap(&gap)?;
         }
@@ -128,6 +135,9 @@ impl Pipeline {
         self.rest.failure.take().map_or(Ok(()), Err)?;
         for open in self.rest.timeline.open_waits(end) {
             self.rest.writer.push_open(&open)?;
+        }
+        for command in self.commands.end() {
+            self.rest.writer.push_command(&command)?;
         }
         self.flush(capture)?;
         self.rest.write_frames()
@@ -206,10 +216,16 @@ impl Pipeline {
     }
 
     fn drain(&mut self, capture: &mut Capture) -> Drained {
-        let (merge, user_level) = (&mut self.merge, &mut self.user_level);
+        let Self {
+            merge,
+            user_level,
+            commands,
+            ..
+        } = self;
         let drained = capture.drain(|ring, event| {
             if let Event::Task(task) = &event {
                 user_level.meet(task);
+                commands.meet(task);
             }
             merge.push(ring, event);
         });

@@ -230,7 +230,7 @@ impl<'a> Bill<'a> {
         }
         if total.unknown_runs > 0 {
             notes.push(format!(
-                "{} began before the recording or in a gap: their time is in no share of CPU time",
+                "{} with unknown start: left out of the shares of CPU time",
                 text::counted(total.unknown_runs, "run")
             ));
         }

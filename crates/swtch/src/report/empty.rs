@@ -95,7 +95,7 @@ impl Empty {
     }
 
     fn told(self, meta: &Meta) -> String {
-        let switches = |count| counted(count, "switch-out");
+        let switches = |count| counted(count, "context switch");
         let time = told_length(meta).map_or_else(String::new, |time| format!(" in {time}"));
         let scope = &meta.scope;
         match self {
@@ -181,7 +181,7 @@ fn capital(text: &str) -> String {
 fn others(meta: &Meta) -> Option<String> {
     let filtered = meta.counts.filtered;
     (filtered > 0).then(|| {
-        let switches = counted(filtered, "switch-out");
+        let switches = counted(filtered, "context switch");
         format!("{switches} of other tasks were seen and left out.")
     })
 }
@@ -228,7 +228,7 @@ mod tests {
     fn processes_that_slept_are_said_to_have_slept() {
         let why = why_empty(&recording(tree(12, 0), 1_234), 0).unwrap();
         let expected = "12 processes (process 7 and those below) made no switch in 2.00 s, by the \
-            kernel's own count: they slept, stood still, or ran all the time. 1,234 switch-outs of \
+            kernel's own count: they slept, stood still, or ran all the time. 1,234 context switches of \
             other tasks were seen and left out. Record while they work (-d SECONDS gives them time), \
             or everything: swtch explain -a -d 5 names the processes that switch.";
         assert_eq!(why, expected);
@@ -247,7 +247,10 @@ mod tests {
     #[test]
     fn switches_that_only_the_kernel_counted_are_a_fault() {
         let why = why_empty(&recording(tree(3, 40), 9), 0).unwrap();
-        assert!(why.contains("the kernel counted 40 switch-outs"), "{why}");
+        assert!(
+            why.contains("the kernel counted 40 context switches"),
+            "{why}"
+        );
         assert!(why.contains("report it") && !why.contains("slept"), "{why}");
         assert!(is_failure(&recording(tree(3, 40), 9), 0));
     }
@@ -282,7 +285,7 @@ mod tests {
             meta.kernel.ctxt_before = Some(1_000);
             meta.kernel.ctxt_after = Some(1_300);
             let why = why_empty(&meta, 0).unwrap();
-            assert!(why.contains("counted 300 switch-outs"), "{why}");
+            assert!(why.contains("counted 300 context switches"), "{why}");
             assert!(is_failure(&meta, 0));
             assert!(!is_failure(&meta, 1), "with rows it is none");
         }
@@ -293,7 +296,7 @@ mod tests {
         let mut meta = recording(tree(3, 40), 9);
         meta.counts.lost = 40;
         let why = why_empty(&meta, 0).unwrap();
-        assert!(why.contains("40 switch-outs were lost"), "{why}");
+        assert!(why.contains("40 context switches were lost"), "{why}");
         assert!(!why.contains("slept") && !why.contains("fault"), "{why}");
         assert!(is_failure(&meta, 0));
     }

@@ -1,11 +1,12 @@
-//! `explain`: the main reports of one trace in one page, and a verdict in plain words.
+//! `explain`: why a trace switched, on one screen ([`screen`]) or with all tables, and a verdict in plain
+//! words.
 //!
-//! One scan feeds all aggregators; the page is then written from the counts:
+//! One scan feeds all aggregators; the answer is then written from the counts. All of it:
 //!
 //! ```text
 //! head · balance          what was recorded, and that nothing is missing
 //! by reason               why
-//! threads                 who
+//! processes, threads      who
 //! who had the CPU         to whom the run-queue time went
 //! waits, wakers           for what, ended by whom
 //! the bill                what the switches cost, when there are prices
@@ -30,11 +31,14 @@ use super::head::{Head, Rows};
 use super::names::Names;
 use super::preemptor::Preemptors;
 use super::pricing::Prices;
+use super::programs::Programs;
 use super::reason::ByReason;
+use super::screen::{self, Screen};
 use super::session::Session;
 use super::sheet::Sheet;
 use super::stack::{self, Places, Symbols};
 use super::summary::Summary;
+use super::tally::Tally;
 use super::verdict::{self, Details, Finding, Picture};
 use super::wait::Objects;
 use super::waker::Wakers;
@@ -53,6 +57,7 @@ const STACKS: usize = 3;
 #[derive(Debug)]
 struct Page<'p> {
     reasons: ByReason,
+    processes: Groups,
     threads: Groups,
     calls: Groups,
     preemptors: Preemptors,
@@ -65,8 +70,9 @@ struct Page<'p> {
 
 /// The page's tables and findings, made from the counts.
 #[derive(Debug)]
-struct Explained {
+pub struct Explained {
     reasons: Sheet,
+    processes: Sheet,
     threads: Sheet,
     preemptors: Sheet,
     waits: Sheet,
@@ -77,12 +83,22 @@ struct Explained {
     switches: u64,
     findings: Vec<Finding>,
     /// What is said when there are no findings.
-    without_findings: String,
+    pub without_findings: String,
     billed: Option<Billed>,
+    /// What the first screen counts.
+    pub screen: Screen,
 }
 
-/// Writes the page that explains a trace; with `prices`, what its switches cost too. `request.by`
-/// plays no part.
+/// How much is told to people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// One screen of this width.
+    Screen(usize),
+    /// All tables.
+    Full,
+}
+
+/// Writes what explains a trace; with `prices`, what its switches cost too. `request.by` plays no part.
 ///
 /// # Errors
 ///
@@ -92,6 +108,7 @@ pub fn explain(
     trace: &Trace,
     request: &Request,
     prices: Option<&PriceList>,
+    extent: Extent,
     out: &mut dyn Write,
 ) -> Result<()> {
     if request.format == Format::Csv {
@@ -105,6 +122,10 @@ pub fn explain(
     if request.format == Format::Json {
         let object = explained.to_json(session.head(), rows, request.top);
         write_json(&object, &mut written)?;
+    } else if let Extent::Screen(width) = extent {
+        for line in screen::lines(&explained, session.head(), rows, trace.path(), width) {
+            writeln!(written, "{line}")?;
+        }
     } else {
         let most = request.top.unwrap_or(ROWS);
         explained.write(session.head(), rows, most, &mut written)?;
@@ -175,6 +196,7 @@ impl<'p> Page<'p> {
         let has_stacks = session.head().meta.stacks.is_some();
         let mut page = Self {
             reasons: ByReason::default(),
+            processes: Groups::new(By::Process, &names),
             threads: Groups::new(By::Thread, &names),
             calls: Groups::new(By::Syscall, &names),
             preemptors: Preemptors::new(contention_of(session), &names),
@@ -192,6 +214,7 @@ impl<'p> Page<'p> {
         for open in session.opens()? {
             if let Some(reason) = reason_of_open(&open) {
                 page.reasons.add_open(reason, &open);
+                page.processes.add_open(&open, &names);
                 page.threads.add_open(&open, &names);
             }
         }
@@ -207,6 +230,7 @@ impl<'p> Page<'p> {
         selection: &Selection,
     ) {
         self.reasons.add(row, counted);
+        self.processes.add(row, task, counted, names);
         self.threads.add(row, task, counted, names);
         self.calls.add(row, task, counted, names);
         self.preemptors.add(row, task, counted, names, selection);
@@ -215,10 +239,10 @@ impl<'p> Page<'p> {
             worth.add(row, task, counted, names);
         }
         if counted.switch {
-            self.details.add_switch(row);
+            self.details.add_switch(row, task, names);
         }
         if counted.wait {
-            self.details.add_wait(row);
+            self.details.add_wait(row, task, names);
             self.wakers.add(row, task, names);
             self.places.add(row, task, names);
         }
@@ -268,15 +292,18 @@ impl<'p> Page<'p> {
         symbols: Option<&Symbols>,
         bill: Option<&Bill<'_>>,
     ) -> Explained {
+        let programs = Programs::new(names);
         let picture = Picture {
             reasons: &self.reasons,
+            processes: &self.processes,
             threads: &self.threads,
             calls: &self.calls,
             preemptors: &self.preemptors,
-            wakers: &self.wakers,
             objects: &self.objects,
             details: &self.details,
             names,
+            programs: &programs,
+            symbols,
             arch,
             cgroups,
             cpus,
@@ -293,11 +320,18 @@ impl<'p> Page<'p> {
         let findings = verdict::findings(&picture);
         let worth = self.worth.as_ref().zip(bill);
         let billed = worth.map(|(worth, bill)| worth.conclude(bill, &findings, names, symbols));
+        let by_switches = |tally: &Tally| tally.switches;
+        let screen = Screen::new(
+            programs.ranked(&self.processes, by_switches),
+            self.reasons.ranked(),
+            total.clone(),
+        );
         Explained {
             reasons,
+            processes: self.processes.sheet(&words),
             threads: self.threads.sheet(&words),
             preemptors: self.preemptors.sheet(names),
-            waits: self.objects.sheet(names),
+            waits: self.objects.sheet(names, symbols),
             wakers: self.wakers.sheet(names),
             stacks: symbols.map(|symbols| self.places.sheet(symbols, names, true)),
             summary_lines: summary.lines(&total),
@@ -306,6 +340,7 @@ impl<'p> Page<'p> {
             findings,
             without_findings: verdict::nothing_stands_out(),
             billed,
+            screen,
         }
     }
 }
@@ -321,7 +356,7 @@ fn why_nothing(head: &Head, rows: Rows) -> Option<String> {
 /// Columns of the one scan.
 fn columns(has_stacks: bool) -> Columns {
     let stacks = if has_stacks {
-        Columns::STACKS
+        Columns::STACKS | Columns::WAKER_STACKS
     } else {
         Columns::NONE
     };
@@ -338,15 +373,16 @@ fn columns(has_stacks: bool) -> Columns {
 
 impl Explained {
     fn write(&self, head: &Head, rows: Rows, most: usize, out: &mut Vec<u8>) -> Result<()> {
+        let width = text::table_width();
         head.write(rows, out)?;
         writeln!(out, "balance: {}", head.balance())?;
         writeln!(out, "\nwhy tasks left the CPU")?;
-        self.reasons.write_table(usize::MAX, out)?;
+        self.reasons.write_table_in(width, usize::MAX, out)?;
         for (title, sheet) in self.further_tables() {
             if !sheet.rows.is_empty() {
                 writeln!(out, "\n{title}")?;
                 // Notes on sums stand under the first table.
-                without_notes_of(sheet, &self.reasons).write_table(most, out)?;
+                without_notes_of(sheet, &self.reasons).write_table_in(width, most, out)?;
             }
         }
         if let Some(stacks) = self.stacks.as_ref().filter(|sheet| !sheet.rows.is_empty()) {
@@ -355,14 +391,15 @@ impl Explained {
         }
         if let Some(billed) = &self.billed {
             writeln!(out, "\nwhat the switches cost")?;
-            billed.sheet.write_table(most, out)?;
+            billed.sheet.write_table_in(width, most, out)?;
         }
         self.write_verdict(out)
     }
 
     /// The tables after the first that have one form everywhere.
-    const fn further_tables(&self) -> [(&'static str, &Sheet); 4] {
+    const fn further_tables(&self) -> [(&'static str, &Sheet); 5] {
         [
+            ("processes with the most switches", &self.processes),
             ("threads with the most switches", &self.threads),
             (
                 "who had the CPU while tasks were runnable",
@@ -393,7 +430,7 @@ impl Explained {
     }
 
     /// The findings in words.
-    fn told(&self) -> Vec<Told> {
+    pub fn told(&self) -> Vec<Told> {
         let findings = self.findings.iter().enumerate();
         let told = findings.map(|(place, finding)| Told {
             seen: finding.seen.clone(),
@@ -427,6 +464,12 @@ impl Explained {
         Ok(())
     }
 
+    /// What all switches together cost, where that is worth a word.
+    pub fn cost(&self) -> Option<String> {
+        let all = self.billed.as_ref()?.all.as_ref()?;
+        Some(all.to_words())
+    }
+
     /// What the finding at this place is worth.
     fn saving(&self, place: usize) -> Option<&Saving> {
         self.billed.as_ref()?.savings.get(place)?.as_ref()
@@ -446,6 +489,7 @@ impl Explained {
             "balance": head.to_json_balance(),
             "reasons": rows_of(&self.reasons),
             "reasons_total": self.reasons.to_json_total(),
+            "processes": rows_of(&self.processes),
             "threads": rows_of(&self.threads),
             "preemptors": rows_of(&self.preemptors),
             "preemptors_total": self.preemptors.to_json_total(),

@@ -163,7 +163,7 @@ impl Groups {
     /// Columns of [`Words::label`].
     pub const fn label_columns(by: By) -> &'static [&'static str] {
         match by {
-            By::Process => &["process", "pid", "earlier_names"],
+            By::Process => &["process", "pid", "command", "earlier_names"],
             By::Syscall => &["syscall", "number"],
             By::Cpu => &["cpu"],
             By::Cgroup => &["cgroup", "cgroup_id"],
@@ -236,6 +236,7 @@ impl Words<'_> {
                 vec![
                     Cell::text(&process.comm),
                     id(process.pid.map(swtch_core::Pid::get)),
+                    process.command.as_ref().map_or(Cell::Missing, Cell::text),
                     Cell::List(process.earlier.clone()),
                 ]
             }

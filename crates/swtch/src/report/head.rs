@@ -4,7 +4,7 @@
 //! ```text
 //! host   db1 · Linux 6.18.0 x86_64 · 2 CPUs
 //! trace  run.swtch · 1.25 s · perf bench sched pipe
-//! 400,123 switch-outs · 0 lost · recorder: 0.12 s CPU, 45 MB
+//! 400,123 context switches · 0 lost · recorder: 0.12 s CPU, 45 MB
 //! ```
 //!
 //! What would mislead if it were not said follows: an unfinished trace, gaps, missing hooks.
@@ -16,7 +16,10 @@ use serde_json::{Value, json};
 use swtch_core::{Gap, Nanos};
 use swtch_store::{Counts, Host, Imported, Meta, State};
 
-use crate::text::{counted, escaped, grouped};
+use crate::text::{counted, cut, escaped, grouped};
+
+/// The longest command line that is shown for people; JSON has all of it.
+const LONGEST_COMMAND: usize = 200;
 
 /// What is known about a trace apart from its rows.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +68,13 @@ impl Head {
         told_length(&self.meta).unwrap_or(self.duration)
     }
 
+    /// Whether every switch that was seen is in a row: known only of a recording that has ended.
+    pub fn is_complete(&self) -> bool {
+        let counts = &self.meta.counts;
+        let is_told = self.meta.state != State::Recording && self.incomplete.is_none();
+        is_told && self.lost() == 0 && counts.storage_refused == 0 && self.meta.imported.is_none()
+    }
+
     /// Writes the lines for people.
     pub fn write(&self, rows: Rows, out: &mut dyn Write) -> io::Result<()> {
         let Host {
@@ -83,7 +93,7 @@ impl Head {
         writeln!(
             out,
             "{} · {} lost · recorder: {}",
-            counted(rows.counted, "switch-out"),
+            counted(rows.counted, "context switch"),
             grouped(self.lost()),
             self.overhead(),
         )?;
@@ -93,13 +103,13 @@ impl Head {
         writeln!(out)
     }
 
-    /// What was traced, in words.
-    fn what(&self) -> String {
+    /// What was traced, in words. A command line may have megabytes.
+    pub fn what(&self) -> String {
         let Meta { command, scope, .. } = &self.meta;
         if command.is_empty() {
             scope.clone()
         } else {
-            command.join(" ")
+            cut(&command.join(" "), LONGEST_COMMAND)
         }
     }
 
@@ -117,7 +127,7 @@ impl Head {
     }
 
     /// What a reader must know before the numbers.
-    fn warnings(&self, rows: Rows) -> Vec<String> {
+    pub fn warnings(&self, rows: Rows) -> Vec<String> {
         let mut lines = Vec::new();
         lines.extend(self.meta.imported.as_ref().map(|imported| {
             format!(
@@ -202,7 +212,7 @@ impl Head {
             ));
         }
         if unnamed > 0 {
-            let switches = counted(unnamed, "switch-out");
+            let switches = counted(unnamed, "context switch");
             lines.push(format!(
                 "{switches} of tasks that could not be named are in no row"
             ));
@@ -375,7 +385,7 @@ mod tests {
         let expected = "\
 host   db1 · Linux 6.18.0 x86_64 · 2 CPUs
 trace  run.swtch · 2.00 s · perf bench
-10 switch-outs · 0 lost · recorder: 120 ms CPU, 45 MB
+10 context switches · 0 lost · recorder: 120 ms CPU, 45 MB
 
 ";
         assert_eq!(lines(&head(), TEN), expected);
@@ -396,7 +406,7 @@ trace  run.swtch · 2.00 s · perf bench
         }];
         head.filter = Some("--pid 10".into());
         let expected = "\
-10 switch-outs · 7 lost · recorder: 120 ms CPU, 45 MB
+10 context switches · 7 lost · recorder: 120 ms CPU, 45 MB
 note: unfinished: the recorder was killed; 13 rows can be read, which span 2.00 s
 note: 7 records lost in 1 gap (2.00 µs of CPU time): counts and sums are lower bounds
 note: this kernel lacks sched_exit_tp: reasons that need it are inferred

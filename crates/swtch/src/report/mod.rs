@@ -31,7 +31,9 @@ mod level;
 mod names;
 mod preemptor;
 mod pricing;
+mod programs;
 mod reason;
+mod screen;
 mod session;
 mod sheet;
 mod stack;
@@ -57,7 +59,7 @@ use swtch_store::{Columns, Meta, Trace};
 pub use bill::{BillBy, bill};
 pub use departure::successor;
 pub use empty::{is_failure, why_empty};
-pub use explain::{Parts, Told, explain, parts};
+pub use explain::{Extent, Parts, Told, explain, parts};
 pub use filter::{EmptySpan, Filter, Moment, Selection, takes_task};
 pub use group::Call;
 pub use names::Names;
@@ -170,9 +172,9 @@ pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<(
     }
     let mut session = Session::open(trace, &request.filter)?;
     let (sheet, rows) = sheet_of(&mut session, request.by)?;
-    let table = match request.by {
+    let table: WriteTable = match request.by {
         By::Stack => stack::write_table,
-        _ => Sheet::write_table,
+        _ => |sheet, most, out| sheet.write_table_in(text::table_width(), most, out),
     };
     write_sheet(sheet, session.head(), rows, request, table, json!({}), out)
 }
@@ -377,8 +379,12 @@ fn by_waker(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
 }
 
 fn by_wait(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
-    let (objects, rows) = waits_by_object(session, Columns::NONE, &mut |_, _| ())?;
-    Ok((objects.sheet(&session.names()), rows))
+    let (stacks, symbols) = match session.head().meta.stacks {
+        Some(_) => (Columns::WAKER_STACKS, Some(session.symbols()?)),
+        None => (Columns::NONE, None),
+    };
+    let (objects, rows) = waits_by_object(session, stacks, &mut |_, _| ())?;
+    Ok((objects.sheet(&session.names(), symbols.as_ref()), rows))
 }
 
 /// Counts by what was waited for. `each` is handed every wait that is counted, as the row that ends
@@ -548,14 +554,14 @@ mod tests {
         };
         let (trace, _dir) = trace(&head().meta);
         let mut out = Vec::new();
-        explain(&trace, &request, None, &mut out).unwrap();
+        explain(&trace, &request, None, Extent::Full, &mut out).unwrap();
         let page = String::from_utf8(out).unwrap();
         assert!(
             page.contains("\nwhy tasks left the CPU\n") && page.contains("\nverdict\n"),
             "{page}"
         );
         request.format = Format::Csv;
-        let refusal = explain(&trace, &request, None, &mut io::sink()).unwrap_err();
+        let refusal = explain(&trace, &request, None, Extent::Full, &mut io::sink()).unwrap_err();
         assert!(refusal.to_string().contains("report --by"), "{refusal}");
     }
 

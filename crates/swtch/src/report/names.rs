@@ -9,7 +9,8 @@
 
 use std::collections::BTreeMap;
 
-use swtch_core::{Pid, TaskEvent, TaskKey, Tid};
+use swtch_core::{Pid, TaskEvent, TaskKey, Tid, Timestamp};
+use swtch_store::CommandRow;
 
 use crate::text;
 
@@ -37,6 +38,12 @@ pub struct Process {
     pub comm: String,
     /// The names it had before, oldest first.
     pub earlier: Vec<String>,
+    /// Its command line, as it was read last; `None` where none was.
+    pub command: Option<String>,
+    /// Whether it is of the kernel.
+    pub is_kernel: bool,
+    /// When it was first seen: its id may have been another's before.
+    since: Timestamp,
 }
 
 /// All threads and processes of a trace.
@@ -80,6 +87,30 @@ impl Names {
         names
     }
 
+    /// As [`Self::new`], with the command lines that were read, in order of time.
+    pub fn with_commands(events: &[TaskEvent], commands: &[CommandRow]) -> Self {
+        let mut names = Self::new(events);
+        let mut places: BTreeMap<Pid, Vec<usize>> = BTreeMap::new();
+        for (place, process) in names.processes.iter().enumerate() {
+            places
+                .entry(process.pid.unwrap_or_default())
+                .or_default()
+                .push(place);
+        }
+        for row in commands {
+            let places = places.get(&row.pid).map_or(&[][..], Vec::as_slice);
+            let before = |place: &&usize| names.processes[**place].since <= row.ts;
+            let latest = places
+                .iter()
+                .filter(before)
+                .max_by_key(|place| names.processes[**place].since);
+            if let Some(place) = latest.copied() {
+                names.processes[place].command = Some(row.command.clone());
+            }
+        }
+        names
+    }
+
     /// Number of threads, the nameless and idle among them: indexes are below it.
     pub const fn len(&self) -> usize {
         self.threads.len()
@@ -108,6 +139,11 @@ impl Names {
         &self.processes[place]
     }
 
+    /// All processes, in the order of their places.
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
     /// The process of a thread.
     pub fn process_of(&self, index: usize) -> &Process {
         &self.processes[self.threads[index].process]
@@ -129,14 +165,14 @@ impl Names {
         for event in last_events().filter(|event| event.pid.get() == event.tid.get()) {
             let started = starts.0.entry(event.pid).or_default();
             started.entry(event.started_ns).or_insert_with(|| {
-                self.processes.push(Process::of(event.pid));
+                self.processes.push(Process::of(event));
                 self.processes.len() - 1
             });
         }
         for event in last_events() {
             let started = starts.0.entry(event.pid).or_default();
             if started.is_empty() {
-                self.processes.push(Process::of(event.pid));
+                self.processes.push(Process::of(event));
                 started.insert(0, self.processes.len() - 1);
             }
         }
@@ -155,7 +191,9 @@ impl Names {
         let mut comms = names_over_time(story);
         let comm = comms.pop().unwrap_or_default();
         let process = starts.process_of(last);
+        let since = story.first().map_or(last.ts, |first| first.ts);
         self.processes[process].take_name(last, &comm, &comms);
+        self.processes[process].since = self.processes[process].since.min(since);
         self.threads.push(Thread {
             tid: Some(last.tid),
             process,
@@ -185,11 +223,12 @@ impl Thread {
 }
 
 impl Process {
-    fn of(pid: Pid) -> Self {
+    fn of(event: &TaskEvent) -> Self {
         Self {
-            pid: Some(pid),
-            comm: String::new(),
-            earlier: Vec::new(),
+            pid: Some(event.pid),
+            is_kernel: event.is_kthread,
+            since: event.ts,
+            ..Self::without_id("")
         }
     }
 
@@ -198,6 +237,9 @@ impl Process {
             pid: None,
             comm: comm.to_owned(),
             earlier: Vec::new(),
+            command: None,
+            is_kernel: false,
+            since: Timestamp::default(),
         }
     }
 
@@ -210,6 +252,14 @@ impl Process {
         }
     }
 
+    /// What tells it apart from others of its name, in at most `most` characters: its command line, where
+    /// it is known.
+    pub fn title(&self, most: usize) -> String {
+        let command = self.command.as_deref().map(without_directory);
+        let words = command.unwrap_or(&self.comm);
+        text::cut(words, most)
+    }
+
     /// `name/pid`, as the text of a report names a process.
     pub fn label(&self) -> String {
         match self.pid {
@@ -217,6 +267,18 @@ impl Process {
             None => self.comm.clone(),
         }
     }
+}
+
+/// A command line without the directory of its program: `/usr/bin/python3 -m http.server` is
+/// `python3 -m http.server`.
+fn without_directory(command: &str) -> &str {
+    let end = command.find(' ').unwrap_or(command.len());
+    let (program, _) = command.split_at(end);
+    let start = match program.starts_with('/') {
+        true => program.rfind('/').map_or(0, |slash| slash + 1),
+        false => 0,
+    };
+    &command[start..]
 }
 
 /// Processes by pid and start of the leader.
@@ -317,6 +379,50 @@ mod tests {
         let names = Names::new(&[leader, thread]);
         let of = |key| names.thread(names.index(TaskKey::new(key))).process;
         assert_eq!(of(1), of(2));
+    }
+
+    fn command(ts: u64, pid: u32, words: &str) -> CommandRow {
+        CommandRow {
+            ts: Timestamp::from_ns(ts),
+            pid: Pid::new(pid),
+            command: words.to_owned(),
+        }
+    }
+
+    /// The second process with an id has the words that were read in its time.
+    #[test]
+    fn a_command_line_is_that_of_the_process_that_lived_then() {
+        let second = TaskEvent {
+            started_ns: 900,
+            ts: Timestamp::from_ns(50),
+            ..seen(2, 10, 10, "second")
+        };
+        let events = [seen(1, 10, 10, "first"), second];
+        let commands = [
+            command(5, 10, "/bin/first -v"),
+            command(60, 10, "second: starts"),
+            command(70, 10, "second: works"),
+            command(70, 77, "of nobody"),
+        ];
+        let names = Names::with_commands(&events, &commands);
+        let title = |key| names.process_of(names.index(TaskKey::new(key))).title(40);
+        assert_eq!(
+            (title(1).as_str(), title(2).as_str()),
+            ("first -v", "second: works")
+        );
+    }
+
+    #[test]
+    fn a_title_is_cut_and_has_no_directory() {
+        let titled = |words: &str, most| {
+            let names = Names::with_commands(&[seen(1, 10, 10, "x")], &[command(1, 10, words)]);
+            names.process_of(names.index(TaskKey::new(1))).title(most)
+        };
+        assert_eq!(titled("/usr/bin/python3 -m /x/y", 40), "python3 -m /x/y");
+        assert_eq!(titled("postgres: walwriter", 40), "postgres: walwriter");
+        assert_eq!(titled("ぽすとぐれす: 書く", 10), "ぽすとぐ…");
+        assert_eq!(titled("abc def", 5), "abc…");
+        assert_eq!(titled("./a/b c", 40), "./a/b c");
     }
 
     #[test]

@@ -40,11 +40,7 @@ impl<'l> Prices<'l> {
         let mut notes = vec![self.origin()];
         notes.extend(self.warnings.iter().cloned());
         notes.extend(self.quality());
-        notes.push(
-            "low and high are sums of the prices' ends: an error of a price is the same for every \
-             switch and does not average out"
-                .to_owned(),
-        );
+        notes.push("low and high assume that every price is off in the same direction".to_owned());
         notes.extend(self.estimates(account));
         notes.extend(self.unpriced(account));
         notes.push(self.indirect());
@@ -112,8 +108,8 @@ impl<'l> Prices<'l> {
     fn indirect(&self) -> String {
         match self.billing.displacement() {
             Ok(bound) => format!(
-                "indirect is what tasks lose in the run after the switch: at least 0; at most a \
-                 private cache full of data ({}), what others had time to displace, and the run",
+                "indirect: cold caches after a switch, between 0 and this upper bound (a private cache full \
+                 of data, {}; no more than others had time to displace, and than the run was long)",
                 bound.most()
             ),
             Err(why) => format!("what tasks lose afterwards (indirect) is not known: {why}"),
@@ -224,7 +220,7 @@ impl<'a> Causes<'a> {
             let mut reasons: Vec<_> = reasons.iter().collect();
             reasons.sort_by_key(|(reason, switches)| (Reverse(**switches), **reason));
             let reasons: Vec<_> = reasons.iter().map(|(reason, _)| reason.as_str()).collect();
-            let switches = counted(*all, "switch-out");
+            let switches = counted(*all, "context switch");
             format!("{what}: {switches} ({}): {why}", reasons.join(", "))
         };
         causes.into_iter().map(line).collect()

@@ -158,6 +158,17 @@ impl ByReason {
         total
     }
 
+    /// Reasons that were met, most switches first.
+    pub fn ranked(&self) -> Vec<(Reason, Tally)> {
+        let met = Reason::ALL.iter().zip(&self.reasons);
+        let met = met.filter(|(_, one)| one.tally.switches > 0);
+        let mut ranked: Vec<_> = met
+            .map(|(reason, one)| (*reason, one.tally.clone()))
+            .collect();
+        ranked.sort_by(|a, b| b.1.switches.cmp(&a.1.switches).then(a.0.cmp(&b.0)));
+        ranked
+    }
+
     /// Switches of which the kernel said the reason.
     pub fn certain(&self) -> u64 {
         self.reasons.iter().map(|one| one.certain).sum()
@@ -187,8 +198,7 @@ impl ByReason {
         sheet.notes = total.notes();
         if self.unrecorded > 0 {
             sheet.notes.push(format!(
-                "unknown holds the time of {} of new tasks, or after a switch that is not in the \
-                 trace",
+                "{} without a reason, counted as unknown: the thread was new, or left before the recording began",
                 text::counted(self.unrecorded, "wait")
             ));
         }
@@ -340,6 +350,6 @@ total                      3    100.0      100.0          2            1  300 µ
         let mut by = ByReason::default();
         by.add(&lost, BOTH);
         assert_eq!(by.of(Reason::Unknown).tally.waits, 1);
-        assert!(by.sheet().notes[0].contains("1 wait of new tasks, or after a switch"));
+        assert!(by.sheet().notes[0].contains("1 wait without a reason"));
     }
 }

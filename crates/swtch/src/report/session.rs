@@ -38,7 +38,10 @@ impl<'t> Session<'t> {
         filter.check_span(told_length(meta))?;
         let mut tasks = trace.tasks().context("reading the tasks of the trace")?;
         tasks.sort_by_key(|event| event.ts);
-        let names = Names::new(&tasks);
+        let commands = trace
+            .commands()
+            .context("reading the command lines of the trace")?;
+        let names = Names::with_commands(&tasks, &commands);
         let start = Timestamp::from_ns(meta.start_ns);
         let selection = Selection::new(filter, &names, start);
         Ok(Self {

@@ -16,6 +16,26 @@ use swtch_core::Nanos;
 
 use crate::text::{self, Side};
 
+/// Heads of columns that a narrow table leaves out, the least important first.
+const LEAST_IMPORTANT: [&str; 16] = [
+    "earlier names",
+    "category",
+    "number",
+    "waker pid",
+    "woken pid",
+    "last wakers",
+    "certain %",
+    "main reason %",
+    "off",
+    "voluntary",
+    "on CPU",
+    "ran",
+    "waits",
+    "per second",
+    "process",
+    "pid",
+];
+
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
@@ -147,6 +167,32 @@ pub struct Shown {
     pub total: Option<Vec<String>>,
 }
 
+impl Shown {
+    fn lines(&self) -> Vec<String> {
+        text::columns(&self.head, &self.rows, self.total.as_deref())
+    }
+
+    /// Leaves columns out until the table fits into `width`: those of [`LEAST_IMPORTANT`] first, then the
+    /// last ones. Says which. The first two stay: they are what a row is of, and its first number.
+    fn narrow(&mut self, width: usize) -> Vec<String> {
+        let mut left_out = Vec::new();
+        let is_too_wide = |shown: &Self| shown.lines().iter().any(|line| text::width(line) > width);
+        while self.head.len() > 2 && is_too_wide(self) {
+            let place = |key: &&str| self.head.iter().position(|head| head.0 == *key);
+            let least = LEAST_IMPORTANT.iter().filter_map(place).next();
+            left_out.push(self.leave_out(least.unwrap_or(self.head.len() - 1)));
+        }
+        left_out
+    }
+
+    fn leave_out(&mut self, place: usize) -> String {
+        for row in self.rows.iter_mut().chain(&mut self.total) {
+            row.remove(place);
+        }
+        self.head.remove(place).0
+    }
+}
+
 /// A report: columns, rows, and how they are shown as a table.
 #[derive(Clone, Debug)]
 pub struct Sheet {
@@ -201,21 +247,50 @@ impl Sheet {
             .collect()
     }
 
-    /// Writes the tables with the first `most` rows.
+    /// Writes the tables with the first `most` rows, as wide as they are.
     pub fn write_table(&self, most: usize, out: &mut dyn Write) -> io::Result<()> {
+        self.write_table_in(usize::MAX, most, out)
+    }
+
+    /// Writes the tables with the first `most` rows. Where they are wider than `width`, columns that matter
+    /// least are left out, and that is said.
+    pub fn write_table_in(&self, width: usize, most: usize, out: &mut dyn Write) -> io::Result<()> {
         if self.rows.is_empty() {
             writeln!(out, "no rows")?;
             return self.write_rest(most, out);
         }
-        for table in self.shown(most) {
+        for mut table in self.shown(most) {
             if !table.title.is_empty() {
                 writeln!(out, "\n{}", table.title)?;
             }
-            for line in text::columns(&table.head, &table.rows, table.total.as_deref()) {
+            let left_out = table.narrow(width);
+            for line in table.lines() {
                 writeln!(out, "{line}")?;
+            }
+            if !left_out.is_empty() {
+                let left_out = left_out.join(", ");
+                writeln!(out, "(too narrow for: {left_out}; COLUMNS=200 shows all)")?;
             }
         }
         self.write_rest(most, out)
+    }
+
+    /// The first table with its first `most` rows, in lines that fit into `width`.
+    pub fn fitted(&self, most: usize, width: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        for mut table in self.shown(most).into_iter().take(1) {
+            table.narrow(width);
+            lines.extend(table.lines());
+        }
+        if let Some(hidden) = self
+            .rows
+            .len()
+            .checked_sub(most)
+            .filter(|hidden| *hidden > 0)
+        {
+            lines.push(format!("({hidden} more)"));
+        }
+        lines
     }
 
     /// Writes what follows the rows: how many are hidden, and the notes.
@@ -296,7 +371,7 @@ impl Sheet {
 /// interval stands right behind its value.
 fn head_of(key: &str) -> String {
     let words = key.strip_suffix("_ns").unwrap_or(key).replace('_', " ");
-    let words = words.replace("p99 9", "p99.9");
+    let words = words.replace("p99 9", "p99.9").replace("cpu", "CPU");
     if words.ends_with("half width") {
         return "±".to_owned();
     }

@@ -68,7 +68,7 @@ impl Summary {
         if total.runq > Nanos::ZERO {
             let runq = time(&self.by_runq, total.runq);
             lines.push(format!(
-                "Most time runnable but not running, after: {runq}."
+                "Longest time waiting for a CPU came after: {runq}."
             ));
         }
         if total.blocked > Nanos::ZERO {

@@ -96,6 +96,23 @@ impl Tally {
         self.open += other.open;
     }
 
+    /// Takes away what was added of another group that is a part of this one.
+    pub fn subtract(&mut self, part: &Self) {
+        self.switches -= part.switches;
+        self.voluntary -= part.voluntary;
+        for (sum, less) in self.reasons.iter_mut().zip(part.reasons) {
+            *sum -= less;
+        }
+        self.ran = self.ran.saturating_sub(part.ran);
+        self.waits -= part.waits;
+        self.off = self.off.saturating_sub(part.off);
+        self.blocked = self.blocked.saturating_sub(part.blocked);
+        self.runq = self.runq.saturating_sub(part.runq);
+        self.unsplit -= part.unsplit;
+        self.open_waits -= part.open_waits;
+        self.open = self.open.saturating_sub(part.open);
+    }
+
     /// Whether nothing was counted.
     pub const fn is_empty(&self) -> bool {
         self.switches == 0 && self.waits == 0 && self.open_waits == 0
@@ -133,7 +150,7 @@ impl Tally {
         let mut notes = Vec::new();
         if self.unsplit > 0 {
             notes.push(format!(
-                "the wakeup of {} was not seen; their time is in off, and neither in blocked nor runq",
+                "{}: the wake-up was not recorded; their time is counted in off only, neither in blocked nor in runq",
                 crate::text::counted(self.unsplit, "wait")
             ));
         }

@@ -1,35 +1,43 @@
 //! What a person should know first, in plain words: the causes that stand out, where they come
 //! from, who took the CPU, and what could be changed.
 //!
-//! Each rule looks at counts and says nothing unless they stand out: 10 % of the switches, or 1 %
-//! of the time in which tasks ran or wanted to run. Advice follows from a number that stands
-//! beside it, never from the name of a reason alone. No rule knows what the program is *for*: a
-//! switch that stands out may be the right one.
+//! Each rule looks at counts and says nothing unless they stand out: 10 % of the switches, 10 % of
+//! the blocked time, or 5 % of the time in which tasks ran or wanted to run. What stands out and has
+//! no rule of its own gets a plain sentence all the same: the main reason is never passed over.
+//! Advice follows from a number that stands beside it, never from the name of a reason alone. No rule
+//! knows what the program is *for*: a switch that stands out may be the right one.
 //!
 //! - [`preempted`]: tasks that lost their CPU, or gave it away, and could have run on.
-//! - [`blocked`]: tasks that blocked, and for what.
+//! - [`locks`]: threads that waited for each other.
+//! - [`blocked`]: tasks that blocked for something else, and for what.
 //! - [`queued`]: run-queue time in which no task had the CPU.
+//! - [`who`]: which programs, threads, calls and wakers a sentence names.
 
 mod blocked;
+mod locks;
 mod preempted;
 mod queued;
+mod who;
 
 use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use swtch_core::{Arch, CgroupId, Distribution, Nanos, Reason, Rule, Switch};
+use swtch_core::{Arch, Category, CgroupId, Distribution, Nanos, Reason, Rule, Switch};
 
-use super::group::{Groups, Key};
+use super::group::Groups;
 use super::names::Names;
 use super::preemptor::Preemptors;
+use super::programs::Programs;
 use super::reason::ByReason;
 use super::sheet::percent;
+use super::stack::Symbols;
 use super::tally::Tally;
 use super::wait::{Object, Objects};
-use super::waker::Wakers;
+use super::waker::Waker;
 use super::worth::Saving;
 use crate::text::grouped;
+use who::main_of;
 
 /// A reason stands out by number from this share of the switches on.
 const OFTEN_PCT: f64 = 10.0;
@@ -38,7 +46,10 @@ const OFTEN_PCT: f64 = 10.0;
 const FEWEST_SWITCHES: u64 = 100;
 
 /// A cause stands out by time from this share of run time and run-queue time on.
-const COSTLY_PCT: f64 = 1.0;
+const COSTLY_PCT: f64 = 5.0;
+
+/// A reason stands out by blocked time from this share of all blocked time on.
+const LONG_PCT: f64 = 10.0;
 
 /// Less time than this is not costly, whatever its share.
 const LEAST_TIME: Nanos = Nanos::from_ns(1_000_000);
@@ -48,6 +59,9 @@ const MOST_PCT: f64 = 50.0;
 
 /// Unknown reasons are said from this share on.
 const UNKNOWN_PCT: f64 = 1.0;
+
+/// The rule for kernel threads that slept.
+const KERNEL_THREAD: &str = "kernel_thread";
 
 /// How many threads, calls or pairs a finding names.
 pub const NAMED: usize = 3;
@@ -60,20 +74,24 @@ const SPREAD_PCT: f64 = 5.0;
 pub struct Picture<'a> {
     /// By reason.
     pub reasons: &'a ByReason,
+    /// By process.
+    pub processes: &'a Groups,
     /// By thread.
     pub threads: &'a Groups,
     /// By system call.
     pub calls: &'a Groups,
     /// Who had the CPU.
     pub preemptors: &'a Preemptors,
-    /// Who woke whom.
-    pub wakers: &'a Wakers,
     /// What was waited for.
     pub objects: &'a Objects,
     /// Which rules decided, and which cgroups were throttled.
     pub details: &'a Details,
     /// Who the tasks are.
     pub names: &'a Names,
+    /// Which processes do the same.
+    pub programs: &'a Programs,
+    /// Functions of the stacks, where the recording has stacks.
+    pub symbols: Option<&'a Symbols>,
     /// Of system call numbers.
     pub arch: Option<Arch>,
     /// Paths of cgroups.
@@ -83,23 +101,61 @@ pub struct Picture<'a> {
 }
 
 /// Counts that only the verdict needs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Details {
     rules: FxHashMap<&'static str, (&'static Rule, u64)>,
     throttled: FxHashMap<CgroupId, Nanos>,
+    /// Of kernel threads, by reason.
+    kernel: Vec<Tally>,
+    /// Who ended the waits for a reason.
+    wakers: FxHashMap<(Reason, Waker), u64>,
+    /// In which user stack tasks wait for a reason.
+    waits: FxHashMap<(Reason, u32), u64>,
+    /// In which user stack of its waker a wait for a reason was ended.
+    releases: FxHashMap<(Reason, u32), u64>,
+}
+
+impl Default for Details {
+    fn default() -> Self {
+        Self {
+            rules: FxHashMap::default(),
+            throttled: FxHashMap::default(),
+            kernel: vec![Tally::default(); Reason::ALL.len()],
+            wakers: FxHashMap::default(),
+            waits: FxHashMap::default(),
+            releases: FxHashMap::default(),
+        }
+    }
 }
 
 impl Details {
-    /// Adds a switch-out that counts.
-    pub fn add_switch(&mut self, row: &Switch) {
+    /// Adds a switch that counts, of the task with this index.
+    pub fn add_switch(&mut self, row: &Switch, task: usize, names: &Names) {
         self.rules.entry(row.rule.name).or_insert((row.rule, 0)).1 += 1;
+        if names.process_of(task).is_kernel {
+            self.kernel[row.rule.reason.index()].add_switch(row);
+        }
     }
 
-    /// Adds a wait that counts.
-    pub fn add_wait(&mut self, row: &Switch) {
-        if row.wait.reason == Some(Reason::Throttle) {
+    /// Adds a wait that counts, of the task with this index.
+    pub fn add_wait(&mut self, row: &Switch, task: usize, names: &Names) {
+        let Some(reason) = row.wait.reason else {
+            return;
+        };
+        if reason == Reason::Throttle {
             let runq = row.wait.runq.unwrap_or(Nanos::ZERO);
             *self.throttled.entry(row.cgroup).or_default() += runq;
+        }
+        if let Some(stack) = row.wait.user_stack {
+            *self.waits.entry((reason, stack)).or_default() += 1;
+        }
+        if names.process_of(task).is_kernel {
+            self.kernel[reason.index()].add_wait(row);
+        } else if let Some(waker) = Waker::of(row, names) {
+            *self.wakers.entry((reason, waker)).or_default() += 1;
+            if let Some(stack) = row.wait.waker_user_stack {
+                *self.releases.entry((reason, stack)).or_default() += 1;
+            }
         }
     }
 
@@ -132,6 +188,8 @@ pub enum Subject {
 pub struct Finding {
     /// A name that stays: `wakeup_preemption`.
     pub name: &'static str,
+    /// The reason that it is about.
+    pub reason: Option<Reason>,
     /// The switches that it is about.
     pub subject: Subject,
     /// Switches that it made.
@@ -171,7 +229,8 @@ pub fn findings(picture: &Picture<'_>) -> Vec<Finding> {
         Picture::class,
         Picture::migrate,
         Picture::yields,
-        Picture::futex,
+        Picture::one_lock,
+        Picture::parked,
         Picture::pipe,
         Picture::net,
         Picture::ipc,
@@ -179,6 +238,9 @@ pub fn findings(picture: &Picture<'_>) -> Vec<Finding> {
         Picture::sleep,
         Picture::io,
         Picture::fault,
+        Picture::child,
+        Picture::exit,
+        Picture::kernel_threads,
         Picture::interrupts,
         Picture::steal,
         Picture::idle,
@@ -189,6 +251,19 @@ pub fn findings(picture: &Picture<'_>) -> Vec<Finding> {
         .iter()
         .filter_map(|rule| rule(picture, &total))
         .collect();
+    let is_told = |reason| {
+        let is_about = |finding: &Finding| finding.reason == Some(reason);
+        findings.iter().any(is_about)
+    };
+    let untold: Vec<_> = Reason::ALL
+        .iter()
+        .filter(|reason| !is_told(**reason))
+        .collect();
+    findings.extend(
+        untold
+            .iter()
+            .filter_map(|reason| picture.plain(**reason, &total)),
+    );
     // Shares of switches and of time, added: a cause may weigh by either.
     let weight = |finding: &Finding| {
         let demand = total.ran + total.runq + finding.time;
@@ -202,91 +277,159 @@ pub fn findings(picture: &Picture<'_>) -> Vec<Finding> {
 /// The words when no rule speaks.
 pub fn nothing_stands_out() -> String {
     format!(
-        "Nothing stands out: no cause that could be changed makes {OFTEN_PCT} % of the switches \
-         or costs {COSTLY_PCT} % of the time in which tasks ran or wanted to run."
+        "Nothing stands out: no reason makes {OFTEN_PCT} % of the switches or {LONG_PCT} % of the \
+         blocked time, and none costs {COSTLY_PCT} % of the time in which threads ran or wanted to run."
     )
 }
 
 impl Picture<'_> {
     fn unknown(&self, total: &Tally) -> Option<Finding> {
-        let tally = &self.reasons.of(Reason::Unknown).tally;
+        let tally = self.of_programs(Reason::Unknown);
         percent(tally.switches, total.switches).filter(|share| *share >= UNKNOWN_PCT)?;
         let rules = self.details.rules_of(Reason::Unknown);
-        let words = rules.iter().take(NAMED);
+        let of_programs = rules.iter().filter(|(rule, _)| rule.name != KERNEL_THREAD);
+        let words = of_programs.take(NAMED);
         let words =
             words.map(|(rule, count)| format!("{} {}: {}", grouped(*count), rule.name, rule.help));
         let mut places: Vec<String> = words.collect();
         places.extend(self.places(Reason::Unknown));
-        let blocked =
-            self.details.count_of("kernel_thread") + self.details.count_of("call_without_rule");
+        let blocked = self.details.count_of("call_without_rule");
         let advice = percent(blocked, tally.switches).filter(|share| *share >= MOST_PCT);
         let advice =
             advice.map(|_| "record with --stacks: the stacks show where they wait".to_owned());
         Some(Finding {
             name: "unknown",
+            reason: Some(Reason::Unknown),
             subject: Subject::Reason(Reason::Unknown),
             switches: tally.switches,
             time: Nanos::ZERO,
-            seen: format!("The reason is not known: {}.", self.switches(tally, total)),
+            seen: format!("The reason is not known: {}.", self.switches(&tally, total)),
             places,
             advice,
         })
     }
 
-    /// `1,234 switches (12.3 %)`
-    fn switches(&self, tally: &Tally, total: &Tally) -> String {
-        let plural = if tally.switches == 1 { "" } else { "es" };
-        let count = grouped(tally.switches);
-        format!(
-            "{count} switch{plural} ({})",
-            share(tally.switches, total.switches)
-        )
+    /// Kernel threads sleep until there is work for them, which is no loss; those that block in the middle
+    /// of their work wait uninterruptibly.
+    fn kernel_threads(&self, total: &Tally) -> Option<Finding> {
+        let mut sum = Tally::default();
+        for tally in &self.details.kernel {
+            sum.add(tally);
+        }
+        if !is_often(sum.switches, total) {
+            return None;
+        }
+        let is_kernel = |place: &usize| self.names.process(*place).is_kernel;
+        let mut programs = self.programs.ranked(self.processes, |tally| tally.switches);
+        programs.retain(|program| program.places.iter().all(is_kernel));
+        let named = programs.iter().map(|program| {
+            let count = program.tally.switches;
+            (
+                format!("{} {}", program.words(), share(count, sum.switches)),
+                count,
+            )
+        });
+        Some(Finding {
+            name: "kernel_threads",
+            reason: None,
+            subject: Subject::Time,
+            switches: sum.switches,
+            time: Nanos::ZERO,
+            seen: format!(
+                "Threads of the kernel itself: {}, on the CPU for {} in all. They sleep until there is work \
+                 for them.",
+                self.switches(&sum, total),
+                sum.ran,
+            ),
+            places: main_of(named, sum.switches)
+                .map(|words| format!("threads: {words}"))
+                .into_iter()
+                .collect(),
+            advice: Some(
+                "what they do is done for programs (disk, network, memory): fewer requests make fewer of \
+                 these switches"
+                    .to_owned(),
+            ),
+        })
     }
 
-    /// Threads and system calls in which tasks leave for a reason.
-    fn places(&self, reason: Reason) -> Vec<String> {
-        let threads = main_groups(self.threads, reason, |key| match key {
-            Key::Thread(index) => self.names.label(index),
-            _ => String::new(),
-        });
-        let calls = main_groups(self.calls, reason, |key| match key {
-            Key::Syscall(call) => call.name(self.arch),
-            _ => String::new(),
-        });
-        let threads = threads.map(|words| format!("threads: {words}"));
-        let calls = calls.map(|words| format!("in: {words}"));
-        threads.into_iter().chain(calls).collect()
+    /// What stands out and has no rule of its own.
+    fn plain(&self, reason: Reason, total: &Tally) -> Option<Finding> {
+        let one = self.reasons.of(reason);
+        let tally = self.of_programs(reason);
+        let is_preempted = reason.category() == Category::Preemption;
+        let time = if is_preempted {
+            tally.runq
+        } else {
+            Nanos::ZERO
+        };
+        let is_long = !is_preempted && self.is_long(tally.blocked);
+        if !is_often(tally.switches, total) && !is_costly(time, total) && !is_long {
+            return None;
+        }
+        let mut places = self.places(reason);
+        places.extend(self.woken_by(reason));
+        Some(Finding {
+            name: "reason",
+            reason: Some(reason),
+            subject: Subject::Reason(reason),
+            switches: tally.switches,
+            time,
+            seen: format!(
+                "{}: {}, {} each (median).",
+                capitalised(in_words(reason)),
+                self.switches(&tally, total),
+                typical(&one.off)
+            ),
+            places,
+            advice: None,
+        })
+    }
+
+    /// Whether programs were blocked for so long, of all the time that they were blocked.
+    fn is_long(&self, blocked: Nanos) -> bool {
+        let all: Nanos = Reason::ALL
+            .iter()
+            .map(|reason| self.of_programs(*reason).blocked)
+            .sum();
+        let share = percent(blocked.as_ns(), all.as_ns());
+        blocked >= LEAST_TIME && share.is_some_and(|share| share >= LONG_PCT)
     }
 }
 
-/// The groups with the most switches for a reason: `worker/12 34.5 %`.
-fn main_groups(groups: &Groups, reason: Reason, label: impl Fn(Key) -> String) -> Option<String> {
-    let count = |tally: &Tally| tally.reasons[reason.index()];
-    let mut ranked = groups.ranked();
-    let all: u64 = ranked.iter().map(|(_, tally)| count(tally)).sum();
-    ranked.retain(|(_, tally)| count(tally) > 0);
-    ranked.sort_by_key(|(key, tally)| (Reverse(count(tally)), *key));
-    let named = ranked.iter().map(|(key, tally)| {
-        let words = format!("{} {}", label(*key), share(count(tally), all));
-        (words, count(tally))
-    });
-    main_of(named, all)
+/// Why threads left the CPU, in a few words.
+pub const fn in_words(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Slice => "time slice used up",
+        Reason::Wakeup => "preempted by a woken thread",
+        Reason::Class => "preempted by a real-time task",
+        Reason::Throttle => "CPU quota used up",
+        Reason::Migrate => "moved to another CPU",
+        Reason::Other => "preempted for a rare reason",
+        Reason::Yield => "called sched_yield",
+        Reason::Futex => "waited for another thread (lock)",
+        Reason::Ipc => "waited for a semaphore or eventfd",
+        Reason::Io => "waited for a file or disk",
+        Reason::Pipe => "waited for a pipe",
+        Reason::Net => "waited for a socket",
+        Reason::Poll => "waited in epoll, poll or select",
+        Reason::Sleep => "slept, or waited for a signal",
+        Reason::Fault => "waited for memory",
+        Reason::Child => "waited for a child process",
+        Reason::Stop => "stopped (debugger, job control)",
+        Reason::Exit => "ended",
+        Reason::Unknown => "not known",
+        Reason::Preemptive => "left its user-mode scheduler",
+        Reason::Policy => "changed its own priority",
+        Reason::Blocked => "blocked (not told on what)",
+        Reason::Preempted => "preempted (not told why)",
+    }
 }
 
-/// The first of many, which come in order of their counts, in words. Where the counts are spread
-/// thin, how many there are.
-fn main_of(ranked: impl Iterator<Item = (String, u64)>, all: u64) -> Option<String> {
-    let mut ranked = ranked.peekable();
-    let first = percent(ranked.peek()?.1, all)?;
-    if first < SPREAD_PCT {
-        let many = u64::try_from(ranked.count()).unwrap_or(u64::MAX);
-        return Some(format!(
-            "{}, none with more than {first:.1} %",
-            grouped(many)
-        ));
-    }
-    let words: Vec<_> = ranked.take(NAMED).map(|one| one.0).collect();
-    Some(words.join(", "))
+fn capitalised(words: &str) -> String {
+    let mut letters = words.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
 }
 
 fn stands_out(switches: u64, time: Nanos, total: &Tally) -> bool {

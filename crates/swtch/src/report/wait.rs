@@ -6,15 +6,18 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{Evidence, EvidenceBits, Nanos, Reason, Switch, WaitObject};
+use swtch_store::StackKind;
 
 use super::filter::Counted;
 use super::last::Last;
 use super::names::Names;
 use super::sheet::{Cell, Sheet};
+use super::stack::Symbols;
 use super::waker::{Waker, is_blocking};
+use super::worth::own_functions;
 use crate::text;
 
-const COLUMNS: [&str; 13] = [
+const COLUMNS: [&str; 14] = [
     "wait_key",
     "kind",
     "process",
@@ -28,7 +31,11 @@ const COLUMNS: [&str; 13] = [
     "waiters",
     "woken_by_waiters_pct",
     "last_wakers",
+    "woken_from",
 ];
+
+/// Functions that are named of the stack of who ends a wait.
+const FUNCTIONS_NAMED: usize = 3;
 
 /// How many of the last wakers are kept.
 const WAKERS_KEPT: usize = 3;
@@ -82,6 +89,8 @@ pub struct Waited {
     pub woken_by_task: u64,
     /// Of these, by one that had itself waited for the object: the sign of a lock.
     pub woken_by_waiter: u64,
+    /// Of these, by one of its process that had itself waited for something of this kind.
+    pub woken_by_peer: u64,
     /// The last different wakers, latest first.
     pub last_wakers: Vec<Waker>,
 }
@@ -92,6 +101,10 @@ pub struct Objects {
     places: FxHashMap<Object, usize>,
     objects: Vec<(Object, Waited)>,
     waiters: FxHashSet<(usize, usize)>,
+    /// Tasks that have waited for something of a kind.
+    peers: FxHashSet<(ObjectKind, usize)>,
+    /// In which user stack of the waker the waits for an object were ended.
+    releases: FxHashMap<(usize, u32), u64>,
     /// What each task began to wait for when it last left.
     last: Last<usize>,
     switches: u64,
@@ -105,6 +118,8 @@ impl Objects {
             places: FxHashMap::default(),
             objects: Vec::new(),
             waiters: FxHashSet::default(),
+            peers: FxHashSet::default(),
+            releases: FxHashMap::default(),
             last: Last::new(names),
             switches: 0,
             nameless: 0,
@@ -149,10 +164,11 @@ impl Objects {
         ranked
     }
 
-    /// The report.
-    pub fn sheet(&self, names: &Names) -> Sheet {
+    /// The report. With `symbols` it names the functions in which waits were ended: those that let a lock go.
+    pub fn sheet(&self, names: &Names, symbols: Option<&Symbols>) -> Sheet {
         let mut sheet = Sheet::new("wait", &COLUMNS);
         sheet.not_in_tables = &["woken_by_waiters_pct"];
+        let releases = self.main_releases();
         for (object, waited) in self.ranked() {
             let process = names.process(object.process);
             let pid = process.pid.map(swtch_core::Pid::get);
@@ -171,15 +187,31 @@ impl Objects {
                 Cell::Count(waited.waiters),
                 Cell::share(waited.woken_by_waiter, waited.woken_by_task),
                 Cell::List(wakers.collect()),
+                releases
+                    .get(object)
+                    .and_then(|stack| woken_from(*stack, symbols?))
+                    .map_or(Cell::Missing, Cell::Text),
             ]);
         }
         if self.nameless > 0 {
             sheet.notes.push(format!(
                 "{} blocked on something that has no address or inode number (sleep, poll, child, …)",
-                text::counted(self.nameless, "more switch-out")
+                text::counted(self.nameless, "more context switch")
             ));
         }
         sheet
+    }
+
+    /// In which user stack of their wakers most waits for each object were ended.
+    fn main_releases(&self) -> FxHashMap<Object, u32> {
+        let mut most: FxHashMap<usize, (u64, u32)> = FxHashMap::default();
+        for ((place, stack), count) in &self.releases {
+            let main = most.entry(*place).or_default();
+            *main = (*main).max((*count, *stack));
+        }
+        let most = most.into_iter();
+        most.map(|(place, (_, stack))| (self.objects[place].0, stack))
+            .collect()
     }
 
     fn add_switch(&mut self, row: &Switch, task: usize, place: Option<usize>) {
@@ -188,13 +220,14 @@ impl Objects {
             self.nameless += u64::from(is_blocking(row.rule.reason));
             return;
         };
-        let waited = &mut self.objects[place].1;
+        let (object, waited) = &mut self.objects[place];
         waited.switches += 1;
         waited.waiters += u64::from(self.waiters.insert((place, task)));
+        self.peers.insert((object.kind, task));
     }
 
     fn add_wait(&mut self, place: usize, row: &Switch, names: &Names) {
-        let waited = &mut self.objects[place].1;
+        let (object, waited) = &mut self.objects[place];
         waited.waits += 1;
         waited.off += row.wait.off.unwrap_or(Nanos::ZERO);
         waited.blocked += row.wait.blocked().unwrap_or(Nanos::ZERO);
@@ -202,9 +235,14 @@ impl Objects {
         let Some(waker) = Waker::of(row, names) else {
             return;
         };
+        if let Some(stack) = row.wait.waker_user_stack {
+            *self.releases.entry((place, stack)).or_default() += 1;
+        }
         if let Waker::Task(task) = waker {
             waited.woken_by_task += 1;
             waited.woken_by_waiter += u64::from(self.waiters.contains(&(place, task)));
+            let is_peer = self.peers.contains(&(object.kind, task));
+            waited.woken_by_peer += u64::from(is_peer);
         }
         if waited.last_wakers.first() != Some(&waker) {
             waited.last_wakers.retain(|known| *known != waker);
@@ -221,6 +259,13 @@ impl Objects {
         }
         place
     }
+}
+
+/// The program's functions of a stack, the innermost first.
+fn woken_from(stack: u32, symbols: &Symbols) -> Option<String> {
+    let frames = symbols.frames(StackKind::User, Some(stack));
+    let functions = own_functions(&frames, FUNCTIONS_NAMED);
+    (!functions.is_empty()).then(|| functions.join(" < "))
 }
 
 /// What the row's task begins to wait for, if the trace says it.
@@ -287,7 +332,10 @@ mod tests {
             woken_by(after(row(1, Reason::Exit), Reason::Futex, 80, 20), 2),
         ]);
         let mut out = Vec::new();
-        objects.sheet(&names()).write_table(20, &mut out).unwrap();
+        objects
+            .sheet(&names(), None)
+            .write_table(20, &mut out)
+            .unwrap();
         let expected = "\
 wait key  kind   process  pid  switches  share %  waits     off  blocked   runq  waiters  last wakers
 ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -342,6 +390,6 @@ wait key  kind   process  pid  switches  share %  waits     off  blocked   runq 
     fn a_preempted_task_waits_for_no_object() {
         let objects = fed(&[on(row(1, Reason::Wakeup), 8)]);
         assert!(objects.ranked().is_empty());
-        assert!(objects.sheet(&names()).notes.is_empty());
+        assert!(objects.sheet(&names(), None).notes.is_empty());
     }
 }

@@ -95,6 +95,11 @@ impl<'p> Worth<'p> {
         Billed {
             sheet: reasons.sheet("bill.reason", &REASON_LABELS, bill, reason_label),
             prices: self.prices.to_json(&reasons.total().account),
+            all: Saving::new(
+                "all together".to_owned(),
+                &self.prices.billing().amount(&reasons.total().account),
+                bill.wall,
+            ),
             savings: findings.iter().map(saving).collect(),
         }
     }
@@ -147,6 +152,16 @@ impl<'p> Worth<'p> {
     }
 }
 
+/// The program's functions of a stack, the innermost first: at most `most` names.
+pub fn own_functions(frames: &[String], most: usize) -> Vec<String> {
+    let own = frames.iter().filter(|frame| is_own(frame)).take(most);
+    let name = |frame: &String| {
+        let end = frame.find("+0x").or_else(|| frame.find(" ["));
+        frame[..end.unwrap_or(frame.len())].to_owned()
+    };
+    own.map(name).collect()
+}
+
 /// Whether a frame is one of the program's functions, and has a name.
 fn is_own(frame: &str) -> bool {
     let is_of_library = WAITING_LIBRARIES
@@ -165,6 +180,8 @@ pub struct Billed {
     pub sheet: Sheet,
     /// What the switches are billed at.
     pub prices: Value,
+    /// What all switches cost; `None` when that is not worth a word.
+    pub all: Option<Saving>,
     /// What each finding is worth; `None` when it is not worth a word.
     pub savings: Vec<Option<Saving>>,
 }

@@ -69,6 +69,8 @@ impl Loaded {
         let trace = opening::open(path)?;
         let mut tasks = trace.tasks().context("reading the tasks of the trace")?;
         tasks.sort_by_key(|event| event.ts);
+        let commands = trace.commands();
+        let commands = commands.context("reading the command lines of the trace")?;
         let start = Timestamp::from_ns(trace.meta().start_ns);
         let levels = Levels::read(&trace, start).context("reading the switches of the trace")?;
         let opens = trace.opens().context("reading the open waits")?;
@@ -76,7 +78,7 @@ impl Loaded {
             generation,
             stamp,
             ids: Default::default(),
-            names: Names::new(&tasks),
+            names: Names::with_commands(&tasks, &commands),
             levels,
             opens: opens.into_iter().map(|open| (open.task, open)).collect(),
             kernel_threads: tasks

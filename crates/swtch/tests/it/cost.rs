@@ -766,7 +766,10 @@ fn root_explain_takes_the_saved_list_or_does_without() {
     let _machine = alone();
     let explained = |list: &str| {
         let home = Home::with(list);
-        let output = home.swtch(&["explain", "--", "true"]).output().unwrap();
+        let output = home
+            .swtch(&["explain", "--full", "--", "true"])
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert!(!stderr(&output).contains("measuring what switches cost"));
         assert_eq!(fs::read_to_string(home.list()).unwrap(), list);
@@ -798,7 +801,7 @@ fn root_explain_without_a_bill_measures_nothing() {
     let _machine = alone();
     let home = Home::new();
     let output = home
-        .swtch(&["explain", "--no-bill", "--", "true"])
+        .swtch(&["explain", "--full", "--no-bill", "--", "true"])
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

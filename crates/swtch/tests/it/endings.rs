@@ -371,7 +371,11 @@ fn root_a_process_that_does_nothing_gives_an_empty_trace() {
     assert_eq!(recorded.switches.len(), 0);
     let page = recording.report(&[]);
     assert!(page.status.success(), "{}", stderr(&page));
-    assert!(stdout(&page).contains("0 switch-outs"), "{}", stdout(&page));
+    assert!(
+        stdout(&page).contains("0 context switches"),
+        "{}",
+        stdout(&page)
+    );
 }
 
 #[test]

@@ -16,6 +16,7 @@
 //! - `mishaps`: a trace that is removed, moved or replaced while it is recorded; no /proc, no /dev/null.
 //! - `claims`: what the lab lists, and what it refuses before minutes are spent.
 //! - `cost`: prices and bills: what is measured, kept, refused, and left behind.
+//! - `front`: the first answer of explain, on one screen of any width; command lines.
 //! - `exports`: other tools' formats come to the sums of the reports; half a file is never left.
 //! - `peers`: exports, read by the programs whose formats they are, where `make test-peers` has brought them.
 //! - `imports`: what perf recorded comes to perf's own numbers, and says no more than it knows; damage is said.
@@ -46,6 +47,7 @@ mod endings;
 mod exports;
 mod fiber;
 mod forged;
+mod front;
 mod hostile;
 mod imports;
 mod lab;

@@ -102,17 +102,16 @@ impl DirectCost {
 }
 
 /// Why a wait without a primitive of its own is billed as the plainest one.
-const PLAINEST: &str = "the list holds no price of such a wait; the plainest wait stands for it, \
-                        which is rather too cheap";
+const PLAINEST: &str = "not measured; the price of the cheapest wait is used, which is rather too \
+                        little";
 
 /// Why a preemption is billed as a yield.
-const PREEMPTED: &str = "a preemption is taken as a switch without blocking and wake-up, which \
-                         is rather too cheap when a wake-up asked for it";
+const PREEMPTED: &str = "preemptions are priced as a plain switch; those caused by a wake-up cost \
+                         a little more";
 
 /// Why a switch to idle is billed as one between threads.
-const TO_IDLE: &str = "the CPU went idle: to idle and back are two switches, but nobody else \
-                       wanted the CPU; one between threads stands for both, since idle keeps the \
-                       address space";
+const TO_IDLE: &str = "going idle and coming back is priced as one switch between threads: nobody \
+                       else wanted the CPU, and idle keeps the address space";
 
 /// Why a switch to somebody unknown is billed as one to another process.
 const TO_UNKNOWN: &str = "who came next is not known; another process is assumed";
@@ -403,7 +402,7 @@ mod tests {
         ] {
             let tariff = tariff(&whole(), reason, Successor::OtherProcess);
             assert_eq!(tariff.source, "yield between processes, same CPU, batch");
-            assert!(why(tariff).contains("without blocking"));
+            assert!(why(tariff).contains("a plain switch"));
         }
     }
 
@@ -477,7 +476,7 @@ mod tests {
                 tariff.source,
                 "futex-shared between threads, same CPU, batch"
             );
-            assert!(why(tariff).contains("rather too cheap"));
+            assert!(why(tariff).contains("rather too little"));
         }
     }
 
@@ -485,7 +484,7 @@ mod tests {
     fn idle_keeps_the_address_space_and_is_an_estimate() {
         let tariff = tariff(&whole(), Reason::Pipe, Successor::Idle);
         assert_eq!(tariff.source, "pipe between threads, same CPU, batch");
-        assert!(why(tariff).contains("to idle and back are two switches"));
+        assert!(why(tariff).contains("going idle and coming back"));
     }
 
     #[test]

@@ -152,7 +152,7 @@ fn each_reason_is_billed_at_its_tariff() {
         .collect();
     let expected = [
         "reason category switches direct direct low direct high indirect high share of wall % \
-         share of cpu % measured %",
+         share of CPU % measured %",
         "pipe io 1 2.00 µs 1.80 µs 2.20 µs 10.0 µs 0.2 2.0 100.0",
         "futex synchronization 1 1.00 µs 900 ns 1.10 µs 0 ns 0.1 1.0 100.0",
         "sleep sleep 1 1.00 µs 900 ns 1.10 µs 0 ns 0.1 1.0 0.0",
@@ -197,7 +197,7 @@ fn what_is_billed_is_named_with_its_tariff_and_basis() {
         2
     );
     let notes = notes(&json);
-    let named = "estimated: 1 switch-out (slice): a preemption is taken as";
+    let named = "estimated: 1 context switch (slice): preemptions are priced as";
     assert!(notes.contains(named), "{notes}");
     assert!(
         notes.contains("prices of db1 (drawn, Linux 6.18.0)"),
@@ -312,7 +312,7 @@ fn what_has_no_price_makes_a_lower_bound() {
     );
     assert_eq!(json["total"]["direct_ns"], 4000);
     let notes = notes(&json);
-    let said = "not in the bill, which is a lower bound: 1 switch-out (slice): the list holds";
+    let said = "not in the bill, which is a lower bound: 1 context switch (slice): the list holds";
     assert!(notes.contains(said), "{notes}");
 }
 
@@ -376,8 +376,5 @@ fn lengths_that_are_not_known_give_no_shares() {
     assert_eq!(json["total"]["share_of_cpu_pct"], Value::Null);
     let notes = notes(&json);
     assert!(notes.contains("no share of wall time"), "{notes}");
-    assert!(
-        notes.contains("1 run began before the recording"),
-        "{notes}"
-    );
+    assert!(notes.contains("1 run with unknown start"), "{notes}");
 }

@@ -1,19 +1,12 @@
-//! Findings about tasks that blocked, and for what.
-
-use std::cmp::Reverse;
+//! Findings about tasks that blocked for something else than another thread's lock, and for what.
 
 use swtch_core::{Nanos, Reason};
 
+use super::super::group::Call;
 use super::super::tally::Tally;
-use super::super::wait::ObjectKind;
-use super::super::waker::Waker;
 use super::{
-    Finding, MOST_PCT, Picture, Subject, is_often, main_of, percent, share, stands_out, typical,
+    Finding, MOST_PCT, OFTEN_PCT, Picture, Subject, is_costly, is_often, percent, typical,
 };
-use crate::text::counted;
-
-/// A share of waits on one futex word that makes it worth naming.
-const WORD_PCT: f64 = 25.0;
 
 /// Messages that are answered within this are a conversation, not a wait for work.
 const CONVERSATION: Nanos = Nanos::from_ns(100_000);
@@ -21,171 +14,207 @@ const CONVERSATION: Nanos = Nanos::from_ns(100_000);
 /// Sleeps shorter than this look like polling.
 const POLLING_SLEEP: Nanos = Nanos::from_ns(10_000_000);
 
+/// Calls that wait until data is on the disk.
+const COMMITS: [&str; 7] = [
+    "fsync",
+    "fdatasync",
+    "sync",
+    "syncfs",
+    "sync_file_range",
+    "msync",
+    "io_uring_enter",
+];
+
+/// Calls that wait for data to come from the disk.
+const READS: [&str; 6] = [
+    "read",
+    "pread64",
+    "readv",
+    "preadv",
+    "preadv2",
+    "getdents64",
+];
+
 impl Picture<'_> {
-    pub(super) fn futex(&self, total: &Tally) -> Option<Finding> {
-        let one = self.reasons.of(Reason::Futex);
-        let objects = self.objects.ranked();
-        let words = objects
-            .iter()
-            .filter(|(object, _)| object.kind == ObjectKind::Futex);
-        let (word, waited) = words
-            .max_by_key(|(object, waited)| (waited.switches, waited.blocked, Reverse(*object)))?;
-        let is_lock = percent(waited.woken_by_waiter, waited.woken_by_task)? >= MOST_PCT
-            && waited.waiters > 1;
-        // A worker blocked for work to do loses nothing by it; one blocked for a lock does.
-        let time = if is_lock { waited.blocked } else { Nanos::ZERO };
-        let is_one = percent(waited.switches, one.tally.switches)? >= WORD_PCT;
-        if !is_one || !stands_out(waited.switches, time, total) {
-            return None;
-        }
-        let process = self.names.process(word.process).label();
-        let wakers = waited
-            .last_wakers
-            .iter()
-            .map(|waker| waker.label(self.names));
-        let mut places = self.places(Reason::Futex);
-        places.push(format!(
-            "last woken by {}",
-            wakers.collect::<Vec<_>>().join(", ")
-        ));
-        let advice = if is_lock {
-            format!(
-                "{} of its wakeups came from threads that wait for it too, as with a lock: hold \
-                 it shorter, or split it",
-                share(waited.woken_by_waiter, waited.woken_by_task)
+    pub(super) fn pipe(&self, total: &Tally) -> Option<Finding> {
+        self.messages(Reason::Pipe, "on a pipe", total)
+    }
+
+    pub(super) fn net(&self, total: &Tally) -> Option<Finding> {
+        self.messages(Reason::Net, "on a socket", total)
+    }
+
+    pub(super) fn ipc(&self, total: &Tally) -> Option<Finding> {
+        self.messages(
+            Reason::Ipc,
+            "on a semaphore, message queue or eventfd",
+            total,
+        )
+    }
+
+    pub(super) fn poll(&self, total: &Tally) -> Option<Finding> {
+        self.messages(Reason::Poll, "in epoll, poll or select", total)
+    }
+
+    /// Waits for messages from other tasks, or from outside: each message costs a switch.
+    fn messages(&self, reason: Reason, what: &str, total: &Tally) -> Option<Finding> {
+        let one = self.reasons.of(reason);
+        let tally = self.of_programs(reason);
+        let is_much = is_often(tally.switches, total) || self.is_long(tally.blocked);
+        let median = one.off.percentile(50.0).filter(|_| is_much)?;
+        let mut places = self.places(reason);
+        places.extend(self.woken_by(reason));
+        places.extend(self.released_in(reason));
+        let switches = self.switches(&tally, total);
+        let (kind, seen, advice) = if median < CONVERSATION {
+            (
+                Kind::Conversation,
+                format!(
+                    "Short waits {what}: {switches}, each over after {median} (median), with {} of work \
+                     before.",
+                    typical(&one.run),
+                ),
+                "each message costs a switch: send or take several at once, or let one thread do both jobs"
+                    .to_owned(),
             )
         } else {
-            "its wakers do not wait for it, as with a hand-over of work: hand over more at once"
-                .to_owned()
+            let wakers = self.wakers_of(reason);
+            let all: u64 = wakers.iter().map(|(_, count)| count).sum();
+            let main = wakers.first();
+            let main =
+                main.filter(|(_, count)| percent(*count, all).is_some_and(|pct| pct >= OFTEN_PCT));
+            let whom = main.map_or_else(|| "whom it waits for".to_owned(), |main| main.0.clone());
+            (
+                Kind::Idle,
+                format!(
+                    "Waiting {what} until somebody sends: {switches}, each {median} (median), {} in all.",
+                    tally.blocked,
+                ),
+                format!(
+                    "nothing here holds it up: it has nothing to do until then. If it should be faster, look at \
+                     {whom}; if it should switch less, let more come with each message (batches, pipelining)"
+                ),
+            )
         };
         Some(Finding {
-            name: if is_lock {
-                "futex_contention"
-            } else {
-                "futex_hand_over"
-            },
-            subject: Subject::Object(*word),
-            switches: waited.switches,
-            time,
-            seen: format!(
-                "One futex word, {:#x} in {process}: {} ({} of all, {} of those for a futex) by {}, \
-                 blocked {} in all.",
-                word.key,
-                counted(waited.switches, "switch-out"),
-                share(waited.switches, total.switches),
-                share(waited.switches, one.tally.switches),
-                counted(waited.waiters, "thread"),
-                waited.blocked,
-            ),
+            name: kind.name(reason),
+            reason: Some(reason),
+            subject: Subject::Reason(reason),
+            switches: tally.switches,
+            time: Nanos::ZERO,
+            seen,
             places,
             advice: Some(advice),
         })
     }
 
-    pub(super) fn pipe(&self, total: &Tally) -> Option<Finding> {
-        self.conversation("pipe_conversation", Reason::Pipe, "a pipe", total)
-    }
-
-    pub(super) fn net(&self, total: &Tally) -> Option<Finding> {
-        self.conversation("socket_conversation", Reason::Net, "a socket", total)
-    }
-
-    pub(super) fn ipc(&self, total: &Tally) -> Option<Finding> {
-        let what = "a semaphore, message queue or eventfd";
-        self.conversation("ipc_conversation", Reason::Ipc, what, total)
-    }
-
-    pub(super) fn poll(&self, total: &Tally) -> Option<Finding> {
-        self.conversation(
-            "poll_conversation",
-            Reason::Poll,
-            "any of several files",
-            total,
-        )
-    }
-
-    /// Short waits for messages from other tasks: each message costs a switch.
-    fn conversation(
-        &self,
-        name: &'static str,
-        reason: Reason,
-        what: &str,
-        total: &Tally,
-    ) -> Option<Finding> {
-        let one = self.reasons.of(reason);
-        let is_short = one
-            .off
-            .percentile(50.0)
-            .is_some_and(|median| median < CONVERSATION);
-        if !is_short || !is_often(one.tally.switches, total) {
-            return None;
-        }
-        let mut places = self.places(reason);
-        places.extend(self.wake_pairs());
-        Some(Finding {
-            name,
-            subject: Subject::Reason(reason),
-            switches: one.tally.switches,
-            time: Nanos::ZERO,
-            seen: format!(
-                "Short waits for {what}: {}, each over after {} (median), with {} of work before.",
-                self.switches(&one.tally, total),
-                typical(&one.off),
-                typical(&one.run),
-            ),
-            places,
-            advice: Some(
-                "each message costs a switch: send or take several at once, or let one thread do \
-                 both jobs"
-                    .to_owned(),
-            ),
-        })
-    }
-
     pub(super) fn sleep(&self, total: &Tally) -> Option<Finding> {
         let one = self.reasons.of(Reason::Sleep);
-        let is_short = one
-            .off
-            .percentile(50.0)
-            .is_some_and(|median| median < POLLING_SLEEP);
-        if !is_short || !is_often(one.tally.switches, total) {
+        let tally = self.of_programs(Reason::Sleep);
+        let median = one.off.percentile(50.0)?;
+        let is_polling = median < POLLING_SLEEP && is_often(tally.switches, total);
+        if !is_polling && !is_often(tally.switches, total) && !self.is_long(tally.blocked) {
             return None;
         }
+        let switches = self.switches(&tally, total);
+        let (name, seen, advice) = match is_polling {
+            true => (
+                "short_sleeps",
+                format!("Short sleeps: {switches}, of {median} (median)."),
+                Some(
+                    "if they wait for something to happen, wait for the event itself (futex, eventfd, epoll) \
+                     instead of looking again and again"
+                        .to_owned(),
+                ),
+            ),
+            false => (
+                "sleeps",
+                format!(
+                    "Asleep on purpose: {switches}, of {median} (median), {} in all.",
+                    tally.blocked
+                ),
+                None,
+            ),
+        };
         Some(Finding {
-            name: "short_sleeps",
+            name,
+            reason: Some(Reason::Sleep),
             subject: Subject::Reason(Reason::Sleep),
-            switches: one.tally.switches,
+            switches: tally.switches,
             time: Nanos::ZERO,
-            seen: format!(
-                "Short sleeps: {}, of {} (median).",
-                self.switches(&one.tally, total),
-                typical(&one.off)
-            ),
+            seen,
             places: self.places(Reason::Sleep),
-            advice: Some(
-                "if they wait for something to happen, wait for the event itself (futex, eventfd, \
-                 epoll) instead of looking again and again"
-                    .to_owned(),
-            ),
+            advice,
         })
     }
 
     pub(super) fn io(&self, total: &Tally) -> Option<Finding> {
-        let advice = "read ahead, ask for more at once, or let the program do something else \
-                      meanwhile (io_uring, threads)";
-        self.blocked(
-            "block_io",
-            Reason::Io,
-            "Blocked for files and disks",
-            advice,
-            total,
-        )
+        let calls = self.calls_of(Reason::Io);
+        let all: u64 = calls.iter().map(|(_, count)| count).sum();
+        let is_mostly = |names: &[&str]| {
+            let is_one = |call: &Call| names.contains(&call.name(self.arch).as_str());
+            let count = calls
+                .iter()
+                .filter(|(call, _)| is_one(call))
+                .map(|(_, count)| count)
+                .sum();
+            percent(count, all).is_some_and(|share| share >= MOST_PCT)
+        };
+        let (what, advice) = if is_mostly(&COMMITS) {
+            (
+                "Waiting until data is on the disk (commit)",
+                "commit several changes at once (group commit), allow the last moments to be lost \
+                 (PostgreSQL: synchronous_commit = off), or put the log on a faster device",
+            )
+        } else if is_mostly(&READS) {
+            (
+                "Waiting for data from files and disks",
+                "read ahead (posix_fadvise), ask for more at once, keep more in memory, or let the program do \
+                 something else meanwhile (io_uring, threads)",
+            )
+        } else {
+            (
+                "Blocked in file system calls",
+                "make fewer of these calls, ask for more in each, or let the program do something else \
+                 meanwhile (io_uring, threads)",
+            )
+        };
+        self.blocked("block_io", Reason::Io, what, advice, total)
     }
 
     pub(super) fn fault(&self, total: &Tally) -> Option<Finding> {
         let advice = "in no call: a page had to come from a file (MAP_POPULATE, madvise, mlock); \
                       in mmap, munmap or madvise: threads wait for the address space's lock";
         self.blocked("memory", Reason::Fault, "Blocked for memory", advice, total)
+    }
+
+    pub(super) fn child(&self, total: &Tally) -> Option<Finding> {
+        let advice = "the work is done by the children: their lines say what holds them up";
+        let what = "Waiting for child processes";
+        let tally = self.of_programs(Reason::Child);
+        let is_much = is_often(tally.switches, total) || self.is_long(tally.blocked);
+        is_much.then(|| self.waited("children", Reason::Child, what, Nanos::ZERO, advice, total))
+    }
+
+    pub(super) fn exit(&self, total: &Tally) -> Option<Finding> {
+        let tally = self.of_programs(Reason::Exit);
+        if !is_often(tally.switches, total) {
+            return None;
+        }
+        Some(Finding {
+            name: "short_lives",
+            reason: Some(Reason::Exit),
+            subject: Subject::Reason(Reason::Exit),
+            switches: tally.switches,
+            time: Nanos::ZERO,
+            seen: format!("Threads and processes that ended: {}.", self.switches(&tally, total)),
+            places: self.who(Reason::Exit).into_iter().collect(),
+            advice: Some(
+                "to start and end one costs far more than a switch (swtch cost launch): keep workers and hand \
+                 them work, instead of starting one for each piece"
+                    .to_owned(),
+            ),
+        })
     }
 
     /// Blocked time that a program can seldom use.
@@ -197,36 +226,62 @@ impl Picture<'_> {
         advice: &str,
         total: &Tally,
     ) -> Option<Finding> {
+        let tally = self.of_programs(reason);
+        let is_much = is_often(tally.switches, total)
+            || is_costly(tally.blocked, total)
+            || self.is_long(tally.blocked);
+        is_much.then(|| self.waited(name, reason, what, tally.blocked, advice, total))
+    }
+
+    fn waited(
+        &self,
+        name: &'static str,
+        reason: Reason,
+        what: &str,
+        time: Nanos,
+        advice: &str,
+        total: &Tally,
+    ) -> Finding {
         let one = self.reasons.of(reason);
-        if !stands_out(one.tally.switches, one.tally.blocked, total) {
-            return None;
-        }
-        Some(Finding {
+        let tally = self.of_programs(reason);
+        Finding {
             name,
+            reason: Some(reason),
             subject: Subject::Reason(reason),
-            switches: one.tally.switches,
-            time: one.tally.blocked,
+            switches: tally.switches,
+            time,
             seen: format!(
                 "{what}: {}, {} in all, {} each (median).",
-                self.switches(&one.tally, total),
-                one.tally.blocked,
+                self.switches(&tally, total),
+                tally.blocked,
                 typical(&one.off),
             ),
             places: self.places(reason),
             advice: Some(advice.to_owned()),
-        })
+        }
     }
+}
 
-    /// Tasks that wake tasks, most often first.
-    fn wake_pairs(&self) -> Option<String> {
-        let mut pairs = self.wakers.ranked();
-        pairs.retain(|((waker, _), _)| matches!(waker, Waker::Task(_)));
-        let all: u64 = pairs.iter().map(|(_, woken)| woken.waits).sum();
-        let named = pairs.iter().map(|((waker, task), woken)| {
-            let (waker, task) = (waker.label(self.names), self.names.label(*task));
-            let times = counted(woken.waits, "time");
-            (format!("{waker} → {task} {times}"), woken.waits)
-        });
-        Some(format!("main wakeups: {}", main_of(named, all)?))
+/// What waits for messages look like.
+enum Kind {
+    /// Each is answered at once.
+    Conversation,
+    /// There is nothing to do for longer.
+    Idle,
+}
+
+impl Kind {
+    /// The name of the finding, which stays.
+    const fn name(&self, reason: Reason) -> &'static str {
+        match (self, reason) {
+            (Self::Conversation, Reason::Pipe) => "pipe_conversation",
+            (Self::Conversation, Reason::Net) => "socket_conversation",
+            (Self::Conversation, Reason::Ipc) => "ipc_conversation",
+            (Self::Conversation, _) => "poll_conversation",
+            (Self::Idle, Reason::Pipe) => "pipe_idle",
+            (Self::Idle, Reason::Net) => "socket_idle",
+            (Self::Idle, Reason::Ipc) => "ipc_idle",
+            (Self::Idle, _) => "poll_idle",
+        }
     }
 }

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use swtch_core::{CgroupId, Nanos, Reason};
 
 use super::super::tally::Tally;
+use super::who::{Robbed, Taken};
 use super::{
-    Finding, MOST_PCT, NAMED, OFTEN_PCT, Picture, Subject, main_of, percent, share, stands_out,
-    typical,
+    Finding, MOST_PCT, NAMED, OFTEN_PCT, Picture, Subject, percent, share, stands_out, typical,
 };
 use crate::text::{counted, grouped};
 
@@ -38,6 +38,7 @@ impl Picture<'_> {
         places.push(format!("throttled: {}", named.join(", ")));
         Some(Finding {
             name: "throttle",
+            reason: Some(Reason::Throttle),
             subject: Subject::Reason(Reason::Throttle),
             switches: tally.switches,
             time: tally.runq,
@@ -58,11 +59,12 @@ impl Picture<'_> {
         }
         Some(Finding {
             name: "slice_preemption",
+            reason: Some(Reason::Slice),
             subject: Subject::Reason(Reason::Slice),
             switches: tally.switches,
             time: tally.runq,
             seen: format!(
-                "Time slice used up while others waited: {}, and {} in the run queue after them.",
+                "Time slice used up while others waited: {}, and {} of waiting for a CPU after them.",
                 self.switches(tally, total),
                 tally.runq
             ),
@@ -101,11 +103,12 @@ impl Picture<'_> {
         }
         Some(Finding {
             name: "wakeup_preemption",
+            reason: Some(Reason::Wakeup),
             subject: Subject::Reason(Reason::Wakeup),
             switches: tally.switches,
             time: tally.runq,
             seen: format!(
-                "Preempted by tasks that were just woken: {}, and {} in the run queue after them.",
+                "Preempted by tasks that were just woken: {}, and {} of waiting for a CPU after them.",
                 self.switches(tally, total),
                 tally.runq
             ),
@@ -116,22 +119,30 @@ impl Picture<'_> {
 
     /// For tasks that take the CPU as they are woken.
     fn advice_on_wakeups(&self) -> String {
-        let pairs = self.preemptors.pairs(Reason::Wakeup);
-        let all: u64 = pairs.iter().map(|pair| pair.2).sum();
-        let main = pairs.first();
-        let main = main.filter(|pair| percent(pair.2, all).is_some_and(|pct| pct >= OFTEN_PCT));
-        let Some((taker, from, count)) = main else {
-            return "wake tasks less often (hand over several messages at once), or make those \
-                    that are woken SCHED_BATCH, which does not preempt when it wakes"
+        let taken = self.taken(Reason::Wakeup);
+        let all: u64 = taken.iter().map(|one| one.times).sum();
+        let main = taken.first();
+        let main = main.filter(|one| percent(one.times, all).is_some_and(|pct| pct >= OFTEN_PCT));
+        let Some(main) = main else {
+            return "wake threads less often (hand over several messages at once), or give those that are \
+                    woken the policy SCHED_BATCH (chrt --batch), which does not preempt when it wakes"
                 .to_owned();
         };
-        let (taker, from) = (self.names.label(*taker), self.names.label(*from));
-        format!(
-            "{taker} took the CPU from {from} {} as it was woken: wake it less often (hand over \
-             several messages at once), let the two run on different CPUs, or make {taker} \
-             SCHED_BATCH, which does not preempt when it wakes",
-            counted(*count, "time"),
-        )
+        let times = counted(main.times, "time");
+        let told = format!("{} took the CPU from {} {times}", main.who(), main.whom());
+        match &main.from {
+            Robbed::Thread | Robbed::Process => format!(
+                "{told} as they were woken: wake them less often (hand over several messages at once), or give \
+                 {} the policy SCHED_BATCH (chrt --batch), which does not preempt when it wakes",
+                main.taker
+            ),
+            Robbed::Other(_) => format!(
+                "{told} as it was woken: wake it less often (hand over several messages at once), pin the two to \
+                 different CPUs (taskset), or give {} the policy SCHED_BATCH (chrt --batch), which does not \
+                 preempt when it wakes",
+                main.taker
+            ),
+        }
     }
 
     pub(super) fn class(&self, total: &Tally) -> Option<Finding> {
@@ -139,21 +150,21 @@ impl Picture<'_> {
         if !stands_out(tally.switches, tally.runq, total) {
             return None;
         }
-        let pairs = self.preemptors.pairs(Reason::Class);
-        let advice = pairs.first().map(|(taker, _, _)| {
+        let taken = self.taken(Reason::Class);
+        let advice = taken.first().map(|Taken { taker, .. }| {
             format!(
-                "{} runs in a higher class (real time or deadline): if it need not, make it an \
-                 ordinary task; else keep its CPU apart (taskset, cpuset)",
-                self.names.label(*taker)
+                "{taker} runs in a higher class (real time or deadline): if it need not, make it an \
+                 ordinary task; else keep its CPU apart (taskset, cpuset)"
             )
         });
         Some(Finding {
             name: "class_preemption",
+            reason: Some(Reason::Class),
             subject: Subject::Reason(Reason::Class),
             switches: tally.switches,
             time: tally.runq,
             seen: format!(
-                "Preempted by tasks of a higher class: {}, and {} in the run queue after them.",
+                "Preempted by tasks of a higher class: {}, and {} of waiting for a CPU after them.",
                 self.switches(tally, total),
                 tally.runq
             ),
@@ -176,11 +187,12 @@ impl Picture<'_> {
         });
         Some(Finding {
             name: "migration",
+            reason: Some(Reason::Migrate),
             subject: Subject::Reason(Reason::Migrate),
             switches: tally.switches,
             time: tally.runq,
             seen: format!(
-                "Moved to another CPU by force: {}, and {} in the run queue after them.",
+                "Moved to another CPU by force: {}, and {} of waiting for a CPU after them.",
                 self.switches(tally, total),
                 tally.runq
             ),
@@ -198,6 +210,7 @@ impl Picture<'_> {
         let run = typical(&one.run);
         Some(Finding {
             name: "yield",
+            reason: Some(Reason::Yield),
             subject: Subject::Reason(Reason::Yield),
             switches: tally.switches,
             time: tally.runq,
@@ -217,16 +230,7 @@ impl Picture<'_> {
     /// As [`Self::places`], with who took the CPU from whom.
     fn preemption_places(&self, reason: Reason) -> Vec<String> {
         let mut places = self.places(reason);
-        let pairs = self.preemptors.pairs(reason);
-        let all: u64 = pairs.iter().map(|pair| pair.2).sum();
-        let named = pairs.iter().map(|(taker, from, count)| {
-            let (taker, from) = (self.names.label(*taker), self.names.label(*from));
-            (
-                format!("{taker} from {from} {}", counted(*count, "time")),
-                *count,
-            )
-        });
-        places.extend(main_of(named, all).map(|words| format!("took the CPU: {words}")));
+        places.extend(self.took_the_cpu(reason));
         places
     }
 }

@@ -16,14 +16,14 @@ impl Picture<'_> {
 
     pub(super) fn steal(&self, total: &Tally) -> Option<Finding> {
         let what = "The hypervisor ran other guests while tasks were runnable";
-        let advice = "the machine below is overcommitted: ask for dedicated CPUs, or use fewer";
+        let advice = "the host of this virtual machine is overcommitted: ask for dedicated CPUs, or use fewer";
         self.held("steal", Holder::Steal, what, advice, total)
     }
 
     pub(super) fn idle(&self, total: &Tally) -> Option<Finding> {
         let what = "The CPU was still idle while a task was runnable on it";
         let advice = "waking an idle CPU takes time: forbid deep idle states \
-                      (/dev/cpu_dma_latency), or keep the two ends of a conversation on one CPU";
+                      (/dev/cpu_dma_latency), or pin client and server to the same CPU (taskset)";
         self.held("idle_wakeup", Holder::Idle, what, advice, total)
     }
 
@@ -42,6 +42,7 @@ impl Picture<'_> {
         }
         Some(Finding {
             name,
+            reason: None,
             subject: Subject::Time,
             switches: 0,
             time: held.time,

@@ -1,0 +1,233 @@
+//! The first answer of `explain`: one screen, which leads from how many switches there were to why, and
+//! to what can be changed.
+//!
+//! ```text
+//! what was recorded, how many switches, and whether all are there      3 lines
+//! which programs switched, and why                                     2 short tables
+//! verdict                                                              as many causes as fit
+//! where all the rest is                                                2 lines
+//! ```
+
+use std::path::Path;
+
+use swtch_core::{Nanos, Reason};
+
+use super::explain::Explained;
+use super::head::{Head, Rows};
+use super::programs::Program;
+use super::sheet::{Cell, Sheet};
+use super::tally::Tally;
+use super::verdict::in_words;
+use crate::text::{counted, cut, escaped, grouped, hung, shell_word};
+
+/// Lines of the screen: it should not scroll away on a large terminal.
+const LINES: usize = 40;
+
+/// Programs in the first table.
+const PROGRAMS: usize = 4;
+
+/// Reasons in the second table.
+const REASONS: usize = 5;
+
+/// On a narrower screen the words beside a reason would be all that fits.
+const WIDE_ENOUGH_FOR_WORDS: usize = 70;
+
+/// What each cause is allowed to say of where it comes from.
+const PLACES: usize = 4;
+
+/// And each cause after the first.
+const PLACES_OF_FURTHER: usize = 2;
+
+/// Rows below this share are not on the screen.
+const LEAST_PCT: f64 = 1.0;
+
+const PROGRAM_COLUMNS: [&str; 6] = [
+    "program",
+    "switches",
+    "share_pct",
+    "per_second",
+    "on_cpu_ns",
+    "cpu_wait_ns",
+];
+
+const REASON_COLUMNS: [&str; 6] = [
+    "why_threads_left_the_cpu",
+    "switches",
+    "share_pct",
+    "per_second",
+    "blocked_ns",
+    "cpu_wait_ns",
+];
+
+/// Tallies of the screen's tables.
+#[derive(Debug, Default)]
+pub struct Screen {
+    programs: Vec<Program>,
+    reasons: Vec<(Reason, Tally)>,
+    total: Tally,
+}
+
+impl Screen {
+    /// Of programs and reasons, most switches first.
+    pub fn new(programs: Vec<Program>, reasons: Vec<(Reason, Tally)>, total: Tally) -> Self {
+        Self {
+            programs,
+            reasons,
+            total,
+        }
+    }
+
+    fn programs(&self, length: Nanos) -> Sheet {
+        let mut sheet = Sheet::new("program", &PROGRAM_COLUMNS);
+        for program in &self.programs {
+            let Tally { ran, runq, .. } = program.tally;
+            let measures = [Cell::Time(ran), Cell::Time(runq)];
+            sheet
+                .rows
+                .push(self.cells(program.words(), &program.tally, length, measures));
+        }
+        sheet
+    }
+
+    fn reasons(&self, length: Nanos, width: usize) -> Sheet {
+        let mut sheet = Sheet::new("reason", &REASON_COLUMNS);
+        for (reason, tally) in &self.reasons {
+            let words = match width < WIDE_ENOUGH_FOR_WORDS {
+                true => reason.to_string(),
+                false => format!("{reason:<8} {}", in_words(*reason)),
+            };
+            let measures = [Cell::Time(tally.blocked), Cell::Time(tally.runq)];
+            sheet.rows.push(self.cells(words, tally, length, measures));
+        }
+        sheet
+    }
+
+    fn cells(&self, label: String, tally: &Tally, length: Nanos, measures: [Cell; 2]) -> Vec<Cell> {
+        let mut cells = vec![
+            Cell::Text(label),
+            Cell::Count(tally.switches),
+            Cell::share(tally.switches, self.total.switches),
+            per_second(tally.switches, length).map_or(Cell::Missing, Cell::Count),
+        ];
+        cells.extend(measures);
+        cells
+    }
+}
+
+/// How many in each second; `None` of what took no time.
+fn per_second(count: u64, length: Nanos) -> Option<u64> {
+    let per_s = u128::from(count) * 1_000_000_000 / u128::from(length.as_ns()).max(1);
+    (length > Nanos::ZERO).then(|| u64::try_from(per_s).unwrap_or(u64::MAX))
+}
+
+/// The lines of the screen, none wider than `width` unless a word is. `trace` is where it can be looked
+/// at again.
+pub fn lines(
+    explained: &Explained,
+    head: &Head,
+    rows: Rows,
+    trace: &Path,
+    width: usize,
+) -> Vec<String> {
+    let mut lines = beginning(explained, head, rows, width);
+    let end = ending(trace, width);
+    let room = LINES.saturating_sub(lines.len() + end.len());
+    lines.extend(verdict(explained, trace, room, width));
+    lines.extend(end);
+    lines
+}
+
+fn beginning(explained: &Explained, head: &Head, rows: Rows, width: usize) -> Vec<String> {
+    let screen = &explained.screen;
+    let length = head.duration();
+    let host = &head.meta.host;
+    let cpus = counted(u64::from(host.cpus), "CPU");
+    let what = format!(
+        "{}, for {length}, on {} (Linux {}, {cpus})",
+        head.what(),
+        host.hostname,
+        host.kernel_release
+    );
+    let rate = per_second(rows.counted, length);
+    let rate = rate.map_or_else(String::new, |rate| format!(", {} a second", grouped(rate)));
+    let switches = counted(rows.counted, "context switch");
+    let complete = match head.is_complete() {
+        true => "; complete: no switch was lost",
+        false => "",
+    };
+    let mut lines = hung("", &what, width);
+    lines.extend(hung("", &format!("{switches}{rate}{complete}."), width));
+    for warning in head.warnings(rows) {
+        lines.extend(hung("note: ", &warning, width));
+    }
+    for (sheet, most) in [
+        (screen.programs(length), PROGRAMS),
+        (screen.reasons(length, width), REASONS),
+    ] {
+        if !sheet.rows.is_empty() {
+            lines.push(String::new());
+            let is_shown =
+                |row: &&Vec<Cell>| !matches!(row[2], Cell::Percent(share) if share < LEAST_PCT);
+            let shown = sheet.rows.iter().take_while(is_shown).count();
+            lines.extend(sheet.fitted(shown.clamp(1, most), width));
+        }
+    }
+    lines
+}
+
+/// As many causes as there is room for, but one at least.
+fn verdict(explained: &Explained, trace: &Path, room: usize, width: usize) -> Vec<String> {
+    let told = explained.told();
+    let mut lines = vec![String::new(), "verdict".to_owned()];
+    if told.is_empty() {
+        lines.extend(hung("", &explained.without_findings, width));
+    }
+    for (place, one) in told.iter().enumerate() {
+        let mut cause = hung(&format!("{}. ", place + 1), &one.seen, width);
+        let most = if place == 0 {
+            PLACES
+        } else {
+            PLACES_OF_FURTHER
+        };
+        for line in one.places.iter().take(most) {
+            cause.push(cut(&format!("   {}", escaped(line)), width));
+        }
+        if let Some(worth) = &one.worth {
+            cause.extend(hung("   worth: ", worth, width));
+        }
+        if let Some(advice) = &one.advice {
+            cause.extend(hung("   to change it: ", advice, width));
+        }
+        if place > 0 {
+            cause.insert(0, String::new());
+        }
+        // A line that says how many more there are, with a blank one, must fit after it.
+        let rest = if place + 1 < told.len() { 3 } else { 0 };
+        if place > 0 && lines.len() + cause.len() + rest > room {
+            let more = u64::try_from(told.len() - place).unwrap_or(u64::MAX);
+            let more = counted(more, "more cause");
+            lines.push(String::new());
+            let more = format!("({more}: swtch explain {} --full)", shell_word(trace));
+            lines.extend(hung("", &more, width));
+            break;
+        }
+        lines.extend(cause);
+    }
+    if let Some(cost) = explained.cost() {
+        lines.extend(hung(
+            "",
+            &format!("What switching itself costs: {cost}."),
+            width,
+        ));
+    }
+    lines
+}
+
+fn ending(trace: &Path, width: usize) -> Vec<String> {
+    let trace = shell_word(trace);
+    let words =
+        format!("All tables: swtch explain {trace} --full. On a time line: swtch view {trace}");
+    let mut lines = vec![String::new()];
+    lines.extend(hung("", &words, width));
+    lines
+}

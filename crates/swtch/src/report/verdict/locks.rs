@@ -1,0 +1,274 @@
+//! Findings about threads that waited for each other on futexes.
+//!
+//! A futex word is where threads wait in the kernel: for a mutex, a condition, the end of a thread.
+//! What lies behind it shows in who waits and who wakes:
+//!
+//! ```text
+//! many threads at one word, woken by threads that wait there too    a lock
+//! many threads at one word, woken by others                         work is handed over
+//! a word for each thread, woken by threads that wait so too         a lock that queues its waiters
+//! a word for each thread, woken by others                           idle workers
+//! ```
+//!
+//! A lock may have several words side by side: a mutex and its conditions, as Python's global lock.
+
+use std::cmp::Reverse;
+
+use swtch_core::{Nanos, Reason};
+
+use super::super::sheet::percent;
+use super::super::tally::Tally;
+use super::super::wait::{Object, ObjectKind, Waited};
+use super::{Finding, MOST_PCT, Picture, Subject, is_often, share};
+use crate::text::counted;
+
+/// A share of waits on one lock that makes it worth naming.
+const WORD_PCT: f64 = 25.0;
+
+/// Words of one lock are no further apart: the two conditions and mutexes of Python's global lock take
+/// 176 bytes (`struct _gil_runtime_state`, `CPython` 3.11, with glibc's types).
+const MOST_APART: u64 = 192;
+
+/// Futex words at which several threads wait, side by side in one process.
+#[derive(Debug)]
+struct Lock<'a> {
+    first: &'a Object,
+    words: u64,
+    sum: Sum,
+}
+
+/// What is counted of several words.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    switches: u64,
+    blocked: Nanos,
+    /// The most threads at one of them.
+    waiters: u64,
+    woken_by_task: u64,
+    woken_by_waiter: u64,
+    woken_by_peer: u64,
+}
+
+impl Sum {
+    fn add(&mut self, waited: &Waited) {
+        self.switches += waited.switches;
+        self.blocked += waited.blocked;
+        self.waiters = self.waiters.max(waited.waiters);
+        self.woken_by_task += waited.woken_by_task;
+        self.woken_by_waiter += waited.woken_by_waiter;
+        self.woken_by_peer += waited.woken_by_peer;
+    }
+
+    /// Whether those who wake wait there too. Where no task was seen to wake, nothing speaks for a lock.
+    fn is_lock(&self) -> bool {
+        let by_waiter = percent(self.woken_by_waiter, self.woken_by_task);
+        self.waiters > 1 && by_waiter.is_some_and(|share| share >= MOST_PCT)
+    }
+}
+
+impl Picture<'_> {
+    /// The futex at which most threads wait, when it is one.
+    pub(super) fn one_lock(&self, total: &Tally) -> Option<Finding> {
+        let lock = self.main_lock(total)?;
+        let Lock { first, words, sum } = lock;
+        let process = self.names.process(first.process).label();
+        let of_futexes = self.of_programs(Reason::Futex).switches;
+        let mut places = self.places(Reason::Futex);
+        places.extend(self.woken_by(Reason::Futex));
+        places.extend(self.released_in(Reason::Futex));
+        let what = match (words, self.is_python(first.process)) {
+            (1, _) => "One futex word",
+            (_, true) => {
+                "Futex words side by side, most likely Python's global interpreter lock (GIL)"
+            }
+            (_, false) => "Futex words side by side, as those of one lock and its conditions",
+        };
+        let advice = match (sum.is_lock(), words > 1 && self.is_python(first.process)) {
+            (true, true) => {
+                "only one thread of a Python process runs Python code at a time: use processes instead of \
+                 threads (multiprocessing, ProcessPoolExecutor), or a Python built without the GIL"
+                    .to_owned()
+            }
+            (true, false) => format!(
+                "{} of its wakeups came from threads that wait for it too, as with a lock: hold it shorter, \
+                 or split it{}",
+                share(sum.woken_by_waiter, sum.woken_by_task),
+                self.how_to_name_it(),
+            ),
+            (false, _) => "its wakers do not wait for it, as with a hand-over of work: hand over more at once"
+                .to_owned(),
+        };
+        Some(Finding {
+            name: match sum.is_lock() {
+                true => "futex_contention",
+                false => "futex_hand_over",
+            },
+            reason: Some(Reason::Futex),
+            subject: match words {
+                1 => Subject::Object(*first),
+                _ => Subject::Reason(Reason::Futex),
+            },
+            switches: sum.switches,
+            // A worker blocked for work to do loses nothing by it; one blocked for a lock does.
+            time: if sum.is_lock() {
+                sum.blocked
+            } else {
+                Nanos::ZERO
+            },
+            seen: format!(
+                "{what}, {:#x} in {process}: {} ({} of all, {} of those for a futex) by {}, blocked {} in all.",
+                first.key,
+                counted(sum.switches, "context switch"),
+                share(sum.switches, total.switches),
+                share(sum.switches, of_futexes),
+                counted(sum.waiters, "thread"),
+                sum.blocked,
+            ),
+            places,
+            advice: Some(advice),
+        })
+    }
+
+    /// Threads that wait each at a futex word of its own.
+    pub(super) fn parked(&self, total: &Tally) -> Option<Finding> {
+        let main = self.main_lock(total);
+        let is_of_main = |object: &Object| {
+            main.as_ref().is_some_and(|main| {
+                let distance = object.key.wrapping_sub(main.first.key);
+                object.process == main.first.process && distance <= MOST_APART * main.words
+            })
+        };
+        let objects = self.objects.ranked();
+        let rest = objects
+            .iter()
+            .filter(|(object, _)| object.kind == ObjectKind::Futex && !is_of_main(object));
+        let mut sum = Sum::default();
+        let mut words = 0;
+        for (_, waited) in rest {
+            sum.add(waited);
+            words += 1;
+        }
+        if !self.is_much(sum.switches, sum.blocked, total) {
+            return None;
+        }
+        let is_queue =
+            percent(sum.woken_by_peer, sum.woken_by_task).is_some_and(|share| share >= MOST_PCT);
+        let mut places = self.places(Reason::Futex);
+        places.extend(self.woken_by(Reason::Futex));
+        places.extend(self.released_in(Reason::Futex));
+        let count = self.switches(
+            &Tally {
+                switches: sum.switches,
+                ..Tally::default()
+            },
+            total,
+        );
+        let where_ = counted(words, "futex word");
+        let (name, seen, advice) = match is_queue {
+            true => (
+                "futex_queue",
+                format!(
+                    "Threads wait for each other, at {where_}: {count}, blocked {} in all. {} of these wakeups \
+                     came from threads that wait so too: a lock that queues its waiters (a Java monitor, a lock \
+                     of Go, Rust or PostgreSQL), a condition, or a queue.",
+                    sum.blocked,
+                    share(sum.woken_by_peer, sum.woken_by_task),
+                ),
+                format!("hold the lock shorter, split it, or let fewer threads meet there{}", self.how_to_name_it()),
+            ),
+            false => (
+                "futex_idle",
+                format!(
+                    "Threads wait for work, at {where_}: {count}, blocked {} in all. Those who wake them do \
+                     not wait so themselves.",
+                    sum.blocked,
+                ),
+                "a thread that has nothing to do costs nothing; each hand-over costs a switch: hand over more at \
+                 once, or let fewer threads serve"
+                    .to_owned(),
+            ),
+        };
+        Some(Finding {
+            name,
+            reason: Some(Reason::Futex),
+            // What both findings together are worth is said once.
+            subject: match main {
+                Some(_) => Subject::Time,
+                None => Subject::Reason(Reason::Futex),
+            },
+            switches: sum.switches,
+            time: Nanos::ZERO,
+            seen,
+            places,
+            advice: Some(advice),
+        })
+    }
+
+    /// The futex words side by side with the most waits, where they make a good part of all that count.
+    fn main_lock(&self, total: &Tally) -> Option<Lock<'_>> {
+        let main = self
+            .locks()
+            .into_iter()
+            .max_by_key(|lock| (lock.sum.switches, lock.sum.blocked, Reverse(*lock.first)))?;
+        let of_futexes = self.of_programs(Reason::Futex).switches;
+        let is_main = percent(main.sum.switches, of_futexes)? >= WORD_PCT;
+        let blocked = if main.sum.is_lock() {
+            main.sum.blocked
+        } else {
+            Nanos::ZERO
+        };
+        (is_main && self.is_much(main.sum.switches, blocked, total)).then_some(main)
+    }
+
+    /// Futex words, those that several threads wait at joined with their neighbours.
+    fn locks(&self) -> Vec<Lock<'_>> {
+        let mut words = self.objects.ranked();
+        words.retain(|(object, waited)| object.kind == ObjectKind::Futex && waited.switches > 0);
+        words.sort_by_key(|(object, _)| *object);
+        let mut locks: Vec<Lock<'_>> = Vec::new();
+        let mut shared_until: Option<(usize, u64)> = None;
+        for (object, waited) in words {
+            let is_shared = waited.waiters > 1;
+            let is_beside = shared_until.is_some_and(|(process, key)| {
+                is_shared && process == object.process && object.key - key <= MOST_APART
+            });
+            shared_until = is_shared.then_some((object.process, object.key));
+            if !is_beside {
+                locks.push(Lock {
+                    first: object,
+                    words: 0,
+                    sum: Sum::default(),
+                });
+            }
+            if let Some(lock) = locks.last_mut() {
+                lock.words += 1;
+                lock.sum.add(waited);
+            }
+        }
+        locks
+    }
+
+    /// Often by switches, or long by blocked time.
+    fn is_much(&self, switches: u64, blocked: Nanos, total: &Tally) -> bool {
+        is_often(switches, total) || self.is_long(blocked)
+    }
+
+    /// Python's programs call themselves so, and so does what starts them.
+    fn is_python(&self, process: usize) -> bool {
+        let process = self.names.process(process);
+        let command = process.command.as_deref().unwrap_or_default();
+        let program = command.split(' ').next().unwrap_or_default();
+        let program = program.rsplit('/').next().unwrap_or_default();
+        [program, &process.comm]
+            .iter()
+            .any(|name| name.starts_with("python"))
+    }
+
+    /// Without stacks nothing says which lock it is.
+    fn how_to_name_it(&self) -> &'static str {
+        match self.symbols {
+            Some(_) => "",
+            None => "; record with --stacks to see in which functions it is taken and let go",
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Whom a sentence of the verdict names: programs, threads, calls, and who woke or took the CPU.
+//!
+//! One process is told by its threads, several by their programs: that pgbench took the CPU 9,812 times
+//! is seen at once, and in ten pairs of threads it is not.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use swtch_core::{Reason, WakerKind};
+use swtch_store::StackKind;
+
+use super::super::group::{Call, Key};
+use super::super::sheet::percent;
+use super::super::tally::Tally;
+use super::super::waker::Waker;
+use super::super::worth::own_functions;
+use super::{NAMED, Picture, SPREAD_PCT, share};
+use crate::text::{counted, grouped};
+
+/// Pairs of threads are named where the main one has this share.
+const FEW_PCT: f64 = 10.0;
+
+/// Who makes this share of something makes nearly all of it.
+const NEARLY_ALL_PCT: f64 = 99.0;
+
+/// What has a smaller share is not named beside what has a larger one.
+const LEAST_PCT: f64 = 1.0;
+
+/// Functions that are named of a stack.
+const FUNCTIONS_NAMED: usize = 3;
+
+/// Who took the CPU from whom, in words, and how often.
+pub struct Taken {
+    pub taker: String,
+    pub from: Robbed,
+    pub times: u64,
+}
+
+/// Whom the CPU was taken from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Robbed {
+    /// Another thread of the same process.
+    Thread,
+    /// Another process of the same program.
+    Process,
+    /// Somebody else.
+    Other(String),
+}
+
+impl Taken {
+    /// `threads of mu`, `pgbench`
+    pub fn who(&self) -> String {
+        match self.from {
+            Robbed::Thread => format!("threads of {}", self.taker),
+            Robbed::Process => format!("processes of {}", self.taker),
+            Robbed::Other(_) => self.taker.clone(),
+        }
+    }
+
+    /// `each other`, `postgres: alice`
+    pub fn whom(&self) -> &str {
+        match &self.from {
+            Robbed::Thread | Robbed::Process => "each other",
+            Robbed::Other(label) => label,
+        }
+    }
+
+    fn words(&self) -> String {
+        let times = counted(self.times, "time");
+        format!("{} from {} {times}", self.who(), self.whom())
+    }
+}
+
+impl Picture<'_> {
+    /// What user programs did for a reason: kernel threads are told apart.
+    pub fn of_programs(&self, reason: Reason) -> Tally {
+        let mut tally = self.reasons.of(reason).tally.clone();
+        tally.subtract(&self.details.kernel[reason.index()]);
+        tally
+    }
+
+    /// `1,234 switches (12.3 %)`
+    pub fn switches(&self, tally: &Tally, total: &Tally) -> String {
+        let share = share(tally.switches, total.switches);
+        format!("{} ({share})", counted(tally.switches, "switch"))
+    }
+
+    /// Who leaves for a reason, in which system calls, and in which functions.
+    pub fn places(&self, reason: Reason) -> Vec<String> {
+        let places = [self.who(reason), self.calls(reason), self.waited_in(reason)];
+        places.into_iter().flatten().collect()
+    }
+
+    /// Threads where one process leaves for a reason, else programs. The one program that makes nearly all
+    /// switches of the recording is not named again.
+    pub fn who(&self, reason: Reason) -> Option<String> {
+        let count = |tally: &Tally| tally.reasons[reason.index()];
+        let programs = self.programs.ranked(self.processes, count);
+        let all = programs.iter().map(|program| count(&program.tally)).sum();
+        let first = programs.first()?;
+        if programs.len() == 1 && first.processes == 1 {
+            return Some(format!("threads: {}", self.threads(reason, all)?));
+        }
+        let is_nearly_all =
+            |part, whole| percent(part, whole).is_some_and(|share| share >= NEARLY_ALL_PCT);
+        let switches = self.reasons.total().switches;
+        if is_nearly_all(count(&first.tally), all) && is_nearly_all(first.tally.switches, switches)
+        {
+            return None;
+        }
+        let named = programs.iter().map(|program| {
+            let count = count(&program.tally);
+            (format!("{} {}", program.words(), share(count, all)), count)
+        });
+        Some(format!("programs: {}", main_of(named, all)?))
+    }
+
+    fn threads(&self, reason: Reason, all: u64) -> Option<String> {
+        let count = |tally: &Tally| tally.reasons[reason.index()];
+        let mut ranked = self.threads.ranked();
+        ranked.retain(|(_, tally)| count(tally) > 0);
+        ranked.sort_by_key(|(key, tally)| (Reverse(count(tally)), *key));
+        let label = |key| match key {
+            Key::Thread(index) => self.names.label(index),
+            _ => unreachable!("these groups are threads"),
+        };
+        let named = ranked.iter().map(|(key, tally)| {
+            (
+                format!("{} {}", label(*key), share(count(tally), all)),
+                count(tally),
+            )
+        });
+        main_of(named, all)
+    }
+
+    /// System calls in which tasks leave for a reason.
+    pub fn calls(&self, reason: Reason) -> Option<String> {
+        let calls = self.calls_of(reason);
+        let all = calls.iter().map(|(_, count)| count).sum();
+        let named = calls.iter().map(|(call, count)| {
+            let name = match call {
+                Call::None => "user code (no system call)".to_owned(),
+                call => call.name(self.arch),
+            };
+            (format!("{name} {}", share(*count, all)), *count)
+        });
+        Some(format!("in: {}", main_of(named, all)?))
+    }
+
+    /// System calls in which tasks leave for a reason, most often first.
+    pub fn calls_of(&self, reason: Reason) -> Vec<(Call, u64)> {
+        let ranked = self.calls.ranked();
+        let counts = ranked.iter().filter_map(|(key, tally)| match key {
+            Key::Syscall(call) => Some((*call, tally.reasons[reason.index()])),
+            _ => None,
+        });
+        let mut counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
+        counts.sort_by_key(|(call, count)| (Reverse(*count), *call));
+        counts
+    }
+
+    /// Who ends the waits for a reason, the most frequent first: threads of one process, or programs, or what
+    /// interrupted.
+    pub fn wakers_of(&self, reason: Reason) -> Vec<(String, u64)> {
+        let wakers = self.details.wakers.iter();
+        let wakers: Vec<_> = wakers.filter(|((of, _), _)| *of == reason).collect();
+        let process = |waker: &Waker| match waker {
+            Waker::Task(index) => Some(self.names.thread(*index).process),
+            Waker::Other(_) => None,
+        };
+        let mut processes = wakers.iter().filter_map(|((_, waker), _)| process(waker));
+        let first = processes.next();
+        let is_one = processes.all(|process| Some(process) == first);
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for ((_, waker), count) in wakers {
+            let label = match (waker, is_one) {
+                (Waker::Task(index), true) => self.names.label(*index),
+                (Waker::Task(index), false) => self
+                    .programs
+                    .label(self.names.thread(*index).process)
+                    .to_owned(),
+                (Waker::Other(WakerKind::Timer), _) => "a timer".to_owned(),
+                (Waker::Other(_), _) => "interrupts (network, disk, timers)".to_owned(),
+            };
+            *counts.entry(label).or_default() += count;
+        }
+        let mut ranked: Vec<_> = counts.into_iter().collect();
+        ranked.sort_by_key(|(label, count)| (Reverse(*count), label.clone()));
+        ranked
+    }
+
+    /// `woken by: pgbench 97.0 %, a timer 2.0 %`
+    pub fn woken_by(&self, reason: Reason) -> Option<String> {
+        let ranked = self.wakers_of(reason);
+        let all = ranked.iter().map(|(_, count)| count).sum();
+        let named = ranked
+            .iter()
+            .map(|(label, count)| (format!("{label} {}", share(*count, all)), *count));
+        Some(format!("woken by: {}", main_of(named, all)?))
+    }
+
+    /// Where tasks wait for a reason: `runtime.usleep < runtime.findRunnable 61.0 %`.
+    pub fn waited_in(&self, reason: Reason) -> Option<String> {
+        Some(format!(
+            "waited in: {}",
+            self.main_functions(&self.details.waits, reason)?
+        ))
+    }
+
+    /// Where wakers end the waits for a reason: `LWLockRelease < XLogFlush < CommitTransaction 61.0 %`.
+    pub fn released_in(&self, reason: Reason) -> Option<String> {
+        Some(format!(
+            "woken from: {}",
+            self.main_functions(&self.details.releases, reason)?
+        ))
+    }
+
+    /// The functions of the program in most of these stacks, the innermost first, and their share.
+    fn main_functions(
+        &self,
+        stacks: &FxHashMap<(Reason, u32), u64>,
+        reason: Reason,
+    ) -> Option<String> {
+        let symbols = self.symbols?;
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        let mut all = 0;
+        for ((of, stack), count) in stacks {
+            if *of == reason {
+                all += count;
+                let frames = symbols.frames(StackKind::User, Some(*stack));
+                let functions = own_functions(&frames, FUNCTIONS_NAMED);
+                *counts.entry(functions.join(" < ")).or_default() += count;
+            }
+        }
+        counts.remove("");
+        let (functions, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        let is_main = percent(count, all).is_some_and(|share| share >= SPREAD_PCT);
+        is_main.then(|| format!("{functions} {}", share(count, all)))
+    }
+
+    /// Who took the CPU from whom for a reason, most often first: threads of one process, or programs.
+    pub fn taken(&self, reason: Reason) -> Vec<Taken> {
+        let pairs = self.preemptors.pairs(reason);
+        let process = |index: usize| self.names.thread(index).process;
+        let all: u64 = pairs.iter().map(|pair| pair.2).sum();
+        let main = pairs.first().map_or(0, |pair| pair.2);
+        // A few threads are named; many of one process take turns.
+        let is_of_few = percent(main, all).is_some_and(|share| share >= FEW_PCT);
+        let first = pairs.first().map(|pair| process(pair.0));
+        let is_one = |(taker, from, _): &(usize, usize, u64)| {
+            Some(process(*taker)) == first && Some(process(*from)) == first
+        };
+        let is_within_one = is_of_few && pairs.iter().all(is_one);
+        let label = |index: usize| match is_within_one {
+            true => self.names.label(index),
+            false => self.programs.label(process(index)).to_owned(),
+        };
+        let mut sums: BTreeMap<(String, Robbed), u64> = BTreeMap::new();
+        for (taker, from, times) in pairs {
+            let robbed = match (label(taker), label(from)) {
+                _ if !is_within_one && process(taker) == process(from) => Robbed::Thread,
+                (taker, from) if taker == from => Robbed::Process,
+                (_, from) => Robbed::Other(from),
+            };
+            *sums.entry((label(taker), robbed)).or_default() += times;
+        }
+        let mut taken: Vec<_> = sums
+            .into_iter()
+            .map(|((taker, from), times)| Taken { taker, from, times })
+            .collect();
+        taken.sort_by_key(|one| Reverse(one.times));
+        taken
+    }
+
+    /// `took the CPU: pgbench from postgres: bench 9,812 times`
+    pub fn took_the_cpu(&self, reason: Reason) -> Option<String> {
+        let taken = self.taken(reason);
+        let all = taken.iter().map(|one| one.times).sum();
+        let named = taken.iter().map(|one| (one.words(), one.times));
+        Some(format!("took the CPU: {}", main_of(named, all)?))
+    }
+}
+
+/// The first of many, which come in order of their counts, in words. Where the counts are spread
+/// thin, how many there are.
+pub fn main_of(ranked: impl Iterator<Item = (String, u64)>, all: u64) -> Option<String> {
+    let mut ranked = ranked.peekable();
+    let first = percent(ranked.peek()?.1, all)?;
+    if first < SPREAD_PCT {
+        let many = u64::try_from(ranked.count()).unwrap_or(u64::MAX);
+        return Some(format!(
+            "spread over {}, none above {first:.1} %",
+            grouped(many)
+        ));
+    }
+    let is_named =
+        |one: &(String, u64)| percent(one.1, all).is_some_and(|share| share >= LEAST_PCT);
+    let words: Vec<_> = ranked
+        .take(NAMED)
+        .take_while(is_named)
+        .map(|one| one.0)
+        .collect();
+    Some(words.join(", "))
+}

@@ -1,0 +1,147 @@
+//! The first answer of `explain`: one screen, of a recording or of a trace, however wide the terminal is; and
+//! processes that are told apart by their command lines.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::machine::alone;
+use crate::recording::{Place, Recording, SWTCH, stderr, stdout, swtch};
+
+/// Lines that fit on a terminal of 40 lines, at 80 columns or more.
+const LINES: usize = 40;
+
+fn explained(recording: &Recording, words: &[&str], columns: &str) -> String {
+    let trace = recording.place.trace();
+    let output = swtch(["explain", trace.to_str().unwrap(), "--no-bill"])
+        .args(words)
+        .env("COLUMNS", columns)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    stdout(&output)
+}
+
+fn widest(answer: &str) -> usize {
+    answer
+        .lines()
+        .map(|line| line.chars().count())
+        .max()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_trace_is_explained_again_on_one_screen_of_any_width() {
+    let _machine = alone();
+    let recording = Recording::of(&["--", SWTCH, "workload", "sampler", "--count", "300"]);
+    let answer = explained(&recording, &[], "100");
+    assert!(answer.lines().count() <= LINES, "{answer}");
+    assert!(widest(&answer) <= 100, "{answer}");
+    for part in [
+        " context switches, ",
+        "complete: no switch was lost",
+        "\nverdict\n1. ",
+    ] {
+        assert!(answer.contains(part), "{part}: {answer}");
+    }
+    let narrow = explained(&recording, &[], "80");
+    assert!(
+        narrow.lines().count() <= LINES && widest(&narrow) <= 80,
+        "{narrow}"
+    );
+    // What no terminal has is none: too narrow is taken as wide as it takes to say something.
+    for columns in ["20", "0", "1000000", "-7", "wide", ""] {
+        let answer = explained(&recording, &[], columns);
+        assert!(widest(&answer) <= 100, "{columns}: {answer}");
+        assert!(answer.contains("verdict"), "{columns}: {answer}");
+    }
+    let full = explained(&recording, &["--full"], "200");
+    assert!(
+        full.contains("\nwho woke whom\n") && full.lines().count() > LINES,
+        "{full}"
+    );
+    let narrow = explained(&recording, &["--full"], "80");
+    assert!(narrow.contains("too narrow for: "), "{narrow}");
+}
+
+#[test]
+fn a_trace_and_something_to_record_are_refused_together() {
+    for words in [&["-a"][..], &["-p", "1"], &["--stacks"], &["--", "true"]] {
+        let output = swtch(["explain", "x.swtch"]).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(
+            stderr(&output).contains("cannot be used with"),
+            "{words:?}: {}",
+            stderr(&output)
+        );
+    }
+    let output = swtch(["explain", "/no/such.swtch"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("there is no /no/such.swtch"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+/// A program that is short-lived, one that is there already, one that takes other words while it runs, and one
+/// whose words try to harm.
+#[test]
+#[ignore = "needs root"]
+fn root_processes_are_told_apart_by_their_command_lines() {
+    let _machine = alone();
+    let place = Place::new();
+    let mut there_already = Command::new("sleep").arg("61").spawn().unwrap();
+    let hostile = "/bin/true \u{1b}[2J";
+    let sleeps = "for i in 1 2 3 4 5 6; do sleep 0.3$i; done";
+    let role = "exec perl -e '$0 = \"server: role of it\"; sleep 9'";
+    let script = format!("{sleeps}; {hostile}; {role}");
+    let mut load = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+    let pids = format!("{},{}", load.id(), there_already.id());
+    let output = place.record(&["-p", &pids, "-d", "4"]).output().unwrap();
+    there_already.kill().unwrap();
+    there_already.wait().unwrap();
+    load.kill().unwrap();
+    load.wait().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let trace = place.trace();
+    let words = [
+        "report",
+        "--by",
+        "process",
+        "--format",
+        "json",
+        trace.to_str().unwrap(),
+    ];
+    let report = swtch(words).output().unwrap();
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    let commands: Vec<_> = rows
+        .iter()
+        .filter_map(|row| row["command"].as_str())
+        .collect();
+    for expected in ["sleep 0.36", "server: role of it"] {
+        assert!(commands.contains(&expected), "{expected}: {commands:?}");
+    }
+    let answer = swtch(["explain", trace.to_str().unwrap(), "--no-bill"])
+        .output()
+        .unwrap();
+    assert!(!stdout(&answer).contains('\u{1b}'), "{}", stdout(&answer));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_command_line_of_many_bytes_is_cut() {
+    let _machine = alone();
+    let long = "x".repeat(100_000);
+    let words = ["--", "sh", "-c", "sleep 0.3; true", &long, &long, &long];
+    let recording = Recording::of(&words);
+    assert!(
+        recording.output.status.success(),
+        "{}",
+        stderr(&recording.output)
+    );
+    let answer = explained(&recording, &[], "100");
+    assert!(answer.len() < 20_000, "{} bytes", answer.len());
+}
