@@ -12,7 +12,7 @@ use std::path::Path;
 
 use swtch_core::{Nanos, Reason};
 
-use super::explain::Explained;
+use super::explain::{Explained, Told};
 use super::head::{Head, Rows};
 use super::programs::Program;
 use super::sheet::{Cell, Sheet};
@@ -175,50 +175,69 @@ fn beginning(explained: &Explained, head: &Head, rows: Rows, width: usize) -> Ve
     lines
 }
 
-/// As many causes as there is room for, but one at least.
+/// All causes by a sentence each, and as many as there is room for with where they come from and what can be
+/// changed: the first at least.
 fn verdict(explained: &Explained, trace: &Path, room: usize, width: usize) -> Vec<String> {
     let told = explained.told();
     let mut lines = vec![String::new(), "verdict".to_owned()];
     if told.is_empty() {
         lines.extend(hung("", &explained.without_findings, width));
     }
+    let cost = explained.cost();
+    let cost = cost.map(|cost| format!("What switching itself costs: {cost}."));
+    let last = cost.map_or_else(Vec::new, |cost| hung("", &cost, width));
+    let mut short: Vec<_> = told
+        .iter()
+        .enumerate()
+        .map(|(place, one)| sentence(place, one, width))
+        .collect();
+    let mut cut_off = 0;
     for (place, one) in told.iter().enumerate() {
-        let mut cause = hung(&format!("{}. ", place + 1), &one.seen, width);
-        let most = if place == 0 {
-            PLACES
+        let whole = cause(place, one, width);
+        let rest: usize = short[place + 1..].iter().map(Vec::len).sum();
+        // With a blank line, and the line that says where the rest is.
+        let needed = lines.len() + whole.len() + rest + last.len() + 3;
+        if place == 0 || needed <= room {
+            if place > 0 {
+                lines.push(String::new());
+            }
+            lines.extend(whole);
         } else {
-            PLACES_OF_FURTHER
-        };
-        for line in one.places.iter().take(most) {
-            cause.push(cut(&format!("   {}", escaped(line)), width));
+            cut_off += 1;
+            lines.append(&mut short[place]);
         }
-        if let Some(worth) = &one.worth {
-            cause.extend(hung("   worth: ", worth, width));
-        }
-        if let Some(advice) = &one.advice {
-            cause.extend(hung("   to change it: ", advice, width));
-        }
-        if place > 0 {
-            cause.insert(0, String::new());
-        }
-        // A line that says how many more there are, with a blank one, must fit after it.
-        let rest = if place + 1 < told.len() { 3 } else { 0 };
-        if place > 0 && lines.len() + cause.len() + rest > room {
-            let more = u64::try_from(told.len() - place).unwrap_or(u64::MAX);
-            let more = counted(more, "more cause");
-            lines.push(String::new());
-            let more = format!("({more}: swtch explain {} --full)", shell_word(trace));
-            lines.extend(hung("", &more, width));
-            break;
-        }
-        lines.extend(cause);
     }
-    if let Some(cost) = explained.cost() {
-        lines.extend(hung(
-            "",
-            &format!("What switching itself costs: {cost}."),
-            width,
-        ));
+    if cut_off > 0 {
+        let which = counted(cut_off, "cause");
+        let words = format!(
+            "(what can be changed about {which}: swtch explain {} --full)",
+            shell_word(trace)
+        );
+        lines.extend(hung("", &words, width));
+    }
+    lines.extend(last);
+    lines
+}
+
+fn sentence(place: usize, one: &Told, width: usize) -> Vec<String> {
+    hung(&format!("{}. ", place + 1), &one.seen, width)
+}
+
+fn cause(place: usize, one: &Told, width: usize) -> Vec<String> {
+    let mut lines = sentence(place, one, width);
+    let most = if place == 0 {
+        PLACES
+    } else {
+        PLACES_OF_FURTHER
+    };
+    for line in one.places.iter().take(most) {
+        lines.push(cut(&format!("   {}", escaped(line)), width));
+    }
+    if let Some(worth) = &one.worth {
+        lines.extend(hung("   worth: ", worth, width));
+    }
+    if let Some(advice) = &one.advice {
+        lines.extend(hung("   to change it: ", advice, width));
     }
     lines
 }

@@ -128,21 +128,16 @@ impl Picture<'_> {
                     woken the policy SCHED_BATCH (chrt --batch), which does not preempt when it wakes"
                 .to_owned();
         };
-        let times = counted(main.times, "time");
-        let told = format!("{} took the CPU from {} {times}", main.who(), main.whom());
-        match &main.from {
-            Robbed::Thread | Robbed::Process => format!(
-                "{told} as they were woken: wake them less often (hand over several messages at once), or give \
-                 {} the policy SCHED_BATCH (chrt --batch), which does not preempt when it wakes",
-                main.taker
-            ),
-            Robbed::Other(_) => format!(
-                "{told} as it was woken: wake it less often (hand over several messages at once), pin the two to \
-                 different CPUs (taskset), or give {} the policy SCHED_BATCH (chrt --batch), which does not \
-                 preempt when it wakes",
-                main.taker
-            ),
-        }
+        let taker = &main.taker;
+        let pinned = match main.from {
+            Robbed::Thread | Robbed::Process => "",
+            Robbed::Other(_) => "pin the two to different CPUs (taskset), ",
+        };
+        format!(
+            "wake {} less often (hand over several messages at once), {pinned}or give {taker} the policy \
+             SCHED_BATCH (chrt --batch), which does not preempt when it wakes",
+            main.who(),
+        )
     }
 
     pub(super) fn class(&self, total: &Tally) -> Option<Finding> {
@@ -227,11 +222,10 @@ impl Picture<'_> {
         })
     }
 
-    /// As [`Self::places`], with who took the CPU from whom.
+    /// Who took the CPU from whom, and [`Self::places`].
     fn preemption_places(&self, reason: Reason) -> Vec<String> {
-        let mut places = self.places(reason);
-        places.extend(self.took_the_cpu(reason));
-        places
+        let taken = self.took_the_cpu(reason);
+        taken.into_iter().chain(self.places(reason)).collect()
     }
 }
 
