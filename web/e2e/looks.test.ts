@@ -129,7 +129,8 @@ test("all can be done by keyboard", async () => {
   await page.keyboard.press("Enter");
   await page.locator(".hops li, .detail [role=alert]").first().waitFor();
 
-  await tabTo(/^Rate$/);
+  await tabTo(/^Verdict$/);
+  await page.keyboard.press("ArrowRight");
   await page.keyboard.press("ArrowRight");
   await settled(page);
   await tabTo(/^switches/);

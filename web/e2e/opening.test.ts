@@ -31,6 +31,27 @@ test("a trace opens with lanes, a minimap and a ruler that are drawn", async () 
   await picture(page, "1-opened");
 });
 
+/** The first thing to read says what stands out, and leads there. */
+test("the verdict leads to the switches that it speaks of", async () => {
+  await whole();
+  const verdict = page.getByRole("tab", { name: "Verdict", exact: true });
+  expect(await verdict.getAttribute("aria-selected")).toBe("true");
+  await page.locator(".causes > li").first().waitFor();
+  await picture(page, "1-verdict");
+  const only = page.getByRole("button", { name: /^Show only/ }).first();
+  await only.click();
+  const pressed = page.locator(".legend [aria-pressed=false]");
+  await expect.poll(() => pressed.count()).toBeGreaterThan(0);
+  await only.click();
+  await expect.poll(() => pressed.count()).toBe(0);
+  await page
+    .getByRole("button", { name: /^Longest wait/ })
+    .first()
+    .click();
+  expect(await rangeWords()).toMatch(/^visible range/i);
+  await whole();
+});
+
 /** What lies under the pointer stays under it. */
 test("the wheel zooms to the pointer and 0 shows everything again", async () => {
   await whole();

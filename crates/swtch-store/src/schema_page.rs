@@ -31,6 +31,26 @@ SELECT off_reason, count(*) AS waits, sum(off_ns) / 1e9 AS off_s
 FROM 'NAME.swtch/switch.parquet' WHERE level = 'os' GROUP BY off_reason ORDER BY off_s DESC;
 ```
 
+Rows of `switch` name tasks by number. `task` has a row for each change of a task's identity, so a plain join would multiply rows:
+take the last name, or the one at that time. (`swtch export --to parquet` writes one table with the names in it.)
+
+```sql
+-- switches by thread, under the last name of each
+SELECT t.comm, t.pid, count(*) AS switches FROM 'NAME.swtch/switch.parquet'
+JOIN (SELECT task, arg_max(comm, ts_ns) AS comm, arg_max(pid, ts_ns) AS pid
+      FROM 'NAME.swtch/task.parquet' WHERE in_scope GROUP BY task) t USING (task)
+WHERE level = 'os' GROUP BY task, t.comm, t.pid ORDER BY switches DESC;
+
+-- each switch with the name that its task had then
+SELECT s.ts_ns, t.comm, s.reason FROM 'NAME.swtch/switch.parquet' s
+ASOF LEFT JOIN 'NAME.swtch/task.parquet' t ON s.task = t.task AND s.ts_ns >= t.ts_ns;
+
+-- the last command line of each process
+SELECT pid, arg_max(command, ts_ns) AS command FROM 'NAME.swtch/command.parquet' GROUP BY pid;
+```
+
+`frame.offset` is a word of SQL: write it in quotes, `\"offset\"`.
+
 - A trace is finished when `checksums.csv` lists its Parquet files. Until then the streams count, up
   to the last batch that is listed and whole. A stream may hold late rows out of order.
 - The recorder does not wait for the disk at each flush. What was flushed survives the end of the

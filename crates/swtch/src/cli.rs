@@ -425,6 +425,9 @@ pub struct LabPlay {
 /// Doctor.
 #[derive(Debug, Args)]
 pub struct Doctor {
+    /// Show all hooks and settings of the kernel, and all facts of this host that change answers.
+    #[arg(long)]
+    pub all: bool,
     /// How the answer is written: table or json.
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
     pub format: Format,

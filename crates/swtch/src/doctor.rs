@@ -62,13 +62,22 @@ impl HookRow {
     }
 }
 
+/// How much is told to people; JSON holds all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// What swtch can do here, and what stands in the way of more.
+    Main,
+    /// All hooks, settings and facts as well.
+    All,
+}
+
 /// Examines this machine and writes what it found. Whether switches can be recorded here is the
 /// answer, and with it the exit code.
 ///
 /// # Errors
 ///
 /// `out` cannot be written, or the format is CSV: three tables do not fit one.
-pub fn run(format: Format, out: &mut dyn Write) -> Result<bool> {
+pub fn run(format: Format, extent: Extent, out: &mut dyn Write) -> Result<bool> {
     if format == Format::Csv {
         bail!("swtch doctor writes a table or json, not csv");
     }
@@ -79,7 +88,7 @@ pub fn run(format: Format, out: &mut dyn Write) -> Result<bool> {
             let json = serde_json::to_string_pretty(&diagnosis)?;
             writeln!(answer, "{}", json_escaped(&json))?;
         }
-        Format::Table | Format::Csv => diagnosis.write_table(&mut answer)?,
+        Format::Table | Format::Csv => diagnosis.write_table(extent, &mut answer)?,
     }
     write_answer(out, &answer).context("writing the answer")?;
     Ok(diagnosis.can_record)
@@ -98,7 +107,7 @@ impl Diagnosis {
         }
     }
 
-    fn write_table(&self, out: &mut dyn Write) -> Result<()> {
+    fn write_table(&self, extent: Extent, out: &mut dyn Write) -> Result<()> {
         let Host {
             hostname,
             kernel_release,
@@ -113,44 +122,58 @@ impl Diagnosis {
         for ability in &self.abilities {
             write_ability(out, ability)?;
         }
+        if extent == Extent::Main {
+            return self.write_rest(out);
+        }
         writeln!(out, "\nWhat this kernel offers\n")?;
-        self.write_hooks(out)?;
+        write_hooks(&self.hooks.iter().collect::<Vec<_>>(), out)?;
         writeln!(out)?;
         write_facts(out, &self.kernel)?;
         writeln!(out, "\nFacts of this host that change the answers\n")?;
         write_facts(out, &self.facts)
     }
 
-    fn write_hooks(&self, out: &mut dyn Write) -> Result<()> {
-        let width = self
-            .hooks
-            .iter()
-            .map(|row| row.hook.len())
-            .max()
-            .unwrap_or(0);
+    /// The hooks that are not there, and where the rest is.
+    fn write_rest(&self, out: &mut dyn Write) -> Result<()> {
+        let is_used = |row: &&HookRow| row.present == Some(true) && !row.can_crash;
+        let missing: Vec<_> = self.hooks.iter().filter(|row| !is_used(row)).collect();
+        if !missing.is_empty() {
+            writeln!(out, "\nWhat this kernel does not offer\n")?;
+            write_hooks(&missing, out)?;
+        }
+        let facts = counted((self.kernel.len() + self.facts.len()) as u64, "fact");
         writeln!(
             out,
-            "  {:width$}  {:11}  {:7}  without it",
-            "hook", "need", "here"
+            "\n{facts} of this kernel and host that change the answers: swtch doctor --all"
         )?;
-        for HookRow {
-            hook,
-            need,
-            present,
-            can_crash,
-            without,
-        } in &self.hooks
-        {
-            let here = match present {
-                None => "unknown",
-                Some(false) => "missing",
-                Some(true) if *can_crash => "unused",
-                Some(true) => "present",
-            };
-            writeln!(out, "  {hook:width$}  {need:11}  {here:7}  {without}")?;
-        }
         Ok(())
     }
+}
+
+fn write_hooks(rows: &[&HookRow], out: &mut dyn Write) -> Result<()> {
+    let width = rows.iter().map(|row| row.hook.len()).max().unwrap_or(0);
+    writeln!(
+        out,
+        "  {:width$}  {:11}  {:7}  without it",
+        "hook", "need", "here"
+    )?;
+    for HookRow {
+        hook,
+        need,
+        present,
+        can_crash,
+        without,
+    } in rows
+    {
+        let here = match present {
+            None => "unknown",
+            Some(false) => "missing",
+            Some(true) if *can_crash => "unused",
+            Some(true) => "present",
+        };
+        writeln!(out, "  {hook:width$}  {need:11}  {here:7}  {without}")?;
+    }
+    Ok(())
 }
 
 fn write_ability(out: &mut dyn Write, ability: &Ability) -> Result<()> {
@@ -187,7 +210,7 @@ mod tests {
 
     fn examined(format: Format) -> (bool, String) {
         let mut out = Vec::new();
-        let can_record = run(format, &mut out).unwrap();
+        let can_record = run(format, Extent::All, &mut out).unwrap();
         (can_record, String::from_utf8(out).unwrap())
     }
 
@@ -211,9 +234,23 @@ mod tests {
         }
     }
 
+    /// Ninety facts hide the six that matter.
+    #[test]
+    fn what_matters_fits_on_a_screen() {
+        let mut out = Vec::new();
+        run(Format::Table, Extent::Main, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.contains("can do here") && text.ends_with("swtch doctor --all\n"),
+            "{text}"
+        );
+        assert!(text.lines().count() <= 50, "{text}");
+    }
+
     #[test]
     fn csv_is_refused_with_the_formats_that_there_are() {
-        let refusal = run(Format::Csv, &mut Vec::new()).unwrap_err().to_string();
+        let refusal = run(Format::Csv, Extent::All, &mut Vec::new());
+        let refusal = refusal.unwrap_err().to_string();
         assert!(refusal.contains("table or json"), "{refusal}");
     }
 

@@ -89,7 +89,13 @@ fn run(cli: Cli) -> Result<u8> {
         Verb::LabPlay(words) => lab::lab_play(&words.load, &words.result),
         Verb::LabLevels(words) => lab::lab_levels(&words.load, &words.result),
         Verb::FindSchedulers => record::find_schedulers(),
-        Verb::Doctor(words) => doctor::run(words.format, &mut stdout()).map(|can| u8::from(!can)),
+        Verb::Doctor(words) => {
+            let extent = match words.all {
+                true => doctor::Extent::All,
+                false => doctor::Extent::Main,
+            };
+            doctor::run(words.format, extent, &mut stdout()).map(|can| u8::from(!can))
+        }
         Verb::Workload(words) => workload::run(words.name.as_deref(), words.count, words.quiet),
     }
 }

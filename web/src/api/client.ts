@@ -129,6 +129,10 @@ export const report = (
   signal?: AbortSignal,
 ): Promise<types.Report> => json(types.report, "report", { by, ...span(range), ...filter }, signal);
 
+/** One row of each table is enough: the panel shows the findings. */
+export const explained = (range: Span, signal?: AbortSignal): Promise<types.Explained> =>
+  json(types.explained, "explain", { ...span(range), top: 1 }, signal);
+
 export const bill = (by: string, range: Span, signal?: AbortSignal): Promise<types.Bill> =>
   json(types.bill, "bill", { by, ...span(range) }, signal);
 

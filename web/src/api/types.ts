@@ -249,6 +249,26 @@ const reportShape = {
 export const report = record(reportShape);
 export type Report = Decoded<typeof report>;
 
+/** A cause that stands out. */
+export const finding = record({
+  name: string,
+  reason: optional(string),
+  seen: string,
+  places: list(string),
+  advice: optional(string),
+  worth: optional(record({ words: string })),
+  /** The longest wait that it brought. */
+  longest: optional(record({ task: number, from_ns: number, to_ns: number })),
+});
+export type Finding = Decoded<typeof finding>;
+
+/** The verdict of `swtch explain`. */
+export const explained = record({
+  findings: list(finding),
+  without_findings: optional(string),
+});
+export type Explained = Decoded<typeof explained>;
+
 /** One price of the list, and what of the trace was billed at it. */
 export const tariff = record({
   reason: string,

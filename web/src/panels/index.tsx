@@ -6,6 +6,7 @@ import { LengthsPanel } from "./lengths/lengths-panel";
 import { LocksPanel } from "./locks-panel";
 import { RatePanel } from "./rate/rate-panel";
 import { PreemptorsPanel, ReasonsPanel, ThreadsPanel } from "./sheet/report-panels";
+import { VerdictPanel } from "./verdict-panel";
 import "./panels.css";
 
 export { SearchBox } from "./search-box";
@@ -17,8 +18,9 @@ export interface Tab {
   readonly view: ComponentType;
 }
 
-/** In the order of the questions: how many, why, whose, how long, at what cost, for what, where, by whom. */
+/** In the order of the questions: what stands out, how many, why, whose, how long, at what cost, for what, where, by whom. */
 export const TABS: readonly Tab[] = [
+  { id: "verdict", title: "Verdict", view: VerdictPanel },
   { id: "rate", title: "Rate", view: RatePanel },
   { id: "reasons", title: "Reasons", view: ReasonsPanel },
   { id: "threads", title: "Threads", view: ThreadsPanel },

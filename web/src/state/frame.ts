@@ -17,6 +17,6 @@ export interface LanesArea {
 export const lanesArea = atom<LanesArea>({ left: 0, width: 0 });
 
 /** The id of the open tab at the bottom. */
-export const bottomTab = atom("rate");
+export const bottomTab = atom("verdict");
 
 export const helpOpen = atom(false);

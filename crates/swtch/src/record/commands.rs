@@ -4,38 +4,57 @@
 //! `/proc/PID/cmdline` (proc(5)), as ps does:
 //!
 //! ```text
-//! executed              in the next round: a short-lived program is gone soon
-//! seen, forked, renamed at the next flush: a fork has its parent's words until it sets its own
-//! at the end            once more, of all that are alive: servers write there what they do
+//! executed               at once: a short-lived program is gone soon
+//! seen, forked, renamed  a second later: a fork has its parent's words until it sets its own
+//! at the end             once more, of all that are alive: servers write there what they do
 //! ```
 //!
-//! A process that is gone, or that this user may not look at, has no command line here: it goes by its
-//! name.
+//! It is done by a thread of its own. To read it, the kernel waits for the lock of that process's address
+//! space, and a process that is stuck may hold it for ever; who empties the rings must not wait for that.
+//! A process that is gone, or that this user may not look at, has no command line: it goes by its name.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read as _;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use swtch_capture::monotonic_ns;
 use swtch_core::{Pid, TaskEvent, TaskEventKind, Timestamp};
 use swtch_store::CommandRow;
 
-use crate::text::from_bytes;
+use crate::text::{escaped, from_bytes};
 
 /// The longest that is kept of a command line: any program may write megabytes there.
 const MOST_BYTES: u64 = 1024;
 
-/// Reads in one round: each takes some 10 µs, in which nobody empties the rings.
-const MOST_A_ROUND: usize = 100;
+/// After this, a process that was forked has set its own words.
+const SETTLED: Duration = Duration::from_secs(1);
 
-/// Command lines that were read, and processes whose line is still to be read.
+/// How long the end of a recording waits for the last command lines.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the thread that reads is told.
+enum Ask {
+    Read(Pid),
+    ReadSoon(Pid),
+    Forget(Pid),
+    ReadAll,
+}
+
+/// The thread that reads command lines, seen from outside.
 #[derive(Debug, Default)]
 pub struct Commands {
-    /// Of processes that are alive.
-    known: FxHashMap<Pid, Option<String>>,
-    soon: FxHashSet<Pid>,
-    later: FxHashSet<Pid>,
-    fresh: Vec<CommandRow>,
+    thread: Option<Reading>,
+}
+
+#[derive(Debug)]
+struct Reading {
+    /// `None` when there is no such thread.
+    asks: Option<Sender<Ask>>,
+    read: Receiver<CommandRow>,
 }
 
 impl Commands {
@@ -45,47 +64,121 @@ impl Commands {
         if task.is_kthread || !is_leader {
             return;
         }
-        match task.kind {
-            TaskEventKind::Exec => {
-                self.soon.insert(task.pid);
-            }
-            TaskEventKind::Exit => {
-                // Its id may come to another process.
-                self.known.remove(&task.pid);
-                self.soon.remove(&task.pid);
-                self.later.remove(&task.pid);
-            }
-            _ => {
-                self.later.insert(task.pid);
-            }
-        }
+        let ask = match task.kind {
+            TaskEventKind::Exec => Ask::Read(task.pid),
+            // Its id may come to another process.
+            TaskEventKind::Exit => Ask::Forget(task.pid),
+            _ => Ask::ReadSoon(task.pid),
+        };
+        self.ask(ask);
     }
 
-    /// Reads those that may be gone soon.
-    pub fn round(&mut self) {
-        for pid in take(&mut self.soon, MOST_A_ROUND) {
-            self.read(pid);
-        }
+    /// The command lines that were read since the last time.
+    pub fn take(&mut self) -> Vec<CommandRow> {
+        let rows = self.thread.iter().flat_map(|thread| thread.read.try_iter());
+        rows.collect()
     }
 
-    /// What is new since the last time. The rest of those to be read comes in the next rounds.
-    pub fn flush(&mut self) -> Vec<CommandRow> {
-        for pid in take(&mut self.later, MOST_A_ROUND) {
-            self.read(pid);
-        }
-        self.soon.extend(self.later.drain());
-        std::mem::take(&mut self.fresh)
-    }
-
-    /// Reads all of them again: what is new.
+    /// Has all of them read again, and gives what is new. Waits for a stuck process only so long.
     pub fn end(&mut self) -> Vec<CommandRow> {
-        let mut pids: Vec<_> = self.known.keys().copied().collect();
-        pids.extend(self.soon.drain());
-        pids.extend(self.later.drain());
-        for pid in pids {
-            self.read(pid);
+        self.ask(Ask::ReadAll);
+        let Some(Reading { asks, read }) = self.thread.take() else {
+            return Vec::new();
+        };
+        drop(asks);
+        let deadline = Instant::now() + PATIENCE;
+        let next = || read.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        std::iter::from_fn(|| next().ok()).collect()
+    }
+
+    /// A thread that has ended is asked in vain: what it would say is no loss of switches.
+    fn ask(&mut self, ask: Ask) {
+        let thread = self.thread.get_or_insert_with(Reading::start);
+        if let Some(asks) = &thread.asks {
+            let _ = asks.send(ask);
         }
-        std::mem::take(&mut self.fresh)
+    }
+}
+
+impl Reading {
+    /// Begun with the first process that is met, when this process has given up its rights: the thread
+    /// never had them.
+    fn start() -> Self {
+        let (asks, asked) = channel();
+        let (tell, read) = channel();
+        let run = move || Reader::new(tell).run(&asked);
+        let started = thread::Builder::new()
+            .name("swtch-commands".to_owned())
+            .spawn(run);
+        if let Err(error) = &started {
+            let error = error.to_string();
+            talk!(
+                "swtch: processes have no command lines: {}",
+                escaped(&error)
+            );
+        }
+        Self {
+            asks: started.is_ok().then_some(asks),
+            read,
+        }
+    }
+}
+
+/// What the thread knows.
+struct Reader {
+    tell: Sender<CommandRow>,
+    /// Of processes that are alive, as it was read last.
+    known: FxHashMap<Pid, Option<String>>,
+    /// Those to be read, and when: in order of time.
+    later: VecDeque<(Instant, Pid)>,
+}
+
+impl Reader {
+    fn new(tell: Sender<CommandRow>) -> Self {
+        Self {
+            tell,
+            known: FxHashMap::default(),
+            later: VecDeque::new(),
+        }
+    }
+
+    /// Until nobody asks any more.
+    fn run(mut self, asked: &Receiver<Ask>) {
+        loop {
+            let now = Instant::now();
+            let pause = self
+                .later
+                .front()
+                .map_or(SETTLED, |(at, _)| at.saturating_duration_since(now));
+            match asked.recv_timeout(pause) {
+                Ok(Ask::Read(pid)) => self.read(pid),
+                Ok(Ask::ReadSoon(pid)) => {
+                    // Known from now on, so that the end reads it however soon that comes.
+                    self.known.entry(pid).or_default();
+                    self.later.push_back((now + SETTLED, pid));
+                }
+                Ok(Ask::Forget(pid)) => drop(self.known.remove(&pid)),
+                Ok(Ask::ReadAll) => {
+                    let pids: Vec<_> = self.known.keys().copied().collect();
+                    pids.into_iter().for_each(|pid| self.read(pid));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.read_due();
+        }
+    }
+
+    fn read_due(&mut self) {
+        let now = Instant::now();
+        while let Some((at, pid)) = self.later.front().copied()
+            && at <= now
+        {
+            self.later.pop_front();
+            if self.known.contains_key(&pid) {
+                self.read(pid);
+            }
+        }
     }
 
     fn read(&mut self, pid: Pid) {
@@ -94,22 +187,13 @@ impl Commands {
         if command.is_none() || *known == command {
             return;
         }
-        self.fresh.extend(command.iter().map(|command| CommandRow {
-            ts: Timestamp::from_ns(monotonic_ns()),
-            pid,
-            command: command.clone(),
-        }));
+        for command in command.iter().cloned() {
+            let ts = Timestamp::from_ns(monotonic_ns());
+            // Who does not listen any more has ended the recording.
+            let _ = self.tell.send(CommandRow { ts, pid, command });
+        }
         *known = command;
     }
-}
-
-/// At most `most` of them, which leave the set.
-fn take(pids: &mut FxHashSet<Pid>, most: usize) -> Vec<Pid> {
-    let taken: Vec<_> = pids.iter().copied().take(most).collect();
-    for pid in &taken {
-        pids.remove(pid);
-    }
-    taken
 }
 
 /// `None` of a process that is gone, has no command line, or does not show it.
@@ -145,37 +229,26 @@ mod tests {
         assert_eq!(in_words(b""), None);
     }
 
+    /// However soon the end comes, and once unless it changes.
     #[test]
-    fn a_process_is_read_once_unless_it_changes() {
+    fn a_process_that_is_alive_is_read_by_the_end() {
         let own = Pid::new(std::process::id());
         let mut commands = Commands::default();
-        commands.later.insert(own);
-        let first = commands.flush();
-        assert_eq!(first.len(), 1);
-        assert!(!first[0].command.is_empty());
-        commands.soon.insert(own);
-        commands.round();
-        assert_eq!(commands.end(), []);
+        commands.ask(Ask::ReadSoon(own));
+        commands.ask(Ask::Read(own));
+        let rows = commands.end();
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        assert_eq!(rows[0].pid, own);
+        assert!(!rows[0].command.is_empty());
     }
 
     #[test]
     fn what_is_gone_has_no_command_line() {
         let mut commands = Commands::default();
-        commands.soon.insert(Pid::new(u32::MAX));
-        commands.round();
-        assert_eq!(commands.flush(), []);
-    }
-
-    #[test]
-    fn many_are_read_in_many_rounds() {
-        let mut commands = Commands::default();
-        let most = u32::try_from(MOST_A_ROUND).expect("a small number");
-        commands
-            .later
-            .extend((0..3 * most).map(|pid| Pid::new(u32::MAX - pid)));
-        commands.flush();
-        assert_eq!(commands.soon.len(), 2 * MOST_A_ROUND);
-        commands.round();
-        assert_eq!(commands.soon.len(), MOST_A_ROUND);
+        commands.ask(Ask::Read(Pid::new(u32::MAX)));
+        commands.ask(Ask::ReadSoon(Pid::new(std::process::id())));
+        commands.ask(Ask::Forget(Pid::new(std::process::id())));
+        assert_eq!(commands.end(), []);
+        assert_eq!(Commands::default().end(), []);
     }
 }

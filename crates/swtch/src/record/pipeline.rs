@@ -93,7 +93,6 @@ impl Pipeline {
         // After the kernel's rings: what they promise to be complete is complete here, too.
         let brought = self.drain_user_level();
         self.watch_user_level(capture);
-        self.commands.round();
         let rest = &mut self.rest;
         let horizon = drained.horizon.min(brought.horizon);
         self.merge.take_until(horizon, |event| rest.take(event));
@@ -104,7 +103,7 @@ impl Pipeline {
 
     /// Puts what is pending on disk, with the gaps since the last time.
     pub fn flush(&mut self, capture: &Capture) -> Result<(), Error> {
-        for command in self.commands.flush() {
+        for command in self.commands.take() {
             self.rest.writer.push_command(&command)?;
         }
         for gap in capture.take_gaps() {

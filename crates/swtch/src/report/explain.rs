@@ -19,7 +19,7 @@ use anyhow::{Context as _, Result, bail};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
-use swtch_core::{Arch, CgroupId, Reason, Switch};
+use swtch_core::{Arch, CgroupId, Reason, Switch, Timestamp};
 use swtch_store::{Columns, Trace};
 
 use super::accounts::Bill;
@@ -39,7 +39,7 @@ use super::sheet::Sheet;
 use super::stack::{self, Places, Symbols};
 use super::summary::Summary;
 use super::tally::Tally;
-use super::verdict::{self, Details, Finding, Picture};
+use super::verdict::{self, Details, Finding, Longest, Picture};
 use super::wait::Objects;
 use super::waker::Wakers;
 use super::worth::{Billed, Saving, Worth};
@@ -82,6 +82,8 @@ pub struct Explained {
     summary_lines: Vec<String>,
     switches: u64,
     findings: Vec<Finding>,
+    /// Of each finding, the longest wait of its reason.
+    longest: Vec<Option<Longest>>,
     /// What is said when there are no findings.
     pub without_findings: String,
     billed: Option<Billed>,
@@ -337,6 +339,10 @@ impl<'p> Page<'p> {
             summary_lines: summary.lines(&total),
             summary,
             switches: total.switches,
+            longest: findings
+                .iter()
+                .map(|finding| self.details.longest(finding.reason?))
+                .collect(),
             findings,
             without_findings: verdict::nothing_stands_out(),
             billed,
@@ -477,9 +483,13 @@ impl Explained {
 
     fn to_json(&self, head: &Head, rows: Rows, top: Option<usize>) -> Value {
         let rows_of = |sheet: &Sheet| sheet.clone().with_most(top).to_json_rows();
+        let start = Timestamp::from_ns(head.meta.start_ns);
         let findings = self.findings.iter().enumerate();
         let findings: Vec<_> = findings
-            .map(|(place, one)| one.to_json(self.switches, self.saving(place)))
+            .map(|(place, one)| {
+                let longest = self.longest[place].map(|longest| longest.to_json(start));
+                one.to_json(self.switches, self.saving(place), json!(longest))
+            })
             .collect();
         let billed = self.billed.as_ref();
         json!({

@@ -23,7 +23,9 @@ use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use swtch_core::{Arch, Category, CgroupId, Distribution, Nanos, Reason, Rule, Switch};
+use swtch_core::{
+    Arch, Category, CgroupId, Distribution, Nanos, Reason, Rule, Switch, TaskKey, Timestamp,
+};
 
 use super::group::Groups;
 use super::names::Names;
@@ -109,6 +111,8 @@ pub struct Details {
     kernel: Vec<Tally>,
     /// Who ended the waits for a reason.
     wakers: FxHashMap<(Reason, Waker), u64>,
+    /// The longest waits of programs, by reason.
+    longest: FxHashMap<Reason, Longest>,
     /// In which user stack tasks wait for a reason.
     waits: FxHashMap<(Reason, u32), u64>,
     /// In which user stack of its waker a wait for a reason was ended.
@@ -122,6 +126,7 @@ impl Default for Details {
             throttled: FxHashMap::default(),
             kernel: vec![Tally::default(); Reason::ALL.len()],
             wakers: FxHashMap::default(),
+            longest: FxHashMap::default(),
             waits: FxHashMap::default(),
             releases: FxHashMap::default(),
         }
@@ -151,12 +156,35 @@ impl Details {
         }
         if names.process_of(task).is_kernel {
             self.kernel[reason.index()].add_wait(row);
-        } else if let Some(waker) = Waker::of(row, names) {
+            return;
+        }
+        self.keep_longest(reason, row);
+        if let Some(waker) = Waker::of(row, names) {
             *self.wakers.entry((reason, waker)).or_default() += 1;
             if let Some(stack) = row.wait.waker_user_stack {
                 *self.releases.entry((reason, stack)).or_default() += 1;
             }
         }
+    }
+
+    fn keep_longest(&mut self, reason: Reason, row: &Switch) {
+        let (Some(length), Some(ran)) = (row.wait.length(), row.ran) else {
+            return;
+        };
+        let longest = Longest {
+            length,
+            task: row.task,
+            ended: row.ts.before(ran),
+        };
+        let kept = self.longest.entry(reason).or_insert(longest);
+        if kept.length < length {
+            *kept = longest;
+        }
+    }
+
+    /// The longest wait for a reason.
+    pub fn longest(&self, reason: Reason) -> Option<Longest> {
+        self.longest.get(&reason).copied()
     }
 
     /// Rules that decided for a reason, most often first.
@@ -205,10 +233,11 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// The finding as a JSON object, with what removing it would save.
-    pub fn to_json(&self, all: u64, saving: Option<&Saving>) -> Value {
+    /// The finding as a JSON object, with what removing it would save, and the longest wait of its reason.
+    pub fn to_json(&self, all: u64, saving: Option<&Saving>, longest: Value) -> Value {
         json!({
             "name": self.name,
+            "reason": self.reason.map(Reason::as_str),
             "switches": self.switches,
             "share_pct": percent(self.switches, all),
             "time_ns": self.time.as_ns(),
@@ -216,6 +245,27 @@ impl Finding {
             "places": self.places,
             "advice": self.advice,
             "worth": saving.map(Saving::to_json),
+            "longest": longest,
+        })
+    }
+}
+
+/// The longest wait for a reason: whose, and when it ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Longest {
+    length: Nanos,
+    task: TaskKey,
+    ended: Timestamp,
+}
+
+impl Longest {
+    /// In moments since the start of the trace.
+    pub fn to_json(self, start: Timestamp) -> Value {
+        let to = self.ended.since(start).unwrap_or(Nanos::ZERO);
+        json!({
+            "task": self.task.get(),
+            "from_ns": to.saturating_sub(self.length).as_ns(),
+            "to_ns": to.as_ns(),
         })
     }
 }

@@ -250,6 +250,7 @@ impl Saving {
     /// The saving as a JSON object.
     pub fn to_json(&self) -> Value {
         json!({
+            "words": self.to_words(),
             "what": self.what,
             "switches_per_s": self.switches_per_s,
             "direct_share_of_wall_pct": self.direct_pct,

@@ -9,7 +9,7 @@ use super::query::Query;
 use super::server::Site;
 use super::{chain, curves, detail, facts, flame, lanes, locks, search};
 use crate::format::Format;
-use crate::report::{self, BillBy, By};
+use crate::report::{self, BillBy, By, Extent};
 
 /// An answer, as it crosses.
 #[derive(Debug)]
@@ -48,6 +48,7 @@ pub fn answer(site: &Site, name: &str, query: &Query) -> Result<Answer> {
         }
         "report" => return report_of(site, query),
         "bill" => return bill_of(site, query),
+        "explain" => return explain_of(site, query),
         "trace" => facts::of_trace(&loaded, &site.name(), site.prices().is_ok())?,
         "threads" => return json(loaded.threads()),
         "detail" => {
@@ -104,6 +105,20 @@ fn bill_of(site: &Site, query: &Query) -> Result<Answer> {
         by,
         &request(By::Reason, query)?,
         &prices.list,
+        &mut bytes,
+    )?;
+    Ok(Answer::Json(bytes))
+}
+
+/// What `swtch explain --format json` prints. Without prices it says nothing of what switches cost.
+fn explain_of(site: &Site, query: &Query) -> Result<Answer> {
+    let prices = site.prices().ok();
+    let mut bytes = Vec::new();
+    report::explain(
+        &site.loaded().trace,
+        &request(By::Reason, query)?,
+        prices.as_ref().map(|prices| &prices.list),
+        Extent::Full,
         &mut bytes,
     )?;
     Ok(Answer::Json(bytes))

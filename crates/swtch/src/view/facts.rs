@@ -14,6 +14,9 @@ use super::timeline::{CpuLane, Track};
 use crate::record::WHOLE_SYSTEM;
 use crate::report::{self, Rows};
 
+/// The longest words by which the page names a process.
+const TITLE_WIDTH: usize = 60;
+
 /// The trace: its facts, and what may change while nothing is read again.
 pub fn of_trace(loaded: &Loaded, name: &str, has_prices: bool) -> Result<Value> {
     let mut answer = loaded.facts()?.clone();
@@ -221,7 +224,7 @@ impl Threads {
         self.tid.push(thread.tid.map(swtch_core::Tid::get));
         self.pid.push(process.pid.map(swtch_core::Pid::get));
         self.name.push(thread.comm.clone());
-        self.process.push(process.comm.clone());
+        self.process.push(process.title(TITLE_WIDTH));
         self.first_ns
             .push(first.unwrap_or(rows.ended_ns[track.first]));
         let last = track.rows().end - 1;
