@@ -41,6 +41,7 @@ use crate::caller::Caller;
 use crate::report::{is_failure, why_empty};
 use crate::text::escaped;
 use command::exit_code;
+use commands::Commands;
 use pipeline::Pipeline;
 use user_level::{Finder, UserLevel};
 
@@ -292,7 +293,13 @@ pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
         pipeline.discard()?;
         return Err(error.into());
     }
-    let confined = give_up_rights(request, heir.as_ref(), command.as_ref(), afterwards);
+    let confined = give_up_rights(
+        request,
+        heir.as_ref(),
+        command.as_ref(),
+        &mut pipeline,
+        afterwards,
+    );
     let directory = pipeline.directory().clone();
     let session = Session {
         request,
@@ -363,6 +370,7 @@ fn give_up_rights(
     request: &Request,
     heir: Option<&Caller>,
     command: Option<&HeldCommand>,
+    pipeline: &mut Pipeline,
     afterwards: Afterwards,
 ) -> Result<()> {
     empty_bounding_set();
@@ -381,6 +389,7 @@ fn give_up_rights(
     if let Some(command) = command {
         command.give_up_rights()?;
     }
+    pipeline.read_commands(Commands::start()?);
     drop_privileges(kept, kernel_version())?;
     forbid_new_privileges()?;
     if afterwards == Afterwards::Tells {

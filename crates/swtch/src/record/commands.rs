@@ -20,12 +20,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
-use swtch_capture::monotonic_ns;
+use swtch_capture::{Kept, drop_privileges, forbid_new_privileges, kernel_version, monotonic_ns};
 use swtch_core::{Pid, TaskEvent, TaskEventKind, Timestamp};
 use swtch_store::CommandRow;
 
-use crate::text::{escaped, from_bytes};
+use crate::text::from_bytes;
 
 /// The longest that is kept of a command line: any program may write megabytes there.
 const MOST_BYTES: u64 = 1024;
@@ -44,7 +45,7 @@ enum Ask {
     ReadAll,
 }
 
-/// The thread that reads command lines, seen from outside.
+/// The thread that reads command lines, seen from outside; by default there is none.
 #[derive(Debug, Default)]
 pub struct Commands {
     thread: Option<Reading>,
@@ -52,14 +53,43 @@ pub struct Commands {
 
 #[derive(Debug)]
 struct Reading {
-    /// `None` when there is no such thread.
-    asks: Option<Sender<Ask>>,
+    asks: Sender<Ask>,
     read: Receiver<CommandRow>,
 }
 
 impl Commands {
+    /// Starts the thread, and waits until it has given up its rights. To be called before this process
+    /// forbids itself to do so, and after it has taken the user that it goes on as.
+    ///
+    /// # Errors
+    /// When there can be no such thread, or the kernel does not take its rights.
+    pub fn start() -> Result<Self> {
+        let (asks, asked) = channel();
+        let (tell, read) = channel();
+        let (tell_ready, ready) = channel();
+        let run = move || {
+            let confined = drop_privileges(Kept::default(), kernel_version())
+                .and_then(|()| forbid_new_privileges());
+            let is_confined = confined.is_ok();
+            // Who started it waits for the answer.
+            let _ = tell_ready.send(confined);
+            if is_confined {
+                Reader::new(tell).run(&asked);
+            }
+        };
+        thread::Builder::new()
+            .name("swtch-commands".to_owned())
+            .spawn(run)
+            .context("starting the thread that reads command lines")?;
+        ready
+            .recv()
+            .context("the thread that reads command lines is gone")??;
+        let thread = Some(Reading { asks, read });
+        Ok(Self { thread })
+    }
+
     /// Takes note of what happened to a task.
-    pub fn meet(&mut self, task: &TaskEvent) {
+    pub fn meet(&self, task: &TaskEvent) {
         let is_leader = task.pid.get() == task.tid.get();
         if task.is_kthread || !is_leader {
             return;
@@ -74,7 +104,7 @@ impl Commands {
     }
 
     /// The command lines that were read since the last time.
-    pub fn take(&mut self) -> Vec<CommandRow> {
+    pub fn take(&self) -> Vec<CommandRow> {
         let rows = self.thread.iter().flat_map(|thread| thread.read.try_iter());
         rows.collect()
     }
@@ -92,34 +122,9 @@ impl Commands {
     }
 
     /// A thread that has ended is asked in vain: what it would say is no loss of switches.
-    fn ask(&mut self, ask: Ask) {
-        let thread = self.thread.get_or_insert_with(Reading::start);
-        if let Some(asks) = &thread.asks {
-            let _ = asks.send(ask);
-        }
-    }
-}
-
-impl Reading {
-    /// Begun with the first process that is met, when this process has given up its rights: the thread
-    /// never had them.
-    fn start() -> Self {
-        let (asks, asked) = channel();
-        let (tell, read) = channel();
-        let run = move || Reader::new(tell).run(&asked);
-        let started = thread::Builder::new()
-            .name("swtch-commands".to_owned())
-            .spawn(run);
-        if let Err(error) = &started {
-            let error = error.to_string();
-            talk!(
-                "swtch: processes have no command lines: {}",
-                escaped(&error)
-            );
-        }
-        Self {
-            asks: started.is_ok().then_some(asks),
-            read,
+    fn ask(&self, ask: Ask) {
+        if let Some(thread) = &self.thread {
+            let _ = thread.asks.send(ask);
         }
     }
 }
@@ -233,7 +238,7 @@ mod tests {
     #[test]
     fn a_process_that_is_alive_is_read_by_the_end() {
         let own = Pid::new(std::process::id());
-        let mut commands = Commands::default();
+        let mut commands = Commands::start().unwrap();
         commands.ask(Ask::ReadSoon(own));
         commands.ask(Ask::Read(own));
         let rows = commands.end();
@@ -244,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_is_gone_has_no_command_line() {
-        let mut commands = Commands::default();
+        let mut commands = Commands::start().unwrap();
         commands.ask(Ask::Read(Pid::new(u32::MAX)));
         commands.ask(Ask::ReadSoon(Pid::new(std::process::id())));
         commands.ask(Ask::Forget(Pid::new(std::process::id())));

@@ -87,6 +87,11 @@ impl Pipeline {
         }
     }
 
+    /// From now on command lines are read, too.
+    pub fn read_commands(&mut self, commands: Commands) {
+        self.commands = commands;
+    }
+
     /// Empties the rings once; says how many records the fullest held.
     pub fn round(&mut self, capture: &mut Capture) -> Result<u64, Error> {
         let drained = self.drain(capture);

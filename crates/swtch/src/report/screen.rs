@@ -191,7 +191,7 @@ fn verdict(explained: &Explained, trace: &Path, room: usize, width: usize) -> Ve
         .enumerate()
         .map(|(place, one)| sentence(place, one, width))
         .collect();
-    let mut cut_off = 0;
+    let mut cut_off = false;
     for (place, one) in told.iter().enumerate() {
         let whole = cause(place, one, width);
         let rest: usize = short[place + 1..].iter().map(Vec::len).sum();
@@ -202,18 +202,21 @@ fn verdict(explained: &Explained, trace: &Path, room: usize, width: usize) -> Ve
                 lines.push(String::new());
             }
             lines.extend(whole);
-        } else {
-            cut_off += 1;
-            lines.append(&mut short[place]);
+            continue;
         }
+        cut_off = true;
+        if lines.len() + short[place].len() + last.len() + 2 > room {
+            break;
+        }
+        lines.append(&mut short[place]);
     }
-    if cut_off > 0 {
-        let which = counted(cut_off, "cause");
-        let words = format!(
-            "(what can be changed about {which}: swtch explain {} --full)",
+    if cut_off {
+        let causes = counted(u64::try_from(told.len()).unwrap_or(u64::MAX), "cause");
+        let all = format!(
+            "(all {causes}, and what can be changed: swtch explain {} --full)",
             shell_word(trace)
         );
-        lines.extend(hung("", &words, width));
+        lines.extend(hung("", &all, width));
     }
     lines.extend(last);
     lines
