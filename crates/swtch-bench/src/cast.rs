@@ -115,7 +115,6 @@ pub(crate) struct ActingProcess<const N: usize> {
     name: String,
     child: Child,
     found: SharedPage<N>,
-    counted: SharedPage<2>,
 }
 
 /// Starts a process with a single thread.
@@ -123,12 +122,10 @@ pub(crate) fn start_process<const N: usize>(
     name: &str,
     act: impl FnOnce() -> Result<[u64; N], Error>,
 ) -> Result<ActingProcess<N>, Error> {
-    let (found, counted) = (SharedPage::new()?, SharedPage::new()?);
+    let found = SharedPage::new()?;
     let perform = || {
         process::set_own_name(name.as_bytes());
         found.set(act()?);
-        let switches = own_switches()?;
-        counted.set([switches.voluntary, switches.involuntary]);
         Ok(())
     };
     // The parent only learns that it failed. A closed stderr must not make a panic out of it.
@@ -140,7 +137,6 @@ pub(crate) fn start_process<const N: usize>(
         name: name.to_owned(),
         child,
         found,
-        counted,
     })
 }
 
@@ -158,6 +154,9 @@ impl<const N: usize> ActingProcess<N> {
     /// Waits until it is done.
     pub(crate) fn finish(mut self) -> Result<Performed<[u64; N]>, Error> {
         let pid = self.pid();
+        self.child.wait_for_end()?;
+        // Counted once it has ended: one that a quota holds leaves its CPU often on its way out.
+        let counted = switches_of(pid)?;
         let status = self.child.wait()?;
         if status != 0 {
             return Err(Error::ProcessFailed {
@@ -165,14 +164,10 @@ impl<const N: usize> ActingProcess<N> {
                 status,
             });
         }
-        let [voluntary, involuntary] = self.counted.get();
         Ok(Performed {
             name: self.name,
             id: ThreadId { pid, tid: pid },
-            counted: Counted {
-                voluntary,
-                involuntary,
-            },
+            counted,
             value: self.found.get(),
         })
     }

@@ -64,6 +64,25 @@ impl Child {
         Ok(status)
     }
 
+    /// Waits for its end and leaves it to be waited for: until then /proc still shows it.
+    pub(crate) fn wait_for_end(&self) -> Result<(), Error> {
+        // SAFETY: an all-zero siginfo_t is a valid one.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        retried(|| {
+            // SAFETY: `info` is ours to be written to.
+            let result = unsafe {
+                libc::waitid(
+                    libc::P_PID,
+                    self.pid(),
+                    &mut info,
+                    libc::WEXITED | libc::WNOWAIT,
+                )
+            };
+            checked("waitid", result)
+        })
+        .map(drop)
+    }
+
     /// Its wait status when it has ended; `None` while it lives.
     pub(crate) fn ended(&mut self) -> Result<Option<i32>, Error> {
         let mut status = 0;
@@ -107,14 +126,21 @@ impl Child {
 
     fn wait_for(&self, options: i32) -> Result<i32, Error> {
         let mut status = 0;
-        loop {
+        retried(|| {
             // SAFETY: `status` is ours to be written to.
             let result = unsafe { libc::waitpid(self.pid, &mut status, options) };
-            match checked("wait4", result) {
-                Ok(_) => return Ok(status),
-                Err(Error::Call { source, .. }) if source.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+            checked("wait4", result)
+        })?;
+        Ok(status)
+    }
+}
+
+/// Calls until no signal interrupts it.
+fn retried(mut call: impl FnMut() -> Result<i32, Error>) -> Result<i32, Error> {
+    loop {
+        match call() {
+            Err(Error::Call { source, .. }) if source.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
         }
     }
 }

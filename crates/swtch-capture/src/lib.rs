@@ -41,7 +41,9 @@ pub use error::Error;
 pub use guard::{Guard, GuardPriority, Lent};
 pub use launch::{HeldCommand, LaunchError};
 pub use load::{BeforeWalk, Capture, Hook, MissedEvents, Settings, kernel_version};
-pub use privilege::{Kept, drop_privileges, empty_bounding_set, raise_priority};
+pub use privilege::{
+    Kept, drop_privileges, empty_bounding_set, raise_priority, take_ordinary_priority,
+};
 pub use refusal::Refusal;
 pub use scope::{Children, Scope, Target, require_proc};
 pub use share::{KernelShare, ShareCounts, Shares, Whose};

@@ -62,6 +62,13 @@ pub fn raise_priority() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
+/// Lets the calling thread run as ordinary work does, after one with a raised priority has started it.
+/// Without the right to it nothing changes.
+pub fn take_ordinary_priority() {
+    // SAFETY: setpriority has no memory effects; 0 is the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
+}
+
 /// Empties the bounding set of the calling thread, for good: no program that it executes can get a
 /// capability. Who may not do that (it takes `CAP_SETPCAP`) is no user whom an exec would give any.
 pub fn empty_bounding_set() {

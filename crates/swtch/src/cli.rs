@@ -117,7 +117,8 @@ pub struct Record {
 pub struct Explain {
     /// Explain this trace again, instead of recording.
     #[arg(value_name = "NAME.swtch",
-          conflicts_with_all = ["output", "duration", "stacks", "pid", "all", "cgroup", "command"])]
+          conflicts_with_all = ["output", "duration", "stacks", "pid", "no_children", "all", "cgroup",
+                                "without_hook", "with_hook", "with_parent", "command"])]
     pub trace: Option<PathBuf>,
     /// What to record.
     #[command(flatten)]

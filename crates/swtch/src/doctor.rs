@@ -133,12 +133,12 @@ impl Diagnosis {
         write_facts(out, &self.facts)
     }
 
-    /// The hooks that are not there, and where the rest is.
+    /// The hooks that are not used, and where the rest is.
     fn write_rest(&self, out: &mut dyn Write) -> Result<()> {
         let is_used = |row: &&HookRow| row.present == Some(true) && !row.can_crash;
         let missing: Vec<_> = self.hooks.iter().filter(|row| !is_used(row)).collect();
         if !missing.is_empty() {
-            writeln!(out, "\nWhat this kernel does not offer\n")?;
+            writeln!(out, "\nHooks of the kernel that are not used here\n")?;
             write_hooks(&missing, out)?;
         }
         let facts = counted((self.kernel.len() + self.facts.len()) as u64, "fact");

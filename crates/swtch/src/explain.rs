@@ -37,14 +37,15 @@ pub struct Answer {
     pub bill: Bill,
 }
 
-/// Explains a trace that was recorded before; 0.
+/// Explains a trace that was recorded before; 0. Without prices that can be read it says so, and
+/// explains all the same.
 ///
 /// # Errors
-/// When it cannot be read, or the saved prices cannot.
+/// When it cannot be read.
 pub fn again(path: &Path, answer: Answer) -> Result<u8> {
     let trace = opening::open(path)?;
     let prices = match answer.bill {
-        Bill::With => prices::saved()?,
+        Bill::With => or_no_bill(prices::saved()),
         Bill::Without => None,
     };
     tell(&trace, answer, prices.as_ref())?;
@@ -105,7 +106,11 @@ fn tell(trace: &Trace, answer: Answer, prices: Option<&PriceList>) -> Result<()>
 
 /// The prices of this machine. Without them the recording can be explained all the same.
 fn prices_of_here(found: FoundPrices) -> Option<PriceList> {
-    cost::prices_for_explain(found).unwrap_or_else(|error| {
+    or_no_bill(cost::prices_for_explain(found))
+}
+
+fn or_no_bill(prices: Result<Option<PriceList>>) -> Option<PriceList> {
+    prices.unwrap_or_else(|error| {
         talk!("swtch: no bill: {}", text::escaped(&format!("{error:#}")));
         None
     })

@@ -22,7 +22,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
-use swtch_capture::{Kept, drop_privileges, forbid_new_privileges, kernel_version, monotonic_ns};
+use swtch_capture::{
+    Kept, drop_privileges, forbid_new_privileges, kernel_version, monotonic_ns,
+    take_ordinary_priority,
+};
 use swtch_core::{Pid, TaskEvent, TaskEventKind, Timestamp};
 use swtch_store::CommandRow;
 
@@ -68,6 +71,8 @@ impl Commands {
         let (tell, read) = channel();
         let (tell_ready, ready) = channel();
         let run = move || {
+            // It is in no hurry, unlike the recorder that starts it.
+            take_ordinary_priority();
             let confined = drop_privileges(Kept::default(), kernel_version())
                 .and_then(|()| forbid_new_privileges());
             let is_confined = confined.is_ok();
@@ -160,7 +165,7 @@ impl Reader {
                 Ok(Ask::ReadSoon(pid)) => {
                     // Known from now on, so that the end reads it however soon that comes.
                     self.known.entry(pid).or_default();
-                    self.later.push_back((now + SETTLED, pid));
+                    self.later.push_back((Instant::now() + SETTLED, pid));
                 }
                 Ok(Ask::Forget(pid)) => drop(self.known.remove(&pid)),
                 Ok(Ask::ReadAll) => {

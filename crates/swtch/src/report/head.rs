@@ -16,10 +16,7 @@ use serde_json::{Value, json};
 use swtch_core::{Gap, Nanos};
 use swtch_store::{Counts, Host, Imported, Meta, State};
 
-use crate::text::{counted, cut, escaped, grouped};
-
-/// The longest command line that is shown for people; JSON has all of it.
-const LONGEST_COMMAND: usize = 200;
+use crate::text::{counted, escaped, grouped};
 
 /// What is known about a trace apart from its rows.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +69,12 @@ impl Head {
     pub fn is_complete(&self) -> bool {
         let counts = &self.meta.counts;
         let is_told = self.meta.state != State::Recording && self.incomplete.is_none();
-        is_told && self.lost() == 0 && counts.storage_refused == 0 && self.meta.imported.is_none()
+        let is_balanced = counts.switches_seen == sum([counts.stored, counts.filtered].into_iter());
+        is_told
+            && is_balanced
+            && self.lost() == 0
+            && counts.storage_refused == 0
+            && self.meta.imported.is_none()
     }
 
     /// Writes the lines for people.
@@ -103,13 +105,13 @@ impl Head {
         writeln!(out)
     }
 
-    /// What was traced, in words. A command line may have megabytes.
+    /// What was traced, in words.
     pub fn what(&self) -> String {
         let Meta { command, scope, .. } = &self.meta;
         if command.is_empty() {
             scope.clone()
         } else {
-            cut(&command.join(" "), LONGEST_COMMAND)
+            command.join(" ")
         }
     }
 
@@ -440,6 +442,23 @@ note: only --pid 10: 10 of the trace's 13 rows
             "{}",
             head.balance()
         );
+    }
+
+    #[test]
+    fn complete_is_only_what_balances_without_a_loss() {
+        assert!(head().is_complete());
+        let incomplete: [fn(&mut Head); 5] = [
+            |head| head.meta.counts.lost = 1,
+            |head| head.meta.counts.switches_seen = 20,
+            |head| head.meta.counts.storage_refused = 1,
+            |head| head.meta.state = State::Recording,
+            |head| head.incomplete = Some("unfinished".into()),
+        ];
+        for change in incomplete {
+            let mut head = head();
+            change(&mut head);
+            assert!(!head.is_complete(), "{:?}", head.meta.counts);
+        }
     }
 
     /// The counters of a killed recorder were never written: zero is not what it saw.

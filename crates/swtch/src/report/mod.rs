@@ -22,6 +22,7 @@ mod accounts;
 mod bill;
 mod departure;
 mod empty;
+mod ends;
 mod explain;
 mod filter;
 mod group;

@@ -252,12 +252,12 @@ impl Process {
         }
     }
 
-    /// What tells it apart from others of its name, in at most `most` characters: its command line, where
-    /// it is known.
+    /// What tells it apart from others of its name, in at most `most` columns: its command line, where it
+    /// is known. What is hostile is shown by its number.
     pub fn title(&self, most: usize) -> String {
         let command = self.command.as_deref().map(without_directory);
         let words = command.unwrap_or(&self.comm);
-        text::cut(words, most)
+        text::cut(&text::escaped(words), most)
     }
 
     /// `name/pid`, as the text of a report names a process.

@@ -120,14 +120,20 @@ fn of_kernel(comm: &str) -> String {
 }
 
 /// The first two words of a title that a process has set for itself, as setproctitle(3) makes them:
-/// `postgres: checkpointer`, `nginx: worker process`.
+/// `postgres: checkpointer`, `nginx: worker process`. Which of several servers it is (`postgres: 15/main:
+/// checkpointer`, by `cluster_name`) is passed over: it would hide what the process does.
 fn own_title(process: &Process) -> Option<String> {
     let command = process.command.as_deref()?;
     let (program, role) = command.split_once(": ")?;
     let is_name = !program.is_empty() && !program.contains([' ', '/']);
-    let role = role.split_whitespace().next().filter(|_| is_name)?;
-    let label = format!("{program}: {role}");
-    (label.chars().count() <= WIDEST).then_some(label)
+    let mut words = role.split_whitespace().filter(|_| is_name);
+    let first = words.next()?;
+    let role = match first.ends_with(':') {
+        true => words.next().unwrap_or(first),
+        false => first,
+    };
+    let label = text::escaped(&format!("{program}: {role}")).into_owned();
+    (text::width(&label) <= WIDEST).then_some(label)
 }
 
 #[cfg(test)]
@@ -167,6 +173,7 @@ mod tests {
                 "postgres: bench bench [local] idle in transaction",
             ),
             ("postgres", "postgres: checkpointer"),
+            ("postgres", "postgres: 15/main: walwriter "),
             (
                 "postgres",
                 "/usr/lib/postgresql/15/bin/postgres -D /var/lib/x",
@@ -176,6 +183,7 @@ mod tests {
             "postgres: bench",
             "postgres: bench",
             "postgres: checkpointer",
+            "postgres: walwriter",
             "postgres -D /var/lib/x",
         ];
         assert_eq!(told, expected);

@@ -18,10 +18,13 @@ use super::programs::Program;
 use super::sheet::{Cell, Sheet};
 use super::tally::Tally;
 use super::verdict::in_words;
-use crate::text::{counted, cut, escaped, grouped, hung, shell_word};
+use crate::text::{self, counted, cut, escaped, grouped, hung, shell_word};
 
 /// Lines of the screen: it should not scroll away on a large terminal.
 const LINES: usize = 40;
+
+/// A command line may have megabytes.
+const LONGEST_COMMAND: usize = 200;
 
 /// Programs in the first table.
 const PROGRAMS: usize = 4;
@@ -132,7 +135,7 @@ pub fn lines(
     let mut lines = beginning(explained, head, rows, width);
     let end = ending(trace, width);
     let room = LINES.saturating_sub(lines.len() + end.len());
-    lines.extend(verdict(explained, trace, room, width));
+    lines.extend(verdict(explained, room, width));
     lines.extend(end);
     lines
 }
@@ -144,7 +147,7 @@ fn beginning(explained: &Explained, head: &Head, rows: Rows, width: usize) -> Ve
     let cpus = counted(u64::from(host.cpus), "CPU");
     let what = format!(
         "{}, for {length}, on {} (Linux {}, {cpus})",
-        head.what(),
+        cut(&escaped(&head.what()), LONGEST_COMMAND),
         host.hostname,
         host.kernel_release
     );
@@ -177,7 +180,7 @@ fn beginning(explained: &Explained, head: &Head, rows: Rows, width: usize) -> Ve
 
 /// All causes by a sentence each, and as many as there is room for with where they come from and what can be
 /// changed: the first at least.
-fn verdict(explained: &Explained, trace: &Path, room: usize, width: usize) -> Vec<String> {
+fn verdict(explained: &Explained, room: usize, width: usize) -> Vec<String> {
     let told = explained.told();
     let mut lines = vec![String::new(), "verdict".to_owned()];
     if told.is_empty() {
@@ -212,10 +215,7 @@ fn verdict(explained: &Explained, trace: &Path, room: usize, width: usize) -> Ve
     }
     if cut_off {
         let causes = counted(u64::try_from(told.len()).unwrap_or(u64::MAX), "cause");
-        let all = format!(
-            "(all {causes}, and what can be changed: swtch explain {} --full)",
-            shell_word(trace)
-        );
+        let all = format!("(all {causes}, and what can be changed about each: --full, see below)");
         lines.extend(hung("", &all, width));
     }
     lines.extend(last);
@@ -247,9 +247,25 @@ fn cause(place: usize, one: &Told, width: usize) -> Vec<String> {
 
 fn ending(trace: &Path, width: usize) -> Vec<String> {
     let trace = shell_word(trace);
-    let words =
-        format!("All tables: swtch explain {trace} --full. On a time line: swtch view {trace}");
+    let hints = [
+        ("All tables:", format!("swtch explain {trace} --full")),
+        ("On a time line:", format!("swtch view {trace}")),
+    ];
+    let whole = hints
+        .each_ref()
+        .map(|(what, command)| format!("{what} {command}"));
+    let is_fitting = |line: &String| text::width(line) <= width;
+    let one_line = whole.join(". ");
     let mut lines = vec![String::new()];
-    lines.extend(hung("", &words, width));
+    if is_fitting(&one_line) {
+        lines.push(one_line);
+    } else if whole.iter().all(is_fitting) {
+        lines.extend(whole);
+    } else {
+        // Commands are for copying, and a path may have spaces: they are not broken.
+        for (what, command) in hints {
+            lines.extend([what.to_owned(), command]);
+        }
+    }
     lines
 }

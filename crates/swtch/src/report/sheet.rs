@@ -17,8 +17,9 @@ use swtch_core::Nanos;
 use crate::text::{self, Side};
 
 /// Heads of columns that a narrow table leaves out, the least important first.
-const LEAST_IMPORTANT: [&str; 16] = [
+const LEAST_IMPORTANT: [&str; 17] = [
     "earlier names",
+    "command",
     "category",
     "number",
     "waker pid",
@@ -35,6 +36,9 @@ const LEAST_IMPORTANT: [&str; 16] = [
     "process",
     "pid",
 ];
+
+/// The first columns, which always stay.
+const FIXED: usize = 2;
 
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
@@ -173,12 +177,15 @@ impl Shown {
     }
 
     /// Leaves columns out until the table fits into `width`: those of [`LEAST_IMPORTANT`] first, then the
-    /// last ones. Says which. The first two stay: they are what a row is of, and its first number.
+    /// last ones. Says which. The first two stay: they are what a row is of, and its number.
     fn narrow(&mut self, width: usize) -> Vec<String> {
         let mut left_out = Vec::new();
         let is_too_wide = |shown: &Self| shown.lines().iter().any(|line| text::width(line) > width);
-        while self.head.len() > 2 && is_too_wide(self) {
-            let place = |key: &&str| self.head.iter().position(|head| head.0 == *key);
+        while self.head.len() > FIXED && is_too_wide(self) {
+            let place = |key: &&str| {
+                let mut places = FIXED..self.head.len();
+                places.find(|place| self.head[*place].0 == **key)
+            };
             let least = LEAST_IMPORTANT.iter().filter_map(place).next();
             left_out.push(self.leave_out(least.unwrap_or(self.head.len() - 1)));
         }
@@ -269,7 +276,10 @@ impl Sheet {
             }
             if !left_out.is_empty() {
                 let left_out = left_out.join(", ");
-                writeln!(out, "(too narrow for: {left_out}; COLUMNS=200 shows all)")?;
+                writeln!(
+                    out,
+                    "(too narrow for: {left_out}; a wider terminal, or COLUMNS=N, shows more)"
+                )?;
             }
         }
         self.write_rest(most, out)

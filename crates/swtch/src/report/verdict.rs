@@ -27,6 +27,7 @@ use swtch_core::{
     Arch, Category, CgroupId, Distribution, Nanos, Reason, Rule, Switch, TaskKey, Timestamp,
 };
 
+use super::ends::Ends;
 use super::group::Groups;
 use super::names::Names;
 use super::preemptor::Preemptors;
@@ -36,7 +37,6 @@ use super::sheet::percent;
 use super::stack::Symbols;
 use super::tally::Tally;
 use super::wait::{Object, Objects};
-use super::waker::Waker;
 use super::worth::Saving;
 use crate::text::grouped;
 use who::main_of;
@@ -109,14 +109,10 @@ pub struct Details {
     throttled: FxHashMap<CgroupId, Nanos>,
     /// Of kernel threads, by reason.
     kernel: Vec<Tally>,
-    /// Who ended the waits for a reason.
-    wakers: FxHashMap<(Reason, Waker), u64>,
+    /// How the waits of programs went, by reason.
+    ends: Vec<Ends>,
     /// The longest waits of programs, by reason.
     longest: FxHashMap<Reason, Longest>,
-    /// In which user stack tasks wait for a reason.
-    waits: FxHashMap<(Reason, u32), u64>,
-    /// In which user stack of its waker a wait for a reason was ended.
-    releases: FxHashMap<(Reason, u32), u64>,
 }
 
 impl Default for Details {
@@ -125,10 +121,8 @@ impl Default for Details {
             rules: FxHashMap::default(),
             throttled: FxHashMap::default(),
             kernel: vec![Tally::default(); Reason::ALL.len()],
-            wakers: FxHashMap::default(),
+            ends: vec![Ends::default(); Reason::ALL.len()],
             longest: FxHashMap::default(),
-            waits: FxHashMap::default(),
-            releases: FxHashMap::default(),
         }
     }
 }
@@ -151,20 +145,12 @@ impl Details {
             let runq = row.wait.runq.unwrap_or(Nanos::ZERO);
             *self.throttled.entry(row.cgroup).or_default() += runq;
         }
-        if let Some(stack) = row.wait.user_stack {
-            *self.waits.entry((reason, stack)).or_default() += 1;
-        }
         if names.process_of(task).is_kernel {
             self.kernel[reason.index()].add_wait(row);
             return;
         }
         self.keep_longest(reason, row);
-        if let Some(waker) = Waker::of(row, names) {
-            *self.wakers.entry((reason, waker)).or_default() += 1;
-            if let Some(stack) = row.wait.waker_user_stack {
-                *self.releases.entry((reason, stack)).or_default() += 1;
-            }
-        }
+        self.ends[reason.index()].add(row, names);
     }
 
     fn keep_longest(&mut self, reason: Reason, row: &Switch) {
@@ -185,6 +171,11 @@ impl Details {
     /// The longest wait for a reason.
     pub fn longest(&self, reason: Reason) -> Option<Longest> {
         self.longest.get(&reason).copied()
+    }
+
+    /// How the waits of programs for a reason went.
+    pub fn ends_of(&self, reason: Reason) -> &Ends {
+        &self.ends[reason.index()]
     }
 
     /// Rules that decided for a reason, most often first.
@@ -417,8 +408,7 @@ impl Picture<'_> {
         if !is_often(tally.switches, total) && !is_costly(time, total) && !is_long {
             return None;
         }
-        let mut places = self.places(reason);
-        places.extend(self.woken_by(reason));
+        let places = self.places_and_wakers(reason);
         Some(Finding {
             name: "reason",
             reason: Some(reason),

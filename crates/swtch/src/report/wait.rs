@@ -8,6 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{Evidence, EvidenceBits, Nanos, Reason, Switch, WaitObject};
 use swtch_store::StackKind;
 
+use super::ends::Ends;
 use super::filter::Counted;
 use super::last::Last;
 use super::names::Names;
@@ -89,10 +90,12 @@ pub struct Waited {
     pub woken_by_task: u64,
     /// Of these, by one that had itself waited for the object: the sign of a lock.
     pub woken_by_waiter: u64,
-    /// Of these, by one of its process that had itself waited for something of this kind.
+    /// Of these, by one of its program that had itself waited for something of this kind.
     pub woken_by_peer: u64,
     /// The last different wakers, latest first.
     pub last_wakers: Vec<Waker>,
+    /// Who ended these waits, and in which functions they began and ended.
+    pub ends: Ends,
 }
 
 /// Counts by object.
@@ -103,8 +106,6 @@ pub struct Objects {
     waiters: FxHashSet<(usize, usize)>,
     /// Tasks that have waited for something of a kind.
     peers: FxHashSet<(ObjectKind, usize)>,
-    /// In which user stack of the waker the waits for an object were ended.
-    releases: FxHashMap<(usize, u32), u64>,
     /// What each task began to wait for when it last left.
     last: Last<usize>,
     switches: u64,
@@ -119,7 +120,6 @@ impl Objects {
             objects: Vec::new(),
             waiters: FxHashSet::default(),
             peers: FxHashSet::default(),
-            releases: FxHashMap::default(),
             last: Last::new(names),
             switches: 0,
             nameless: 0,
@@ -168,7 +168,6 @@ impl Objects {
     pub fn sheet(&self, names: &Names, symbols: Option<&Symbols>) -> Sheet {
         let mut sheet = Sheet::new("wait", &COLUMNS);
         sheet.not_in_tables = &["woken_by_waiters_pct"];
-        let releases = self.main_releases();
         for (object, waited) in self.ranked() {
             let process = names.process(object.process);
             let pid = process.pid.map(swtch_core::Pid::get);
@@ -187,9 +186,8 @@ impl Objects {
                 Cell::Count(waited.waiters),
                 Cell::share(waited.woken_by_waiter, waited.woken_by_task),
                 Cell::List(wakers.collect()),
-                releases
-                    .get(object)
-                    .and_then(|stack| woken_from(*stack, symbols?))
+                symbols
+                    .and_then(|symbols| woken_from(&waited.ends, symbols))
                     .map_or(Cell::Missing, Cell::Text),
             ]);
         }
@@ -200,18 +198,6 @@ impl Objects {
             ));
         }
         sheet
-    }
-
-    /// In which user stack of their wakers most waits for each object were ended.
-    fn main_releases(&self) -> FxHashMap<Object, u32> {
-        let mut most: FxHashMap<usize, (u64, u32)> = FxHashMap::default();
-        for ((place, stack), count) in &self.releases {
-            let main = most.entry(*place).or_default();
-            *main = (*main).max((*count, *stack));
-        }
-        let most = most.into_iter();
-        most.map(|(place, (_, stack))| (self.objects[place].0, stack))
-            .collect()
     }
 
     fn add_switch(&mut self, row: &Switch, task: usize, place: Option<usize>) {
@@ -232,16 +218,16 @@ impl Objects {
         waited.off += row.wait.off.unwrap_or(Nanos::ZERO);
         waited.blocked += row.wait.blocked().unwrap_or(Nanos::ZERO);
         waited.runq += row.wait.runq.unwrap_or(Nanos::ZERO);
+        waited.ends.add(row, names);
         let Some(waker) = Waker::of(row, names) else {
             return;
         };
-        if let Some(stack) = row.wait.waker_user_stack {
-            *self.releases.entry((place, stack)).or_default() += 1;
-        }
         if let Waker::Task(task) = waker {
             waited.woken_by_task += 1;
             waited.woken_by_waiter += u64::from(self.waiters.contains(&(place, task)));
-            let is_peer = self.peers.contains(&(object.kind, task));
+            // Processes of one program may share a lock in memory, as PostgreSQL's do.
+            let is_of_program = names.process_of(task).comm == names.process(object.process).comm;
+            let is_peer = is_of_program && self.peers.contains(&(object.kind, task));
             waited.woken_by_peer += u64::from(is_peer);
         }
         if waited.last_wakers.first() != Some(&waker) {
@@ -261,9 +247,13 @@ impl Objects {
     }
 }
 
-/// The program's functions of a stack, the innermost first.
-fn woken_from(stack: u32, symbols: &Symbols) -> Option<String> {
-    let frames = symbols.frames(StackKind::User, Some(stack));
+/// The functions in which most of these waits were ended, the innermost first.
+fn woken_from(ends: &Ends, symbols: &Symbols) -> Option<String> {
+    let (stack, _) = ends
+        .woken_from
+        .iter()
+        .max_by_key(|(stack, count)| (**count, **stack))?;
+    let frames = symbols.frames(StackKind::User, Some(*stack));
     let functions = own_functions(&frames, FUNCTIONS_NAMED);
     (!functions.is_empty()).then(|| functions.join(" < "))
 }

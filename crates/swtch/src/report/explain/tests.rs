@@ -493,7 +493,54 @@ fn idle_workers_are_told_apart_from_a_lock() {
     }
     let findings = drawing.findings();
     assert_eq!(findings[0].name, "futex_idle");
-    assert_eq!(findings[0].places[2], "woken by: pool/10 100.0 %");
+    assert_eq!(findings[0].places[1..], ["woken by: pool/10 100.0 %"]);
+}
+
+/// One lock beside the idle workers of another process: each names its own wakers.
+#[test]
+fn a_lock_is_not_blamed_on_the_wakers_of_others() {
+    let events: Vec<_> = (1..=8)
+        .map(|key| match key {
+            1..=4 => seen(key, 10, 9 + key, "locked"),
+            _ => seen(key, 20, 19 + key, "pool"),
+        })
+        .collect();
+    let mut drawing = Drawing::of(&events);
+    for turn in 0..400 {
+        let (task, next) = (1 + turn % 4, 1 + (turn + 1) % 4);
+        let wait = after(row(task, Reason::Futex), Reason::Futex, 50_000, 0);
+        drawing.run(on(woken_by(wait, next), 0xa0000), 1_000, next);
+        let task = 6 + turn % 3;
+        let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
+        drawing.run(on(woken_by(wait, 5), 0x1000 * u64::from(task)), 1_000, 5);
+    }
+    let findings = drawing.findings();
+    let named = |name| findings.iter().find(|one| one.name == name).unwrap();
+    let places = |name| named(name).places.join("; ");
+    assert!(
+        !places("futex_contention").contains("pool"),
+        "{findings:#?}"
+    );
+    assert_eq!(places("futex_idle"), "woken by: pool/24 100.0 %");
+}
+
+/// What takes the CPU for the kernel itself has no policy that a user could set.
+#[test]
+fn nobody_is_told_to_set_the_policy_of_a_kernel_thread() {
+    let mut kernel = seen(1, 2, 2, "kworker/0:1");
+    kernel.is_kthread = true;
+    let mut drawing = Drawing::of(&[kernel, seen(2, 10, 10, "mu")]);
+    for _ in 0..300 {
+        let wait = after(row(2, Reason::Wakeup), Reason::Wakeup, 0, 5 * MS);
+        drawing.run(wait, 10_000, 1);
+    }
+    let findings = drawing.findings();
+    let advice = findings[0].advice.as_deref().unwrap();
+    assert_eq!(findings[0].name, "wakeup_preemption");
+    assert!(
+        advice.starts_with("[kworker] is the kernel itself"),
+        "{advice}"
+    );
 }
 
 /// Two conditions and a mutex, 48 bytes apart, at which all threads of a Python process meet.
@@ -551,7 +598,7 @@ fn waiting_for_a_client_is_told_and_blamed_on_nobody() {
             .advice
             .as_deref()
             .unwrap()
-            .starts_with("nothing here holds it up")
+            .contains("look at whoever sends over the network")
     );
 }
 

@@ -4,6 +4,7 @@ use swtch_core::{Nanos, Reason};
 
 use super::super::group::Call;
 use super::super::tally::Tally;
+use super::who::Ender;
 use super::{
     Finding, MOST_PCT, OFTEN_PCT, Picture, Subject, is_costly, is_often, percent, typical,
 };
@@ -62,9 +63,7 @@ impl Picture<'_> {
         let tally = self.of_programs(reason);
         let is_much = is_often(tally.switches, total) || self.is_long(tally.blocked);
         let median = one.off.percentile(50.0).filter(|_| is_much)?;
-        let mut places = self.places(reason);
-        places.extend(self.woken_by(reason));
-        places.extend(self.released_in(reason));
+        let places = self.places_and_wakers(reason);
         let switches = self.switches(&tally, total);
         let (kind, seen, advice) = if median < CONVERSATION {
             (
@@ -78,22 +77,17 @@ impl Picture<'_> {
                     .to_owned(),
             )
         } else {
-            let wakers = self.wakers_of(reason);
-            let all: u64 = wakers.iter().map(|(_, count)| count).sum();
-            let main = wakers.first();
-            let main =
-                main.filter(|(_, count)| percent(*count, all).is_some_and(|pct| pct >= OFTEN_PCT));
-            let whom = main.map_or_else(|| "whom it waits for".to_owned(), |main| main.0.clone());
+            let until = match reason {
+                Reason::Ipc => "posts",
+                _ => "sends",
+            };
             (
                 Kind::Idle,
                 format!(
-                    "Waiting {what} until somebody sends: {switches}, each {median} (median), {} in all.",
+                    "Waiting {what} until somebody {until}: {switches}, each {median} (median), {} in all.",
                     tally.blocked,
                 ),
-                format!(
-                    "nothing here holds it up: it has nothing to do until then. If it should be faster, look at \
-                     {whom}; if it should switch less, let more come with each message (batches, pipelining)"
-                ),
+                self.advice_on_waiting(reason),
             )
         };
         Some(Finding {
@@ -106,6 +100,29 @@ impl Picture<'_> {
             places,
             advice: Some(advice),
         })
+    }
+
+    /// For tasks that wait for the other side: who that is decides what helps.
+    fn advice_on_waiting(&self, reason: Reason) -> String {
+        let enders = self.wakers_in(self.details.ends_of(reason));
+        let all: u64 = enders.iter().map(|(_, count)| count).sum();
+        let main = enders.first();
+        let main =
+            main.filter(|(_, count)| percent(*count, all).is_some_and(|pct| pct >= OFTEN_PCT));
+        let whom = match main.map(|main| &main.0) {
+            Some(Ender::Timer) => {
+                return "most of these waits ended by their own time limit: a longer one, or none, makes fewer \
+                        switches"
+                    .to_owned();
+            }
+            Some(Ender::Task(label)) => label,
+            Some(Ender::Interrupt) => "whoever sends over the network",
+            None => "whom it waits for",
+        };
+        format!(
+            "it waits for the other side: to make it faster, look at {whom}; to switch less, let more come with \
+             each message (batches, pipelining)"
+        )
     }
 
     pub(super) fn sleep(&self, total: &Tally) -> Option<Finding> {

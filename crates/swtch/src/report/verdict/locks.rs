@@ -16,6 +16,7 @@ use std::cmp::Reverse;
 
 use swtch_core::{Nanos, Reason};
 
+use super::super::ends::Ends;
 use super::super::sheet::percent;
 use super::super::tally::Tally;
 use super::super::wait::{Object, ObjectKind, Waited};
@@ -32,13 +33,12 @@ const MOST_APART: u64 = 192;
 /// Futex words at which several threads wait, side by side in one process.
 #[derive(Debug)]
 struct Lock<'a> {
-    first: &'a Object,
-    words: u64,
+    words: Vec<&'a Object>,
     sum: Sum,
 }
 
 /// What is counted of several words.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Sum {
     switches: u64,
     blocked: Nanos,
@@ -47,6 +47,7 @@ struct Sum {
     woken_by_task: u64,
     woken_by_waiter: u64,
     woken_by_peer: u64,
+    ends: Ends,
 }
 
 impl Sum {
@@ -57,6 +58,7 @@ impl Sum {
         self.woken_by_task += waited.woken_by_task;
         self.woken_by_waiter += waited.woken_by_waiter;
         self.woken_by_peer += waited.woken_by_peer;
+        self.ends.merge(&waited.ends);
     }
 
     /// Whether those who wake wait there too. Where no task was seen to wake, nothing speaks for a lock.
@@ -70,20 +72,18 @@ impl Picture<'_> {
     /// The futex at which most threads wait, when it is one.
     pub(super) fn one_lock(&self, total: &Tally) -> Option<Finding> {
         let lock = self.main_lock(total)?;
-        let Lock { first, words, sum } = lock;
+        let Lock { words, sum } = lock;
+        let first = *words.first()?;
         let process = self.names.process(first.process).label();
         let of_futexes = self.of_programs(Reason::Futex).switches;
-        let mut places = self.places(Reason::Futex);
-        places.extend(self.woken_by(Reason::Futex));
-        places.extend(self.released_in(Reason::Futex));
-        let what = match (words, self.is_python(first.process)) {
+        let what = match (words.len(), self.is_python(first.process)) {
             (1, _) => "One futex word",
             (_, true) => {
                 "Futex words side by side, most likely Python's global interpreter lock (GIL)"
             }
             (_, false) => "Futex words side by side, as those of one lock and its conditions",
         };
-        let advice = match (sum.is_lock(), words > 1 && self.is_python(first.process)) {
+        let advice = match (sum.is_lock(), words.len() > 1 && self.is_python(first.process)) {
             (true, true) => {
                 "only one thread of a Python process runs Python code at a time: use processes instead of \
                  threads (multiprocessing, ProcessPoolExecutor), or a Python built without the GIL"
@@ -104,7 +104,7 @@ impl Picture<'_> {
                 false => "futex_hand_over",
             },
             reason: Some(Reason::Futex),
-            subject: match words {
+            subject: match words.len() {
                 1 => Subject::Object(*first),
                 _ => Subject::Reason(Reason::Futex),
             },
@@ -124,7 +124,7 @@ impl Picture<'_> {
                 counted(sum.waiters, "thread"),
                 sum.blocked,
             ),
-            places,
+            places: self.course(&sum.ends),
             advice: Some(advice),
         })
     }
@@ -133,10 +133,8 @@ impl Picture<'_> {
     pub(super) fn parked(&self, total: &Tally) -> Option<Finding> {
         let main = self.main_lock(total);
         let is_of_main = |object: &Object| {
-            main.as_ref().is_some_and(|main| {
-                let distance = object.key.wrapping_sub(main.first.key);
-                object.process == main.first.process && distance <= MOST_APART * main.words
-            })
+            main.as_ref()
+                .is_some_and(|main| main.words.contains(&object))
         };
         let objects = self.objects.ranked();
         let rest = objects
@@ -153,9 +151,10 @@ impl Picture<'_> {
         }
         let is_queue =
             percent(sum.woken_by_peer, sum.woken_by_task).is_some_and(|share| share >= MOST_PCT);
-        let mut places = self.places(Reason::Futex);
-        places.extend(self.woken_by(Reason::Futex));
-        places.extend(self.released_in(Reason::Futex));
+        // With a lock apart, who waits for any futex says nothing of these.
+        let who = self.who(Reason::Futex).filter(|_| main.is_none());
+        let mut places: Vec<_> = who.into_iter().collect();
+        places.extend(self.course(&sum.ends));
         let count = self.switches(
             &Tally {
                 switches: sum.switches,
@@ -170,11 +169,15 @@ impl Picture<'_> {
                 format!(
                     "Threads wait for each other, at {where_}: {count}, blocked {} in all. {} of these wakeups \
                      came from threads that wait so too: a lock that queues its waiters (a Java monitor, a lock \
-                     of Go, Rust or PostgreSQL), a condition, or a queue.",
+                     of Go, Rust or PostgreSQL), or threads that hand work to each other.",
                     sum.blocked,
                     share(sum.woken_by_peer, sum.woken_by_task),
                 ),
-                format!("hold the lock shorter, split it, or let fewer threads meet there{}", self.how_to_name_it()),
+                format!(
+                    "a lock: hold it shorter, split it, or let fewer threads meet there; a queue or a pool: hand \
+                     over more at once{}",
+                    self.how_to_name_it()
+                ),
             ),
             false => (
                 "futex_idle",
@@ -209,7 +212,7 @@ impl Picture<'_> {
         let main = self
             .locks()
             .into_iter()
-            .max_by_key(|lock| (lock.sum.switches, lock.sum.blocked, Reverse(*lock.first)))?;
+            .max_by_key(|lock| (lock.sum.switches, lock.sum.blocked, Reverse(lock.words[0])))?;
         let of_futexes = self.of_programs(Reason::Futex).switches;
         let is_main = percent(main.sum.switches, of_futexes)? >= WORD_PCT;
         let blocked = if main.sum.is_lock() {
@@ -235,13 +238,12 @@ impl Picture<'_> {
             shared_until = is_shared.then_some((object.process, object.key));
             if !is_beside {
                 locks.push(Lock {
-                    first: object,
-                    words: 0,
+                    words: Vec::new(),
                     sum: Sum::default(),
                 });
             }
             if let Some(lock) = locks.last_mut() {
-                lock.words += 1;
+                lock.words.push(object);
                 lock.sum.add(waited);
             }
         }

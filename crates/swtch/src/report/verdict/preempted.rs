@@ -129,6 +129,9 @@ impl Picture<'_> {
                 .to_owned();
         };
         let taker = &main.taker;
+        if main.is_kernel {
+            return of_the_kernel(taker);
+        }
         let pinned = match main.from {
             Robbed::Thread | Robbed::Process => "",
             Robbed::Other(_) => "pin the two to different CPUs (taskset), ",
@@ -146,7 +149,13 @@ impl Picture<'_> {
             return None;
         }
         let taken = self.taken(Reason::Class);
-        let advice = taken.first().map(|Taken { taker, .. }| {
+        let all: u64 = taken.iter().map(|one| one.times).sum();
+        let is_main = |one: &&Taken| percent(one.times, all).is_some_and(|pct| pct >= OFTEN_PCT);
+        let advice = taken.first().filter(is_main).map(|main| {
+            let taker = &main.taker;
+            if main.is_kernel {
+                return of_the_kernel(taker);
+            }
             format!(
                 "{taker} runs in a higher class (real time or deadline): if it need not, make it an \
                  ordinary task; else keep its CPU apart (taskset, cpuset)"
@@ -226,6 +235,20 @@ impl Picture<'_> {
     fn preemption_places(&self, reason: Reason) -> Vec<String> {
         let taken = self.took_the_cpu(reason);
         taken.into_iter().chain(self.places(reason)).collect()
+    }
+}
+
+/// For a thread of the kernel that takes the CPU: its policy is not for users to set.
+fn of_the_kernel(taker: &str) -> String {
+    match taker.starts_with("[migration") {
+        true => format!(
+            "{taker} moves threads between CPUs: set which CPUs a thread may use once, at its start (taskset, \
+             cpuset), and start fewer programs"
+        ),
+        false => format!(
+            "{taker} is the kernel itself at work for programs and devices: fewer requests (disk, network, \
+             memory) wake it less often"
+        ),
     }
 }
 

@@ -5,11 +5,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Reason, WakerKind};
 use swtch_store::StackKind;
 
+use super::super::ends::Ends;
 use super::super::group::{Call, Key};
 use super::super::sheet::percent;
 use super::super::tally::Tally;
@@ -30,9 +32,32 @@ const LEAST_PCT: f64 = 1.0;
 /// Functions that are named of a stack.
 const FUNCTIONS_NAMED: usize = 3;
 
+/// Who ends waits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ender {
+    /// A thread or a program, by its label.
+    Task(String),
+    /// The time limit of the wait, or a clock that the task set.
+    Timer,
+    /// An interrupt of another kind.
+    Interrupt,
+}
+
+impl fmt::Display for Ender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Task(label) => label,
+            Self::Timer => "a timer",
+            Self::Interrupt => "interrupts (network, disk, timers)",
+        })
+    }
+}
+
 /// Who took the CPU from whom, in words, and how often.
 pub struct Taken {
     pub taker: String,
+    /// Whether that is a thread of the kernel itself, for which nothing can be set.
+    pub is_kernel: bool,
     pub from: Robbed,
     pub times: u64,
 }
@@ -86,9 +111,29 @@ impl Picture<'_> {
         format!("{} ({share})", counted(tally.switches, "switch"))
     }
 
+    /// [`Self::places`], and who ends these waits, in which functions.
+    pub fn places_and_wakers(&self, reason: Reason) -> Vec<String> {
+        let ends = self.details.ends_of(reason);
+        let ended = [self.woken_by(ends), self.woken_from(ends)];
+        let mut places = self.places(reason);
+        places.extend(ended.into_iter().flatten());
+        places
+    }
+
+    /// In which functions these waits began, who ended them, and in which functions.
+    pub fn course(&self, ends: &Ends) -> Vec<String> {
+        let places = [
+            self.waited_in(ends),
+            self.woken_by(ends),
+            self.woken_from(ends),
+        ];
+        places.into_iter().flatten().collect()
+    }
+
     /// Who leaves for a reason, in which system calls, and in which functions.
     pub fn places(&self, reason: Reason) -> Vec<String> {
-        let places = [self.who(reason), self.calls(reason), self.waited_in(reason)];
+        let ends = self.details.ends_of(reason);
+        let places = [self.who(reason), self.calls(reason), self.waited_in(ends)];
         places.into_iter().flatten().collect()
     }
 
@@ -160,78 +205,66 @@ impl Picture<'_> {
         counts
     }
 
-    /// Who ends the waits for a reason, the most frequent first: threads of one process, or programs, or what
-    /// interrupted.
-    pub fn wakers_of(&self, reason: Reason) -> Vec<(String, u64)> {
-        let wakers = self.details.wakers.iter();
-        let wakers: Vec<_> = wakers.filter(|((of, _), _)| *of == reason).collect();
+    /// Who ends waits, the most frequent first: threads of one process, or programs, or what interrupted.
+    pub fn wakers_in(&self, ends: &Ends) -> Vec<(Ender, u64)> {
+        let wakers = &ends.wakers;
         let process = |waker: &Waker| match waker {
             Waker::Task(index) => Some(self.names.thread(*index).process),
             Waker::Other(_) => None,
         };
-        let mut processes = wakers.iter().filter_map(|((_, waker), _)| process(waker));
+        let mut processes = wakers.keys().filter_map(process);
         let first = processes.next();
         let is_one = processes.all(|process| Some(process) == first);
-        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-        for ((_, waker), count) in wakers {
-            let label = match (waker, is_one) {
-                (Waker::Task(index), true) => self.names.label(*index),
-                (Waker::Task(index), false) => self
-                    .programs
-                    .label(self.names.thread(*index).process)
-                    .to_owned(),
-                (Waker::Other(WakerKind::Timer), _) => "a timer".to_owned(),
-                (Waker::Other(_), _) => "interrupts (network, disk, timers)".to_owned(),
+        let mut counts: BTreeMap<Ender, u64> = BTreeMap::new();
+        for (waker, count) in wakers {
+            let ender = match (waker, is_one) {
+                (Waker::Task(index), true) => Ender::Task(self.names.label(*index)),
+                (Waker::Task(index), false) => {
+                    let process = self.names.thread(*index).process;
+                    Ender::Task(self.programs.label(process).to_owned())
+                }
+                (Waker::Other(WakerKind::Timer), _) => Ender::Timer,
+                (Waker::Other(_), _) => Ender::Interrupt,
             };
-            *counts.entry(label).or_default() += count;
+            *counts.entry(ender).or_default() += count;
         }
         let mut ranked: Vec<_> = counts.into_iter().collect();
-        ranked.sort_by_key(|(label, count)| (Reverse(*count), label.clone()));
+        ranked.sort_by_key(|(_, count)| Reverse(*count));
         ranked
     }
 
     /// `woken by: pgbench 97.0 %, a timer 2.0 %`
-    pub fn woken_by(&self, reason: Reason) -> Option<String> {
-        let ranked = self.wakers_of(reason);
+    fn woken_by(&self, ends: &Ends) -> Option<String> {
+        let ranked = self.wakers_in(ends);
         let all = ranked.iter().map(|(_, count)| count).sum();
         let named = ranked
             .iter()
-            .map(|(label, count)| (format!("{label} {}", share(*count, all)), *count));
+            .map(|(ender, count)| (format!("{ender} {}", share(*count, all)), *count));
         Some(format!("woken by: {}", main_of(named, all)?))
     }
 
-    /// Where tasks wait for a reason: `runtime.usleep < runtime.findRunnable 61.0 %`.
-    pub fn waited_in(&self, reason: Reason) -> Option<String> {
-        Some(format!(
-            "waited in: {}",
-            self.main_functions(&self.details.waits, reason)?
-        ))
+    /// Where tasks wait: `runtime.usleep < runtime.findRunnable 61.0 %`.
+    fn waited_in(&self, ends: &Ends) -> Option<String> {
+        let functions = self.main_functions(&ends.waited_in)?;
+        Some(format!("waited in: {functions}"))
     }
 
-    /// Where wakers end the waits for a reason: `LWLockRelease < XLogFlush < CommitTransaction 61.0 %`.
-    pub fn released_in(&self, reason: Reason) -> Option<String> {
-        Some(format!(
-            "woken from: {}",
-            self.main_functions(&self.details.releases, reason)?
-        ))
+    /// Where wakers end the waits: `LWLockRelease < XLogFlush < CommitTransaction 61.0 %`.
+    fn woken_from(&self, ends: &Ends) -> Option<String> {
+        let functions = self.main_functions(&ends.woken_from)?;
+        Some(format!("woken from: {functions}"))
     }
 
     /// The functions of the program in most of these stacks, the innermost first, and their share.
-    fn main_functions(
-        &self,
-        stacks: &FxHashMap<(Reason, u32), u64>,
-        reason: Reason,
-    ) -> Option<String> {
+    fn main_functions(&self, stacks: &FxHashMap<u32, u64>) -> Option<String> {
         let symbols = self.symbols?;
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
         let mut all = 0;
-        for ((of, stack), count) in stacks {
-            if *of == reason {
-                all += count;
-                let frames = symbols.frames(StackKind::User, Some(*stack));
-                let functions = own_functions(&frames, FUNCTIONS_NAMED);
-                *counts.entry(functions.join(" < ")).or_default() += count;
-            }
+        for (stack, count) in stacks {
+            all += count;
+            let frames = symbols.frames(StackKind::User, Some(*stack));
+            let functions = own_functions(&frames, FUNCTIONS_NAMED);
+            *counts.entry(functions.join(" < ")).or_default() += count;
         }
         counts.remove("");
         let (functions, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
@@ -256,18 +289,24 @@ impl Picture<'_> {
             true => self.names.label(index),
             false => self.programs.label(process(index)).to_owned(),
         };
-        let mut sums: BTreeMap<(String, Robbed), u64> = BTreeMap::new();
+        let mut sums: BTreeMap<(String, bool, Robbed), u64> = BTreeMap::new();
         for (taker, from, times) in pairs {
             let robbed = match (label(taker), label(from)) {
                 _ if !is_within_one && process(taker) == process(from) => Robbed::Thread,
                 (taker, from) if taker == from => Robbed::Process,
                 (_, from) => Robbed::Other(from),
             };
-            *sums.entry((label(taker), robbed)).or_default() += times;
+            let is_kernel = self.names.process_of(taker).is_kernel;
+            *sums.entry((label(taker), is_kernel, robbed)).or_default() += times;
         }
         let mut taken: Vec<_> = sums
             .into_iter()
-            .map(|((taker, from), times)| Taken { taker, from, times })
+            .map(|((taker, is_kernel, from), times)| Taken {
+                taker,
+                is_kernel,
+                from,
+                times,
+            })
             .collect();
         taken.sort_by_key(|one| Reverse(one.times));
         taken
