@@ -66,6 +66,20 @@ test("a click opens the detail of what was clicked", async () => {
   expect(await detail().innerText()).toMatch(/certain|inferred/);
 });
 
+/** Nobody has to find the zoom at which a click means something. */
+test("a click far out chooses the longest piece under the pointer", async () => {
+  await page.locator(".lane-scroller").focus();
+  await page.keyboard.press("0");
+  await settled(page);
+  const { x, y } = await middleOfLane();
+  await page.mouse.move(x, y);
+  const tooltip = page.getByRole("tooltip");
+  await expect.poll(() => tooltip.innerText()).toMatch(/a click chooses the longest of them/);
+  await page.mouse.click(x, y);
+  await detail().getByRole("heading", { level: 2 }).waitFor();
+  expect(await detail().innerText()).toMatch(/certain|inferred/);
+});
+
 /** Every verdict shows what it stands on. */
 test("a row shows reason, certainty, rule, evidence and price", async () => {
   await choosePiece(2);
@@ -151,6 +165,7 @@ test("a critical path is listed by thread and explains no more than the range", 
   await picture(page, "6-critical-path");
   const [sum] = await detail().locator(".had-cpu-sum").last().allInnerTexts();
   expect(sum).toMatch(/explained, of/);
+  expect(await detail().innerText()).toMatch(/Of [\d.]+ (ns|µs|ms|s): \d+ % /);
 });
 
 test("nothing went wrong on the way", () => {

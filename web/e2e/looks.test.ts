@@ -81,7 +81,7 @@ test("the theme can be chosen against the system's", async () => {
 
 describe.each([
   ["at 200 % zoom", { viewport: { width: 720, height: 450 }, deviceScaleFactor: 2 }],
-  ["800 px wide", { viewport: { width: 800, height: 700 } }],
+  ["800 by 600", { viewport: { width: 800, height: 600 } }],
 ] as const)("%s", (name, options) => {
   /** Nothing is cut off: the page itself never scrolls sideways, and all tabs can be reached. */
   test("everything can be reached", async () => {

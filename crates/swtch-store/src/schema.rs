@@ -61,7 +61,8 @@ impl<R> Table<R> {
     ) -> Result<(), (&'static str, Mismatch)> {
         // In the order of the schema: `rule` completes what `reason` and `certainty` set.
         for column in self.columns {
-            if let Some(array) = batch.column_by_name(column.name) {
+            let array = batch.column_by_name(column.name);
+            if let Some(array) = array.or_else(|| batch.column_by_name(old_name(column.name)?)) {
                 (column.decode)(array, rows).map_err(|mismatch| (column.name, mismatch))?;
             }
         }
@@ -127,6 +128,11 @@ macro_rules! entry {
             decode: $decode,
         }
     };
+}
+
+/// What a column was called before: `offset` is a word of SQL, which would have to be written in quotes.
+fn old_name(name: &str) -> Option<&'static str> {
+    (name == "symbol_offset").then_some("offset")
 }
 
 /// `since(version, entry)`: a column that a later version brought.
@@ -522,7 +528,8 @@ const FRAME_COLUMNS: &[Column<FrameRow>] = &[
     other!(Utf8 module Optional: "executable, library or kernel module";
         maybe_texts |row| row.module.as_deref();
         set_texts |row: &mut FrameRow, text| row.module = text.map(Into::into)),
-    maybe_number!(Int64 offset: "distance from the start of the function, in bytes";
+    maybe_number!(Int64 symbol_offset: "distance from the start of the function, in bytes (`offset` before \
+        format 4)";
         |row| row.offset.map(u64::cast_signed);
         |row, offset| row.offset = offset.map(i64::cast_unsigned)),
     other!(Utf8 file Optional: "source file";
@@ -786,6 +793,15 @@ mod tests {
         let decoded = SWITCH.decode(&older.expect("it has four columns"), &mut read);
         assert!(decoded.is_ok());
         assert_eq!((read[0].ran, read[0].wait.off), (written.ran, None));
+    }
+
+    #[test]
+    fn a_column_of_an_older_trace_is_found_under_its_old_name() {
+        let offsets: ArrayRef = Arc::new(arrow_array::Int64Array::from(vec![12]));
+        let older = RecordBatch::try_from_iter([("offset", offsets)]).expect("one column");
+        let mut read = vec![FrameRow::default()];
+        assert!(FRAME.decode(&older, &mut read).is_ok());
+        assert_eq!(read[0].offset, Some(12));
     }
 
     /// A word of a newer version must neither panic nor become another word.

@@ -49,8 +49,6 @@ ASOF LEFT JOIN 'NAME.swtch/task.parquet' t ON s.task = t.task AND s.ts_ns >= t.t
 SELECT pid, arg_max(command, ts_ns) AS command FROM 'NAME.swtch/command.parquet' GROUP BY pid;
 ```
 
-`frame.offset` is a word of SQL: write it in quotes, `\"offset\"`.
-
 - A trace is finished when `checksums.csv` lists its Parquet files. Until then the streams count, up
   to the last batch that is listed and whole. A stream may hold late rows out of order.
 - The recorder does not wait for the disk at each flush. What was flushed survives the end of the
@@ -59,7 +57,8 @@ SELECT pid, arg_max(command, ts_ns) AS command FROM 'NAME.swtch/command.parquet'
   has the same moment on the wall clock. 64-bit numbers but
   `frame.address` are signed and keep the kernel's bits.
 - Null is \"not known\" or \"does not apply\"; it is never 0.
-- Versions only add. A reader takes what an older trace lacks as null, and tells apart a word that
+- Versions only add; once, in format 4, a column was renamed (`frame.symbol_offset`), and readers of ours
+  know both names. A reader takes what an older trace lacks as null, and tells apart a word that
   a newer one has.
 ";
 

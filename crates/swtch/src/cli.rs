@@ -18,7 +18,7 @@ use crate::fiber;
 use crate::format::Format;
 use crate::import;
 use crate::lab::LabVerb;
-use crate::record::{Lifetime, Request, Target};
+use crate::record::{Request, Target};
 use crate::report::{BillBy, By, Filter, Moment};
 use crate::view;
 pub use values::format;
@@ -104,9 +104,9 @@ pub struct Record {
     /// Attach to a hook that is left out because this kernel can crash by it (swtch doctor names it).
     #[arg(long, value_name = "HOOK")]
     pub with_hook: Vec<String>,
-    /// Stop when the process that started the recorder has ended.
-    #[arg(long, hide = true)]
-    pub with_parent: bool,
+    /// Stop when the process with this id, which started the recorder, has ended.
+    #[arg(long, value_name = "PID", hide = true, value_parser = pid)]
+    pub with_parent: Option<Pid>,
     /// The command to run and record.
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
@@ -486,11 +486,7 @@ impl Record {
             stacks: self.stacks,
             without_hooks: self.without_hook.clone(),
             with_hooks: self.with_hook.clone(),
-            lifetime: if self.with_parent {
-                Lifetime::WithParent
-            } else {
-                Lifetime::AsAsked
-            },
+            with_parent: self.with_parent,
         })
     }
 }

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, raise};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use swtch_capture::signals::not_ignored;
 use swtch_capture::{
@@ -63,17 +63,8 @@ pub struct Request {
     pub without_hooks: Vec<String>,
     /// Hooks to attach to although this kernel can crash by them.
     pub with_hooks: Vec<String>,
-    /// How long.
-    pub lifetime: Lifetime,
-}
-
-/// How long a recording goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lifetime {
-    /// As the rest of the request says.
-    AsAsked,
-    /// No longer than the process that started it.
-    WithParent,
+    /// The process that started this one, if the recording shall go on no longer than it.
+    pub with_parent: Option<Pid>,
 }
 
 /// What this process does when it has recorded.
@@ -395,9 +386,19 @@ fn give_up_rights(
     if afterwards == Afterwards::Tells {
         refuse_system_calls()?;
     }
-    if request.lifetime == Lifetime::WithParent {
-        // The kernel forgets it when privileges are dropped (prctl(2)), so it comes after that.
-        set_pdeathsig(Signal::SIGTERM).context("asking to end with the parent")?;
+    if let Some(parent) = request.with_parent {
+        end_with(parent)?;
+    }
+    Ok(())
+}
+
+/// Has the kernel send SIGTERM when the parent ends. It forgets that when privileges are dropped (prctl(2)),
+/// so it comes after that.
+fn end_with(parent: Pid) -> Result<()> {
+    set_pdeathsig(Signal::SIGTERM).context("asking to end with the parent")?;
+    // The command runs by now, and the parent may have ended meanwhile: then no signal comes any more.
+    if nix::unistd::getppid().as_raw().unsigned_abs() != parent.get() {
+        raise(Signal::SIGTERM).context("ending with the parent")?;
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! `swtch workload`: switches made on purpose, for the tests and for a first look.
 
+mod range_scan;
+
 use std::io::stdout;
 
 use anyhow::{Context as _, Result, bail};
@@ -14,10 +16,16 @@ use crate::format::write_answer;
 /// When there is no such workload, or it could not do what it is for.
 pub fn run(name: Option<&str>, count: Option<u64>, quiet: bool) -> Result<u8> {
     let Some(name) = name else {
-        let lines = workloads().iter().map(line_of).collect::<String>();
+        let mut lines = workloads().iter().map(line_of).collect::<String>();
+        let (about, seconds) = (range_scan::ABOUT, range_scan::DEFAULT_SECONDS);
+        lines.push_str(&format!("{:<18} {about} ({seconds} s)\n", range_scan::NAME));
         write_answer(&mut stdout(), lines.as_bytes())?;
         return Ok(0);
     };
+    if name == range_scan::NAME {
+        range_scan::run(count.unwrap_or(range_scan::DEFAULT_SECONDS))?;
+        return Ok(0);
+    }
     let Some(workload) = workload_named(name) else {
         bail!("no workload is called {name}; `swtch workload` lists them");
     };

@@ -88,6 +88,8 @@ export const threadColumns = record({
   pid: list(optional(number)),
   name: list(string),
   process: list(string),
+  /** Process id of the parent of its process. */
+  parent: list(optional(number)),
   first_ns: list(number),
   last_ns: list(number),
   /** When it began and ended; null where that was before or after the recording, or not seen. */
@@ -213,6 +215,7 @@ export const critical = record({
   pieces: list(
     record({ thread, from_ns: number, to_ns: number, state: number, row: optional(number) }),
   ),
+  by_state: list(record({ state: number, ns: number })),
   by_thread: list(record({ thread, ns: number })),
   covered_ns: number,
   ends: optional(string),
@@ -346,6 +349,8 @@ export const found = record({
     record({
       symbol: string,
       module: optional(string),
+      /** Whether the waits began in it, or their wakers were in it. */
+      role: oneOf("waited", "woke"),
       waits: number,
       ns: number,
       longest_row: optional(number),

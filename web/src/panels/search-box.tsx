@@ -24,9 +24,9 @@ function hitsOf({ threads, functions }: Found): Hit[] {
     more: `thread ${tid} of process ${pid}`,
     go: () => showThread(task),
   }));
-  const ofFunctions = functions.map(({ symbol, module, waits, ns, longest_row: row }) => ({
+  const ofFunctions = functions.map(({ symbol, module, role, waits, ns, longest_row: row }) => ({
     words: escaped(symbol),
-    more: `${module === null ? "" : `${escaped(module)} · `}${counted(waits, "wait")}, ${lengthOf(ns)}`,
+    more: `${module === null ? "" : `${escaped(module)} · `}${role === "woke" ? "ended " : ""}${counted(waits, "wait")}, ${lengthOf(ns)}`,
     go: row === null ? null : () => void goToRow(row, "os", "blocked").catch(() => undefined),
   }));
   return [...ofThreads, ...ofFunctions];

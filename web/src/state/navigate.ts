@@ -6,6 +6,7 @@ import { type TraceRange, rangeOf } from "../lib/units";
 import { sideOpen } from "./frame";
 import { aliveIn, collapsed, laneFilter, showOutOfScope } from "./filter";
 import { type Piece, selectedPiece, selectedTask } from "./selection";
+import { KERNEL } from "../timeline/lanes";
 import { noteAnswer, placeOfTask, threads } from "./trace";
 import { reveal } from "./view";
 
@@ -26,7 +27,8 @@ export function showThread(task: number, level: Level = "os"): void {
     if (columns.in_scope[place] === false) showOutOfScope.set(true);
     laneFilter.set("");
     aliveIn.set(null);
-    collapsed.update((closed) => without(closed, `p${columns.pid[place] ?? 0}`));
+    const group = columns.kernel[place] === true ? KERNEL : `p${columns.pid[place] ?? 0}`;
+    collapsed.update((closed) => without(closed, group));
   }
   wishes += 1;
   wantedLane.set({ lane: `${level === "user" ? "u" : "t"}${task}`, nonce: wishes });

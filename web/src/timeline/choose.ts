@@ -1,12 +1,21 @@
-// Choosing what is at a spot: by a click, or by Enter.
+// Choosing what is at a spot: by a click, or by Enter. Where many pieces share a pixel, the longest of
+// them is meant: the one that can be seen.
+import * as api from "../api/client";
 import { rangeOf } from "../lib/units";
 import { toggleGroup } from "../state/filter";
 import { sideOpen } from "../state/frame";
 import { type Piece, selectedPiece, selectedTask } from "../state/selection";
-import { type LanePiece, laneKind, laneNumber, stateOf } from "./piece";
+import { noteAnswer } from "../state/trace";
+import { type LanePiece, laneKind, laneNumber, longestOf, stateOf } from "./piece";
 import type { Spot } from "./spot";
 
+/** The finest picture that the server draws of a lane: single pieces of what one pixel holds. */
+const FINEST_PX = 8192;
+
+let asked: AbortController | null = null;
+
 export function choose(spot: Spot): void {
+  asked?.abort();
   if (spot.kind === "header") {
     toggleGroup(spot.lane);
     return;
@@ -18,6 +27,23 @@ export function choose(spot: Spot): void {
   } else {
     selectedPiece.set(null);
     selectedTask.set(kind === "cpu" ? null : laneNumber(spot.lane));
+    if (spot.kind === "shares") void chooseLongest(spot);
+  }
+}
+
+/** Of the pieces that share a pixel. With too many for single ones the thread stays chosen, and no piece. */
+async function chooseLongest({ lane, range }: Extract<Spot, { kind: "shares" }>): Promise<void> {
+  asked = new AbortController();
+  const { signal } = asked;
+  try {
+    const { answer } = await api.lanes(range, FINEST_PX, [lane], signal);
+    const [data] = answer.lanes;
+    const longest = data?.form === "exact" ? longestOf(lane, data, range) : null;
+    if (longest === null || signal.aborted) return;
+    if (laneKind(lane) === "cpu") selectedTask.set(longest.who);
+    selectPiece(longest);
+  } catch (error) {
+    if (!signal.aborted) noteAnswer(error);
   }
 }
 

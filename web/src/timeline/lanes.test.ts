@@ -14,6 +14,7 @@ function columns(threads: readonly Thread[], more: Partial<ThreadColumns> = {}):
     pid: of(([pid]) => pid),
     name: of(([, , name]) => name),
     process: of(([pid]) => `process ${pid}`),
+    parent: of(() => null),
     first_ns: of(() => 0),
     last_ns: of(() => 0),
     forked_ns: of(() => null),
@@ -57,6 +58,50 @@ describe("lanes", () => {
     const { rows } = lanesOf(TRACE, FOUR, ALL);
     const found = rows.map(({ key }) => key);
     expect(found).toEqual(["cpus", "c0", "c2", "p10", "t1", "t3", "p20", "t2", "t4"]);
+  });
+
+  it("stand below their parent, wherever the order puts that", () => {
+    const tree = columns(
+      [
+        [20, 20, "worker", 50],
+        [10, 10, "master", 5],
+        [30, 30, "job", 1],
+        [40, 40, "other", 20],
+      ],
+      { parent: [10, 1, 20, 999] },
+    );
+    const { rows } = lanesOf(null, tree, { ...ALL, sort: "cpu time" });
+    const told = rows.map(({ key, depth }) => `${key} ${depth}`);
+    expect(told).toEqual(["t4 0", "t2 0", "t1 1", "t3 2"]);
+  });
+
+  it("are all there when two processes seem to be each other's parent", () => {
+    const round = columns(
+      [
+        [10, 10, "a", 1],
+        [20, 20, "b", 1],
+        [30, 30, "c", 1],
+      ],
+      { parent: [20, 10, 30] },
+    );
+    expect(keys(round)).toEqual(["t3", "t1", "t2"]);
+  });
+
+  it("of the kernel are folded at the end, and found all the same", () => {
+    const mixed = columns(
+      [
+        [2, 2, "kworker/0:1", 90],
+        [10, 10, "postgres", 5],
+        [3, 3, "ksoftirqd/0", 1],
+      ],
+      { kernel: [true, false, true] },
+    );
+    expect(keys(mixed)).toEqual(["t2", "kernel", "t1", "t3"]);
+    expect(keys(mixed, { collapsed: new Set(["kernel"]) })).toEqual(["t2", "kernel"]);
+    expect(keys(mixed, { collapsed: new Set(["kernel"]), filter: "ksoft" })).toEqual([
+      "kernel",
+      "t3",
+    ]);
   });
 
   it("are sorted within their process, and processes by what their threads add up to", () => {

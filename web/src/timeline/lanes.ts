@@ -1,5 +1,6 @@
-// Which lanes there are, from top to bottom: CPUs, then threads by process. Pure; the places on the
-// screen are sums of heights, so that a lane is found by bisection among 20,000.
+// Which lanes there are, from top to bottom: CPUs, then threads by process, each process below its
+// parent, and at the end the kernel's own threads. Pure; the places on the screen are sums of heights,
+// so that a lane is found by bisection among 20,000.
 import type { ThreadColumns, TraceInfo } from "../api/types";
 import type { LaneSort } from "../state/filter";
 import { type CssPx, type TraceRange, cssPx } from "../lib/units";
@@ -11,13 +12,15 @@ export const USER_PX = 12;
 
 export interface HeaderRow {
   readonly kind: "header";
-  /** `cpus`, or `p` and a pid: what `collapsed` holds. */
+  /** `cpus`, `kernel`, or `p` and a pid: what `collapsed` holds. */
   readonly key: string;
   /** As it came, not escaped. */
   readonly title: string;
   readonly pid: number | null;
   readonly count: number;
   readonly open: boolean;
+  /** How many of its ancestors are shown. */
+  readonly depth: number;
   readonly top: CssPx;
   readonly height: CssPx;
 }
@@ -33,6 +36,8 @@ export interface LaneRow {
   readonly number: number | null;
   /** Whether it stands for a process of its own, without a line above. */
   readonly single: boolean;
+  /** How many ancestors of its process are shown. */
+  readonly depth: number;
   readonly top: CssPx;
   readonly height: CssPx;
 }
@@ -54,8 +59,12 @@ export interface LaneChoice {
   readonly collapsed: ReadonlySet<string>;
 }
 
+/** What the kernel's own threads are folded under. */
+export const KERNEL = "kernel";
+
 interface Group {
-  readonly pid: number;
+  /** null: the kernel's own threads. */
+  readonly pid: number | null;
   /** Places of the threads that are shown. */
   readonly members: number[];
   /** It has no other thread than its first: a line for the process would say nothing more. */
@@ -80,7 +89,11 @@ export function lanesOf(
     addCpus(trace, choice, add);
   }
   if (threads !== null) {
-    for (const group of groupsOf(threads, choice)) addGroup(threads, group, choice, add);
+    const { processes, kernel } = groupsOf(threads, choice);
+    for (const { group, depth } of asTree(threads, processes)) {
+      addGroup(threads, group, depth, choice, add);
+    }
+    if (kernel.members.length > 0) addGroup(threads, kernel, 0, choice, add);
   }
   return { rows, height: cssPx(top), placeOf: new Map(rows.map(({ key }, at) => [key, at])) };
 }
@@ -89,11 +102,11 @@ function addCpus(trace: TraceInfo, choice: LaneChoice, add: (row: Unplaced) => v
   const open = !choice.collapsed.has("cpus");
   const height = cssPx(HEADER_PX);
   const count = trace.cpus.length;
-  add({ kind: "header", key: "cpus", title: "CPUs", pid: null, count, open, height });
+  add({ kind: "header", key: "cpus", title: "CPUs", pid: null, count, open, depth: 0, height });
   if (!open) return;
   for (const { cpu } of trace.cpus) {
     const title = `CPU ${cpu}`;
-    const at = { place: -1, number: cpu, single: false, height: cssPx(CPU_PX) };
+    const at = { place: -1, number: cpu, single: false, depth: 0, height: cssPx(CPU_PX) };
     add({ kind: "cpu", key: `c${cpu}`, title, ...at });
   }
 }
@@ -101,16 +114,20 @@ function addCpus(trace: TraceInfo, choice: LaneChoice, add: (row: Unplaced) => v
 function addGroup(
   threads: ThreadColumns,
   { pid, members, single }: Group,
+  depth: number,
   choice: LaneChoice,
   add: (row: Unplaced) => void,
 ): void {
   const first = members[0] ?? 0;
-  const key = `p${pid}`;
-  const open = single || !choice.collapsed.has(key);
-  const title = threads.process[first] || (threads.name[first] ?? "");
+  const isKernel = pid === null;
+  const key = isKernel ? KERNEL : `p${pid}`;
+  // Who looks for a thread wants to see it.
+  const isSought = isKernel && choice.filter.trim() !== "";
+  const open = single || isSought || !choice.collapsed.has(key);
+  const title = isKernel ? "Kernel threads" : threads.process[first] || (threads.name[first] ?? "");
   if (!single) {
     const height = cssPx(HEADER_PX);
-    add({ kind: "header", key, title, pid, count: members.length, open, height });
+    add({ kind: "header", key, title, pid, count: members.length, open, depth, height });
   }
   if (!open) return;
   for (const place of members) {
@@ -120,6 +137,7 @@ function addGroup(
       title: threads.name[place] ?? "",
       number: threads.tid[place] ?? null,
       single,
+      depth,
     };
     if (threads.user[place] === true) {
       add({ kind: "user", key: `u${task}`, ...at, height: cssPx(USER_PX) });
@@ -128,8 +146,12 @@ function addGroup(
   }
 }
 
-/** Processes with their threads, both in the order that is asked for. */
-function groupsOf(threads: ThreadColumns, choice: LaneChoice): Group[] {
+/** Processes with their threads, both in the order that is asked for, and the kernel's own threads. */
+function groupsOf(
+  threads: ThreadColumns,
+  choice: LaneChoice,
+): { readonly processes: Group[]; readonly kernel: Group } {
+  const kernel: Group = { pid: null, members: [], single: false };
   const groups = new Map<number, number[]>();
   const all = new Map<number, number>();
   const wanted = choice.filter.trim().toLowerCase();
@@ -137,6 +159,10 @@ function groupsOf(threads: ThreadColumns, choice: LaneChoice): Group[] {
     const pid = threads.pid[place] ?? 0;
     all.set(pid, (all.get(pid) ?? 0) + 1);
     if (!isShown(threads, place, wanted, choice)) continue;
+    if (threads.kernel[place] === true) {
+      kernel.members.push(place);
+      continue;
+    }
     const members = groups.get(pid);
     if (members === undefined) groups.set(pid, [place]);
     else members.push(place);
@@ -146,8 +172,34 @@ function groupsOf(threads: ThreadColumns, choice: LaneChoice): Group[] {
     members,
     single: all.get(pid) === 1 && threads.tid[members[0] ?? 0] === pid,
   }));
-  for (const { members } of ordered) members.sort(orderOf(threads, choice.sort));
-  return ordered.sort(groupOrder(threads, choice.sort));
+  for (const { members } of [...ordered, kernel]) members.sort(orderOf(threads, choice.sort));
+  return { processes: ordered.sort(groupOrder(threads, choice.sort)), kernel };
+}
+
+/** Each process behind its parent, where that is shown; else as they come. */
+function asTree(
+  threads: ThreadColumns,
+  groups: readonly Group[],
+): { readonly group: Group; readonly depth: number }[] {
+  const shown = new Set(groups.map(({ pid }) => pid));
+  const below = new Map<number | null, Group[]>();
+  for (const group of groups) {
+    const parent = threads.parent[group.members[0] ?? 0] ?? null;
+    const under = parent !== group.pid && shown.has(parent) ? parent : null;
+    below.set(under, [...(below.get(under) ?? []), group]);
+  }
+  const rows: { group: Group; depth: number }[] = [];
+  const placed = new Set<Group>();
+  const place = (group: Group, depth: number): void => {
+    if (placed.has(group)) return;
+    placed.add(group);
+    rows.push({ group, depth });
+    for (const child of below.get(group.pid) ?? []) place(child, depth + 1);
+  };
+  for (const group of below.get(null) ?? []) place(group, 0);
+  // Ids come round: two processes may each seem to be the other's parent.
+  for (const group of groups) place(group, 0);
+  return rows;
 }
 
 function isShown(
@@ -209,7 +261,7 @@ function groupOrder(threads: ThreadColumns, sort: LaneSort): (a: Group, b: Group
   }
   if (sort === "name") {
     const name = (group: Group): string => threads.process[first(group)] ?? "";
-    return (a, b) => name(a).localeCompare(name(b)) || a.pid - b.pid;
+    return (a, b) => name(a).localeCompare(name(b)) || first(a) - first(b);
   }
   return (a, b) => first(a) - first(b);
 }

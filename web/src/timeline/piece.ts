@@ -1,7 +1,7 @@
 // A piece of a lane: what a thread (or a CPU, or a worker's thread) did for one stretch of time. The
 // byte `state` of the wire says what; only this file knows its numbers.
 import { type ExactLane, NOBODY } from "../api/lanes";
-import { type TraceNs, traceNs } from "../lib/units";
+import { type TraceNs, type TraceRange, traceNs } from "../lib/units";
 
 export const RUNNING = 1;
 const BLOCKED = 32;
@@ -97,6 +97,22 @@ export function findPiece(
   const toBefore = before === null ? Infinity : moment - before.end;
   if (Math.min(toAfter, toBefore) > near) return null;
   return toAfter < toBefore ? after : before;
+}
+
+/** The piece that has most of a range. */
+export function longestOf(lane: string, data: ExactLane, range: TraceRange): LanePiece | null {
+  let longest: LanePiece | null = null;
+  let most = 0;
+  for (let place = placeAfter(data, range.from); place < data.end.length; place++) {
+    const piece = pieceAt(lane, data, place);
+    if (piece === null || piece.start >= range.to) break;
+    const length = Math.min(piece.end, range.to) - Math.max(piece.start, range.from);
+    if (length > most) {
+      longest = piece;
+      most = length;
+    }
+  }
+  return longest;
 }
 
 export const samePiece = (a: LanePiece | null, b: LanePiece | null): boolean =>

@@ -78,6 +78,6 @@ describe("words of a spot", () => {
     const { lines } = spotWords(spot, NAMES, null);
     expect(lines).toContain("75 % blocked: futex");
     expect(lines).toContain("under 1 % running");
-    expect(lines.at(-1)).toBe("zoom in to see single runs");
+    expect(lines.at(-1)).toBe("a click chooses the longest of them");
   });
 });

@@ -4,6 +4,7 @@ import type { Detail, Frame, ReasonInfo, Thread, ThreadColumns } from "../api/ty
 import { escaped } from "../lib/escape";
 import { counted, estimate, lengthOf, momentAt } from "../lib/format";
 import { type GroundSource, groundWords, restOfCpu } from "./ground";
+import { KERNEL } from "./lanes";
 import { type LanePiece, laneKind, laneNumber, stateOf } from "./piece";
 import type { Spot } from "./spot";
 
@@ -26,11 +27,11 @@ export function nameOfTask(task: number, names: Names): string {
   return threadWords({ name, tid });
 }
 
-const reasonWord = (id: number, { reasons }: Names): string =>
+const reasonWord = (id: number, { reasons }: Pick<Names, "reasons">): string =>
   reasons.find((reason) => reason.id === id)?.reason ?? "a reason this page does not know";
 
 /** A state byte as a few words: `running`, `blocked: futex`, `run queue, after futex`. */
-function stateWords(byte: number, names: Names): string {
+export function stateWords(byte: number, names: Pick<Names, "reasons">): string {
   const state = stateOf(byte);
   switch (state.kind) {
     case "running":
@@ -62,6 +63,7 @@ function laneWords(lane: string, names: Names): string {
 
 function groupWords(key: string, { threads }: Names): string {
   if (key === "cpus") return "CPUs";
+  if (key === KERNEL) return "threads of the kernel itself";
   const pid = Number(key.slice(1));
   const place = threads?.pid.indexOf(pid) ?? -1;
   return `process ${escaped(threads?.process[place] ?? "")} ${pid}`;
@@ -107,7 +109,7 @@ export function spotWords(spot: Spot, names: Names, told: Told | null): Words {
             .slice(0, 6)
             .map(([state, share]) => `${percent(share)} ${stateWords(state, names)}`),
           ...restWords(spot, names),
-          "zoom in to see single runs",
+          "a click chooses the longest of them",
         ],
       };
     case "piece":

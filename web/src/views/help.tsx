@@ -55,7 +55,7 @@ export function Help() {
       <p>
         Every lane is the life of a thread, or of a CPU. Where many pieces fit into a pixel, each
         has the height of its share. A thin row over a lane says which worker a user-mode scheduler
-        runs on that thread. Hovering tells what is drawn, and what it means that nothing is.
+        runs on that thread. Hover for details, also over empty space.
       </p>
       <LaneKey />
       <div class="help-columns">

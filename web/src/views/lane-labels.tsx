@@ -62,9 +62,14 @@ export function LaneLabels({ scroller }: { readonly scroller: RefObject<HTMLElem
   );
 }
 
-const placed = (row: { top: number; height: number }) => ({
+/** Deeper processes are not set in any more: their names need the room. */
+const DEEPEST = 5;
+const STEP_PX = 10;
+
+const placed = (row: { top: number; height: number; depth: number }) => ({
   top: `${row.top}px`,
   height: `${row.height}px`,
+  left: `${Math.min(row.depth, DEEPEST) * STEP_PX}px`,
 });
 
 function GroupLabel({ row, focused }: { readonly row: HeaderRow; readonly focused: boolean }) {

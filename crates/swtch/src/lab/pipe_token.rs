@@ -301,8 +301,11 @@ impl Tokens<'_> {
     fn together_is_half_of_free(&self) -> Option<Answer> {
         /// About half.
         const HALF: std::ops::Range<f64> = 0.4..0.6;
+        /// The same.
+        const ALIKE: std::ops::Range<f64> = 0.8..1.25;
         let mut verdict = Verdict::Holds;
         let mut words = Vec::new();
+        let mut are_alike = true;
         for primitive in [Primitive::Pipe, Primitive::Condvar] {
             let find = |is_there| self.find(primitive, Members::Threads, Policy::Default, is_there);
             let (free, together) = (find(is_free)?, find(is_together)?);
@@ -316,7 +319,15 @@ impl Tokens<'_> {
                 time(&self.0.estimate(Act::of(free))?),
                 ratio(&ratio_of)
             ));
+            are_alike &= is_within(&ratio_of, ALIKE) == Verdict::Holds;
             verdict = all_of([verdict, is_within(&ratio_of, HALF)]);
+        }
+        if are_alike {
+            words.push(
+                "free threads take as long as those together: the kernel has put them on one CPU by itself, \
+                 while apart each hand-over has to wake an idle CPU"
+                    .to_owned(),
+            );
         }
         Some(Answer {
             claim: "B1",

@@ -64,6 +64,7 @@ pub use explain::{Extent, Parts, Told, explain, parts};
 pub use filter::{EmptySpan, Filter, Moment, Selection, takes_task};
 pub use group::Call;
 pub use names::Names;
+pub use programs::Programs;
 pub use session::{Session, coverage};
 pub use sheet::{Cell, Sheet, Shown, View};
 pub use stack::Symbols;

@@ -42,6 +42,8 @@ pub struct Process {
     pub command: Option<String>,
     /// Whether it is of the kernel.
     pub is_kernel: bool,
+    /// Its parent's id when it was first seen: later that may have ended.
+    pub parent: Option<Pid>,
     /// When it was first seen: its id may have been another's before.
     since: Timestamp,
 }
@@ -227,6 +229,7 @@ impl Process {
         Self {
             pid: Some(event.pid),
             is_kernel: event.is_kthread,
+            parent: Some(event.parent_pid).filter(|pid| pid.get() != 0),
             since: event.ts,
             ..Self::without_id("")
         }
@@ -239,6 +242,7 @@ impl Process {
             earlier: Vec::new(),
             command: None,
             is_kernel: false,
+            parent: None,
             since: Timestamp::default(),
         }
     }

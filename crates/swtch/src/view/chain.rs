@@ -9,6 +9,9 @@
 //! The critical path covers a span without holes: while the thread runs or waits for a CPU, that is
 //! what it rested on; while it was blocked, what its waker was at, back to where the wait began.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use swtch_core::{Level, Reason, TaskKey};
 
@@ -84,7 +87,16 @@ pub fn critical(loaded: &Loaded, task: TaskKey, span: Span) -> Value {
             None => threads.push((step.task, ns)),
         }
     }
-    threads.sort_by_key(|sum| std::cmp::Reverse(sum.1));
+    threads.sort_by_key(|sum| Reverse(sum.1));
+    let mut states: BTreeMap<u8, u64> = BTreeMap::new();
+    for step in &steps {
+        *states.entry(step.state.number()).or_default() += step.to_ns - step.from_ns;
+    }
+    let mut states: Vec<_> = states.into_iter().collect();
+    states.sort_by_key(|(state, ns)| (Reverse(*ns), *state));
+    let by_state = states
+        .iter()
+        .map(|(state, ns)| json!({"state": state, "ns": ns}));
     let pieces = steps.iter().rev().map(|step| {
         json!({
             "thread": of_thread(loaded, step.task),
@@ -100,6 +112,7 @@ pub fn critical(loaded: &Loaded, task: TaskKey, span: Span) -> Value {
     json!({
         "schema": "swtch.view.critical/1",
         "pieces": pieces.collect::<Vec<_>>(),
+        "by_state": by_state.collect::<Vec<_>>(),
         "by_thread": by_thread.collect::<Vec<_>>(),
         "covered_ns": threads.iter().map(|sum| sum.1).sum::<u64>(),
         "ends": ends,

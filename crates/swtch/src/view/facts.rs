@@ -148,6 +148,7 @@ pub fn of_threads(loaded: &Loaded) -> Value {
         "pid": columns.pid,
         "name": columns.name,
         "process": columns.process,
+        "parent": columns.parent,
         "first_ns": columns.first_ns,
         "last_ns": columns.last_ns,
         "forked_ns": columns.forked_ns,
@@ -189,6 +190,8 @@ struct Threads {
     pid: Vec<Option<u32>>,
     name: Vec<String>,
     process: Vec<String>,
+    /// Process id of the parent of the process.
+    parent: Vec<Option<u32>>,
     first_ns: Vec<u64>,
     last_ns: Vec<u64>,
     forked_ns: Vec<Option<u64>>,
@@ -225,6 +228,7 @@ impl Threads {
         self.pid.push(process.pid.map(swtch_core::Pid::get));
         self.name.push(thread.comm.clone());
         self.process.push(process.title(TITLE_WIDTH));
+        self.parent.push(process.parent.map(swtch_core::Pid::get));
         self.first_ns
             .push(first.unwrap_or(rows.ended_ns[track.first]));
         let last = track.rows().end - 1;

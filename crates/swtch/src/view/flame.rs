@@ -1,4 +1,5 @@
-//! `api/flame`: blocked time by the place that waited: process, stack, reason.
+//! `api/flame`: blocked time by the place that waited: program, stack, reason. Processes that do the same
+//! are one, as in the verdict: eight backends of a server wait in the same places.
 
 use anyhow::Result;
 use rustc_hash::FxHashMap;
@@ -7,7 +8,7 @@ use swtch_core::{Nanos, Reason};
 use swtch_store::{Columns, StackKind};
 
 use super::loaded::Loaded;
-use crate::report::{Filter, Session};
+use crate::report::{Filter, Programs, Session};
 
 /// Nodes narrower than this part of the whole are drawn by no screen, and left out.
 const NARROWEST: f64 = 0.0002;
@@ -32,9 +33,10 @@ pub fn flame(loaded: &Loaded, filter: &Filter) -> Result<Value> {
     let symbols = loaded.symbols()?;
     let mut session = Session::open(&loaded.trace, filter)?;
     let mut root = Node::default();
+    let programs = Programs::new(&session.names());
     for ((process, user, kernel, reason), (waits, ns)) in places(&mut session)? {
         let mut node = root.take(waits, ns);
-        let label = session.names().process(process).label();
+        let label = programs.label(process).to_owned();
         node = node.child(label, "process").take(waits, ns);
         for frame in symbols.frames(StackKind::User, user).into_iter().rev() {
             node = node.child(frame, "user").take(waits, ns);

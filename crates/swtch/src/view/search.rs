@@ -24,7 +24,14 @@ pub struct Stack {
 }
 
 /// Waits by stack.
-pub type Stacks = FxHashMap<(StackKind, u32), Stack>;
+type ByStack = FxHashMap<(StackKind, u32), Stack>;
+
+/// Waits by the stack in which they began, and by that of their waker.
+#[derive(Debug, Default)]
+pub struct Stacks {
+    waited: ByStack,
+    woken: ByStack,
+}
 
 /// What fits some words: a part of a name (case does not count), or a whole number.
 ///
@@ -58,7 +65,7 @@ pub fn search(loaded: &Loaded, words: &str) -> Result<Value> {
     }))
 }
 
-/// Functions in stacks of waits, most blocked time first.
+/// Functions in which waits began, or were ended: most blocked time first.
 fn functions(loaded: &Loaded, words: &str) -> Result<Vec<Value>> {
     let frames = loaded.trace.frames()?;
     let wanted = frames.into_iter().filter_map(|row| {
@@ -74,28 +81,31 @@ fn functions(loaded: &Loaded, words: &str) -> Result<Vec<Value>> {
     let waits = loaded.waits_by_stack()?;
     let mut found: FxHashMap<_, Stack> = FxHashMap::default();
     for stack in loaded.trace.stacks()? {
-        let Some(sum) = waits.get(&(stack.kind, stack.stack)) else {
-            continue;
-        };
         // A function that calls itself is in a stack more than once.
         let functions: FxHashSet<_> = stack
             .frames
             .iter()
             .filter_map(|frame| wanted.get(frame))
             .collect();
-        for function in functions {
-            found
-                .entry(function.clone())
-                .and_modify(|known| known.add(sum))
-                .or_insert(*sum);
+        for (role, stacks) in [("waited", &waits.waited), ("woke", &waits.woken)] {
+            let Some(sum) = stacks.get(&(stack.kind, stack.stack)) else {
+                continue;
+            };
+            for function in &functions {
+                found
+                    .entry((*function, role))
+                    .and_modify(|known| known.add(sum))
+                    .or_insert(*sum);
+            }
         }
     }
     let mut found: Vec<_> = found.into_iter().collect();
     found.sort_by(|a, b| b.1.ns.cmp(&a.1.ns).then(a.0.cmp(&b.0)));
-    let functions = found.into_iter().map(|((symbol, module), sum)| {
+    let functions = found.into_iter().map(|(((symbol, module), role), sum)| {
         json!({
             "symbol": symbol,
             "module": module,
+            "role": role,
             "waits": sum.waits,
             "ns": sum.ns,
             "longest_row": loaded.id_ended(sum.task, sum.ended_ns),
@@ -120,7 +130,8 @@ impl Stack {
 /// # Errors
 /// When the trace cannot be read.
 pub fn waits_by_stack(loaded: &Loaded) -> Result<Stacks> {
-    let columns = Columns::TS | Columns::OFF | Columns::RUNQ | Columns::STACKS;
+    let columns =
+        Columns::TS | Columns::OFF | Columns::RUNQ | Columns::STACKS | Columns::WAKER_STACKS;
     let mut stacks = Stacks::default();
     let mut session = Session::open(&loaded.trace, &Filter::default())?;
     session.scan(columns, &mut |row, _, counted| {
@@ -140,13 +151,24 @@ pub fn waits_by_stack(loaded: &Loaded) -> Result<Stacks> {
             .map(|stack| (StackKind::Kernel, stack));
         let user = row.wait.user_stack.map(|stack| (StackKind::User, stack));
         for stack in [kernel, user].into_iter().flatten() {
-            stacks
-                .entry(stack)
-                .and_modify(|known| known.add(&wait))
-                .or_insert(wait);
+            add(&mut stacks.waited, stack, &wait);
+        }
+        let kernel = row.wait.waker_kernel_stack;
+        let kernel = kernel.map(|stack| (StackKind::Kernel, stack));
+        let user = row.wait.waker_user_stack;
+        let user = user.map(|stack| (StackKind::User, stack));
+        for stack in [kernel, user].into_iter().flatten() {
+            add(&mut stacks.woken, stack, &wait);
         }
     })?;
     Ok(stacks)
+}
+
+fn add(stacks: &mut ByStack, stack: (StackKind, u32), wait: &Stack) {
+    stacks
+        .entry(stack)
+        .and_modify(|known| known.add(wait))
+        .or_insert(*wait);
 }
 
 #[cfg(test)]
@@ -164,7 +186,7 @@ mod tests {
         let [row] = &report["rows"].as_array().unwrap()[..] else {
             panic!("one stack: {report}")
         };
-        let stack = stacks[&(StackKind::User, 7)];
+        let stack = stacks.waited[&(StackKind::User, 7)];
         assert_eq!(
             (row["switches"].as_u64(), row["blocked_ns"].as_u64()),
             (Some(stack.waits), Some(stack.ns))

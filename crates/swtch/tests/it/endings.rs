@@ -502,6 +502,18 @@ fn root_a_killed_recorder_costs_a_second_at_most() {
     }
 }
 
+/// Whoever started it may have ended before it asked to be told: then no signal comes any more.
+#[test]
+#[ignore = "needs root"]
+fn root_a_recorder_whose_parent_has_ended_already_ends_too() {
+    let _machine = beside_others();
+    let place = Place::new();
+    let mut recorder =
+        Running::start(&mut place.record(&["--with-parent", "1", "--", "sleep", "60"]));
+    recorder.ends_within(SOON);
+    assert!(Trace::open(&place.trace()).is_ok(), "the trace is whole");
+}
+
 /// Killed while it writes the final files: the streams still count.
 #[test]
 #[ignore = "needs root"]

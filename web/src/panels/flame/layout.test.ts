@@ -1,5 +1,15 @@
 import { expect, test } from "vitest";
-import { boxAt, boxesOf, found, heightOf, neighbour, pathOf, sameBox, wideBoxes } from "./layout";
+import {
+  boxAt,
+  boxesOf,
+  found,
+  heightOf,
+  neighbour,
+  pathOf,
+  sameBox,
+  wideBoxes,
+  withoutKernel,
+} from "./layout";
 import type { FlameNode } from "./layout";
 
 function node(name: string, ns: number, children: readonly FlameNode[] = []): FlameNode {
@@ -58,4 +68,18 @@ test("a zoom is found again in the next answer, as deep as it goes", () => {
   const next = boxesOf(node("all", 50, [node("wide", 50, [node("lock", 40)])]));
   const again = sameBox(next, deep);
   expect(pathOf(again).map((box) => box.node.name)).toEqual(["all", "wide", "lock"]);
+});
+
+/** Two ways into the scheduler are one wait for whoever reads the program. */
+test("without the kernel's functions the time stays, and equal reasons are one", () => {
+  const kernel = (name: string, ns: number): FlameNode => ({
+    ...node(name, ns, [{ ...node("futex", ns), kind: "reason" }]),
+    kind: "kernel",
+  });
+  const all = node("all", 30, [node("main", 30, [kernel("do_futex", 20), kernel("schedule", 10)])]);
+  const [main] = withoutKernel(all).children;
+  expect(main?.ns).toBe(30);
+  expect(main?.children.map(({ name, ns, waits }) => [name, ns, waits])).toEqual([
+    ["futex", 30, 2],
+  ]);
 });

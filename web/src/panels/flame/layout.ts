@@ -14,6 +14,32 @@ import type { Flame } from "../../api/types";
 /** A frame and what was spent below it. */
 export type FlameNode = Flame;
 
+/** The tree without the kernel's frames: what lies on them moves down to the program's own. */
+export function withoutKernel(node: FlameNode): FlameNode {
+  const children = node.children.flatMap((child) =>
+    child.kind === "kernel" ? withoutKernel(child).children : [withoutKernel(child)],
+  );
+  return { ...node, children: merged(children) };
+}
+
+/** Equal frames under one parent are one. */
+function merged(nodes: readonly FlameNode[]): FlameNode[] {
+  const groups = new Map<string, FlameNode>();
+  for (const node of nodes) {
+    const key = `${node.kind ?? ""} ${node.module ?? ""} ${node.name}`;
+    const known = groups.get(key);
+    groups.set(key, known === undefined ? node : joined(known, node));
+  }
+  return [...groups.values()];
+}
+
+const joined = (a: FlameNode, b: FlameNode): FlameNode => ({
+  ...a,
+  ns: a.ns + b.ns,
+  waits: a.waits + b.waits,
+  children: merged([...a.children, ...b.children]),
+});
+
 /** A frame's place: a share of the whole width, from `x0` to `x1`, in the row `depth`. */
 export interface Box {
   readonly node: FlameNode;

@@ -114,7 +114,9 @@ fn command(trace: Option<&Path>) -> Result<Command> {
     let mut command = Command::new(&program);
     if let Some(trace) = trace {
         command
-            .args(["record", "--with-parent", "-o"])
+            .args(["record", "--with-parent"])
+            .arg(std::process::id().to_string())
+            .arg("-o")
             .arg(trace)
             .arg("--");
         command.arg(&program);
