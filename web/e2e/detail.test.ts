@@ -28,14 +28,14 @@ async function choosePiece(steps: number): Promise<void> {
   await settled(page);
 }
 
-/** The middle of the first thread's lane; something happens there at every moment of its life. */
-async function middleOfLane(): Promise<{ x: number; y: number }> {
+/** The middle of the first lane of that name; something happens there at every moment. */
+async function middleOfLane(name: string): Promise<{ x: number; y: number }> {
   const lanes = await lanesBox(page);
   const label = await page
-    .locator(".lane-label:not(.group)", { hasText: "worker" })
+    .locator(".lane-label:not(.group)", { hasText: name })
     .first()
     .boundingBox();
-  if (label === null) throw new Error("no thread has a lane");
+  if (label === null) throw new Error(`${name} has no lane`);
   return { x: lanes.x + lanes.width / 2, y: label.y + label.height * 0.7 };
 }
 
@@ -43,7 +43,7 @@ async function middleOfLane(): Promise<{ x: number; y: number }> {
 test("hovering tells reason, length, certainty and evidence", async () => {
   for (let press = 0; press < 14; press += 1) await page.keyboard.press("+");
   await settled(page);
-  const { x, y } = await middleOfLane();
+  const { x, y } = await middleOfLane("worker");
   const tooltip = page.getByRole("tooltip");
   await page.mouse.move(x, y);
   await expect.poll(() => tooltip.innerText()).toMatch(/\d+(\.\d+)? (ns|µs|ms|s)/);
@@ -60,7 +60,7 @@ test("hovering tells reason, length, certainty and evidence", async () => {
 });
 
 test("a click opens the detail of what was clicked", async () => {
-  const { x, y } = await middleOfLane();
+  const { x, y } = await middleOfLane("worker");
   await page.mouse.click(x, y);
   await detail().getByRole("heading", { level: 2 }).waitFor();
   expect(await detail().innerText()).toMatch(/certain|inferred/);
@@ -71,13 +71,22 @@ test("a click far out chooses the longest piece under the pointer", async () => 
   await page.locator(".lane-scroller").focus();
   await page.keyboard.press("0");
   await settled(page);
-  const { x, y } = await middleOfLane();
+  // A thread's lane holds few enough pieces to draw each one even here; a CPU's does not.
+  const { x: middle, y } = await middleOfLane("CPU 0");
+  const x = middle - 200;
   await page.mouse.move(x, y);
   const tooltip = page.getByRole("tooltip");
   await expect.poll(() => tooltip.innerText()).toMatch(/a click chooses the longest of them/);
   await page.mouse.click(x, y);
   await detail().getByRole("heading", { level: 2 }).waitFor();
   expect(await detail().innerText()).toMatch(/certain|inferred/);
+});
+
+/** A measured range says more than its length. */
+test("what the thread did in the range is summed up", async () => {
+  await choosePiece(2);
+  const sum = detail().getByLabel("What the thread did");
+  await expect.poll(() => sum.innerText()).toMatch(/Of [\d.]+ (ns|µs|ms|s): \d+ % \w+/);
 });
 
 /** Every verdict shows what it stands on. */

@@ -2,7 +2,8 @@
 //! counted for them.
 //!
 //! Each reads its own counters as its last act. What comes after that (leaving, and perhaps being
-//! preempted while it leaves) is in the trace and not in the count; the judge knows.
+//! preempted while it leaves) is in the trace and not in the count; the judge knows. Of a process it is
+//! read from outside, once it has ended.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -23,6 +24,8 @@ pub(crate) struct Performed<T> {
     id: ThreadId,
     /// What the kernel counted for it.
     pub(crate) counted: Counted,
+    /// How many more switches it had when it had ended; 0 where nobody can look.
+    leaving: u64,
     /// What it found out.
     pub(crate) value: T,
 }
@@ -40,8 +43,12 @@ pub(crate) fn together<T>(
     cast: impl IntoIterator<Item = Performed<T>>,
     mut expect: Vec<Expect>,
 ) -> ThreadOutcome {
-    let (ids, counted): (Vec<_>, Vec<_>) =
-        cast.into_iter().map(|one| (one.id, one.counted)).unzip();
+    let (mut ids, mut counted, mut leaving) = (Vec::new(), Counted::default(), 0);
+    for one in cast {
+        ids.push(one.id);
+        counted = counted.plus(one.counted);
+        leaving += one.leaving;
+    }
     let threads = u64::try_from(ids.len()).unwrap_or(u64::MAX);
     // An exiting task may first wait for the rest of its teardown: that is `exit` as well.
     expect.push(Expect::between(
@@ -53,7 +60,8 @@ pub(crate) fn together<T>(
     ThreadOutcome {
         name: name.escape_default().to_string(),
         ids,
-        counted: counted.into_iter().fold(Counted::default(), Counted::plus),
+        counted,
+        leaving,
         expect,
     }
 }
@@ -90,6 +98,7 @@ pub(crate) fn start_small<'scope, 'env, T: Send + 'scope>(
             id: own_id(),
             value,
             counted: own_switches()?,
+            leaving: 0,
         })
     };
     let builder = Builder::new().name(name.clone()).stack_size(stack);
@@ -115,6 +124,7 @@ pub(crate) struct ActingProcess<const N: usize> {
     name: String,
     child: Child,
     found: SharedPage<N>,
+    counted: SharedPage<2>,
 }
 
 /// Starts a process with a single thread.
@@ -122,10 +132,12 @@ pub(crate) fn start_process<const N: usize>(
     name: &str,
     act: impl FnOnce() -> Result<[u64; N], Error>,
 ) -> Result<ActingProcess<N>, Error> {
-    let found = SharedPage::new()?;
+    let (found, counted) = (SharedPage::new()?, SharedPage::new()?);
     let perform = || {
         process::set_own_name(name.as_bytes());
         found.set(act()?);
+        let switches = own_switches()?;
+        counted.set([switches.voluntary, switches.involuntary]);
         Ok(())
     };
     // The parent only learns that it failed. A closed stderr must not make a panic out of it.
@@ -137,6 +149,7 @@ pub(crate) fn start_process<const N: usize>(
         name: name.to_owned(),
         child,
         found,
+        counted,
     })
 }
 
@@ -155,8 +168,7 @@ impl<const N: usize> ActingProcess<N> {
     pub(crate) fn finish(mut self) -> Result<Performed<[u64; N]>, Error> {
         let pid = self.pid();
         self.child.wait_for_end()?;
-        // Counted once it has ended: one that a quota holds leaves its CPU often on its way out.
-        let counted = switches_of(pid)?;
+        let at_end = switches_of(pid)?;
         let status = self.child.wait()?;
         if status != 0 {
             return Err(Error::ProcessFailed {
@@ -164,10 +176,17 @@ impl<const N: usize> ActingProcess<N> {
                 status,
             });
         }
+        let [voluntary, involuntary] = self.counted.get();
+        let counted = Counted {
+            voluntary,
+            involuntary,
+        };
         Ok(Performed {
             name: self.name,
             id: ThreadId { pid, tid: pid },
             counted,
+            // One that a quota holds leaves its CPU often on its way out.
+            leaving: at_end.total().saturating_sub(counted.total()),
             value: self.found.get(),
         })
     }

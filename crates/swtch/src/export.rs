@@ -22,15 +22,16 @@ mod rows;
 mod sink;
 mod table;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::opening;
 use crate::report::Filter;
 use crate::text::escaped;
 use rows::Rows;
-pub use sink::{Bytes, Sink};
+pub use sink::{Bytes, Packing, Sink};
 
 /// The formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,42 @@ impl To {
             Self::Chrome | Self::Firefox | Self::Folded | Self::Csv => Bytes::Text,
         }
     }
+
+    /// How a file of it is called, so that its readers know it.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Perfetto => "pftrace",
+            Self::Chrome | Self::Firefox => "json",
+            Self::Folded => "folded",
+            Self::Csv => "csv",
+            Self::Parquet => "parquet",
+        }
+    }
+
+    /// What opens it.
+    const fn reader(self) -> &'static str {
+        match self {
+            Self::Perfetto => "open it at https://ui.perfetto.dev",
+            Self::Chrome => {
+                "open it at https://ui.perfetto.dev, chrome://tracing or speedscope.app"
+            }
+            Self::Firefox => "open it at https://profiler.firefox.com",
+            Self::Folded => "flamegraph.pl draws it, speedscope.app opens it",
+            Self::Csv | Self::Parquet => "DuckDB, pandas and others read it",
+        }
+    }
+
+    /// Whether the file is compressed, as its name asks.
+    fn packing(self, output: Option<&Path>) -> Result<Packing> {
+        if output.and_then(Path::extension) != Some(OsStr::new("gz")) {
+            return Ok(Packing::None);
+        }
+        match self {
+            Self::Perfetto | Self::Chrome | Self::Firefox | Self::Csv => Ok(Packing::Gzip),
+            Self::Folded => bail!("flamegraph.pl reads no gzip: give a name without .gz"),
+            Self::Parquet => bail!("Parquet is compressed inside: give a name without .gz"),
+        }
+    }
 }
 
 /// What to export.
@@ -103,9 +140,11 @@ pub struct Request {
 /// # Errors
 /// When the trace cannot be read or the export not be written.
 pub fn run(request: &Request) -> Result<u8> {
+    let output = request.output.as_deref();
+    let packing = request.to.packing(output)?;
     let trace = opening::open(&request.trace)?;
     let mut rows = Rows::open(&trace, &request.filter)?;
-    let mut sink = Sink::open(request.output.as_deref(), request.to.bytes())?;
+    let mut sink = Sink::open(output, request.to.bytes(), packing)?;
     match request.to {
         To::Perfetto => perfetto::write(&mut rows, &mut sink)?,
         To::Chrome => chrome::write(&mut rows, &mut sink)?,
@@ -119,15 +158,23 @@ pub fn run(request: &Request) -> Result<u8> {
     }
     let bytes = sink.finish()?;
     rows.tell_missing();
-    if let Some(output) = &request.output {
-        tell(output, bytes);
+    if let Some(output) = output {
+        tell(request.to, output, bytes);
     }
     Ok(0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
-fn tell(output: &Path, bytes: u64) {
-    let output = output.to_string_lossy();
+fn tell(to: To, output: &Path, bytes: u64) {
+    let name = output.to_string_lossy();
     let megabytes = bytes as f64 / 1e6;
-    talk!("swtch: {megabytes:.1} MB in {}", escaped(&output));
+    talk!(
+        "swtch: {megabytes:.1} MB in {}: {}",
+        escaped(&name),
+        to.reader()
+    );
+    let suffix = format!(".{}", to.suffix());
+    if !name.trim_end_matches(".gz").ends_with(&suffix) {
+        talk!("swtch: its readers know such files by names that end in {suffix}");
+    }
 }

@@ -20,7 +20,7 @@ use swtch_core::Nanos;
 use swtch_core::cost::PriceList;
 
 use crate::destination::{check_directory, tell_written, write_pictures};
-use crate::export::{Bytes, Sink};
+use crate::export::{Bytes, Packing, Sink};
 use crate::html::{self, shown, table};
 use crate::plot::Picture;
 use crate::report::{Filter, Parts, Told, parts};
@@ -56,7 +56,7 @@ pub fn write(trace: &Path, filter: &Filter, prices: Option<&PriceList>, file: &P
             text.len()
         );
     }
-    let mut sink = Sink::open(Some(file), Bytes::Text)?;
+    let mut sink = Sink::open(Some(file), Bytes::Text, Packing::None)?;
     sink.write_all(text.as_bytes())
         .and_then(|()| sink.flush())
         .with_context(|| format!("writing {}", file.display()))?;

@@ -30,6 +30,7 @@ mod query;
 mod row_ids;
 mod search;
 mod server;
+mod states;
 pub mod timeline;
 
 use std::io::{Write as _, stdout};

@@ -110,6 +110,10 @@ export const critical = (
   signal?: AbortSignal,
 ): Promise<types.Critical> => json(types.critical, "critical", { task, ...span(range) }, signal);
 
+/** How much of a span a thread ran, waited for a CPU, and was blocked. */
+export const states = (task: number, range: Span, signal?: AbortSignal): Promise<types.States> =>
+  json(types.states, "states", { task, ...span(range) }, signal);
+
 export const rate = (range: Span, bins: number, signal?: AbortSignal): Promise<types.Rate> =>
   json(types.rate, "rate", { ...span(range), bins }, signal);
 

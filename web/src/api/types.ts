@@ -211,11 +211,17 @@ export const chain = record({
 });
 export type Chain = Decoded<typeof chain>;
 
+/** Time by state of a piece, the longest first. */
+const byState = list(record({ state: number, ns: number }));
+
+export const states = record({ by_state: byState });
+export type States = Decoded<typeof states>;
+
 export const critical = record({
   pieces: list(
     record({ thread, from_ns: number, to_ns: number, state: number, row: optional(number) }),
   ),
-  by_state: list(record({ state: number, ns: number })),
+  by_state: byState,
   by_thread: list(record({ thread, ns: number })),
   covered_ns: number,
   ends: optional(string),

@@ -3,6 +3,7 @@
 import { atom, derived } from "../lib/atom";
 import { shifted, withinTrace, zoomed } from "../lib/scale";
 import { type TraceNs, type TraceRange, rangeOf, sameRange, spanOf, traceNs } from "../lib/units";
+import { hover } from "./pointer";
 import { duration, trace, wholeRange } from "./trace";
 
 const range = atom<TraceRange | null>(null);
@@ -21,12 +22,18 @@ export function setView(next: TraceRange): void {
   const within = withinTrace(next, duration.get());
   if (!sameRange(within, viewRange.get())) {
     following.set(false);
-    range.set(within);
+    moveTo(within);
   }
 }
 
 export function showWhole(): void {
-  range.set(null);
+  moveTo(null);
+}
+
+/** What was under the pointer is there no longer. */
+function moveTo(next: TraceRange | null): void {
+  hover.set(null);
+  range.set(next);
 }
 
 export function zoomAround(fixed: TraceNs, factor: number): void {

@@ -71,7 +71,6 @@ export class LanePointer {
     const turn = turnOf(event, canScroll);
     if (turn.kind === "scroll") return;
     event.preventDefault();
-    hover.set(null);
     if (turn.kind === "pan") panBy(turn.px * nsPerPx(this.scale));
     else zoomAround(toMoment(this.scale, cssPx(this.placeOf(event).x)), turn.factor);
   }

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, bail};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use swtch_capture::signals::not_ignored;
 use tempfile::NamedTempFile;
@@ -29,10 +31,25 @@ pub enum Bytes {
     Binary,
 }
 
+/// Whether an export is compressed on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// It is not.
+    None,
+    /// By gzip (RFC 1952).
+    Gzip,
+}
+
 /// An export being written.
 #[derive(Debug)]
 pub struct Sink {
-    out: BufWriter<Place>,
+    out: Out,
+}
+
+#[derive(Debug)]
+enum Out {
+    Plain(BufWriter<Place>),
+    Gzip(Box<GzEncoder<BufWriter<Place>>>),
 }
 
 #[derive(Debug)]
@@ -59,7 +76,7 @@ impl Sink {
     ///
     /// # Errors
     /// When the file cannot be made, and for binary bytes on a terminal.
-    pub fn open(path: Option<&Path>, bytes: Bytes) -> Result<Self> {
+    pub fn open(path: Option<&Path>, bytes: Bytes, packing: Packing) -> Result<Self> {
         let target = match path {
             Some(path) => Target::open(path)?,
             None if bytes == Bytes::Binary && io::stdout().is_terminal() => bail!(
@@ -77,9 +94,12 @@ impl Sink {
             interrupted,
             written: 0,
         };
-        Ok(Self {
-            out: BufWriter::with_capacity(CHUNK_BYTES, place),
-        })
+        let plain = BufWriter::with_capacity(CHUNK_BYTES, place);
+        let out = match packing {
+            Packing::None => Out::Plain(plain),
+            Packing::Gzip => Out::Gzip(Box::new(GzEncoder::new(plain, Compression::fast()))),
+        };
+        Ok(Self { out })
     }
 
     /// Puts the file in its place; the number of its bytes.
@@ -87,7 +107,11 @@ impl Sink {
     /// # Errors
     /// When the last bytes cannot be written, and then there is no file.
     pub fn finish(self) -> Result<u64> {
-        let place = self.out.into_inner();
+        let plain = match self.out {
+            Out::Plain(plain) => plain,
+            Out::Gzip(encoder) => encoder.finish()?,
+        };
+        let place = plain.into_inner();
         let mut place = place.map_err(io::IntoInnerError::into_error)?;
         place.flush()?;
         if let Target::Draft { draft, path } = place.target {
@@ -176,11 +200,17 @@ impl Write for Place {
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.write(bytes)
+        match &mut self.out {
+            Out::Plain(plain) => plain.write(bytes),
+            Out::Gzip(encoder) => encoder.write(bytes),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        match &mut self.out {
+            Out::Plain(plain) => plain.flush(),
+            Out::Gzip(encoder) => encoder.flush(),
+        }
     }
 }
 
@@ -201,7 +231,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.json");
         fs::write(&path, "old").unwrap();
-        let mut sink = Sink::open(Some(&path), Bytes::Text).unwrap();
+        let mut sink = Sink::open(Some(&path), Bytes::Text, Packing::None).unwrap();
         sink.write_all(b"new").unwrap();
         sink.flush().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
@@ -214,11 +244,26 @@ mod tests {
     fn an_export_that_is_given_up_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.json");
-        let mut sink = Sink::open(Some(&path), Bytes::Binary).unwrap();
+        let mut sink = Sink::open(Some(&path), Bytes::Binary, Packing::None).unwrap();
         sink.write_all(b"half").unwrap();
         sink.flush().unwrap();
         drop(sink);
         assert!(names(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn a_packed_file_holds_what_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.json.gz");
+        let mut sink = Sink::open(Some(&path), Bytes::Text, Packing::Gzip).unwrap();
+        sink.write_all(&[b'x'; 100_000]).unwrap();
+        let bytes = sink.finish().unwrap();
+        assert_eq!(bytes, fs::metadata(&path).unwrap().len());
+        assert!(bytes < 10_000, "{bytes}");
+        let mut unpacked = Vec::new();
+        let mut decoder = flate2::read::GzDecoder::new(File::open(&path).unwrap());
+        io::Read::read_to_end(&mut decoder, &mut unpacked).unwrap();
+        assert_eq!(unpacked, [b'x'; 100_000]);
     }
 
     /// What fails at the very end (a full disk, a place that is taken) names the file as well.
@@ -226,7 +271,7 @@ mod tests {
     fn the_last_step_names_the_file_that_it_could_not_make() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.json");
-        let sink = Sink::open(Some(&path), Bytes::Text).unwrap();
+        let sink = Sink::open(Some(&path), Bytes::Text, Packing::None).unwrap();
         fs::create_dir(&path).unwrap();
         let said = sink.finish().unwrap_err().to_string();
         assert!(
@@ -239,7 +284,8 @@ mod tests {
     /// `-o /dev/full` must fail, and must not replace the device by a file.
     #[test]
     fn a_device_is_written_as_it_stands() {
-        let mut sink = Sink::open(Some(Path::new("/dev/full")), Bytes::Text).unwrap();
+        let mut sink =
+            Sink::open(Some(Path::new("/dev/full")), Bytes::Text, Packing::None).unwrap();
         sink.write_all(b"x").unwrap();
         let said = sink.finish().unwrap_err().to_string();
         assert!(

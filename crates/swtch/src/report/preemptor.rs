@@ -19,7 +19,7 @@ const COLUMNS: [&str; 9] = [
     "tid",
     "pid",
     "switches",
-    "nominated",
+    "by_its_wakeup",
     "waits",
     "runq_ns",
     "share_pct",
@@ -355,13 +355,13 @@ mod tests {
     #[test]
     fn rows_sum_to_the_run_queue_time() {
         let expected = "\
-preemptor     kind        tid  pid  switches  nominated  waits    runq  share %
-───────────────────────────────────────────────────────────────────────────────
-hog           task         30   30         1          0      1  180 ns     81.8
-worker        task         11   10         0          1      1   20 ns      9.1
-(interrupts)  interrupts    -    -         -          -      1   20 ns      9.1
-───────────────────────────────────────────────────────────────────────────────
-total                                      1                 1  220 ns    100.0
+preemptor     kind        tid  pid  switches  by its wakeup  waits    runq  share %
+───────────────────────────────────────────────────────────────────────────────────
+hog           task         30   30         1              0      1  180 ns     81.8
+worker        task         11   10         0              1      1   20 ns      9.1
+(interrupts)  interrupts    -    -         -              -      1   20 ns      9.1
+───────────────────────────────────────────────────────────────────────────────────
+total                                      1                     1  220 ns    100.0
 ";
         assert_eq!(table(&names(), &drawn()), expected);
     }

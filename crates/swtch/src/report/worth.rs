@@ -112,10 +112,7 @@ impl<'p> Worth<'p> {
         symbols: Option<&Symbols>,
     ) -> Option<Saving> {
         let (what, line) = match subject {
-            Subject::Reason(reason) => (
-                format!("leaving for {reason}"),
-                self.billed.reasons.line(reason)?,
-            ),
+            Subject::Reason(reason) => (reason.to_string(), self.billed.reasons.line(reason)?),
             Subject::Object(object) => (
                 self.words_of(object, names, symbols),
                 self.billed.objects.line(object)?,
@@ -223,14 +220,14 @@ impl Saving {
         })
     }
 
-    /// `the futex at 0xf00 of server/10: 12,345 switches/s, direct 3.1 % ± 0.6 % of one CPU`, and
+    /// `the futex at 0xf00 of server/10: 12,345 switches a second, which take 3.1 % ± 0.6 % of one CPU`, and
     /// what of it is no measurement.
     pub fn to_words(&self) -> String {
         let rate = Nanos::from_rounded(self.switches_per_s).as_ns();
         let below = self.direct_pct - self.direct_low_pct;
         let error = below.max(self.direct_high_pct - self.direct_pct);
         let mut words = format!(
-            "{}: {} switches/s, direct {:.1} % ± {error:.1} % of one CPU",
+            "{}: {} switches a second, which take {:.1} % ± {error:.1} % of one CPU",
             self.what,
             grouped(rate),
             self.direct_pct,
@@ -239,7 +236,7 @@ impl Saving {
             words += &format!(" ({:.0} % of it estimated)", 100.0 - self.measured_pct);
         }
         if let Some(high) = self.indirect_high_pct.filter(|high| *high >= 0.05) {
-            words += &format!(", and up to {high:.1} % for what caches lose");
+            words += &format!(", and up to {high:.1} % more where caches were cold");
         }
         if self.unpriced > 0 {
             words += &format!("; {} of them have no price", grouped(self.unpriced));
@@ -347,7 +344,7 @@ mod tests {
     fn a_contended_word_is_worth_its_switches_and_named_by_its_function() {
         let saving = saving(&prices(), &contended(), word(), 20).unwrap();
         let expected = "the futex at 0xf00 of server/10 (take_job\u{1b} [server]): 10,000 \
-                        switches/s, direct 1.0 % ± 0.1 % of one CPU";
+                        switches a second, which take 1.0 % ± 0.1 % of one CPU";
         assert_eq!(saving.to_words(), expected);
         assert_eq!(saving.to_json()["measured_pct"], 100.0);
         assert_eq!(saving.to_json()["direct_high_share_of_wall_pct"], 1.1);
@@ -367,7 +364,7 @@ mod tests {
         let saving = saving(&prices_with_curve(), &contended(), word(), 20).unwrap();
         let words = saving.to_words();
         assert!(
-            words.ends_with("of one CPU, and up to 1.0 % for what caches lose"),
+            words.ends_with("of one CPU, and up to 1.0 % more where caches were cold"),
             "{words}"
         );
     }
@@ -379,7 +376,7 @@ mod tests {
             .collect();
         let subject = Subject::Reason(Reason::Slice);
         let words = saving(&prices(), &slices, subject, 5).unwrap().to_words();
-        let expected = "leaving for slice: 20,000 switches/s, direct 1.0 % ± 0.1 % of one CPU \
+        let expected = "slice: 20,000 switches a second, which take 1.0 % ± 0.1 % of one CPU \
                         (100 % of it estimated)";
         assert_eq!(words, expected);
     }

@@ -7,7 +7,7 @@ use swtch_core::{Level, TaskKey};
 use super::loaded::Loaded;
 use super::query::Query;
 use super::server::Site;
-use super::{chain, curves, detail, facts, flame, lanes, locks, search};
+use super::{chain, curves, detail, facts, flame, lanes, locks, search, states};
 use crate::format::Format;
 use crate::report::{self, BillBy, By, Extent};
 
@@ -62,6 +62,10 @@ pub fn answer(site: &Site, name: &str, query: &Query) -> Result<Answer> {
         "critical" => {
             let task = known(&loaded, query.task()?)?;
             chain::critical(&loaded, task, query.span(&loaded)?)
+        }
+        "states" => {
+            let task = known(&loaded, query.task()?)?;
+            states::states(&loaded, task, query.span(&loaded)?)
         }
         "rate" => curves::rate(&loaded, query.span(&loaded)?, query.bins()?),
         "distribution" => {

@@ -10,7 +10,6 @@
 //! what it rested on; while it was blocked, what its waker was at, back to where the wait began.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use swtch_core::{Level, Reason, TaskKey};
@@ -19,6 +18,7 @@ use super::facts::of_thread;
 use super::lanes::open_piece;
 use super::loaded::Loaded;
 use super::query::Span;
+use super::states::longest_first;
 use super::timeline::{Piece, State, Timeline};
 
 /// A chain longer than this is no help to a person.
@@ -88,15 +88,9 @@ pub fn critical(loaded: &Loaded, task: TaskKey, span: Span) -> Value {
         }
     }
     threads.sort_by_key(|sum| Reverse(sum.1));
-    let mut states: BTreeMap<u8, u64> = BTreeMap::new();
-    for step in &steps {
-        *states.entry(step.state.number()).or_default() += step.to_ns - step.from_ns;
-    }
-    let mut states: Vec<_> = states.into_iter().collect();
-    states.sort_by_key(|(state, ns)| (Reverse(*ns), *state));
-    let by_state = states
+    let times = steps
         .iter()
-        .map(|(state, ns)| json!({"state": state, "ns": ns}));
+        .map(|step| (step.state, step.to_ns - step.from_ns));
     let pieces = steps.iter().rev().map(|step| {
         json!({
             "thread": of_thread(loaded, step.task),
@@ -112,7 +106,7 @@ pub fn critical(loaded: &Loaded, task: TaskKey, span: Span) -> Value {
     json!({
         "schema": "swtch.view.critical/1",
         "pieces": pieces.collect::<Vec<_>>(),
-        "by_state": by_state.collect::<Vec<_>>(),
+        "by_state": longest_first(times),
         "by_thread": by_thread.collect::<Vec<_>>(),
         "covered_ns": threads.iter().map(|sum| sum.1).sum::<u64>(),
         "ends": ends,

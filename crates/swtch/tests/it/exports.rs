@@ -600,6 +600,37 @@ fn every_format_goes_to_stdout_too_and_to_nothing_but_whole_files() {
     assert_eq!(partial.count(), 0);
 }
 
+/// With a reader of gzip that is not ours.
+#[test]
+fn a_name_that_ends_in_gz_is_compressed_where_readers_take_it() {
+    let drawn = Drawn::new();
+    let written_to = |to: &str, name: &str| {
+        let path = drawn.place.dir().join(name);
+        let output = drawn.exporting(to, &[]).arg("-o").arg(&path).output();
+        (output.unwrap(), path)
+    };
+    let (output, path) = written_to("perfetto", "x.pftrace.gz");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("ui.perfetto.dev"),
+        "{}",
+        stderr(&output)
+    );
+    let unpacked = Command::new("gzip").arg("-dc").arg(&path).output().unwrap();
+    assert!(unpacked.status.success(), "{}", stderr(&unpacked));
+    assert!(unpacked.stdout == drawn.exported("perfetto", &[]));
+    for to in ["folded", "parquet"] {
+        let (output, path) = written_to(to, &format!("x.{to}.gz"));
+        assert_eq!(output.status.code(), Some(2), "{to}");
+        assert!(
+            stderr(&output).contains("without .gz"),
+            "{}",
+            stderr(&output)
+        );
+        assert!(!path.exists(), "{to}");
+    }
+}
+
 #[test]
 fn a_full_disk_is_said_and_leaves_no_export() {
     let drawn = Drawn::new();

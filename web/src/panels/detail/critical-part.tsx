@@ -2,7 +2,7 @@
 // and waits for the CPU, and while it was blocked those of whoever woke it, and so on.
 import { useState } from "preact/hooks";
 import * as api from "../../api/client";
-import type { ReasonInfo, Thread } from "../../api/types";
+import type { Thread } from "../../api/types";
 import { escaped } from "../../lib/escape";
 import { lengthOf } from "../../lib/format";
 import { spanOf } from "../../lib/units";
@@ -10,7 +10,7 @@ import { useAtom } from "../../lib/use-atom";
 import { criticalOverlay, type CriticalOverlay } from "../../state/overlay";
 import { rangeInQuestion } from "../../state/selection";
 import { noteAnswer, reasons } from "../../state/trace";
-import { stateWords } from "../../timeline/words";
+import { sumWords } from "./states-part";
 import { rangeWords } from "../answered";
 import { ThreadLink } from "../names";
 import { refusalOf } from "../use-answer";
@@ -52,20 +52,6 @@ export function CriticalPart({ thread }: { readonly thread: Thread | null }) {
   );
 }
 
-/** States below this share of the time are not named. */
-const LEAST = 0.01;
-
-/** `Of 458 ms: 61 % blocked: poll, 22 % blocked: io, 10 % running.` */
-function sumWords({ path, range }: CriticalOverlay, known: readonly ReasonInfo[]): string {
-  const whole = Math.max(spanOf(range), 1);
-  const named = path.by_state.filter(({ ns }) => ns / whole >= LEAST);
-  const parts = named.map(
-    ({ state, ns }) =>
-      `${Math.round((ns * 100) / whole)} % ${stateWords(state, { reasons: known })}`,
-  );
-  return `Of ${lengthOf(spanOf(range))}: ${parts.join(", ")}.`;
-}
-
 function ByThread({ shown }: { readonly shown: CriticalOverlay }) {
   const { path, thread, range } = shown;
   const known = useAtom(reasons);
@@ -88,7 +74,7 @@ function ByThread({ shown }: { readonly shown: CriticalOverlay }) {
           </li>
         ))}
       </ul>
-      <p>{sumWords(shown, known)}</p>
+      <p>{sumWords(path.by_state, spanOf(range), known)}</p>
       <p class="had-cpu-sum">
         <span>explained, of {lengthOf(spanOf(range))}</span>{" "}
         <span>{lengthOf(path.covered_ns)}</span>

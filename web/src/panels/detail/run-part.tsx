@@ -40,7 +40,7 @@ export function RunPart({ detail }: { readonly detail: Detail }) {
           </Fact>
         )}
         {run.nominator !== null && (
-          <Fact name="nominated by">
+          <Fact name="asked for by the wakeup of">
             <ThreadLink thread={run.nominator} />
           </Fact>
         )}

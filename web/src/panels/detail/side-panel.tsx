@@ -14,6 +14,7 @@ import { ChainPart } from "./chain-part";
 import { CriticalPart } from "./critical-part";
 import { RowBar } from "./row-bar";
 import { RunPart } from "./run-part";
+import { StatesPart } from "./states-part";
 import { WaitPart } from "./wait-part";
 
 export function SidePanel() {
@@ -62,6 +63,7 @@ function RowDetail({ detail, piece }: { readonly detail: Detail; readonly piece:
       {isWait ? [wait, run] : [run, wait]}
       {detail.level === "os" && (
         <>
+          <StatesPart thread={detail.thread} />
           <ChainPart detail={detail} />
           <CriticalPart thread={detail.thread} />
         </>

@@ -25,7 +25,11 @@ export function kindOf(key: string): ColumnKind {
 
 /** Head of a column: its key in words, without the unit that the cells carry. */
 export function headOf(key: string): string {
-  const words = key.replace(/_ns$/, "").replaceAll("_", " ").replace("p99 9", "p99.9");
+  const words = key
+    .replace(/_ns$/, "")
+    .replaceAll("_", " ")
+    .replace("p99 9", "p99.9")
+    .replace("cpu", "CPU");
   return words.endsWith(" pct") ? `${words.slice(0, -" pct".length)} %` : words;
 }
 
