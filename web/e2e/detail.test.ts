@@ -86,7 +86,7 @@ test("a click far out chooses the longest piece under the pointer", async () => 
 test("what the thread did in the range is summed up", async () => {
   await choosePiece(2);
   const sum = detail().getByLabel("What the thread did");
-  await expect.poll(() => sum.innerText()).toMatch(/Of [\d.]+ (ns|µs|ms|s): \d+ % \w+/);
+  await expect.poll(() => sum.innerText()).toMatch(/Of [\d.]+ (ns|µs|ms|s): \d+\s% \w+/);
 });
 
 /** Every verdict shows what it stands on. */
@@ -174,7 +174,7 @@ test("a critical path is listed by thread and explains no more than the range", 
   await picture(page, "6-critical-path");
   const [sum] = await detail().locator(".had-cpu-sum").last().allInnerTexts();
   expect(sum).toMatch(/explained, of/);
-  expect(await detail().innerText()).toMatch(/Of [\d.]+ (ns|µs|ms|s): \d+ % /);
+  expect(await detail().innerText()).toMatch(/Of [\d.]+ (ns|µs|ms|s): \d+\s% /);
 });
 
 test("nothing went wrong on the way", () => {

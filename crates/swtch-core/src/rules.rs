@@ -150,7 +150,7 @@ const BLOCKED: &[Rule] = &[
         Exit,
         Certain,
         |f| f.state_has(TASK_DEAD | EXIT_DEAD | EXIT_ZOMBIE),
-        "state TASK_DEAD: the last switch-out of a task"
+        "state TASK_DEAD: the last switch of a task"
     ),
     rule!(
         "stopped",

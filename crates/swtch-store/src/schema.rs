@@ -173,15 +173,15 @@ macro_rules! shared_list {
 /// One row per switch-out: the run that ends, why, and the wait that came before that run.
 pub static SWITCH: Table<Switch> = Table {
     name: "switch",
-    meaning: "one row per switch-out, in order of time: the run that ends, why it ended, and the \
-              wait that came before that run (`off_*`, `runq_ns`, `wak*`). Rows of level user are \
+    meaning: "one row per context switch, in order of time: the run that ends, why it ended, and \
+              the wait that came before that run (`off_*`, `runq_ns`, `wak*`). Rows of level user are \
               switches that a user-mode scheduler made on its thread `task`: ask for one `level`",
     columns: SWITCH_COLUMNS,
     blank: blank_switch,
 };
 
 const SWITCH_COLUMNS: &[Column<Switch>] = &[
-    number!(Int64 ts_ns: "the moment of the switch-out, on the trace clock (CLOCK_MONOTONIC)";
+    number!(Int64 ts_ns: "the moment of the switch, on the trace clock (CLOCK_MONOTONIC)";
         |row| moment(row.ts); |row, ns| row.ts = to_moment(ns)),
     number!(UInt16 cpu: "the CPU it happened on";
         |row| row.cpu.get(); |row, cpu| row.cpu = CpuId::new(cpu)),
@@ -251,8 +251,8 @@ const SWITCH_COLUMNS: &[Column<Switch>] = &[
     number!(Int64 stolen_ns: "time of the run that the hypervisor gave to others, where the \
         kernel accounts it";
         |row| length(row.stolen); |row, ns| row.stolen = to_length(ns)),
-    maybe_word!(Reason off_reason: "why it had left before this run; null when that switch-out \
-        was not recorded";
+    maybe_word!(Reason off_reason: "why it had left before this run; null when that switch was \
+        not recorded";
         |row| row.wait.reason.map(Reason::index); |row, reason| row.wait.reason = reason),
     maybe_number!(Int64 off_ns: "off-CPU time before this run: blocked time plus run-queue time";
         |row| row.wait.off.map(length); |row, ns| row.wait.off = ns.map(to_length)),

@@ -40,32 +40,32 @@ pub enum Verb {
     Explain(Explain),
     /// Record a program into a trace.
     Record(Record),
-    /// Answer questions about a trace.
+    /// Answer one question about a trace: by reason, thread, waker, lock, stack, and so on.
     Report(Report),
     /// Write a trace in a format that other tools read.
     Export(Export),
-    /// Make a trace of what perf recorded.
+    /// Turn what perf recorded into a trace.
     Import(Import),
-    /// Look at a trace in the browser.
+    /// Show a trace in the browser.
     View(View),
     /// Measure what each kind of switch costs on this machine.
     Cost(Cost),
-    /// Look at the user-mode schedulers of a process (those of swtch-fiber), beside the kernel.
+    /// Show the user-mode schedulers of a process (those of swtch-fiber), beside the kernel's.
     Fiber(Fiber),
-    /// Make the classic experiments on this machine, and say which claims of the textbooks hold here.
+    /// Run the classic experiments on this machine, and check the claims of textbooks with them.
     Lab(Lab),
-    /// Say what this machine allows, why not more, and what changes the answers.
+    /// Check what swtch can record on this machine, and which settings of it affect the answers.
     Doctor(Doctor),
-    /// Play the load of an experiment: what `swtch lab` starts.
+    /// Run the load of an experiment: what `swtch lab` starts.
     #[command(hide = true)]
     LabPlay(LabPlay),
-    /// Play workers beside threads: what `swtch lab two-levels` starts.
+    /// Run workers beside threads: what `swtch lab two-levels` starts.
     #[command(hide = true)]
     LabLevels(LabPlay),
     /// Look for user-mode schedulers: what `swtch record` starts.
     #[command(hide = true)]
     FindSchedulers,
-    /// Make switches on purpose: the workloads with known reasons that the tests use.
+    /// Run a workload that makes a known number of switches of known kinds, as the tests do.
     #[command(hide = true)]
     Workload(Workload),
 }
@@ -126,10 +126,10 @@ pub struct Explain {
     /// Show all tables, not only what fits on one screen.
     #[arg(long)]
     pub full: bool,
-    /// How the answer is written (csv: use report).
+    /// Format of the output (csv: use report).
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
     pub format: Format,
-    /// Do not say what the switches cost, and measure no prices for it.
+    /// Leave out what the switches cost, and measure no prices.
     #[arg(long)]
     pub no_bill: bool,
 }
@@ -144,26 +144,26 @@ pub struct Report {
     /// default), process, thread, stack, or pair: who left and who came.
     #[arg(long, value_name = "WHAT", value_parser = by())]
     pub by: Option<String>,
-    /// What the switches cost: joined with this machine's saved price list (swtch cost --save).
+    /// Show what the switches cost, by this machine's saved price list (swtch cost --save).
     #[arg(long, group = "priced")]
     pub bill: bool,
-    /// Take the prices from this file.
+    /// Price list to use (default: this machine's saved one).
     #[arg(long, value_name = "FILE.json", requires = "priced")]
     pub prices: Option<PathBuf>,
-    /// How the answer is written.
+    /// Format of the output.
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
     pub format: Format,
-    /// Write all of it as one page that can be sent: it opens from a disk and needs no network.
+    /// Write everything as one HTML file, which needs no network and can be sent to others.
     #[arg(long, value_name = "FILE.html", group = "priced",
           conflicts_with_all = ["by", "bill", "format", "top"])]
     pub html: Option<PathBuf>,
-    /// Draw it: FILE.svg or FILE.png, one file per picture (timeline, rate, lengths).
+    /// Draw pictures: FILE.svg or FILE.png, one file each (timeline, rate, lengths).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "bill", "format", "top", "html"])]
     pub plot: Option<PathBuf>,
     /// What is counted.
     #[command(flatten)]
     pub chosen: Chosen,
-    /// At most so many rows (default: 20 in a table, all elsewhere).
+    /// Show at most N rows (default: 20 in a table, all elsewhere).
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
 }
@@ -207,10 +207,10 @@ pub struct Export {
     /// The trace.
     #[arg(value_name = "NAME.swtch")]
     pub trace: PathBuf,
-    /// The format.
+    /// Format of the file.
     #[arg(long, value_name = "FORMAT", value_parser = to())]
     pub to: To,
-    /// Where it goes (default: stdout).
+    /// File to write (default: stdout); with .gz at the end of its name it is compressed.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// What is written.
@@ -292,13 +292,13 @@ pub struct View {
     /// The trace; one that is being recorded is followed.
     #[arg(value_name = "NAME.swtch")]
     pub trace: PathBuf,
-    /// Only print the address.
+    /// Print the address, and open no browser.
     #[arg(long)]
     pub no_open: bool,
-    /// Serve on this port (default: any that is free).
+    /// Port to serve on (default: any that is free).
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Take the prices from this file (default: this machine's saved list).
+    /// Price list to use (default: this machine's saved one).
     #[arg(long, value_name = "FILE.json")]
     pub prices: Option<PathBuf>,
 }
@@ -337,7 +337,7 @@ pub struct Cost {
     /// Draw the curves: FILE.svg or FILE.png, one file per figure.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
-    /// Measure how long single hops take instead (percentiles), for these primitives.
+    /// Measure how long single switches take instead (percentiles), for these primitives.
     #[arg(long, conflicts_with_all = ["save", "output", "plot", "compare"])]
     pub tails: bool,
     /// Compare two saved lists instead of measuring.
@@ -347,7 +347,7 @@ pub struct Cost {
     /// Measure on this CPU (default: the last that may be used).
     #[arg(long, value_name = "CPU")]
     pub cpu: Option<u32>,
-    /// How the answer is written.
+    /// Format of the output.
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
     pub format: Format,
 }
@@ -377,18 +377,18 @@ pub struct Fiber {
     /// The process; without one, those that have schedulers are listed.
     #[arg(value_name = "PID", value_parser = pid)]
     pub pid: Option<Pid>,
-    /// What to show of it; without it, switches of both levels per second, side by side.
+    /// What to show; without it, switches per second of both levels, side by side.
     #[arg(value_name = "VIEW", requires = "pid")]
     pub view: Option<fiber::View>,
-    /// Seconds between two looks at the rates (0.01 or more).
+    /// Seconds between two readings (0.01 or more).
     #[arg(long, value_name = "SECS", default_value = "1", value_parser = interval,
           conflicts_with = "view")]
     pub interval: Duration,
-    /// Look so many times (default: until the process ends; once for json).
+    /// Stop after N readings (default: when the process ends; json: after one).
     #[arg(long, value_name = "N", conflicts_with = "view",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// How the answer is written.
+    /// Format of the output.
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
     pub format: Format,
 }
@@ -429,7 +429,7 @@ pub struct Doctor {
     /// Show all hooks and settings of the kernel, and all facts of this host that change answers.
     #[arg(long)]
     pub all: bool,
-    /// How the answer is written: table or json.
+    /// Format of the output: table or json.
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
     pub format: Format,
 }
@@ -437,12 +437,12 @@ pub struct Doctor {
 /// A workload.
 #[derive(Debug, Args)]
 pub struct Workload {
-    /// Which one; none lists them.
+    /// Name of the workload; without one, all are listed.
     pub name: Option<String>,
-    /// How often it does what it does.
+    /// How often it repeats its step.
     #[arg(long)]
     pub count: Option<u64>,
-    /// Do not write what a trace of it must hold.
+    /// Do not print what a trace of it must hold.
     #[arg(long)]
     pub quiet: bool,
 }

@@ -2,7 +2,7 @@
 //! task.
 //!
 //! Nothing is recorded here. The kernel counts for each task how often it left the CPU asleep
-//! (voluntary) and how often runnable (nonvoluntary), how long it ran and how long it was runnable
+//! (voluntary) and how often runnable (involuntary), how long it ran and how long it was runnable
 //! without running; anybody may read these. They tell how many, not why, to whom, or how long.
 //!
 //! ```text
@@ -94,7 +94,7 @@ enum Subject {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Totals {
     voluntary: u64,
-    nonvoluntary: u64,
+    involuntary: u64,
     /// Time on the CPU in user mode and in the kernel; unknown apart for running processes.
     user: Option<Nanos>,
     system: Option<Nanos>,
@@ -104,7 +104,7 @@ struct Totals {
 
 impl Totals {
     fn switches(&self) -> u64 {
-        self.voluntary + self.nonvoluntary
+        self.voluntary + self.involuntary
     }
 
     /// What the children that were reaped between two moments used.
@@ -114,7 +114,7 @@ impl Totals {
                 before.voluntary_context_switches(),
                 after.voluntary_context_switches(),
             ),
-            nonvoluntary: grown(
+            involuntary: grown(
                 before.involuntary_context_switches(),
                 after.involuntary_context_switches(),
             ),
@@ -128,7 +128,7 @@ impl Totals {
         let sum = tally.sum();
         Self {
             voluntary: sum.voluntary,
-            nonvoluntary: sum.nonvoluntary,
+            involuntary: sum.involuntary,
             user: None,
             system: None,
             is_exact: false,

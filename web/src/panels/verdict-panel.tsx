@@ -45,7 +45,7 @@ function Cause({ finding }: { readonly finding: Finding }) {
           {escaped(place)}
         </p>
       ))}
-      {worth !== null && <p class="muted">worth: {escaped(worth.words)}</p>}
+      {worth !== null && <p class="muted">costs: {escaped(worth.words)}</p>}
       {advice !== null && (
         <p>
           <b>To change it:</b> {escaped(advice)}

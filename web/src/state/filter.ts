@@ -16,10 +16,10 @@ export const isFiltered = derived(
   (hidden, running) => hidden.size > 0 || running,
 );
 
-export type LaneSort = "cpu time" | "start" | "switches" | "wait" | "name";
-export const LANE_SORTS: readonly LaneSort[] = ["cpu time", "start", "switches", "wait", "name"];
+export type LaneSort = "CPU time" | "start" | "switches" | "wait" | "name";
+export const LANE_SORTS: readonly LaneSort[] = ["CPU time", "start", "switches", "wait", "name"];
 /** Who used the CPU is what most people look for first. */
-export const laneSort = atom<LaneSort>("cpu time");
+export const laneSort = atom<LaneSort>("CPU time");
 
 /** Words that name, tid or pid of a shown thread contain. */
 export const laneFilter = atom("");

@@ -70,7 +70,7 @@ describe("lanes", () => {
       ],
       { parent: [10, 1, 20, 999] },
     );
-    const { rows } = lanesOf(null, tree, { ...ALL, sort: "cpu time" });
+    const { rows } = lanesOf(null, tree, { ...ALL, sort: "CPU time" });
     const told = rows.map(({ key, depth }) => `${key} ${depth}`);
     expect(told).toEqual(["t4 0", "t2 0", "t1 1", "t3 2"]);
   });
@@ -105,7 +105,7 @@ describe("lanes", () => {
   });
 
   it("are sorted within their process, and processes by what their threads add up to", () => {
-    expect(keys(FOUR, { sort: "cpu time" })).toEqual(["p20", "t2", "t4", "p10", "t3", "t1"]);
+    expect(keys(FOUR, { sort: "CPU time" })).toEqual(["p20", "t2", "t4", "p10", "t3", "t1"]);
     expect(keys(FOUR, { sort: "name" })).toEqual(["p10", "t1", "t3", "p20", "t4", "t2"]);
   });
 

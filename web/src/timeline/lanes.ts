@@ -224,7 +224,7 @@ function isShown(
 /** What is sorted by, largest first; null for an order that is not by a number. */
 function measure(threads: ThreadColumns, sort: LaneSort): ((place: number) => number) | null {
   switch (sort) {
-    case "cpu time":
+    case "CPU time":
       return (place) => threads.run_ns[place] ?? 0;
     case "switches":
       return (place) => threads.switches[place] ?? 0;

@@ -160,7 +160,7 @@ fn numbered(directory: &Path) -> io::Result<impl Iterator<Item = u32> + use<>> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub voluntary: u64,
-    pub nonvoluntary: u64,
+    pub involuntary: u64,
     /// `None` where the kernel does not account for it (`CONFIG_SCHED_INFO`).
     pub runs: Option<Runs>,
 }
@@ -178,12 +178,12 @@ pub struct Runs {
 
 impl Counters {
     pub fn switches(&self) -> u64 {
-        self.voluntary + self.nonvoluntary
+        self.voluntary + self.involuntary
     }
 
     /// Counters never shrink: if one did, the id names another thread now.
     fn is_before(&self, later: &Self) -> bool {
-        self.voluntary <= later.voluntary && self.nonvoluntary <= later.nonvoluntary
+        self.voluntary <= later.voluntary && self.involuntary <= later.involuntary
     }
 }
 
@@ -194,7 +194,7 @@ impl Add for Counters {
         let runs = [self.runs, other.runs].into_iter().flatten();
         Self {
             voluntary: self.voluntary + other.voluntary,
-            nonvoluntary: self.nonvoluntary + other.nonvoluntary,
+            involuntary: self.involuntary + other.involuntary,
             runs: runs.reduce(|one, more| Runs {
                 ran: one.ran + more.ran,
                 runq: one.runq + more.runq,
@@ -211,7 +211,7 @@ impl Sub for Counters {
         let before = earlier.runs.unwrap_or_default();
         Self {
             voluntary: self.voluntary.saturating_sub(earlier.voluntary),
-            nonvoluntary: self.nonvoluntary.saturating_sub(earlier.nonvoluntary),
+            involuntary: self.involuntary.saturating_sub(earlier.involuntary),
             runs: self.runs.map(|now| Runs {
                 ran: now.ran.saturating_sub(before.ran),
                 runq: now.runq.saturating_sub(before.runq),
@@ -376,7 +376,7 @@ pub fn read_thread(pid: Pid, tid: Tid) -> io::Result<Option<(String, Counters)>>
     let Some(Status {
         name,
         voluntary,
-        nonvoluntary,
+        involuntary,
         ..
     }) = Status::parse(&status)
     else {
@@ -386,7 +386,7 @@ pub fn read_thread(pid: Pid, tid: Tid) -> io::Result<Option<(String, Counters)>>
         .and_then(|schedstat| runs_of(&schedstat));
     let counters = Counters {
         voluntary,
-        nonvoluntary,
+        involuntary,
         runs,
     };
     Ok(Some((name, counters)))
@@ -410,7 +410,7 @@ struct Status {
     /// The process it belongs to.
     pid: Pid,
     voluntary: u64,
-    nonvoluntary: u64,
+    involuntary: u64,
 }
 
 impl Status {
@@ -426,7 +426,7 @@ impl Status {
             name: crate::text::from_bytes(field("Name")?),
             pid: Pid::new(u32::try_from(number("Tgid")?).ok()?),
             voluntary: number("voluntary_ctxt_switches")?,
-            nonvoluntary: number("nonvoluntary_ctxt_switches")?,
+            involuntary: number("nonvoluntary_ctxt_switches")?,
         })
     }
 }
@@ -448,10 +448,10 @@ fn runs_of(schedstat: &[u8]) -> Option<Runs> {
 mod tests {
     use super::*;
 
-    const fn counters(voluntary: u64, nonvoluntary: u64) -> Counters {
+    const fn counters(voluntary: u64, involuntary: u64) -> Counters {
         Counters {
             voluntary,
-            nonvoluntary,
+            involuntary,
             runs: None,
         }
     }
@@ -568,7 +568,7 @@ mod tests {
             (status.name.as_str(), status.pid),
             ("evil\\xff\u{1b}", Pid::new(9))
         );
-        assert_eq!((status.voluntary, status.nonvoluntary), (4, 2));
+        assert_eq!((status.voluntary, status.involuntary), (4, 2));
         assert_eq!(Status::parse(b"Name:\tx\n"), None);
     }
 

@@ -26,7 +26,7 @@ const CANNOT_TELL: &[&str] = &[
 ];
 
 const VOLUNTARY: &str = "left asleep: it blocked, slept or ended";
-const NONVOLUNTARY: &str = "left runnable: preempted, quota used up, or sched_yield";
+const INVOLUNTARY: &str = "left runnable: preempted, quota used up, or sched_yield";
 
 pub(super) fn write(
     count: &Count,
@@ -51,7 +51,7 @@ struct Row<'a> {
     comm: &'a str,
     switches: u64,
     voluntary: u64,
-    nonvoluntary: u64,
+    involuntary: u64,
     ran_ns: Option<u64>,
     runq_ns: Option<u64>,
     ended: bool,
@@ -59,7 +59,7 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     const COLUMNS: &'static str =
-        "pid,tid,comm,switches,voluntary,nonvoluntary,ran_ns,runq_ns,ended";
+        "pid,tid,comm,switches,voluntary,involuntary,ran_ns,runq_ns,ended";
 
     fn new(thread: &'a Thread) -> Self {
         let counters = thread.counters();
@@ -69,7 +69,7 @@ impl<'a> Row<'a> {
             comm: &thread.name,
             switches: counters.switches(),
             voluntary: counters.voluntary,
-            nonvoluntary: counters.nonvoluntary,
+            involuntary: counters.involuntary,
             ran_ns: counters.runs.map(|runs| runs.ran.as_ns()),
             runq_ns: counters.runs.map(|runs| runs.runq.as_ns()),
             ended: thread.ended,
@@ -86,7 +86,7 @@ impl<'a> Row<'a> {
             csv_text(&name),
             self.switches,
             self.voluntary,
-            self.nonvoluntary,
+            self.involuntary,
             or_empty(self.ran_ns),
             or_empty(self.runq_ns),
             self.ended
@@ -102,7 +102,7 @@ impl<'a> Row<'a> {
             escaped(self.comm).into_owned(),
             grouped(self.switches),
             grouped(self.voluntary),
-            grouped(self.nonvoluntary),
+            grouped(self.involuntary),
             length(self.ran_ns),
             length(self.runq_ns),
             if self.ended { "yes" } else { "" }.to_owned(),
@@ -122,7 +122,7 @@ struct Trace {
     duration_ns: u64,
     switches: u64,
     voluntary: u64,
-    nonvoluntary: u64,
+    involuntary: u64,
     is_exact: bool,
     user_ns: Option<u64>,
     system_ns: Option<u64>,
@@ -169,7 +169,7 @@ impl Trace {
             duration_ns: count.duration.as_ns(),
             switches: count.totals.switches(),
             voluntary: count.totals.voluntary,
-            nonvoluntary: count.totals.nonvoluntary,
+            involuntary: count.totals.involuntary,
             is_exact: count.totals.is_exact,
             user_ns: count.totals.user.map(Nanos::as_ns),
             system_ns: count.totals.system.map(Nanos::as_ns),
@@ -292,7 +292,7 @@ fn write_totals(count: &Count, out: &mut dyn Write) -> Result<()> {
     let totals = &count.totals;
     let rows = [
         ("voluntary", totals.voluntary, VOLUNTARY.to_owned()),
-        ("nonvoluntary", totals.nonvoluntary, NONVOLUNTARY.to_owned()),
+        ("involuntary", totals.involuntary, INVOLUNTARY.to_owned()),
         ("all", totals.switches(), origin(count)),
     ];
     let rows: Vec<_> = rows
@@ -381,7 +381,7 @@ fn write_threads(count: &Count, out: &mut dyn Write) -> Result<()> {
         ("comm", Side::Left),
         ("switches", Side::Right),
         ("voluntary", Side::Right),
-        ("nonvoluntary", Side::Right),
+        ("involuntary", Side::Right),
         ("ran", Side::Right),
         ("run-queue", Side::Right),
         ("ended", Side::Left),

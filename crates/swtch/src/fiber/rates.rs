@@ -119,7 +119,7 @@ impl Rates {
             user_pct: user_ns.map(|ns| percent_of_cpu(user_per_s, ns)),
             os: os.map(|grown| OsRates {
                 voluntary_per_s: grown.voluntary as f64 / seconds,
-                involuntary_per_s: grown.nonvoluntary as f64 / seconds,
+                involuntary_per_s: grown.involuntary as f64 / seconds,
                 cpu_pct: cpu_time(&grown).map(|ran| ran.as_ns() as f64 / seconds / 1e7),
             }),
             os_ns: prices.os_ns,
@@ -198,7 +198,7 @@ mod tests {
     fn growth_over_time_is_a_rate_and_times_the_price_a_share() {
         let os = Counters {
             voluntary: 100,
-            nonvoluntary: 400,
+            involuntary: 400,
             runs: Some(Runs {
                 ran: Nanos::from_ns(1_000_000_000),
                 ..Runs::default()

@@ -421,7 +421,7 @@ fn os_switches(snapshot: &Snapshot, threads: &Threads) -> Sheet {
             Cell::Count(row.yield_count),
             Cell::Count(row.self_reselect_count),
             counters.map_or(Cell::Missing, |all| Cell::Count(all.voluntary)),
-            counters.map_or(Cell::Missing, |all| Cell::Count(all.nonvoluntary)),
+            counters.map_or(Cell::Missing, |all| Cell::Count(all.involuntary)),
             Cell::Count(row.os_interrupted_quanta_count),
             Cell::time(runs.map(|runs| runs.ran)),
             Cell::time(runs.map(|runs| runs.runq)),

@@ -37,19 +37,19 @@ pub struct Asked {
 /// What every experiment takes.
 #[derive(Debug, Args)]
 pub struct ExperimentWords {
-    /// Shorter, with wider intervals.
+    /// Run shorter; the intervals get wider.
     #[arg(long)]
     pub quick: bool,
-    /// Do not record, even where it may be.
+    /// Record no trace, even with the rights to.
     #[arg(long)]
     pub no_record: bool,
-    /// Draw the figures: FILE.svg or FILE.png; several go to files of their own beside it.
+    /// Draw the figures: FILE.svg or FILE.png, one file each.
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// Write all results to a file: .json holds all of it, .csv the tables (further ones beside it).
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// How the answer is written (csv: the first table).
+    /// Format of the output (csv: the first table).
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = crate::cli::format())]
     pub format: Format,
 }
@@ -69,16 +69,16 @@ const fn recording(no_record: bool) -> Recording {
     }
 }
 
-/// Play the load that a file describes.
+/// Run the load that a file describes.
 #[derive(Debug, Args)]
 pub struct RunWords {
-    /// The file that describes it (docs/LOADS.md says how).
+    /// Description of the load (its format: docs/LOADS.md).
     #[arg(value_name = "FILE.toml")]
     pub file: PathBuf,
-    /// Another value for a parameter of the file.
+    /// Give a parameter of the file another value.
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<String>,
-    /// Only this variant of the file.
+    /// Run only this variant of the file.
     #[arg(long, value_name = "NAME")]
     pub variant: Option<String>,
     /// What every experiment takes.
@@ -86,25 +86,25 @@ pub struct RunWords {
     pub words: ExperimentWords,
 }
 
-/// Make all experiments, and say of every claim of the textbooks whether it holds here.
+/// Run all experiments, and say of each claim of the textbooks whether it holds here.
 #[derive(Debug, Args)]
 pub struct ClaimsWords {
-    /// In three minutes on two CPUs.
+    /// Run shorter: about four minutes on two CPUs.
     #[arg(long)]
     pub quick: bool,
-    /// Do not record, even where it may be.
+    /// Record no trace, even with the rights to.
     #[arg(long)]
     pub no_record: bool,
-    /// Write the table and the figures as one page.
+    /// Write tables and figures as one HTML file.
     #[arg(long, value_name = "FILE.html")]
     pub html: Option<PathBuf>,
-    /// Only these experiments.
+    /// Run only these experiments.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Write all results to a file: FILE.json or FILE.csv.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// How the answer is written.
+    /// Format of the output.
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = crate::cli::format())]
     pub format: Format,
 }
@@ -116,10 +116,10 @@ impl ClaimsWords {
     }
 }
 
-/// Write the file of an experiment, to change it and run that.
+/// Print the file of an experiment, to change it and run it with `lab run`.
 #[derive(Debug, Args)]
 pub struct ShowWords {
-    /// The experiment.
+    /// Name of the experiment.
     pub name: String,
 }
 

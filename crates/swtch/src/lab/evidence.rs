@@ -18,10 +18,15 @@ use swtch_core::{Category, Nanos, Reason, Switch, TaskEvent, TaskKey};
 use swtch_store::{Columns, Trace};
 
 use crate::plot::content::{Kind, Lane, Lanes, Span};
+use crate::plot::palette::Fill;
 use crate::report::Names;
 
 /// What the colours of a time line mean, in the order of the indices in its spans.
-const KINDS: [&str; 3] = ["running", "runnable, waits for the CPU", "blocked"];
+const KINDS: [(&str, Fill); 3] = [
+    ("running", Fill::RUNNING),
+    ("runnable, waits for the CPU", Fill::QUEUED),
+    ("blocked", Fill::BLOCKED),
+];
 /// A member has the CPU.
 pub const RUNNING: usize = 0;
 const RUNNABLE: usize = 1;
@@ -119,7 +124,10 @@ impl Evidence {
         let last_kind = kinds.map(|span| span.kind).max().unwrap_or(RUNNING);
         Lanes {
             lanes,
-            kinds: Kind::by_colour(KINDS[..=last_kind].iter().map(|kind| (*kind).to_owned())),
+            kinds: KINDS[..=last_kind]
+                .iter()
+                .map(|&(name, fill)| Kind::named(name, fill))
+                .collect(),
             length_ns: end - start,
         }
     }

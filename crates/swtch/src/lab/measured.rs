@@ -204,12 +204,14 @@ fn within(interval: Option<Interval>, low: f64, high: f64, rounds: usize) -> Ver
     } else if interval.high < low || high < interval.low {
         Verdict::DoesNotHold
     } else {
-        let why = match (low.is_finite(), high.is_finite()) {
-            (true, true) => format!("partly outside {} … {}", brief(low), brief(high)),
-            (true, false) => format!("partly below {}", brief(low)),
-            _ => format!("partly above {}", brief(high)),
+        let (band, way) = match (low.is_finite(), high.is_finite()) {
+            (true, true) => (format!("within {} … {}", brief(low), brief(high)), "beyond"),
+            (true, false) => (format!("above {}", brief(low)), "below"),
+            _ => (format!("below {}", brief(high)), "above"),
         };
-        Verdict::Undecided(format!("the interval is {why}"))
+        Verdict::Undecided(format!(
+            "the claim holds {band}, and the interval reaches {way}"
+        ))
     }
 }
 
@@ -255,7 +257,7 @@ mod tests {
         assert_eq!(measured(1.95, 2.05).is_within(1.8, 2.2), Verdict::Holds);
         assert_eq!(measured(1.0, 1.1).is_within(1.8, 2.2), Verdict::DoesNotHold);
         let open = measured(1.7, 2.0).is_within(1.8, 2.2);
-        let why = "the interval is partly outside 1.80 … 2.20";
+        let why = "the claim holds within 1.80 … 2.20, and the interval reaches beyond";
         assert_eq!(open, Verdict::Undecided(why.to_owned()));
     }
 

@@ -3,7 +3,7 @@
 
 use plotters::style::RGBColor;
 
-use super::palette::{Fill, area_colour};
+use super::palette::Fill;
 
 /// A picture with all words around it.
 #[derive(Clone, Debug, PartialEq)]
@@ -148,13 +148,12 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Kinds that differ by colour alone.
-    pub fn by_colour(names: impl IntoIterator<Item = String>) -> Vec<Self> {
-        let kind = |(index, name)| Self {
-            name: Some(name),
-            fill: Fill::plain(area_colour(index)),
-        };
-        names.into_iter().enumerate().map(kind).collect()
+    /// One that the legend names.
+    pub fn named(name: &str, fill: Fill) -> Self {
+        Self {
+            name: Some(name.to_owned()),
+            fill,
+        }
     }
 }
 

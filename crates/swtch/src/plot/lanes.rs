@@ -306,6 +306,7 @@ const fn as_f64(count: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::content::Kind;
+    use super::super::palette::Fill;
     use super::*;
 
     fn spans(length_ns: u64, count: u64) -> Vec<Span> {
@@ -359,7 +360,10 @@ mod tests {
                 label: "a".to_owned(),
                 spans: spans(length_ns, count),
             }],
-            kinds: Kind::by_colour(["running", "waiting"].map(str::to_owned)),
+            kinds: vec![
+                Kind::named("running", Fill::RUNNING),
+                Kind::named("waiting", Fill::QUEUED),
+            ],
             length_ns: length_ns * count,
         };
         assert_eq!(lanes(1_000_000, 50).notes(), [""; 0]);

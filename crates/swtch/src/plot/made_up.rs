@@ -6,6 +6,7 @@ use super::content::{
     Axis, Chart, Content, Dot, Dots, Kind, Lane, Lanes, Line, Mark, Measure, NamedDot, Picture,
     Scale, Span, Style,
 };
+use super::palette::{Fill, look};
 
 const KIB: f64 = 1024.0;
 
@@ -389,7 +390,9 @@ fn five_on_four() -> Content {
     };
     Content::Lanes(Lanes {
         lanes: spans.into_iter().enumerate().map(lane).collect(),
-        kinds: Kind::by_colour((0..4).map(|cpu| format!("on CPU {cpu}"))),
+        kinds: (0..4)
+            .map(|cpu| Kind::named(&format!("on CPU {cpu}"), Fill::plain(look(cpu).colour)))
+            .collect(),
         length_ns: 2_000_000_000,
     })
 }
@@ -410,7 +413,10 @@ fn crowd() -> Content {
     };
     Content::Lanes(Lanes {
         lanes: (0..20).map(lane).collect(),
-        kinds: Kind::by_colour(["running", "waiting for the CPU"].map(str::to_owned)),
+        kinds: vec![
+            Kind::named("running", Fill::RUNNING),
+            Kind::named("waiting for the CPU", Fill::QUEUED),
+        ],
         length_ns: 8_000_000_000,
     })
 }

@@ -60,24 +60,6 @@ pub struct Look {
     pub shape: Shape,
 }
 
-/// Colours of areas, which are wide: the loud ones come late. From the same source, and a grey.
-const AREAS: [RGBColor; 9] = [
-    RGBColor(0x00, 0x72, 0xb2),
-    RGBColor(0xe6, 0x9f, 0x00),
-    RGBColor(0x00, 0x9e, 0x73),
-    RGBColor(0xcc, 0x79, 0xa7),
-    RGBColor(0x56, 0xb4, 0xe9),
-    RGBColor(0xd5, 0x5e, 0x00),
-    RGBColor(0xf0, 0xe4, 0x42),
-    RGBColor(0x8c, 0x8c, 0x8c),
-    RGBColor(0x00, 0x00, 0x00),
-];
-
-/// The colour of areas of one kind: nine differ.
-pub fn area_colour(kind: usize) -> RGBColor {
-    AREAS[kind % AREAS.len()]
-}
-
 /// How an area is filled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fill {
@@ -116,6 +98,15 @@ impl Fill {
     /// A thread that has a CPU.
     pub const RUNNING: Self = Self::plain(RUNNING);
 
+    /// A worker that has its turn: what it runs on, the thread's own lane tells.
+    pub const WORKER: Self = Self::plain(WORKER);
+
+    /// A thread that could run, and something else has the CPU.
+    pub const QUEUED: Self = Self::wait(category_colour(Category::Preemption), Texture::Hatched);
+
+    /// A thread that waits for something else than a CPU, whatever that is.
+    pub const BLOCKED: Self = Self::wait(category_colour(Category::Unknown), Texture::Plain);
+
     /// A thread that waits.
     pub const fn wait(colour: RGBColor, texture: Texture) -> Self {
         Self {
@@ -145,6 +136,8 @@ const WHITE: RGBColor = RGBColor(0xff, 0xff, 0xff);
 /// A thread that has a CPU: `--running` of the page's style sheet
 /// (`web/src/style/colours.css`, light), like the colours of the categories.
 const RUNNING: RGBColor = RGBColor(0x0a, 0x8f, 0x69);
+/// A worker that has its turn: `--worker` there.
+const WORKER: RGBColor = RGBColor(0x54, 0x70, 0x8f);
 
 /// The colour of a category, as `swtch view` has it in its light theme.
 pub const fn category_colour(category: Category) -> RGBColor {
@@ -234,6 +227,7 @@ mod tests {
             RGBColor(r, g, b)
         };
         assert_eq!(Fill::RUNNING.colour, of_page("running"));
+        assert_eq!(Fill::WORKER.colour, of_page("worker"));
         for category in Category::ALL {
             assert_eq!(
                 category_colour(*category),

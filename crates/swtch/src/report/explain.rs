@@ -461,7 +461,7 @@ impl Explained {
                 writeln!(out, "   {}", text::escaped(line))?;
             }
             if let Some(saving) = self.saving(place) {
-                writeln!(out, "   worth: {}", text::escaped(&saving.to_words()))?;
+                writeln!(out, "   costs: {}", text::escaped(&saving.to_words()))?;
             }
             if let Some(advice) = &finding.advice {
                 writeln!(out, "   to change it: {}", text::escaped(advice))?;

@@ -237,7 +237,7 @@ fn cause(place: usize, one: &Told, width: usize) -> Vec<String> {
         lines.push(cut(&format!("   {}", escaped(line)), width));
     }
     if let Some(worth) = &one.worth {
-        lines.extend(hung("   worth: ", worth, width));
+        lines.extend(hung("   costs: ", worth, width));
     }
     if let Some(advice) = &one.advice {
         lines.extend(hung("   to change it: ", advice, width));

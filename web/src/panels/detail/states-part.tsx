@@ -18,7 +18,7 @@ export function sumWords(
   whole: number,
   known: readonly ReasonInfo[],
 ): string {
-  const percent = (ns: number): string => `${Math.round((ns * 100) / Math.max(whole, 1))} %`;
+  const percent = (ns: number): string => `${Math.round((ns * 100) / Math.max(whole, 1))}\u00a0%`;
   const isNamed = (ns: number): boolean => ns / Math.max(whole, 1) >= LEAST;
   const parts = times
     .filter(({ ns }) => isNamed(ns))

@@ -112,7 +112,7 @@ macro_rules! columns {
 }
 
 columns! {
-    "ts_ns" "the moment of the switch-out, on the trace clock (`CLOCK_MONOTONIC`)":
+    "ts_ns" "the moment of the switch, on the trace clock (`CLOCK_MONOTONIC`)":
         |row, _| count(Some(row.ts.as_ns()));
     "since_start_ns" "the same, since the start of the trace":
         |row, known| length(row.ts.since(known.start));

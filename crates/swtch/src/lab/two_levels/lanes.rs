@@ -9,6 +9,7 @@ use super::script::{Phase, Scan, Scanned, Script, Told, UserRun, Who};
 use crate::lab::evidence::{BLOCKED, Evidence, RUNNING};
 use crate::lab::room::{Recording, Room};
 use crate::plot::content::{Content, Kind, Lane, Lanes, Span};
+use crate::plot::palette::Fill;
 use crate::plot::{self, Picture};
 use crate::{host, text};
 
@@ -17,10 +18,10 @@ const BEFORE: u32 = 4;
 const AFTER: u32 = 9;
 
 /// What the colours mean.
-const KINDS: [&str; 3] = [
-    "has its turn (user level)",
-    "has the CPU (OS level)",
-    "runnable, waits for the CPU",
+const KINDS: [(&str, Fill); 3] = [
+    ("has its turn (user level)", Fill::WORKER),
+    ("has the CPU (OS level)", Fill::RUNNING),
+    ("runnable, waits for the CPU", Fill::QUEUED),
 ];
 const TURN: usize = 0;
 const CPU: usize = 1;
@@ -66,7 +67,7 @@ pub fn picture(room: &Room, scan: &Scan) -> Result<Option<Picture>> {
         notes: lost_note(scanned),
         content: Content::Lanes(Lanes {
             lanes,
-            kinds: Kind::by_colour(KINDS.map(str::to_owned)),
+            kinds: Vec::from(KINDS.map(|(name, fill)| Kind::named(name, fill))),
             length_ns: shown.1 - shown.0,
         }),
     }))

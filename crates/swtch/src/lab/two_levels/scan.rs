@@ -180,7 +180,7 @@ impl Cast {
             let counters = read_thread(swtch_core::Pid::new(pid), Tid::new(tid))?;
             let (_, counters) = counters.context("a thread of the play has ended")?;
             counts.voluntary += counters.voluntary;
-            counts.involuntary += counters.nonvoluntary;
+            counts.involuntary += counters.involuntary;
             counts.cpu_ns += counters.runs.map_or(0, |runs| runs.ran.as_ns());
         }
         let Self::Workers { books, .. } = self else {

@@ -414,7 +414,7 @@ fn a_finding_says_what_its_change_would_save() {
     let rows = Rows::default();
     explained.write(&head(), rows, ROWS, &mut out).unwrap();
     let page = String::from_utf8(out).unwrap();
-    let worth = "\n   worth: the futex at 0xf00 of server/10: 10,000 switches a second, which take 1.0 % ± \
+    let worth = "\n   costs: the futex at 0xf00 of server/10: 10,000 switches a second, which take 1.0 % ± \
                  0.1 % of one CPU\n";
     assert!(page.contains(worth), "{page}");
     assert!(page.contains("\nwhat the switches cost\nreason"), "{page}");
