@@ -52,7 +52,8 @@ pub struct Held {
 /// Run-queue time of the waits of one reason, by who had the CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Split {
-    /// Tasks of the waiter's own process.
+    /// Tasks of the waiter's own program: of its process, and of others with the same name, as the
+    /// compilers of one build are.
     pub own: Nanos,
     /// Other tasks.
     pub others: Nanos,
@@ -259,13 +260,17 @@ impl Sums {
         self.waits += 1;
         self.total += wait.row.wait.runq.unwrap_or(Nanos::ZERO);
         let reason = wait.row.wait.reason.unwrap_or(Reason::Unknown);
-        let own = names.thread(waiter).process;
+        let process = |task: usize| names.thread(task).process;
+        let is_own = |task: usize| {
+            process(task) == process(waiter)
+                || names.process_of(task).comm == names.process_of(waiter).comm
+        };
         for part in wait.parts {
             let split = &mut self.splits[reason.index()];
             let held = match part.holder {
                 Holder::Task(task) => {
                     let task = names.index(task);
-                    if names.thread(task).process == own {
+                    if is_own(task) {
                         split.own += part.time;
                     } else {
                         split.others += part.time;

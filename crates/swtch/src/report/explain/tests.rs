@@ -159,9 +159,9 @@ Longest time waiting for a CPU came after: slice 100.0 % (18.0 ms).
    took the CPU: server/10 from worker/11 4 times, worker/11 from server/10 4 times
    threads: server/10 50.0 %, worker/11 50.0 %
    in: user code (no system call) 100.0 %
-   to change it: the program's own threads had the CPU for 100.0 % of that time: run no more busy \
-threads than the 2 CPUs it has, or give batch work a longer slice (sched_runtime of \
-sched_setattr, Linux 6.12 and later)
+   to change it: the program's own threads and processes had the CPU for 100.0 % of that time: run \
+no more busy ones than the 2 CPUs it has (the size of a pool, make -j), or give batch work a \
+longer slice (sched_runtime of sched_setattr, Linux 6.12 and later)
 ";
     assert_eq!(drawing.verdict(), expected);
 }
@@ -573,6 +573,54 @@ fn words_side_by_side_are_one_lock_and_pythons_has_a_name() {
     assert!(
         switches == 200 && seen.starts_with("One futex word"),
         "{seen}"
+    );
+}
+
+/// The collector's threads wake each other, and the program's when they are done: none of it is a lock.
+#[test]
+fn javas_collector_is_told_from_a_lock() {
+    let told = |names: [&str; 3]| {
+        let events: Vec<_> = (1..)
+            .zip(names)
+            .map(|(key, comm)| seen(key, 10, 9 + key, comm))
+            .collect();
+        let mut drawing = Drawing::of(&events);
+        for turn in 0..600 {
+            let (task, next) = (1 + turn % 3, 1 + (turn + 1) % 3);
+            let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
+            drawing.run(
+                on(woken_by(wait, next), 0x1000 * u64::from(task)),
+                1_000,
+                next,
+            );
+        }
+        let first = drawing.findings().remove(0);
+        (first.seen, first.advice.unwrap())
+    };
+    let (seen, advice) = told(["VM Thread", "GC Thread#0", "main"]);
+    assert!(
+        seen.contains("66.7 % of all wakeups from futexes came from Java's garbage collector"),
+        "{seen}"
+    );
+    assert!(advice.contains("-Xlog:gc"), "{advice}");
+    let (seen, advice) = told(["main", "worker", "VM Thread"]);
+    assert!(!seen.contains("collector"), "{seen}");
+    assert!(!advice.contains("-Xlog:gc"), "{advice}");
+}
+
+/// Compilers of one build take the CPU from each other: that is no other program.
+#[test]
+fn processes_of_one_program_are_its_own() {
+    let mut drawing = Drawing::of(&[seen(1, 10, 10, "cc1"), seen(2, 20, 20, "cc1")]);
+    for turn in 0..8 {
+        let (task, next) = (1 + turn % 2, 1 + (turn + 1) % 2);
+        let taken = after(row(task, Reason::Slice), Reason::Slice, 0, 3 * MS);
+        drawing.run(taken, 3 * MS, next);
+    }
+    let advice = drawing.findings().remove(0).advice.unwrap();
+    assert!(
+        advice.starts_with("the program's own threads and processes"),
+        "{advice}"
     );
 }
 

@@ -20,6 +20,7 @@ use super::super::ends::Ends;
 use super::super::sheet::percent;
 use super::super::tally::Tally;
 use super::super::wait::{Object, ObjectKind, Waited};
+use super::super::waker::Waker;
 use super::{Finding, MOST_PCT, Picture, Subject, is_often, share};
 use crate::text::counted;
 
@@ -29,6 +30,10 @@ const WORD_PCT: f64 = 25.0;
 /// Words of one lock are no further apart: the two conditions and mutexes of Python's global lock take
 /// 176 bytes (`struct _gil_runtime_state`, `CPython` 3.11, with glibc's types).
 const MOST_APART: u64 = 192;
+
+/// How Java (HotSpot) calls the threads that collect garbage, as `jstack` lists them. `VM Thread`
+/// begins a collection and ends it.
+const COLLECTORS: [&str; 5] = ["GC Thread#", "G1 ", "ZWorker", "Shenandoah", "VM Thread"];
 
 /// Futex words at which several threads wait, side by side in one process.
 #[derive(Debug)]
@@ -98,7 +103,7 @@ impl Picture<'_> {
             (false, _) => "its wakers do not wait for it, as with a hand-over of work: hand over more at once"
                 .to_owned(),
         };
-        Some(Finding {
+        Some(self.blamed_on_collector(Finding {
             name: match sum.is_lock() {
                 true => "futex_contention",
                 false => "futex_hand_over",
@@ -126,7 +131,7 @@ impl Picture<'_> {
             ),
             places: self.course(&sum.ends),
             advice: Some(advice),
-        })
+        }))
     }
 
     /// Threads that wait each at a futex word of its own.
@@ -191,7 +196,7 @@ impl Picture<'_> {
                     .to_owned(),
             ),
         };
-        Some(Finding {
+        Some(self.blamed_on_collector(Finding {
             name,
             reason: Some(Reason::Futex),
             // What both findings together are worth is said once.
@@ -204,7 +209,36 @@ impl Picture<'_> {
             seen,
             places,
             advice: Some(advice),
-        })
+        }))
+    }
+
+    /// With most wakeups from the collector of a Java machine its threads are no lock of the program's:
+    /// they hand work to each other, and let the others go when they are done.
+    fn blamed_on_collector(&self, mut finding: Finding) -> Finding {
+        let wakers = &self.details.ends_of(Reason::Futex).wakers;
+        let is_collector = |waker: &Waker| match waker {
+            Waker::Task(task) => {
+                let name = &self.names.thread(*task).comm;
+                COLLECTORS.iter().any(|known| name.starts_with(known))
+            }
+            Waker::Other(_) => false,
+        };
+        let all: u64 = wakers.values().sum();
+        let by_it = wakers.iter().filter(|(waker, _)| is_collector(waker));
+        let by_it: u64 = by_it.map(|(_, count)| count).sum();
+        if percent(by_it, all).is_some_and(|share| share >= MOST_PCT) {
+            let words = format!(
+                " {} of all wakeups from futexes came from Java's garbage collector (GC threads, VM Thread).",
+                share(by_it, all)
+            );
+            finding.seen.push_str(&words);
+            finding.advice = Some(
+                "its log says how often it stops the program (-Xlog:gc): a larger heap (-Xmx), fewer \
+                 allocations, or a collector that runs beside the program (G1, ZGC)"
+                    .to_owned(),
+            );
+        }
+        finding
     }
 
     /// The futex words side by side with the most waits, where they make a good part of all that count.

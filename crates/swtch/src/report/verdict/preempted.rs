@@ -79,9 +79,9 @@ impl Picture<'_> {
         let all = (split.own + split.others + split.rest).as_ns();
         if is_most(split.own, all) {
             return Some(format!(
-                "the program's own threads had the CPU for {} of that time: run no more busy \
-                 threads than the {} it has, or give batch work a longer slice (sched_runtime of \
-                 sched_setattr, Linux 6.12 and later)",
+                "the program's own threads and processes had the CPU for {} of that time: run no \
+                 more busy ones than the {} it has (the size of a pool, make -j), or give batch \
+                 work a longer slice (sched_runtime of sched_setattr, Linux 6.12 and later)",
                 share(split.own.as_ns(), all),
                 counted(u64::from(self.cpus), "CPU"),
             ));
