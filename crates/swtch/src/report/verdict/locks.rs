@@ -233,7 +233,7 @@ impl Picture<'_> {
             );
             finding.seen.push_str(&words);
             finding.advice = Some(
-                "its log says how often it stops the program (-Xlog:gc): a larger heap (-Xmx), fewer \
+                "the collector's log says how often it stops the program (-Xlog:gc): a larger heap (-Xmx), fewer \
                  allocations, or a collector that runs beside the program (G1, ZGC)"
                     .to_owned(),
             );
