@@ -16,7 +16,7 @@ fn main() {
     }
 }
 
-/// `src/bpf/OBJECT.bpf.c` becomes `OBJECT.skel.rs`.
+/// Compiles `src/bpf/OBJECT.bpf.c` and generates its skeleton `OBJECT.skel.rs`.
 fn compile(object: &str, out: &Path) {
     let source = format!("src/bpf/{object}.bpf.c");
     println!("cargo:rerun-if-changed={source}");

@@ -1,16 +1,16 @@
-//! `xtask bench-cost`: is `swtch cost` right, and how do its numbers stand beside its peers'?
+//! `xtask bench-cost`: checks whether `swtch cost` is right, and compares it with other programs.
 //!
 //! ```text
-//! peers       rounds: swtch and each peer once, on one CPU      ratio within the round
-//! alarms      runs of `swtch cost self-check`                   arms that do the same must not differ
-//! resolution    "                                               how narrow their interval is
-//! injected      "                                               1 % more to do must be found
-//! coverage      "                                               intervals must hold what many runs give
+//! peers       rounds: swtch and each peer once, on one CPU   ratio within the round
+//! alarms      runs of `swtch cost self-check`                equal arms must not differ
+//! resolution    "                                            how narrow their interval is
+//! injected      "                                            1 % more to do must be found
+//! coverage      "                                            intervals hold the long-run median
 //! ```
 //!
-//! The last four read the same runs, so they cost no more than one of them; alarms are counted and
-//! widths taken a second time with a hog on each CPU. Everything is run by this program, one after the
-//! other, and its report is Markdown on stdout. What this does *not* do: judge.
+//! The last four read the same runs, so all of them cost no more than one. Alarms and resolution
+//! are measured a second time with a hog on each CPU. This program runs everything, one program
+//! after the other, and prints a report in Markdown on stdout. It does *not* judge the numbers.
 
 mod command;
 mod hogs;
@@ -36,27 +36,27 @@ use command::Runner;
 pub use hogs::run as run_hog;
 use self_check::{Load, Runs};
 
-/// No program may run longer: a check takes 2 s, and a hog on its CPU makes that 4.
+/// Time limit of each program: a check takes 2 s, and 4 s with a hog on its CPU.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Fewer rounds than this say little about the spread of a ratio.
+/// Rounds of peers by default; fewer say little about the spread of a ratio.
 const LEAST_ROUNDS: usize = 7;
 
-/// Runs of the self-check, unless another number is asked for.
+/// Number of runs of the self-check, unless another is given.
 const RUNS: usize = 20;
 
 /// A part of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Our hand-off beside that of other programs.
+    /// Our hand-off compared with that of other programs.
     Peers,
-    /// How often arms that do the same are said to differ.
+    /// How often two equal arms are reported to differ.
     Alarms,
-    /// How narrow the interval between arms that do the same is.
+    /// How narrow the interval of the difference between two equal arms is.
     Resolution,
-    /// How often 1 % more is found.
+    /// How often an injected delay of 1 % is found.
     Injected,
-    /// How often intervals hold what many runs come to.
+    /// How often an interval holds the median of many runs.
     Coverage,
 }
 
@@ -98,7 +98,7 @@ impl Part {
     }
 }
 
-/// What to measure and where to put it.
+/// The options of `xtask bench-cost`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {
     parts: Vec<Part>,
@@ -109,10 +109,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the words after `bench-cost`.
+    /// Reads the arguments after `bench-cost`.
     ///
     /// # Errors
-    /// On a word that is not known, a missing value, or no runs.
+    /// On an unknown argument, a missing value, or no runs.
     pub fn parse(words: &[String]) -> Result<Self> {
         let mut options = Self {
             parts: Vec::new(),
@@ -145,13 +145,13 @@ impl Options {
         self.parts.contains(&part)
     }
 
-    /// Interleaved rounds of peers.
+    /// The number of interleaved rounds of peers.
     fn rounds(&self) -> usize {
         self.runs.unwrap_or(LEAST_ROUNDS)
     }
 
-    /// Under which loads the self-check runs: idle for every part of it, with hogs for alarms and
-    /// resolution.
+    /// The loads under which the self-check runs: idle for every part that needs it, and hogs for
+    /// alarms and resolution.
     fn loads(&self) -> &'static [Load] {
         let has_hogs = self.wants(Part::Alarms) || self.wants(Part::Resolution);
         let has_any = self.wants(Part::Injected) || self.wants(Part::Coverage);
@@ -163,14 +163,14 @@ impl Options {
     }
 }
 
-/// What was measured.
+/// All measurements that the report and the JSON file are made from.
 #[derive(Debug)]
 struct Measured {
     rounds: Vec<peers::Round>,
     runs: Vec<Runs>,
 }
 
-/// Measures, prints the report to stdout, and writes the file that was asked for.
+/// Measures, prints the report to stdout, and writes the JSON file if one was asked for.
 ///
 /// # Errors
 /// When a program is missing or fails, on Ctrl-C, or when the file cannot be written.
@@ -207,7 +207,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Markdown: the host, and a table for each part.
+/// The report in Markdown: the host, and a table for each part.
 fn report(options: &Options, host: &Host, cpu: u32, measured: &Measured) -> String {
     let mut report = format!("{host}. Measured on CPU {cpu}.\n");
     let of_parts = Part::ALL.into_iter().filter(|part| options.wants(*part));
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Without a run there is a table that says so, not a panic.
+    /// Without a run there is a table that says so, and no panic.
     #[test]
     fn a_report_has_a_table_for_each_part_that_was_asked_for() {
         let options = parse(&["--part", "alarms", "--part", "coverage"]).unwrap();

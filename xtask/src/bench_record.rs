@@ -1,9 +1,10 @@
-//! `xtask bench-record`: what recording costs, beside its peers, on this machine, now.
+//! `xtask bench-record`: what recording costs on this machine now, compared with other recorders.
 //!
-//! One benchmark is run bare and under each tool, in rounds: every arm once a round, the order
-//! rotated from round to round, and an arm is compared only with the bare run of its own round.
-//! Machines change speed between minutes, so a "before" and an "after" measured apart are not
-//! comparable (seen on the virtual machine this was written on: 1.7× with nothing else running).
+//! One benchmark is run bare and under each tool, in rounds. Every arm runs once a round, in an
+//! order that is rotated from round to round, and is compared only with the bare run of its own
+//! round. Machines change speed between minutes, so numbers from "before" and "after" that were
+//! measured apart are not comparable (seen on the virtual machine this was written on: 1.7× with
+//! nothing else running).
 //!
 //! ```text
 //! round 1   bare  swtch  stacks  perf  …      ratio of swtch = swtch / bare, within the round
@@ -11,8 +12,9 @@
 //! ```
 //!
 //! The CPU time that counts is the benchmark's own (see `cputime.rs`): a tool slows the switching
-//! tasks down from inside the kernel. What the tool uses itself, to drain and to write, is a column
-//! of its own. What this does *not* do: judge. It prints the numbers to beat beside the measured.
+//! tasks down from inside the kernel. What the tool itself uses, to drain and to write, is in a
+//! column of its own. The numbers are printed beside their targets; they do *not* decide the exit
+//! code.
 
 mod benchmark;
 pub(crate) mod host;
@@ -35,11 +37,11 @@ use measure::{Measurer, Run};
 use summary::{Summary, Target};
 use tool::{Programs, Tool};
 
-/// Fewer rounds than this say nothing about the spread.
+/// Fewer rounds than this do not show the spread.
 const LEAST_ROUNDS: usize = 5;
 const QUICK_ROUNDS: usize = 2;
 
-/// What to measure and where to put it.
+/// The options of `xtask bench-record`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {
     rounds: usize,
@@ -51,10 +53,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// Reads the words after `bench-record`.
+    /// Reads the arguments after `bench-record`.
     ///
     /// # Errors
-    /// On a word that is not known, a missing value, or too few rounds.
+    /// On an unknown argument, a missing value, or too few rounds.
     pub fn parse(words: &[String]) -> Result<Self> {
         let mut rounds = None;
         let mut options = Self {
@@ -96,7 +98,7 @@ impl Options {
     }
 }
 
-/// One run and where it stands in the experiment.
+/// One run with its place in the experiment.
 #[derive(Debug)]
 pub struct Trial {
     round: usize,
@@ -161,7 +163,7 @@ fn measure_all(options: &Options, programs: &Programs) -> Result<Vec<Trial>> {
     Ok(trials)
 }
 
-/// Every arm takes every place in the order once in as many rounds as there are arms.
+/// Every arm has every position in the order once in as many rounds as there are arms.
 fn rotated(mut tools: Vec<Tool>, round: usize) -> Vec<Tool> {
     if !tools.is_empty() {
         let places = round % tools.len();

@@ -1,7 +1,7 @@
-//! `xtask check`: what the docs promise about the tree holds.
+//! `xtask check`: what the docs promise about the source tree is true.
 //!
-//! Three checks, each a pure function from text to a list of complaints, fed here with the real
-//! tree. What clippy can see (`unwrap`, printing in libraries) is left to clippy.
+//! There are three checks, each a pure function from text to a list of complaints, applied here to
+//! the real tree. What clippy can check (`unwrap`, printing in libraries) is left to clippy.
 
 mod layers;
 mod licences;
@@ -14,7 +14,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// Runs all checks, prints every complaint, and exits with 1 when there is one.
+/// Runs all checks, prints every complaint, and returns exit code 1 if there is one.
 ///
 /// # Errors
 /// When the tree cannot be read or cargo cannot describe it.
@@ -42,7 +42,7 @@ pub fn run() -> Result<ExitCode> {
     })
 }
 
-/// The workspace: the directory above this package.
+/// The root of the workspace: the directory above this package.
 fn root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package
@@ -90,7 +90,7 @@ fn cargo_metadata(root: &Path, options: &[&str]) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("reading the answer of cargo metadata")
 }
 
-/// The target triple of this machine: dependencies of other platforms are never built here.
+/// The target triple of this machine. Dependencies of other platforms are never built here.
 fn host() -> Result<String> {
     let output = Command::new("rustc")
         .arg("-vV")

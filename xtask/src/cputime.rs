@@ -1,7 +1,7 @@
-//! Runs a command and writes what it used to a file.
+//! Runs a command and writes the CPU time and switches that it used to a file.
 //!
 //! A tool that records a command is its parent, so the kernel's account of the tool's children
-//! mixes both. With this program between the two, the benchmark is accounted alone:
+//! mixes both. With this program between the two, the benchmark is accounted separately:
 //!
 //! ```text
 //! bench-record ── tool ── cputime FILE -- benchmark
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The account is `getrusage(RUSAGE_CHILDREN)` (getrusage(2)): every descendant that was waited
-//! for, which is why a command that leaves children behind is not measured right.
+//! for. A command that leaves children running is therefore not measured completely.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -22,22 +22,22 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 use serde_json::{Value, json};
 
-/// What a command and its descendants used.
+/// The resources that a command and its descendants used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTime {
-    /// User and system time.
+    /// User and system time together, in ns.
     pub cpu_ns: u64,
-    /// From start to end.
+    /// Wall time from start to end, in ns.
     pub wall_ns: u64,
     /// Switch-outs as the kernel counted them (`ru_nvcsw` + `ru_nivcsw`).
     pub switches: u64,
 }
 
 impl CpuTime {
-    /// Reads what [`run`] wrote.
+    /// Reads the file that [`run`] wrote.
     ///
     /// # Errors
-    /// When the file is missing (the command was never run) or is not ours.
+    /// When the file is missing (the command was never run) or has another form.
     pub fn read(path: &Path) -> Result<Self> {
         let text =
             fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
@@ -65,7 +65,7 @@ impl CpuTime {
     }
 }
 
-/// User and system time of all descendants waited for so far.
+/// User and system time in ns of all descendants waited for so far.
 pub fn cpu_ns_of_children() -> Result<u64> {
     Ok(cpu_ns(&children()?))
 }
@@ -92,10 +92,11 @@ fn switches(usage: &Usage) -> u64 {
     u64::try_from(both).expect("the kernel reports no negative count of switches")
 }
 
-/// `cputime FILE -- CMD…`: passes the command's own exit code on.
+/// `cputime FILE -- CMD…`: runs the command and returns its exit code.
 ///
 /// # Errors
-/// When the words are not of this form, the command cannot be started, or the file not written.
+/// When the arguments do not have this form, the command cannot be started, or the file not
+/// written.
 pub fn run(words: &[String]) -> Result<ExitCode> {
     let [file, dashes, program, arguments @ ..] = words else {
         bail!("usage: cputime FILE -- CMD…");
@@ -119,7 +120,7 @@ pub fn run(words: &[String]) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
-/// As a shell passes it on: 128 + the signal for a command that was killed.
+/// The exit code as a shell gives it: 128 + the signal for a command that was killed.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or(status.signal().map(|signal| 128 + signal));
     ExitCode::from(
@@ -136,7 +137,7 @@ mod tests {
         of.iter().map(|&word| word.to_owned()).collect()
     }
 
-    /// A busy loop uses CPU time and is seen; a sleep of the same wall time is not.
+    /// A busy loop uses CPU time, which is counted; a sleep of the same wall time uses none.
     #[test]
     fn cpu_time_of_the_command_is_written() {
         let dir = tempfile::tempdir().unwrap();

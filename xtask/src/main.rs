@@ -1,12 +1,15 @@
-//! The project's own checks and measurements: what `cargo` has no verb for.
+//! Checks and measurements of the project itself, for which `cargo` has no command.
 //!
-//! - `check`: the rooms depend on each other as `ARCHITECTURE.md` says, the docs name only what
-//!   exists, every dependency has a licence that `deny.toml` allows.
-//! - `bench-record`: what recording costs, beside its peers.
-//! - `bench-cost`: whether the prices of switches are right, and how they stand beside its peers'.
-//! - `cputime`: runs a command and writes what it used to a file; `bench-record` puts it between a
-//!   tool and the benchmark, so that the two can be told apart.
-//! - `hog`: uses a CPU; `bench-cost` puts one on each.
+//! - `check`: the crates depend on each other as `ARCHITECTURE.md` says, the docs name only what
+//! exists, every dependency has a licence that `deny.toml` allows.
+//! - `bench-record`: what recording costs, compared with other recorders.
+//! - `bench-cost`: whether the prices of switches are right, and how they compare with those of
+//!   other
+//! programs.
+//! - `cputime`: runs a command and writes the CPU time that it used to a file; `bench-record` puts
+//!   it
+//! between a tool and the benchmark, so that the two can be told apart.
+//! - `hog`: uses a CPU; `bench-cost` starts one on each.
 //!
 //! Nothing here is part of the program, and the program never calls it.
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! The last line of `make test` tells the truth: `scripts/test.sh` under a `cargo` of ours that says
-//! what a test run says, in good and in bad luck.
+//! The last line of `make test` is right: `scripts/test.sh` runs with a stub of `cargo` that prints
+//! what test runs print, both when they pass and when they fail.
 
 use std::env;
 use std::fs;
@@ -8,13 +8,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs the script with a cargo that, asked to test, says `said` and exits with `code`; the page has
-/// no tests.
+/// Runs the script with a cargo that, asked to test, prints `said` and exits with `code`. The page
+/// has no tests here.
 fn test_script(said: &str, code: u8) -> Output {
     run_with(said, code, "exit 0").expect("scripts/test.sh starts")
 }
 
-/// The scripts in a tree of their own, where `scripts/web.sh` is `page`.
+/// Runs the scripts in a tree of their own, where `scripts/web.sh` does what `page` says.
 fn run_with(said: &str, code: u8, page: &str) -> io::Result<Output> {
     let tree = tempfile::tempdir()?;
     let bin = tree.path();
@@ -39,12 +39,12 @@ fn run_with(said: &str, code: u8, page: &str) -> io::Result<Output> {
     fs::write(&cargo, script)?;
     fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755))?;
     let path = env::var("PATH").unwrap_or_default();
-    // By its interpreter: to execute the copy itself fails with ETXTBSY while a child that another test
-    // has forked meanwhile still holds the descriptor that it was written by.
+    // Started through bash: executing the copy itself fails with ETXTBSY while a child that another
+    // test has forked meanwhile still holds the descriptor with which it was written.
     Command::new("bash")
         .arg(scripts.join("test.sh"))
         .env("PATH", format!("{}:{path}", bin.display()))
-        // Whoever runs the tests may have asked for recordings on other kernels, too.
+        // The environment of the tests may ask for recordings on other kernels, too.
         .env_remove("SWTCH_VM")
         .output()
 }
@@ -54,7 +54,7 @@ fn last_line(output: &Output) -> String {
     text.lines().last().unwrap_or_default().to_owned()
 }
 
-/// The first two counts; what is skipped depends on who runs the tests.
+/// The first two counts of the last line; what is skipped depends on the user who runs the tests.
 fn counts(output: &Output) -> String {
     last_line(output)
         .split(", ")
@@ -70,7 +70,7 @@ fn result(passed: u32, failed: u32, ignored: u32) -> String {
     )
 }
 
-/// Runs as root are one pass, runs with a sudo that does not ask are two.
+/// The script makes one pass as root, and two with a sudo that needs no password.
 fn passes() -> u32 {
     let is_root = nix::unistd::geteuid().is_root();
     let sudo = || Command::new("sudo").args(["-n", "true"]).output();
@@ -121,7 +121,7 @@ fn run_without_tests_fails() {
     assert!(!output.status.success());
 }
 
-/// The page's tests count as all others do, and without Node.js they are named as passed over.
+/// The page's tests count like all others, and without Node.js they are reported as skipped.
 #[test]
 fn tests_of_the_page_are_summed_too() {
     let line = |text: &str| format!("echo 'test result: {text}; the page'");
@@ -153,8 +153,8 @@ fn tests_of_the_page_are_summed_too() {
     );
 }
 
-/// A test that finds out while it runs that it cannot run here passes for cargo. `swtch-test` prints a
-/// line for it, which takes it off the passed ones.
+/// A test that finds out while it runs that it cannot run here passes for cargo. `swtch-test`
+/// prints a line for it, which is subtracted from the passed tests.
 #[test]
 fn test_that_could_not_run_is_skipped_and_not_passed() {
     let said = format!(
@@ -178,7 +178,8 @@ fn test_that_could_not_run_is_skipped_and_not_passed() {
     assert!(end.contains("  it::b: perf is not installed\n"), "{end}");
 }
 
-/// A test program with a harness of its own counts what it skips in its result, as the page's suites do.
+/// A test program with a harness of its own counts what it skips in its result, as the page's
+/// suites do.
 #[test]
 fn what_a_result_counts_as_skipped_is_not_taken_off_the_passed_twice() {
     let said = "test throttled ... skipped: it needs root\n\
@@ -191,7 +192,7 @@ fn what_a_result_counts_as_skipped_is_not_taken_off_the_passed_twice() {
     assert!(last_line(&output).ends_with(&format!(", {} skipped", passes())));
 }
 
-/// Colours of a terminal stand between the words.
+/// Escape sequences for colours may stand between the words.
 #[test]
 fn coloured_results_are_read() {
     let coloured = result(5, 0, 0).replace("ok", "\u{1b}[32mok\u{1b}[m");

@@ -1,7 +1,7 @@
-//! Runs one workload and prints, as JSON, what a trace of it must hold.
+//! Runs one workload and prints, as JSON, what a trace of it must contain.
 //!
 //! ```text
-//! cargo run -p swtch-bench --example workload                    what there is
+//! cargo run -p swtch-bench --example workload                    lists the workloads
 //! cargo run -p swtch-bench --example workload -- pipe --count 500
 //! ```
 

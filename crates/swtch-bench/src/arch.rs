@@ -1,15 +1,16 @@
-//! What only the instructions of one architecture can do or say: put registers into a state, read
-//! which of them are in use, and what the CPU offers for switching between address spaces.
+//! Instructions that exist on one architecture only: they put vector registers into a known state,
+//! read which registers are in use, and tell what the CPU offers for switching between address
+//! spaces.
 //!
-//! One file per architecture with the same functions in the same order.
+//! One file per architecture, with the same functions in the same order.
 //!
 //! ```text
 //! leave_live      clear │ touch │ hand over      the kernel has to save what was touched
 //! leave_cleared   touch │ clear │ hand over      the same instructions, nothing to save
 //! ```
 //!
-//! Both do the same work, so the difference of their rings is the state's alone: a baseline that is
-//! subtracted would not do, because clearing is not free and what it costs depends on the state.
+//! Both do the same work, so the difference between their rings is the cost of the state alone.
+//! Subtracting a baseline would not do: clearing costs time, and how much depends on the state.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,25 +46,25 @@ pub(crate) use chain::chain;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("swtch-bench knows the registers of x86_64 and aarch64 only");
 
-/// Register state beyond the general registers, each with all that come before it.
+/// Register state beyond the general registers. Each variant includes all earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Registers {
-    /// None of it.
+    /// No extended register is in use.
     Init,
-    /// 128-bit vectors.
+    /// The 128-bit vector registers (SSE).
     Sse,
-    /// 256-bit vectors.
+    /// The 256-bit vector registers (AVX2).
     Avx2,
-    /// 512-bit vectors, the sixteen more of them, and masks.
+    /// The 512-bit vector registers, sixteen further vector registers, and the mask registers.
     Avx512,
-    /// Tiles.
+    /// The tile registers of AMX.
     Amx,
 }
 
 impl Registers {
-    /// All, from the least state to the most.
+    /// All states, from the least to the most.
     pub const ALL: [Self; 5] = [Self::Init, Self::Sse, Self::Avx2, Self::Avx512, Self::Amx];
 }
 
@@ -71,8 +72,9 @@ impl Registers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SaveArea {
-    /// All that the operating system has enabled, each at its place.
+    /// Bytes with room for every component that the operating system has enabled.
     pub standard_bytes: u32,
-    /// The same without the gaps, as the kernel saves it; `None` where the CPU cannot.
+    /// Bytes without the gaps, as the kernel saves it; `None` if the CPU lacks the compacted
+    /// format.
     pub compact_bytes: Option<u32>,
 }

@@ -1,9 +1,9 @@
-//! The cast of a workload: named threads and processes that act, and then say what the kernel
-//! counted for them.
+//! The workers of a workload: named threads and processes that run a function and then report what
+//! the kernel counted for them.
 //!
-//! Each reads its own counters as its last act. What comes after that (leaving, and perhaps being
-//! preempted while it leaves) is in the trace and not in the count; the judge knows. Of a process it is
-//! read from outside, once it has ended.
+//! A thread reads its own counters last. What follows (the exit, and perhaps a preemption before
+//! it) is in the trace but not in the count; the module `outcome` allows for it. The counters of a
+//! process are read once more from outside, after it has ended.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -17,27 +17,27 @@ use crate::outcome::{Counted, Expect, ThreadId, ThreadOutcome};
 use crate::process::{self, Child};
 use crate::shared_page::SharedPage;
 
-/// What a member of the cast did.
+/// What a worker did, and what the kernel counted for it.
 #[derive(Debug)]
 pub(crate) struct Performed<T> {
     name: String,
     id: ThreadId,
-    /// What the kernel counted for it.
+    /// Switches that the kernel counted for it, up to its last own act.
     pub(crate) counted: Counted,
-    /// How many more switches it had when it had ended; 0 where nobody can look.
+    /// Switches between that count and the end of the task; 0 for threads, where nothing can read
+    /// it.
     leaving: u64,
-    /// What it found out.
     pub(crate) value: T,
 }
 
 impl<T> Performed<T> {
-    /// The outcome for this thread. That it ends once is added.
+    /// The outcome for this thread; the expectation that it exits once is added.
     pub(crate) fn expecting(self, expect: Vec<Expect>) -> ThreadOutcome {
         together(&self.name.clone(), [self], expect)
     }
 }
 
-/// The outcome for threads that are judged together.
+/// One outcome for several threads that are judged together.
 pub(crate) fn together<T>(
     name: &str,
     cast: impl IntoIterator<Item = Performed<T>>,
@@ -50,7 +50,7 @@ pub(crate) fn together<T>(
         leaving += one.leaving;
     }
     let threads = u64::try_from(ids.len()).unwrap_or(u64::MAX);
-    // An exiting task may first wait for the rest of its teardown: that is `exit` as well.
+    // An exiting task may first wait while it is torn down: that counts as `exit` too.
     expect.push(Expect::between(
         Reason::Exit,
         threads,
@@ -66,14 +66,14 @@ pub(crate) fn together<T>(
     }
 }
 
-/// A thread that is acting.
+/// A worker thread that is running.
 #[derive(Debug)]
 pub(crate) struct Acting<'scope, T> {
     name: String,
     handle: ScopedJoinHandle<'scope, Result<Performed<T>, Error>>,
 }
 
-/// Starts a thread. It runs where the starter stands ([`crate::cpu::Stage`]).
+/// Starts a thread. It inherits CPU and policy from the starter ([`crate::cpu::Stage`]).
 pub(crate) fn start<'scope, 'env, T: Send + 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     name: impl Into<String>,
@@ -109,7 +109,7 @@ pub(crate) fn start_small<'scope, 'env, T: Send + 'scope>(
 }
 
 impl<T> Acting<'_, T> {
-    /// Waits until it is done.
+    /// Waits until the thread has ended.
     pub(crate) fn finish(self) -> Result<Performed<T>, Error> {
         let name = self.name;
         self.handle
@@ -118,7 +118,7 @@ impl<T> Acting<'_, T> {
     }
 }
 
-/// A process that is acting, and finds out `N` numbers. Dropping it ends it.
+/// A worker process that is running, and reports `N` numbers. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct ActingProcess<const N: usize> {
     name: String,
@@ -140,7 +140,7 @@ pub(crate) fn start_process<const N: usize>(
         counted.set([switches.voluntary, switches.involuntary]);
         Ok(())
     };
-    // The parent only learns that it failed. A closed stderr must not make a panic out of it.
+    // The parent only learns that the child failed. A closed stderr must not cause a panic.
     let explain = |error: &Error| {
         let _ = writeln!(io::stderr(), "error: process {name}: {error}");
     };
@@ -154,7 +154,6 @@ pub(crate) fn start_process<const N: usize>(
 }
 
 impl<const N: usize> ActingProcess<N> {
-    /// Its number.
     pub(crate) const fn pid(&self) -> u32 {
         self.child.pid()
     }
@@ -164,7 +163,7 @@ impl<const N: usize> ActingProcess<N> {
         &self.child
     }
 
-    /// Waits until it is done.
+    /// Waits until the process has ended.
     pub(crate) fn finish(mut self) -> Result<Performed<[u64; N]>, Error> {
         let pid = self.pid();
         self.child.wait_for_end()?;
@@ -185,14 +184,14 @@ impl<const N: usize> ActingProcess<N> {
             name: self.name,
             id: ThreadId { pid, tid: pid },
             counted,
-            // One that a quota holds leaves its CPU often on its way out.
+            // A process that is throttled by a quota leaves its CPU often on its way out.
             leaving: at_end.total().saturating_sub(counted.total()),
             value: self.found.get(),
         })
     }
 }
 
-/// The calling thread.
+/// Process and thread id of the calling thread.
 pub(crate) fn own_id() -> ThreadId {
     // SAFETY: gettid has no arguments and cannot fail.
     let tid = unsafe { libc::gettid() };
@@ -211,17 +210,17 @@ pub(crate) fn own_switches() -> Result<Counted, Error> {
     })
 }
 
-/// How often the calling thread blocks while it does `work`, as the kernel counts it.
+/// How often the calling thread blocks during `work`, as the kernel counts it.
 pub(crate) fn blocks_in(work: impl FnOnce() -> Result<(), Error>) -> Result<u64, Error> {
     let before = own_switches()?;
     work()?;
     Ok(own_switches()?.since(before).voluntary)
 }
 
-/// 1 if the calling thread blocked in a `nap`, and 0 when its time was over before the thread had left
-/// its CPU. A preemption may use it up, and so may an interrupt or a hypervisor, of which the thread's
-/// counters tell nothing (seen: a sleep of 50 µs in a virtual machine). A cold page on the way may block
-/// once more.
+/// 1 if the calling thread blocked in `nap`; 0 if the time was over before the thread had left its
+/// CPU. A preemption may use up the time, and so may an interrupt or a hypervisor, which the
+/// thread's counters do not show (seen: a sleep of 50 µs in a virtual machine). A page fault on the
+/// way may add a block, so the result is capped at 1.
 pub(crate) fn left_in(nap: impl FnOnce() -> Result<(), Error>) -> Result<u64, Error> {
     blocks_in(nap).map(|blocks| blocks.min(1))
 }

@@ -1,4 +1,4 @@
-//! Time as the cast sees it: the trace clock, CPU time, and a hog's heartbeat.
+//! Time as workloads need it: the trace clock, CPU time, and the heartbeat of a hog.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,8 +10,8 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_ns(read(libc::CLOCK_MONOTONIC))
 }
 
-/// Now, on a clock that nothing adjusts (`CLOCK_MONOTONIC_RAW`): for lengths that are measured, where
-/// a correction of the clock's rate by a few in 10⁵ would be part of the result.
+/// Now, on a clock that is never adjusted (`CLOCK_MONOTONIC_RAW`). For measured lengths: a
+/// correction of the clock's rate by a few in 10⁵ would be part of the result.
 pub(crate) fn raw() -> Timestamp {
     Timestamp::from_ns(read(libc::CLOCK_MONOTONIC_RAW))
 }
@@ -31,7 +31,7 @@ pub(crate) fn process_cpu_time() -> Nanos {
     Nanos::from_ns(read(libc::CLOCK_PROCESS_CPUTIME_ID))
 }
 
-/// Uses the CPU, and nothing else, until `deadline`.
+/// Uses the CPU until `deadline`.
 pub(crate) fn spin_until(deadline: Timestamp) {
     while now() < deadline {}
 }
@@ -41,11 +41,11 @@ pub(crate) fn spin(span: Duration) {
     spin_until(after(span));
 }
 
-/// Above the 5 µs that KVM advances a timer at most (`arch/x86/kvm/lapic.c`, v6.12), and far below
-/// the time between two bystanders.
+/// More than the 5 µs by which KVM at most advances a timer (`arch/x86/kvm/lapic.c`, v6.12), and
+/// far less than the time between two bystanders.
 const TIMER_ADVANCE: Nanos = Nanos::from_ns(20_000);
 
-/// A hog says when it last ran, so that others can tell whether they took the CPU from it.
+/// A hog records when it last ran, so that others can tell whether they took the CPU from it.
 ///
 /// ```text
 /// hog      ──beat─beat─beat─┐
@@ -59,7 +59,7 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Runs, and says so, until [`Self::stop_when_done`] ends it; gives up after `limit`.
+    /// Spins and records the time until [`Self::stop_when_done`] ends it; gives up after `limit`.
     pub(crate) fn beat(&self, limit: Duration) {
         let deadline = after(limit);
         while !self.stopped.load(Ordering::Relaxed) {
@@ -71,8 +71,8 @@ impl Heartbeat {
         }
     }
 
-    /// Ends [`Self::beat`] when the guard is dropped: the hog must not go on when the one that it
-    /// runs for has failed.
+    /// Ends [`Self::beat`] when the guard is dropped, so that the hog also stops when the thread
+    /// that it runs for fails.
     pub(crate) const fn stop_when_done(&self) -> StopWhenDone<'_> {
         StopWhenDone(self)
     }
@@ -82,14 +82,14 @@ impl Heartbeat {
         self.last_ns.load(Ordering::Relaxed) >= moment.as_ns()
     }
 
-    /// Whether the hog had the CPU when a timer for `moment` ended. A hypervisor may take the CPU a
-    /// little early to deliver it on time (KVM's `lapic_timer_advance_ns`).
+    /// Whether the hog had the CPU when a timer for `moment` expired. A hypervisor may take the CPU
+    /// a little early to deliver the timer on time (KVM's `lapic_timer_advance_ns`).
     pub(crate) fn ran_at_timer(&self, moment: Timestamp) -> bool {
         self.ran_after(moment.before(TIMER_ADVANCE))
     }
 }
 
-/// Made by [`Heartbeat::stop_when_done`].
+/// Guard made by [`Heartbeat::stop_when_done`]; dropping it stops the hog.
 #[derive(Debug)]
 #[must_use = "the hog stops when it is dropped"]
 pub(crate) struct StopWhenDone<'a>(&'a Heartbeat);

@@ -1,4 +1,4 @@
-//! From one stack to another in user mode, by a function in assembly for each processor.
+//! Switches from one stack to another in user mode, in assembly for each architecture.
 
 #[cfg(target_arch = "aarch64")]
 #[path = "arch/switch_aarch64.rs"]

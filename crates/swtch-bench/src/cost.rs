@@ -1,4 +1,5 @@
-//! Times switches: hand-overs of a turn between tasks, and what they are made of.
+//! Measures the cost of switches: tasks that hand a turn to each other, and the parts of a
+//! hand-over.
 //!
 //! ```text
 //! caller            stage: one process, one CPU            leaders: a process each
@@ -6,9 +7,9 @@
 //!    ◀──samples────  of a Latin square, and a sentinel   ◀── ns, switches  alone (hot baseline)
 //! ```
 //!
-//! All arms of a session live side by side, each blocked until its turn, so that any two can be
-//! compared block by block. A session is repeated in fresh stages, because where memory happens to
-//! lie is part of the noise. What the samples mean is decided in `swtch_core::cost`.
+//! All arms of a session exist side by side, each blocked until its turn, so that any two can be
+//! compared block by block. A session is repeated in fresh stages, because the placement of memory
+//! is part of the noise. `swtch_core::cost` decides what the samples mean.
 
 pub(crate) mod act;
 mod arm;

@@ -1,9 +1,9 @@
-//! Where the cast runs and how the scheduler treats it: allowed CPUs, policy, slice.
+//! Where the workers run and how the scheduler treats them: allowed CPUs, policy, slice.
 //!
-//! Most workloads put their whole cast on one CPU under `SCHED_BATCH`. A batch task that is woken
-//! never preempts (`kernel/sched/fair.c`, `wakeup_preempt_fair`, v5.15 to v6.18), so one that
+//! Most workloads put all their workers on one CPU under `SCHED_BATCH`. A batch task that is woken
+//! never preempts (`kernel/sched/fair.c`, `wakeup_preempt_fair`, v5.15 to v6.18), so a task that
 //! wakes another and then blocks does block, every time: that makes blocks countable. Threads
-//! inherit both, so they start where they belong and nothing has to move them.
+//! inherit both, so they start in the right place and nothing has to move them.
 
 use std::mem;
 use std::sync::OnceLock;
@@ -23,7 +23,7 @@ pub(crate) fn allowed() -> Result<Vec<usize>, Error> {
         .collect())
 }
 
-/// The CPU that workloads use: the last, since the first one serves most interrupts.
+/// The CPU that workloads use: the last one, since the first one serves most interrupts.
 pub(crate) fn home() -> Result<usize, Error> {
     let last = allowed()?.last().copied();
     Ok(last.expect("invariant: the thread that asks is running on an allowed CPU"))
@@ -33,7 +33,7 @@ pub(crate) fn home() -> Result<usize, Error> {
 pub(crate) fn move_to(tid: u32, cpu: usize) -> Result<(), Error> {
     // SAFETY: an all-zero cpu_set_t is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // A number that no set holds leaves it empty, which the kernel refuses.
+    // A number beyond the size of a set leaves the set empty, which the kernel refuses.
     if cpu < mem::size_of_val(&set) * 8 {
         // SAFETY: sets a bit of a set that we own, and `cpu` is below its size.
         unsafe { libc::CPU_SET(cpu, &mut set) };
@@ -41,7 +41,7 @@ pub(crate) fn move_to(tid: u32, cpu: usize) -> Result<(), Error> {
     set_affinity(tid, &set)
 }
 
-/// Real-time members block at every hop; one that does not for this long is ended by the kernel
+/// Real-time members block at every hop. The kernel ends one that does not block for this long
 /// (`RLIMIT_RTTIME`, `getrlimit(2)`), so that the machine stays usable.
 pub(crate) const LONGEST_REAL_TIME_RUN: Duration = Duration::from_millis(500);
 
@@ -59,18 +59,18 @@ pub(crate) fn bound_real_time(longest: Duration) -> Result<(), Error> {
     .map(drop)
 }
 
-/// The CPUs that this process might use before it moved itself.
+/// The CPUs that this process could use before it moved itself.
 static AT_FIRST: OnceLock<libc::cpu_set_t> = OnceLock::new();
 
-/// As [`move_to`] for the calling thread, and remembers where it might run before: children may want
-/// to be free again.
+/// As [`move_to`] for the calling thread, and remembers where it could run before, so that children
+/// can be freed again by [`move_to_all`].
 pub(crate) fn move_from_all_to(cpu: usize) -> Result<(), Error> {
     let before = affinity()?;
     AT_FIRST.get_or_init(|| before);
     move_to(0, cpu)
 }
 
-/// Lets the calling thread run wherever it might before [`move_from_all_to`].
+/// Lets the calling thread run wherever it could before [`move_from_all_to`].
 pub(crate) fn move_to_all() -> Result<(), Error> {
     AT_FIRST.get().map_or(Ok(()), |set| set_affinity(0, set))
 }
@@ -78,7 +78,7 @@ pub(crate) fn move_to_all() -> Result<(), Error> {
 /// How the scheduler treats a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Policy {
-    /// `SCHED_OTHER`: preempts when woken.
+    /// `SCHED_OTHER`: may preempt when it is woken.
     Other,
     /// `SCHED_BATCH`: does not preempt when woken.
     Batch,
@@ -91,7 +91,7 @@ pub(crate) enum Policy {
 }
 
 impl Policy {
-    /// Makes it the calling thread's policy.
+    /// Makes this the policy of the calling thread.
     pub(crate) fn adopt(self) -> Result<(), Error> {
         let (policy, priority) = match self {
             Self::Other => (libc::SCHED_OTHER, 0),
@@ -109,8 +109,8 @@ impl Policy {
     }
 }
 
-/// Sets the priority of a real-time thread; 0 is the calling one. Only threads that a workload starts, which
-/// end with it, are given another.
+/// Sets the priority of a real-time thread; 0 is the calling one. It is only used on threads that a
+/// workload starts and that end with it.
 pub(crate) fn set_fifo_priority(tid: u32, priority: i32) -> Result<(), Error> {
     let param = libc::sched_param {
         sched_priority: priority,
@@ -120,17 +120,16 @@ pub(crate) fn set_fifo_priority(tid: u32, priority: i32) -> Result<(), Error> {
     checked("sched_setparam", result).map(drop)
 }
 
-/// The main thread stands on one CPU with one policy, and the cast that it starts inherits both.
-/// Dropping it gives both back.
+/// Keeps the main thread on one CPU under one policy; the workers that it starts inherit both.
+/// Dropping it restores CPUs and policy.
 #[derive(Debug)]
 pub(crate) struct Stage {
     before: Box<libc::cpu_set_t>,
-    /// The CPU.
     pub(crate) cpu: usize,
 }
 
 impl Stage {
-    /// Takes the calling thread to [`home`].
+    /// Moves the calling thread to [`home`] and sets its policy.
     pub(crate) fn at_home(policy: Policy) -> Result<Self, Error> {
         let stage = Self {
             before: Box::new(affinity()?),
@@ -164,24 +163,24 @@ pub(crate) fn ask_for_slice(slice: Duration) -> Result<(), Error> {
     .adopt()
 }
 
-/// `struct sched_attr`, first version (`include/uapi/linux/sched/types.h`). All zero: `SCHED_OTHER`,
-/// nice 0.
+/// `struct sched_attr`, first version (`include/uapi/linux/sched/types.h`). All zero:
+/// `SCHED_OTHER`, nice 0.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct SchedAttr {
-    /// Of this struct, in bytes.
+    /// Size of this struct, in bytes.
     pub(crate) size: u32,
-    /// `SCHED_OTHER` and its like.
+    /// A number such as `SCHED_OTHER` or `SCHED_FIFO`.
     pub(crate) policy: u32,
-    /// None are used here.
+    /// Always 0: no flag is used here.
     pub(crate) flags: u64,
-    /// For `SCHED_OTHER` and `SCHED_BATCH`.
+    /// Nice value, for `SCHED_OTHER` and `SCHED_BATCH`.
     pub(crate) nice: i32,
-    /// For `SCHED_FIFO` and `SCHED_RR`.
+    /// Real-time priority, for `SCHED_FIFO` and `SCHED_RR`.
     pub(crate) priority: u32,
     /// The slice (Linux 6.12 and later); 0 leaves it to the kernel.
     pub(crate) runtime_ns: u64,
-    /// For `SCHED_DEADLINE`, as the next.
+    /// Only for `SCHED_DEADLINE`, as the next field.
     pub(crate) deadline_ns: u64,
     pub(crate) period_ns: u64,
 }
@@ -202,7 +201,7 @@ impl Default for SchedAttr {
 }
 
 impl SchedAttr {
-    /// Makes them the calling thread's.
+    /// Applies the attributes to the calling thread.
     pub(crate) fn adopt(self) -> Result<(), Error> {
         // SAFETY: `self` has the layout of struct sched_attr, says its size and lives across the
         // call, which only reads it; 0 is the calling thread.
@@ -210,17 +209,16 @@ impl SchedAttr {
         checked("sched_setattr", result).map(drop)
     }
 
-    /// The calling thread's.
     pub(crate) fn own() -> Result<Self, Error> {
         let mut own = Self::default();
         let size = own.size;
-        // SAFETY: `own` is ours to be written to, and its size is said; 0 is the calling thread.
+        // SAFETY: `own` is ours to be written to, and its size is passed; 0 is the calling thread.
         let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut own, size, 0) };
         checked("sched_getattr", result).map(|_| own)
     }
 }
 
-/// How long a `SCHED_RR` task may run before its equals get a turn.
+/// How long a `SCHED_RR` task may run before others of its priority get a turn.
 pub(crate) fn round_robin_interval() -> Result<Duration, Error> {
     let mut interval = libc::timespec {
         tv_sec: 0,
@@ -237,13 +235,13 @@ pub(crate) fn round_robin_interval() -> Result<Duration, Error> {
 fn affinity() -> Result<libc::cpu_set_t, Error> {
     // SAFETY: an all-zero cpu_set_t is the empty set.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: `set` is ours, its size is said; 0 is the calling thread.
+    // SAFETY: `set` is ours, and its size is passed; 0 is the calling thread.
     let result = unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &mut set) };
     checked("sched_getaffinity", result).map(|_| set)
 }
 
 fn set_affinity(tid: u32, set: &libc::cpu_set_t) -> Result<(), Error> {
-    // SAFETY: `set` lives across the call, which only reads it; its size is said.
+    // SAFETY: `set` lives across the call, which only reads it; its size is passed.
     let result = unsafe { libc::sched_setaffinity(tid.cast_signed(), mem::size_of_val(set), set) };
     checked("sched_setaffinity", result).map(drop)
 }

@@ -1,4 +1,4 @@
-//! A cgroup of the CPU controller, of version 1 or 2, with a quota or without, that is removed when its
+//! A cgroup of the CPU controller, version 1 or 2, with or without a quota. It is removed when its
 //! guard is dropped.
 
 use std::fs;
@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// Where groups of the CPU controller can be made.
+/// The hierarchy in which groups of the CPU controller can be made.
 #[derive(Clone, Debug)]
 pub(crate) enum CpuController {
-    /// cgroup version 1, the hierarchy of the controller `cpu`.
+    /// Mount point of the cgroup version 1 hierarchy with the controller `cpu`.
     V1(PathBuf),
-    /// cgroup version 2.
+    /// Mount point of cgroup version 2.
     V2(PathBuf),
 }
 
 impl CpuController {
-    /// The hierarchy that has the controller; `None` when none is mounted.
+    /// The hierarchy that has the controller; `None` if none is mounted.
     pub(crate) fn find() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
         mounts.lines().find_map(Self::in_mount)
@@ -49,12 +49,12 @@ impl CpuController {
 #[derive(Debug)]
 pub(crate) struct CpuGroup {
     path: PathBuf,
-    /// Version 2 only: the file in which the controller had to be switched on for children.
+    /// Version 2 only: the file in which the controller was enabled for children, to undo that.
     enabled_in: Option<PathBuf>,
 }
 
 impl CpuGroup {
-    /// Makes a group below the root whose tasks may use all the CPU time they get.
+    /// Makes a group below the root, without a limit of CPU time.
     pub(crate) fn new(controller: &CpuController, name: &str) -> Result<Self, Error> {
         let (CpuController::V1(root) | CpuController::V2(root)) = controller;
         let mut group = Self {
@@ -88,17 +88,16 @@ impl CpuGroup {
         Ok(group)
     }
 
-    /// Moves a process into it.
+    /// Moves the process `pid` into the group.
     pub(crate) fn admit(&self, pid: u32) -> Result<(), Error> {
         write(&self.path.join("cgroup.procs"), &pid.to_string())
     }
 
-    /// Its directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// In how many periods its tasks ran out of quota.
+    /// Number of periods in which its tasks ran out of quota.
     pub(crate) fn throttled_periods(&self) -> Result<u64, Error> {
         let path = self.path.join("cpu.stat");
         let stat = fs::read_to_string(&path).map_err(in_file(&path))?;
@@ -127,7 +126,7 @@ impl CpuGroup {
 
 impl Drop for CpuGroup {
     fn drop(&mut self) {
-        // A process that was just reaped may hold the group for a moment longer.
+        // A process that was just reaped may keep the group busy for a moment longer.
         let mut removed = fs::remove_dir(&self.path);
         for _ in 0..50 {
             match &removed {
@@ -141,11 +140,11 @@ impl Drop for CpuGroup {
         if let Some(control) = &self.enabled_in {
             removed = removed.and(fs::write(control, "-cpu"));
         }
-        // One that could not be made is not there.
+        // A group that could not be made does not exist.
         if let Err(error) = removed
             && error.kind() != ErrorKind::NotFound
         {
-            // A stderr that is closed must not make a panic out of this.
+            // A closed stderr must not cause a panic here.
             let _ = writeln!(
                 io::stderr(),
                 "warning: {} is left behind: {error}",

@@ -1,4 +1,4 @@
-//! What can go wrong while switches are made on purpose.
+//! Errors of this crate: what can fail while switches are made on purpose.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,73 +6,73 @@ use std::path::PathBuf;
 use crate::Needs;
 use crate::limits::LimitOf;
 
-/// Why a workload could not do what its expectations speak of.
+/// The reason why a workload or a measurement could not be done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The machine or the user lacks what the workload is built on.
+    /// The machine or the user lacks what the workload needs.
     #[error("workload {workload} needs {needs}")]
     Missing {
-        /// Name of the workload.
+        /// Name of the workload, as on the command line.
         workload: &'static str,
-        /// What it needs.
+        /// The need that is not met.
         needs: Needs,
     },
-    /// A system call failed.
+    /// A system call, or a call of the C library, failed.
     #[error("{call}: {source}{}", LimitOf(call, source))]
     Call {
-        /// Name of the call.
+        /// Name of the call, such as `fork`.
         call: &'static str,
-        /// What the kernel answered.
+        /// The error that the kernel returned.
         source: io::Error,
     },
     /// A file could not be read, written or made.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which file.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the kernel answered.
+        /// The error that the kernel returned.
         source: io::Error,
     },
-    /// A thread of the cast ended by a panic.
+    /// A thread that was started here panicked.
     #[error("thread {name} panicked")]
     Panicked {
-        /// Its name.
+        /// Name of the thread that panicked.
         name: String,
     },
-    /// A process of the cast did not end well.
+    /// A process that was started here failed.
     #[error("process {name} ended with wait status {status:#x}")]
     ProcessFailed {
-        /// Its name.
+        /// Name of the process that failed.
         name: String,
-        /// The status that `wait4` gave.
+        /// The status that `wait4` returned.
         status: i32,
     },
     /// Neither `/var/tmp` nor the current directory can hold a scratch file that is read from disk.
     #[error("no directory on a disk for a scratch file (tried /var/tmp and the current directory)")]
     NoDisk,
-    /// A block did not end.
+    /// A block took longer than its limit.
     #[error("a block was not done after {} s", limit.as_secs())]
     Stuck {
-        /// How long it was waited for.
+        /// The limit, after which the block was given up.
         limit: std::time::Duration,
     },
-    /// A member of a ring, or the leader, failed and said why.
+    /// A member of a ring or of a load failed, or a load was refused; the text says why.
     #[error("{0}")]
     Member(String),
-    /// What was asked for makes no sense.
+    /// The request makes no sense; the text says why.
     #[error("{0}")]
     Senseless(&'static str),
-    /// This machine does not have what was asked for.
+    /// This machine does not have what was asked for; the text says what is missing.
     #[error("not here: {0}")]
     NotHere(String),
-    /// Its peer has failed, and the stream between them has ended.
+    /// The peer has ended, and with it the stream between the two; the text names the stream.
     #[error("the other end of the {0} is gone")]
     PeerGone(&'static str),
 }
 
 impl Error {
-    /// What a person could do about it, where that can be said.
+    /// A step that the user can take, if there is one.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Missing { needs, .. } => Some(needs.advice()),
@@ -87,18 +87,18 @@ impl Error {
         }
     }
 
-    /// For `map_err`: the failure of a library call that made the system call `call`.
+    /// For `map_err`: the failure of a library call that makes the system call `call`.
     pub(crate) fn calling(call: &'static str) -> impl Fn(io::Error) -> Self {
         move |source| Self::Call { call, source }
     }
 
-    /// The failure of the system call `call` that just returned.
+    /// The failure of the system call `call` that has just returned, from `errno`.
     pub(crate) fn last_call(call: &'static str) -> Self {
         Self::calling(call)(io::Error::last_os_error())
     }
 }
 
-/// The result of `call`, which says "failed" by a negative number.
+/// The result of `call`, which reports failure by a negative number.
 pub(crate) fn checked<N: Default + PartialOrd>(call: &'static str, result: N) -> Result<N, Error> {
     if result < N::default() {
         Err(Error::last_call(call))
@@ -107,7 +107,7 @@ pub(crate) fn checked<N: Default + PartialOrd>(call: &'static str, result: N) ->
     }
 }
 
-/// The result of `call`, one of those of the C library that return the error's number.
+/// The result of a call of the C library that returns the error number.
 pub(crate) fn returned(call: &'static str, errno: i32) -> Result<(), Error> {
     match errno {
         0 => Ok(()),

@@ -1,24 +1,24 @@
-//! Makes context switches on purpose: workloads whose number and reason of switches follow from how
-//! they are built.
+//! Makes context switches on purpose: workloads in which the number and the reason of the switches
+//! follow from the construction.
 //!
-//! A recorder is right when it finds in a trace what the construction says must be there. So each
-//! workload is a small play:
+//! A recorder is right if a trace of a workload contains what the construction demands. Each
+//! workload has these parts:
 //!
 //! ```text
-//!  Stage            one CPU, SCHED_BATCH: who wakes another keeps the CPU until it blocks itself
-//!    └─ cast        named threads and processes; each reads its own kernel counters when done
-//!         └─ Outcome   per thread: what the kernel counted, and what each reason must come to
-//!                └─ misses(rows of a trace)      nothing when the trace is right
+//!  Stage            one CPU, SCHED_BATCH: a task that wakes another keeps the CPU until it blocks
+//!    └─ workers     named threads and processes; each reads its own kernel counters when done
+//!         └─ Outcome   per thread: what the kernel counted, and bounds for each reason
+//!                └─ misses(rows of a trace)      empty when the trace is right
 //! ```
 //!
-//! Counts of blocks are exact by construction, whatever else the machine does: where a bystander
-//! can spoil one, it has to preempt one of the cast, and the kernel counts that. Counts of
-//! preemptions are bounded from below. A workload belongs into a process of its own with a single
-//! thread: it moves the main thread to one CPU and forks.
+//! Counts of blocks are exact by construction, whatever else the machine does: to spare a block, a
+//! bystander has to preempt a worker, and the kernel counts that. Counts of preemptions are bounded
+//! from below. A workload needs a process of its own with a single thread, because it moves the
+//! main thread to one CPU and forks.
 //!
-//! What this crate does *not* do: look at a trace, or need clang. Few workloads need root
-//! ([`Needs`]). `unsafe` stands here because the scheduler's calls have no safe form; each wrapper
-//! is in the file of its idea.
+//! What this crate does *not* do: read a trace, or need clang. Few workloads need root ([`Needs`]).
+//! The crate uses `unsafe` because the scheduler's calls have no safe form; each wrapper is in the
+//! file of its topic.
 
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
 

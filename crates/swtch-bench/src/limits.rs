@@ -1,10 +1,10 @@
-//! Which limit a system call ran into: the kernel only gives a number.
+//! Names the limit that made a system call fail: the kernel only returns an error number.
 
 use std::fmt;
 use std::io;
 use std::mem;
 
-/// Completes the text of a failed call by the name of the limit, where it was one.
+/// Completes the message of a failed call with the name of the limit, if a limit was the cause.
 pub(crate) struct LimitOf<'a>(pub(crate) &'a str, pub(crate) &'a io::Error);
 
 impl fmt::Display for LimitOf<'_> {
@@ -16,7 +16,7 @@ impl fmt::Display for LimitOf<'_> {
     }
 }
 
-/// From the section ERRORS of each call's manual page.
+/// The limits, from the section ERRORS of each call's manual page.
 fn limit(call: &str, errno: Option<i32>) -> Option<&'static str> {
     Some(match (call, errno?) {
         ("mq_open", libc::EMFILE) => "RLIMIT_MSGQUEUE (ulimit -q)",
@@ -40,7 +40,7 @@ fn limit(call: &str, errno: Option<i32>) -> Option<&'static str> {
     })
 }
 
-/// Lets the calling process open as many files as it may ask for. Where it may not, the call that runs
+/// Raises the soft limit of open files to the hard limit. A failure is ignored: the call that runs
 /// into the limit names it.
 pub(crate) fn raise_open_files() {
     // SAFETY: an all-zero rlimit is a valid one.

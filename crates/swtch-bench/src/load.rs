@@ -1,18 +1,19 @@
-//! A load that is described, not programmed: groups of tasks, and what each task does.
+//! A load that is described as data, not programmed: groups of tasks, and the steps of each task.
 //!
 //! ```text
-//!  Load ──play──▶ members start, meet at the barrier, do their body ──▶ Played: who began and ended
-//!  (plain data)        threads or processes, each where it was put           when, and what the kernel
-//!                                                                            counted for it
+//!  Load ──play──▶ members start, meet at the barrier, run their body ──▶ Played: when each began
+//!  (plain data)   threads or processes, each on its CPU                  and ended, and what the
+//!                                                                        kernel counted for it
 //! ```
 //!
-//! `check` refuses what cannot be played, `play` starts the members and waits, `member` is what each
-//! does, `program` its body as a flat list of instructions. `stage` is all that is there before they
-//! start: `desk`, the memory that they share, and `props`, what they take from each other (`lock`,
-//! `event`, `ring`). `overdue` says who waits for what when a load does not end.
+//! `check` refuses loads that cannot run, `play` starts the members and waits, `member` is the life
+//! of one member, `program` its body as a flat list of instructions. `stage` holds what exists
+//! before the members start: `desk`, the memory that they share, and `props`, the objects they wait
+//! for (`lock`, `event`, `ring`). `overdue` reports what each member waits for when a load does not
+//! end.
 //!
-//! The texts that people write are read elsewhere (`swtch lab run FILE`); here everything is known
-//! and checked. What it does *not* do: record, or judge what came of it.
+//! The text format of loads is read elsewhere (`swtch lab run FILE`); here a load is plain data,
+//! checked before it runs. What this module does *not* do: record, or judge the results.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,40 +49,40 @@ pub use lock::LockKind;
 pub use places::Places;
 pub use ring::{RingKind, RingSpec};
 
-/// Tasks that start together.
+/// A load: groups of tasks that start together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
-    /// The groups.
+    /// The groups; other types refer to them by index.
     pub groups: Vec<Group>,
-    /// Locks that are not of the first kind ([`LockKind::Mutex`]).
+    /// Kinds of locks by name; a lock that is not listed is a [`LockKind::Mutex`].
     #[serde(default)]
     pub locks: BTreeMap<String, LockKind>,
-    /// Events that are not of the first kind ([`EventKind::Condition`]).
+    /// Kinds of events by name; an event that is not listed is an [`EventKind::Condition`].
     #[serde(default)]
     pub events: BTreeMap<String, EventKind>,
-    /// Rings that are not of the first kind, or have more than one token.
+    /// Rings by name; a ring that is not listed is a default [`RingSpec`].
     #[serde(default)]
     pub rings: BTreeMap<String, RingSpec>,
-    /// A load that is not done after this long is ended, and its error says who waits for what.
+    /// A load that takes longer is ended, and its error says what each member waits for.
     pub limit: Nanos,
 }
 
-/// Tasks that do the same.
+/// A group: tasks with the same description.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// Members are called `NAME-0`, `NAME-1` …; the kernel keeps 15 bytes.
+    /// Name of the group. Members are called `NAME-0`, `NAME-1` …; the kernel keeps 15 bytes.
     pub name: String,
     /// Threads of one process, or processes.
     pub members: Members,
-    /// How many.
+    /// Number of members, at least 1.
     pub count: u32,
-    /// Where they may run.
+    /// The CPUs that the members may run on.
     pub cpus: Cpus,
-    /// How the scheduler treats them.
+    /// Scheduling policy with its nice value or priority.
     pub class: Class,
-    /// The slice they ask for (`sched_setattr`, Linux 6.12 and later).
+    /// The slice they request (`sched_setattr`, Linux 6.12 and later).
     pub slice: Option<Nanos>,
-    /// What each does.
+    /// The steps that each member does, in order.
     pub body: Vec<Step>,
 }
 
@@ -89,37 +90,37 @@ pub struct Group {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cpus {
-    /// Wherever the load may.
+    /// On any CPU that the load may use.
     Free,
-    /// Member i on the i-th of these, and again from the first when they are used up. One CPU for all
-    /// is a list of one.
+    /// Member i runs on the i-th of these CPUs, starting over when the list is exhausted. A list of
+    /// one CPU pins all members to it.
     Dealt(Vec<u32>),
 }
 
-/// How the scheduler treats a task (`sched(7)`).
+/// Scheduling policy of a task (`sched(7)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// `SCHED_OTHER` of this nice value.
+    /// `SCHED_OTHER` with a nice value.
     Other {
-        /// From −20 to 19.
+        /// Nice value, from −20 to 19.
         nice: i32,
     },
-    /// `SCHED_BATCH` of this nice value.
+    /// `SCHED_BATCH` with a nice value.
     Batch {
-        /// From −20 to 19.
+        /// Nice value, from −20 to 19.
         nice: i32,
     },
-    /// `SCHED_IDLE`.
+    /// `SCHED_IDLE`, below every nice value.
     Idle,
-    /// `SCHED_FIFO`.
+    /// `SCHED_FIFO`, a real-time policy without time slices.
     Fifo {
-        /// From 1 to 99.
+        /// Real-time priority, from 1 to 98 ([`Load::check`]).
         priority: u32,
     },
-    /// `SCHED_RR`.
+    /// `SCHED_RR`, a real-time policy with time slices.
     RoundRobin {
-        /// From 1 to 99.
+        /// Real-time priority, from 1 to 98 ([`Load::check`]).
         priority: u32,
     },
 }
@@ -136,102 +137,103 @@ impl fmt::Display for Class {
     }
 }
 
-/// One thing that a member does.
+/// One step of a member's body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Runs a loop that touches no memory.
     Spin {
-        /// Which loop.
+        /// The loop that is run.
         kernel: Kernel,
-        /// How many times round.
+        /// Number of iterations of the loop.
         iterations: u64,
     },
-    /// Does the steps so many times.
+    /// Repeats a list of steps.
     Repeat {
-        /// How many times.
+        /// How often the steps are repeated; 0 skips them.
         times: u64,
-        /// The steps.
+        /// The steps that are repeated.
         body: Vec<Self>,
     },
-    /// Waits until nobody has the lock of this name, and has it.
+    /// Acquires the lock of this name; blocks while another member holds it.
     Lock(String),
-    /// Gives it back.
+    /// Releases the lock of this name, which the member holds.
     Unlock(String),
-    /// Takes one from the count of the event of this name, and waits while it is 0.
+    /// Takes one from the count of the event of this name; blocks while it is 0.
     Wait(String),
-    /// Adds one to the count.
+    /// Adds one to the count of the event of this name.
     Signal(String),
     /// Waits for a token of the ring of this name.
     Take(String),
-    /// Hands it to the next member of the ring.
+    /// Hands the token to the next member of the ring.
     Pass(String),
-    /// Sleeps so long, by a timer.
+    /// Sleeps for this time, by a timer.
     Sleep(Nanos),
-    /// Reads the clock again and again for so long, and keeps the longest gaps between two readings.
+    /// Reads the clock repeatedly for this time, and keeps the longest gaps between two readings.
     Watch(Nanos),
-    /// Calls `sched_yield`.
+    /// Calls `sched_yield`, which need not cause a switch.
     Yield,
-    /// Reads so many bytes of a file, on from where it was, and again from the start at its end.
+    /// Reads from a file, continuing where the last read ended, and from the start again after its
+    /// end.
     Read {
-        /// Which file. It is opened before the barrier.
+        /// Path of the file, which is opened before the barrier.
         path: PathBuf,
-        /// How many bytes.
+        /// Number of bytes to read.
         bytes: u64,
     },
-    /// Goes through memory of its own once, and changes a byte at every stride.
+    /// Goes through the member's own memory once, and changes a byte at every stride.
     Touch {
-        /// How much memory. It is there, and holds something, before the barrier.
+        /// Bytes of memory, allocated and written before the barrier.
         bytes: u64,
-        /// How far apart the bytes are.
+        /// Distance between changed bytes, from 1 to `bytes`.
         stride: u64,
     },
 }
 
-/// What came of a load.
+/// The results of a load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Played {
-    /// When all were let go: ns of `CLOCK_MONOTONIC`, the clock of traces.
+    /// When all were released: ns of `CLOCK_MONOTONIC`, the clock of traces.
     pub started_ns: u64,
-    /// Everybody, in the order of the groups.
+    /// All members, in the order of the groups.
     pub members: Vec<PlayedMember>,
-    /// What was asked for and could not be had: a priority, say.
+    /// Requests that were not granted, such as a real-time priority, as text.
     pub notes: Vec<String>,
 }
 
-/// What came of one member.
+/// The results of one member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlayedMember {
-    /// Index of its group.
+    /// Index of its group in [`Load::groups`].
     pub group: usize,
-    /// Its number in the group.
+    /// Its number within the group, from 0.
     pub index: u32,
-    /// Its process.
+    /// Process id of the member.
     pub pid: Pid,
-    /// Its thread.
+    /// Thread id of the member.
     pub tid: Tid,
-    /// The CPU that it was put on.
+    /// The CPU that it was pinned to; `None` if it was free.
     pub cpu: Option<u32>,
     /// When it began its body: ns of `CLOCK_MONOTONIC`.
     pub began_ns: u64,
-    /// When it had done it.
+    /// When it had finished its body, on the same clock.
     pub ended_ns: u64,
-    /// CPU time that its body took.
+    /// CPU time that its body used.
     pub cpu_time: Nanos,
-    /// Switches while it did its body, as the kernel counted them (`getrusage(2)`).
+    /// Voluntary switches during its body, as the kernel counted them (`getrusage(2)`).
     pub voluntary: u64,
-    /// The same, not of its own will.
+    /// Involuntary switches during its body, counted likewise.
     pub involuntary: u64,
-    /// The longest gaps that its [`Step::Watch`] saw, in order of time.
+    /// The longest gaps that its [`Step::Watch`] steps saw, in order of time.
     #[serde(default)]
     pub gaps: Vec<Gap>,
 }
 
 impl Load {
-    /// How long a load may take when nobody says.
+    /// The usual limit of a load: 60 s.
     pub const LIMIT: Nanos = Nanos::from_ns(60_000_000_000);
 
-    /// A load with locks, events and rings of the first kind, and the usual limit.
+    /// A load with locks, events and rings of the default kinds, and the usual limit.
     pub const fn of(groups: Vec<Group>) -> Self {
         Self {
             groups,
@@ -248,7 +250,7 @@ impl Load {
 }
 
 impl Group {
-    /// What the kernel calls its member of this number.
+    /// The thread name of the member with this number.
     pub fn name_of(&self, index: u32) -> String {
         format!("{}-{index}", self.name)
     }

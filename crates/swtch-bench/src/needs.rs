@@ -1,4 +1,4 @@
-//! What a workload is built on, beyond an ordinary user's rights on one CPU.
+//! What a workload needs beyond an ordinary user's rights on one CPU.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use crate::cpu;
 use crate::cpu_group::CpuController;
 use crate::scratch::Scratch;
 
-/// What a workload needs.
+/// A need of a workload, beyond an ordinary user's rights on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Needs {
-    /// Nothing but a CPU.
+    /// No need beyond a CPU.
     Nothing,
     /// Root, to use a real-time class.
     Root,
-    /// Two CPUs that it may run on.
+    /// Two CPUs that the process may run on.
     TwoCpus,
     /// Root, and the cgroup controller `cpu` of either version.
     CpuController,
@@ -23,7 +23,7 @@ pub enum Needs {
 }
 
 impl Needs {
-    /// Whether the machine and the user have it.
+    /// Whether this machine and this user meet the need.
     pub fn are_met(self) -> bool {
         match self {
             Self::Nothing => true,
@@ -34,7 +34,7 @@ impl Needs {
         }
     }
 
-    /// How to get it.
+    /// Tells the user how to meet the need.
     pub const fn advice(self) -> &'static str {
         match self {
             Self::Nothing => "nothing is missing",
@@ -46,7 +46,7 @@ impl Needs {
     }
 }
 
-/// Completes the sentence "the workload needs …".
+/// The text completes the sentence "the workload needs …".
 impl fmt::Display for Needs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

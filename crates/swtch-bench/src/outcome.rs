@@ -1,4 +1,4 @@
-//! What must be found in a trace of a workload, and the judge that compares.
+//! The expected content of a trace of a workload, and the comparison with what was found.
 //!
 //! The construction of a workload gives bounds per thread and reason ([`Expect`]); the kernel's own
 //! counters give the total ([`Counted`]). A trace is right when both hold:
@@ -10,8 +10,8 @@
 //!   rows = voluntary + involuntary + (the exit, and a preemption on the way to it)
 //! ```
 //!
-//! Others run on the machine too, and their wakeups preempt: so blocking is bounded on both
-//! sides, preemption mostly from below.
+//! Other tasks run on the machine too, and their wakeups preempt. So counts of blocking are bounded
+//! on both sides, and counts of preemption mostly from below.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,9 +20,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use swtch_core::reason::{Category, Reason};
 
-/// Reasons that any thread may show on a machine where others run. `other` is among them because
-/// balancing may move a queued stranger here, which is then preferred: seen where compilers ran on
-/// both CPUs, most of all over a `SCHED_IDLE` thread, whose CPU counts as idle.
+/// Reasons that any thread may show when other tasks run on the machine. `other` is among them
+/// because load balancing may move another queued task to this CPU, where it is then preferred.
+/// Seen while compilers ran on both CPUs, most often over a `SCHED_IDLE` thread, whose CPU counts
+/// as idle.
 pub const BYSTANDERS: [Reason; 5] = [
     Reason::Other,
     Reason::Wakeup,
@@ -31,72 +32,74 @@ pub const BYSTANDERS: [Reason; 5] = [
     Reason::Throttle,
 ];
 
-/// Switch-outs of one thread after it read its counters: the exit itself, and up to two on the way,
-/// preempted or waiting. Waits inside the exit come after the count by themselves: where 10,000
-/// threads end at once, each waits for the lock of their address space several times.
+/// Switch-outs of one thread after it read its counters: the exit itself, and up to two before it,
+/// preempted or waiting. Waits inside the exit are allowed in addition: where 10,000 threads end at
+/// once, each waits for the lock of their address space several times.
 const AFTER_COUNT: u64 = 3;
 
-/// Rows with a reason that nothing explains are tolerated up to this share: a cold page of the
+/// Share of rows with an unexplained reason that is tolerated, in percent: a cold page of the
 /// program itself, a lock inside the kernel.
 const STRANGERS_PCT: u64 = 1;
 
-/// As [`STRANGERS_PCT`], for threads with few switches.
+/// The same tolerance as [`STRANGERS_PCT`], in rows, for threads with few switches.
 const STRANGERS: u64 = 2;
 
-/// Up to this share of sleeps may be over before they have begun though nobody preempted the task: an
-/// interrupt or a hypervisor had its CPU. Seen: 1 of 250.
+/// Share of sleeps, in percent, that may be over before they have begun although nothing preempted
+/// the task: an interrupt or a hypervisor had its CPU. Seen: 1 of 250.
 const UNTOLD_PCT: u64 = 1;
 
-/// As [`UNTOLD_PCT`], for threads with few sleeps.
+/// The same tolerance as [`UNTOLD_PCT`], in sleeps, for threads with few sleeps.
 const UNTOLD: u64 = 2;
 
-/// What must be found in a trace of a workload.
+/// The expected content of a trace of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The threads that are watched. The workload's main thread is not.
+    /// The threads that are checked. The workload's main thread is not among them.
     pub threads: Vec<ThreadOutcome>,
 }
 
-/// What must be found for one thread, or for several that are judged together.
+/// Expectations for one thread, or for several that are judged together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadOutcome {
-    /// Their name (`comm`), with bytes outside ASCII escaped.
+    /// Name of the threads (`comm`), with bytes outside ASCII escaped.
     pub name: String,
-    /// The threads: usually one; all of them for a crowd.
+    /// The threads: usually one, but all threads of a crowd together.
     pub ids: Vec<ThreadId>,
-    /// What the kernel counted, as the last thing that each did before it ended; summed.
+    /// Sum of what the kernel had counted for each thread when it read its counters, just before
+    /// its end.
     pub counted: Counted,
-    /// How many more it counted until they had ended, of those where that could be read.
+    /// Switches that the kernel counted after that until the end, for those tasks where it can be
+    /// read.
     pub leaving: u64,
-    /// What the construction says.
+    /// Statements that follow from the construction.
     pub expect: Vec<Expect>,
 }
 
-/// A thread as the kernel numbers it.
+/// The kernel's ids of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ThreadId {
-    /// Its process.
+    /// Process id, which the kernel calls `tgid`.
     pub pid: u32,
-    /// The thread.
+    /// Thread id, which the kernel calls `pid`.
     pub tid: u32,
 }
 
-/// The kernel's counters of a thread, from its start.
+/// The kernel's switch counters of a thread, from its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
-    /// `nvcsw`: it left in a sleeping state.
+    /// `nvcsw`: switches out in a sleeping state.
     pub voluntary: u64,
-    /// `nivcsw`: it left runnable. The kernel counts `sched_yield` here.
+    /// `nivcsw`: switches out while runnable. The kernel counts `sched_yield` here.
     pub involuntary: u64,
 }
 
 impl Counted {
-    /// All switch-outs.
+    /// All switches out, voluntary and involuntary.
     pub const fn total(self) -> u64 {
         self.voluntary + self.involuntary
     }
 
-    /// Both together.
+    /// The sum of both counts, each by kind.
     pub(crate) const fn plus(self, other: Self) -> Self {
         Self {
             voluntary: self.voluntary + other.voluntary,
@@ -104,7 +107,7 @@ impl Counted {
         }
     }
 
-    /// What was added since `earlier`.
+    /// The counts that were added since `earlier`.
     pub(crate) const fn since(self, earlier: Self) -> Self {
         Self {
             voluntary: self.voluntary - earlier.voluntary,
@@ -116,35 +119,35 @@ impl Counted {
 /// One statement about the rows of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expect {
-    /// The reasons that count. More than one only where the kernel really may do either.
+    /// The reasons that count. More than one only where the kernel may really do either.
     #[serde(with = "words")]
     pub reasons: Vec<Reason>,
-    /// How many rows must have them.
+    /// Number of rows that must have one of these reasons.
     pub amount: Amount,
-    /// Why that follows from the construction.
+    /// Why this follows from the construction.
     pub because: Cow<'static, str>,
 }
 
-/// How many rows.
+/// How many rows are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
-    /// A number of rows; both bounds belong to it.
+    /// A number of rows, bounds included.
     Count {
-        /// No fewer.
+        /// Fewest rows that are right.
         at_least: u64,
-        /// No more; `None` when others decide how many.
+        /// Most rows that are right; `None` if other tasks determine the number.
         at_most: Option<u64>,
     },
-    /// A share of the rows that left runnable (state 0).
+    /// A share of the rows in which the thread left while runnable (state 0).
     ShareOfRunnable {
-        /// In percent of them.
+        /// Smallest share that is right, in percent.
         at_least_pct: u8,
     },
 }
 
 impl Expect {
-    /// Rows from `at_least` to `at_most`.
+    /// Expects `at_least` to `at_most` rows.
     pub fn between(reason: Reason, at_least: u64, at_most: u64, because: &'static str) -> Self {
         Self::new(
             reason,
@@ -156,19 +159,20 @@ impl Expect {
         )
     }
 
-    /// Exactly `rows` rows.
+    /// Expects exactly this number of rows.
     pub fn exactly(reason: Reason, rows: u64, because: &'static str) -> Self {
         Self::between(reason, rows, rows, because)
     }
 
-    /// `times` rows of a task that blocks once each time, less those that a preemption `spared` it:
-    /// while others had the CPU, what it was about to wait for came.
+    /// For a task that blocks once each time: `times` rows, less those that a preemption `spared`,
+    /// because what the task was about to wait for came while others had the CPU.
     pub fn blocks(reason: Reason, times: u64, spared: u64, because: &'static str) -> Self {
         Self::between(reason, times.saturating_sub(spared), times, because)
     }
 
-    /// Of a task that slept `times` times, of which `blocked` took it off its CPU, as the kernel counted
-    /// around each; and that is all of them, less those that a preemption `spared` it, and few more.
+    /// For a task that slept `times` times. `blocked` of these sleeps took it off its CPU, as the
+    /// kernel counted around each, and the first statement is exact. The second says that this is
+    /// all of them, less those that a preemption `spared`, and a few more.
     pub fn sleeps(times: u64, blocked: u64, spared: u64) -> [Self; 2] {
         let because = "the kernel counted a block in that many of its sleeps";
         let exact = Self::exactly(Reason::Sleep, blocked, because);
@@ -178,7 +182,7 @@ impl Expect {
         [exact, Self::between(Reason::Sleep, least, times, because)]
     }
 
-    /// `at_least` rows or more.
+    /// Expects this number of rows or more.
     pub fn at_least(reason: Reason, at_least: u64, because: &'static str) -> Self {
         Self::new(
             reason,
@@ -190,19 +194,19 @@ impl Expect {
         )
     }
 
-    /// For a task that may run on several CPUs: balancing may move it, or move another to its CPU
-    /// that is then preferred.
+    /// For a task that may run on several CPUs: load balancing may move it, or move another task to
+    /// its CPU that is then preferred.
     pub fn balancing() -> Self {
         let because = "it may run on any CPU, and the kernel balances";
         Self::at_least(Reason::Migrate, 0, because).or(Reason::Other)
     }
 
-    /// At least `at_least_pct` of the rows that left runnable.
+    /// Expects at least this percentage of the rows in which the thread left while runnable.
     pub fn share_of_runnable(reason: Reason, at_least_pct: u8, because: &'static str) -> Self {
         Self::new(reason, Amount::ShareOfRunnable { at_least_pct }, because)
     }
 
-    /// The kernel may also say `reason`; the call site says when.
+    /// Also accepts `reason`; the call site says when the kernel may choose it.
     #[must_use]
     pub fn or(mut self, reason: Reason) -> Self {
         self.reasons.push(reason);
@@ -221,14 +225,14 @@ impl Expect {
         self.deviation(tally) == (0, 0)
     }
 
-    /// Rows that are missing, and rows that are too many.
+    /// Number of missing rows, and number of excess rows.
     fn deviation(&self, tally: &Tally) -> (u64, u64) {
         let found = tally.of_any(&self.reasons);
         let (at_least, at_most) = match self.amount {
             Amount::Count { at_least, at_most } => (at_least, at_most),
             Amount::ShareOfRunnable { at_least_pct } => {
                 let share = tally.runnable() * u64::from(at_least_pct);
-                // Two rows of grace, so that one odd row among ten is no failure.
+                // Two rows of tolerance, so that one odd row among ten is no failure.
                 (share.div_ceil(100).saturating_sub(2), None)
             }
         };
@@ -237,7 +241,7 @@ impl Expect {
     }
 }
 
-/// Shows `futex 1999..=2000: because …`.
+/// The format is `futex 1999..=2000: REASON`, with the reason in words.
 impl fmt::Display for Expect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reasons: Vec<_> = self.reasons.iter().map(|reason| reason.as_str()).collect();
@@ -269,17 +273,17 @@ impl Tally {
         *self.0.entry(reason).or_default() += rows;
     }
 
-    /// All rows.
+    /// Number of all rows, whatever their reason.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
 
-    /// Rows with one of the reasons.
+    /// Number of rows with one of these reasons.
     pub fn of_any(&self, reasons: &[Reason]) -> u64 {
         reasons.iter().filter_map(|reason| self.0.get(reason)).sum()
     }
 
-    /// Rows of tasks that left runnable: preempted, or yielding.
+    /// Rows in which a task left while runnable: preempted, or yielding.
     fn runnable(&self) -> u64 {
         let left_runnable =
             |reason: &Reason| matches!(reason.category(), Category::Preemption | Category::Yield);
@@ -302,8 +306,8 @@ impl FromIterator<Reason> for Tally {
 }
 
 impl ThreadOutcome {
-    /// Compares the rows that a trace has for these threads with what must be found; one line for
-    /// each statement that does not hold, none when the trace is right.
+    /// Compares the rows of a trace for these threads with the expectations. Returns one line for
+    /// each statement that does not hold; none when the trace is right.
     pub fn misses(&self, tally: &Tally) -> Vec<String> {
         let unmet = self.expect.iter().filter(|expect| !expect.is_met_by(tally));
         unmet
@@ -313,8 +317,8 @@ impl ThreadOutcome {
             .collect()
     }
 
-    /// How many rows have a wrong reason, at least: what is missing of one was called something
-    /// else, so the larger of the two counts.
+    /// Lower bound of the number of rows with a wrong reason. A row that is missing under one
+    /// reason may be in excess under another, so the larger of the two counts is used.
     pub fn wrong_rows(&self, tally: &Tally) -> u64 {
         let (missing, excess): (Vec<_>, Vec<_>) = self
             .expect
@@ -326,7 +330,7 @@ impl ThreadOutcome {
         missing.max(excess.iter().sum::<u64>() + strangers)
     }
 
-    /// The kernel counted fewer or more switches than there are rows.
+    /// Reports a kernel count that does not match the number of rows.
     fn imbalance(&self, tally: &Tally) -> Option<String> {
         let counted = self.counted.total();
         let threads = u64::try_from(self.ids.len()).unwrap_or(u64::MAX);
@@ -337,7 +341,7 @@ impl ThreadOutcome {
             .then(|| format!("{}: {rows} rows, the kernel counted {counted}", self.name))
     }
 
-    /// Rows with reasons that neither the construction nor bystanders explain.
+    /// Reports rows whose reasons neither the construction nor bystanders explain.
     fn strangers(&self, tally: &Tally) -> Option<String> {
         let strangers: Vec<_> = self.stranger_rows(tally).collect();
         let rows: u64 = strangers.iter().map(|(_, rows)| rows).sum();
@@ -353,7 +357,7 @@ impl ThreadOutcome {
     }
 }
 
-/// Reasons as their words.
+/// Serializes reasons as their words.
 mod words {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -413,7 +417,7 @@ mod tests {
         assert_eq!(ponger(100, 7).misses(&rows), [""; 0]);
     }
 
-    /// The kernel's counters catch what the bounds would let pass.
+    /// The kernel's counters reveal what the bounds would let pass.
     #[test]
     fn a_lost_row_is_a_miss_though_the_bounds_hold() {
         let rows = tally(&[(Reason::Pipe, 99), (Reason::Exit, 1)]);

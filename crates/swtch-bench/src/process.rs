@@ -1,5 +1,5 @@
-//! Processes: started by `fork` alone, so that their life holds nothing but what they are told to
-//! do, and ended when their guard is dropped.
+//! Processes: started by `fork` alone, so that they do nothing but what they are told to do, and
+//! killed when their guard is dropped.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, checked};
 
-/// Exit code of a child whose act failed.
+/// Exit code of a child whose function failed.
 const FAILED: i32 = 101;
 
 /// A child process. Dropping it kills and reaps it.
@@ -19,10 +19,10 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts a child that does `act` and ends. It dies with the thread that started it.
+    /// Starts a child that runs `act` and ends. It dies with the thread that started it.
     ///
     /// `act` must not need a lock or a thread that another thread of the parent holds: only the
-    /// calling thread lives on in the child.
+    /// calling thread exists in the child.
     pub(crate) fn fork(act: impl FnOnce() -> Result<(), Error>) -> Result<Self, Error> {
         let parent = std::process::id();
         Self::fork_surviving(|| {
@@ -32,7 +32,7 @@ impl Child {
     }
 
     /// As [`Self::fork`], for a child that outlives its parent long enough to clean up: it must
-    /// find out by itself that nobody listens any more.
+    /// itself detect that the parent has ended.
     pub(crate) fn fork_surviving(act: impl FnOnce() -> Result<(), Error>) -> Result<Self, Error> {
         // SAFETY: fork has no arguments. The child runs `act` under the condition above and then
         // leaves by _exit, so it never returns into the parent's code.
@@ -52,19 +52,19 @@ impl Child {
         })
     }
 
-    /// Its number.
     pub(crate) const fn pid(&self) -> u32 {
         self.pid.unsigned_abs()
     }
 
-    /// Waits for its end and returns its wait status.
+    /// Waits until the child has ended and returns its wait status.
     pub(crate) fn wait(&mut self) -> Result<i32, Error> {
         let status = self.wait_for(0)?;
         self.is_reaped = true;
         Ok(status)
     }
 
-    /// Waits for its end and leaves it to be waited for: until then /proc still shows it.
+    /// Waits until the child has ended, but does not reap it: until it is reaped, /proc still shows
+    /// it.
     pub(crate) fn wait_for_end(&self) -> Result<(), Error> {
         // SAFETY: an all-zero siginfo_t is a valid one.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -83,7 +83,7 @@ impl Child {
         .map(drop)
     }
 
-    /// Its wait status when it has ended; `None` while it lives.
+    /// The wait status of a child that has ended, which is reaped; `None` while it lives.
     pub(crate) fn ended(&mut self) -> Result<Option<i32>, Error> {
         let mut status = 0;
         // SAFETY: `status` is ours to be written to.
@@ -95,7 +95,7 @@ impl Child {
         Ok(Some(status))
     }
 
-    /// Waits for its end, for `limit` at most.
+    /// Waits until the child has ended, for `limit` at most.
     pub(crate) fn wait_at_most(&mut self, limit: Duration) {
         let deadline = Instant::now() + limit;
         while !matches!(self.ended(), Ok(Some(_)) | Err(_)) && Instant::now() < deadline {
@@ -103,18 +103,18 @@ impl Child {
         }
     }
 
-    /// Stops it with `SIGSTOP` and returns when the kernel says that it has stopped.
+    /// Stops the child with `SIGSTOP`, and returns when the kernel reports that it has stopped.
     pub(crate) fn stop(&self) -> Result<(), Error> {
         self.signal(libc::SIGSTOP)?;
         self.wait_for(libc::WUNTRACED).map(drop)
     }
 
-    /// Lets it go on after [`Self::stop`].
+    /// Continues the child after [`Self::stop`].
     pub(crate) fn resume(&self) -> Result<(), Error> {
         self.signal(libc::SIGCONT)
     }
 
-    /// Kills it; [`Self::wait`] then gives 9.
+    /// Kills the child; [`Self::wait`] then returns 9.
     pub(crate) fn kill(&self) -> Result<(), Error> {
         self.signal(libc::SIGKILL)
     }
@@ -135,7 +135,7 @@ impl Child {
     }
 }
 
-/// Calls until no signal interrupts it.
+/// Repeats the call until no signal interrupts it.
 fn retried(mut call: impl FnMut() -> Result<i32, Error>) -> Result<i32, Error> {
     loop {
         match call() {
@@ -157,7 +157,7 @@ impl Drop for Child {
     }
 }
 
-/// Gives the calling thread a name of any bytes but NUL; the kernel keeps the first 15.
+/// Sets the calling thread's name to any bytes but NUL; the kernel keeps the first 15.
 pub(crate) fn set_own_name(name: &[u8]) {
     let mut comm = [0_u8; 16];
     let kept = name.len().min(comm.len() - 1);
@@ -166,8 +166,8 @@ pub(crate) fn set_own_name(name: &[u8]) {
     unsafe { libc::prctl(libc::PR_SET_NAME, comm.as_ptr()) };
 }
 
-/// A parent that a signal ends on its way out of `fork` is gone before its child has asked for a signal,
-/// and none comes any more (prctl(2)). So the child looks whose child it is by now.
+/// Asks for SIGKILL when the parent ends. If the parent has ended before that, the signal never
+/// comes (prctl(2)), so the child then checks whether its parent is still `parent`.
 fn die_with_parent(parent: u32) {
     // SAFETY: no memory is involved; SIGKILL is a valid signal, so it cannot fail.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -177,7 +177,7 @@ fn die_with_parent(parent: u32) {
     }
 }
 
-/// Ends a process whose act failed, with all its threads.
+/// Ends the process, with all its threads, as failed.
 pub(crate) fn fail() -> ! {
     leave(FAILED)
 }

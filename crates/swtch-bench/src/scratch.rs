@@ -1,4 +1,4 @@
-//! A file on a disk that is gone when it is closed.
+//! A file on a disk that disappears when it is closed.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -8,12 +8,13 @@ use std::path::Path;
 
 use crate::error::{Error, checked, returned};
 
-/// What is read or written at once. With 4 KiB, a virtual disk on a busy host had often answered
-/// before its reader was asleep (seen on virtio-blk: 0 of 125 reads blocked): the vCPU does not get
-/// back from ringing the doorbell sooner.
+/// Bytes that are read or written at once. With 4 KiB, a virtual disk on a busy host often answered
+/// before the reader was asleep (seen on virtio-blk: 0 of 125 reads blocked), because the vCPU
+/// returns from notifying the host no sooner.
 pub(crate) const BLOCK: usize = 256 * 1024;
 
-/// `TMPFS_MAGIC` and `RAMFS_MAGIC` (`include/uapi/linux/magic.h`).
+/// Magic numbers of tmpfs and ramfs: `TMPFS_MAGIC` and `RAMFS_MAGIC`
+/// (`include/uapi/linux/magic.h`).
 const IN_MEMORY: [libc::c_long; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// A block aligned for `O_DIRECT`.
@@ -22,18 +23,19 @@ const IN_MEMORY: [libc::c_long; 2] = [0x0102_1994, 0x8584_58f6];
 pub(crate) struct Block(pub(crate) [u8; BLOCK]);
 
 impl Block {
-    /// A block of dots. On its way to the heap it may pass the caller's stack.
+    /// A block filled with dots. While it is moved to the heap, a copy may be on the caller's
+    /// stack.
     pub(crate) fn new() -> Box<Self> {
         Box::new(Self([b'.'; BLOCK]))
     }
 }
 
-/// Where a block begins in a file.
+/// Offset of block `number` in a file, in bytes.
 pub(crate) fn offset_of_block(number: u64) -> u64 {
     number * u64::try_from(BLOCK).expect("invariant: a block is smaller than an address space")
 }
 
-/// A file without a name (`O_TMPFILE`): nothing is left behind, not even after `kill -9`.
+/// A file without a name (`O_TMPFILE`), so that nothing remains, not even after `kill -9`.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     /// The file, open for reading and writing.
@@ -41,7 +43,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// An empty file in `/var/tmp`, or in the current directory when that is not on a disk.
+    /// An empty file in `/var/tmp`, or in the current directory if that is not on a disk.
     pub(crate) fn new() -> Result<Self, Error> {
         let on_disk = |directory: &&str| is_on_disk(Path::new(directory));
         let directory = ["/var/tmp", "."]
@@ -56,7 +58,7 @@ impl Scratch {
         Ok(Self { file })
     }
 
-    /// A file of `blocks` blocks that are on the disk, not only in memory.
+    /// A file of `blocks` blocks that have been written to the disk.
     pub(crate) fn with_blocks(blocks: u64) -> Result<Self, Error> {
         let mut scratch = Self::new()?;
         let block = Block::new();
@@ -70,7 +72,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// The same file, opened again past the page cache.
+    /// The same file, opened again with `O_DIRECT`, which bypasses the page cache.
     pub(crate) fn reopen_direct(&self) -> Result<File, Error> {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let mut options = OpenOptions::new();
@@ -78,7 +80,7 @@ impl Scratch {
         options.open(&path).map_err(|source| in_file(&path, source))
     }
 
-    /// Drops its pages from memory, so that the next read comes from the disk.
+    /// Drops the file's pages from the page cache, so that the next read comes from the disk.
     pub(crate) fn evict(&self) -> Result<(), Error> {
         let fd = self.file.as_raw_fd();
         // SAFETY: no memory is involved, and the descriptor is open.
@@ -95,7 +97,7 @@ fn in_file(path: &str, source: std::io::Error) -> Error {
     }
 }
 
-/// Files on tmpfs are memory: reading them never blocks.
+/// Whether a directory is on a disk. Files on tmpfs are memory: reading them never blocks.
 fn is_on_disk(directory: &Path) -> bool {
     let Ok(file) = File::open(directory) else {
         return false;

@@ -5,8 +5,8 @@ use std::ptr;
 
 use crate::error::Error;
 
-/// What may lie in shared memory: all-zero bytes are a valid value, and every access is atomic or
-/// left to the kernel and the C library.
+/// Types that may be in shared memory: all-zero bytes are a valid value, and every access is atomic
+/// or left to the kernel and the C library.
 ///
 /// # Safety
 ///
@@ -20,26 +20,26 @@ unsafe impl Zeroed for std::sync::atomic::AtomicU32 {}
 unsafe impl Zeroed for std::sync::atomic::AtomicU64 {}
 // SAFETY: as above.
 unsafe impl Zeroed for std::sync::atomic::AtomicUsize {}
-// SAFETY: an array of what may lie there.
+// SAFETY: an array of elements that are each valid when zero.
 unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
 
-/// A value in pages of its own, which every child forked while it lives sees too.
+/// A value in pages of its own, shared with every child that is forked while it exists.
 #[derive(Debug)]
 pub(crate) struct Shared<T: Zeroed>(ptr::NonNull<T>);
 
-// SAFETY: `T` allows access from several threads ([`Zeroed`]), and the mapping lives until no borrow
-// is left.
+// SAFETY: `T` allows access from several threads ([`Zeroed`]), and the mapping lives until no
+// borrow is left.
 unsafe impl<T: Zeroed> Sync for Shared<T> {}
 // SAFETY: a mapping belongs to no thread.
 unsafe impl<T: Zeroed> Send for Shared<T> {}
 
 impl<T: Zeroed> Shared<T> {
-    /// A value of zeros.
+    /// A value whose bytes are all zero.
     pub(crate) fn new() -> Result<Self, Error> {
         map(Self::BYTES).map(|address| Self(address.cast()))
     }
 
-    /// Bytes of the mapping, of which a value of no bytes needs one too.
+    /// Bytes of the mapping, at least one: even a value without bytes needs a mapping.
     const BYTES: usize = if size_of::<T>() == 0 {
         1
     } else {
@@ -64,7 +64,7 @@ impl<T: Zeroed> Drop for Shared<T> {
     }
 }
 
-/// Values in pages of their own, as many as are asked for.
+/// Values in pages of their own, shared with children as [`Shared`].
 #[derive(Debug)]
 pub(crate) struct SharedSlice<T: Zeroed> {
     first: ptr::NonNull<T>,
@@ -77,7 +77,7 @@ unsafe impl<T: Zeroed> Sync for SharedSlice<T> {}
 unsafe impl<T: Zeroed> Send for SharedSlice<T> {}
 
 impl<T: Zeroed> SharedSlice<T> {
-    /// `count` values of zeros.
+    /// Allocates `count` values whose bytes are zero.
     pub(crate) fn new(count: usize) -> Result<Self, Error> {
         let first = map((count * size_of::<T>()).max(1))?.cast();
         Ok(Self { first, count })
@@ -88,8 +88,8 @@ impl<T: Zeroed> Deref for SharedSlice<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: the mapping holds `count` values, is aligned to a page, zeroed, and lives as long as
-        // `self`; zero is a valid `T` ([`Zeroed`]).
+        // SAFETY: the mapping holds `count` values, is aligned to a page, zeroed, and lives as long
+        // as `self`; zero is a valid `T` ([`Zeroed`]).
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
     }
 }

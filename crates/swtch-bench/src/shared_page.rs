@@ -1,11 +1,11 @@
-//! A few numbers that a child process leaves for its parent.
+//! A few numbers that a child process returns to its parent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Error;
 use crate::shared::Shared;
 
-/// `N` numbers that are shared with every child forked while it lives.
+/// `N` numbers, shared with every child that is forked while they exist.
 #[derive(Debug)]
 pub(crate) struct SharedPage<const N: usize>(Shared<[AtomicU64; N]>);
 
@@ -15,14 +15,13 @@ impl<const N: usize> SharedPage<N> {
         Shared::new().map(Self)
     }
 
-    /// Leaves the numbers.
     pub(crate) fn set(&self, values: [u64; N]) {
         for (slot, value) in self.0.iter().zip(values) {
             slot.store(value, Ordering::Release);
         }
     }
 
-    /// The numbers that were left last.
+    /// The numbers that were stored last.
     pub(crate) fn get(&self) -> [u64; N] {
         self.0.each_ref().map(|slot| slot.load(Ordering::Acquire))
     }

@@ -1,16 +1,16 @@
-//! Holds back the signals that end a program, so that what it made outside of itself, such as a cgroup,
-//! is removed first.
+//! Blocks the signals that end a program, so that what it created outside of itself, such as a
+//! cgroup, is removed first.
 
 use std::mem;
 use std::ptr;
 
 use crate::error::{Error, checked};
 
-/// Made by [`SignalsHeld::hold`]. Dropping it lets them through.
+/// Guard made by [`SignalsHeld::hold`]. Dropping it restores the signal mask.
 pub(crate) struct SignalsHeld(libc::sigset_t);
 
 impl SignalsHeld {
-    /// Holds them back from the calling thread.
+    /// Blocks SIGINT, SIGTERM and SIGHUP in the calling thread.
     pub(crate) fn hold() -> Result<Self, Error> {
         // SAFETY: an all-zero sigset_t may be passed to sigemptyset, which makes it valid.
         let mut ends: libc::sigset_t = unsafe { mem::zeroed() };

@@ -1,4 +1,4 @@
-//! Tokens that one member of the cast passes and another waits for: each means a different wait.
+//! Tokens that one task passes and another waits for. Each kind is another way to wait.
 
 use crate::error::Error;
 
@@ -22,15 +22,15 @@ pub(crate) use sysv_semaphore::SysvSemaphore;
 
 /// A place for one token.
 pub(crate) trait Token: Sync {
-    /// Puts the token there, and wakes who waits for it. Never blocks when no token is there.
+    /// Puts the token there, and wakes a waiting task. Never blocks if no token is there.
     fn pass(&self) -> Result<(), Error>;
 
-    /// Takes the token. Blocks, once, when none is there.
+    /// Takes the token. Blocks, once, if none is there.
     fn take(&self) -> Result<(), Error>;
 
-    /// Makes the calls of a hand-over, [`Self::pass`] and [`Self::take`], with no peer: what of a
-    /// hand-over is not the switch. The token is not there before and after. What the C library builds
-    /// from futexes does not enter the kernel then, though it does in a hand-over.
+    /// Makes the calls of a hand-over, [`Self::pass`] and [`Self::take`], without a peer: the part
+    /// of a hand-over that is not the switch. The token is absent before and after. What the C
+    /// library builds from futexes does not enter the kernel then, although it does in a hand-over.
     fn alone(&self) -> Result<(), Error> {
         self.pass()?;
         self.take()

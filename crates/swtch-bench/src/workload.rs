@@ -1,4 +1,4 @@
-//! All workloads, and what one is.
+//! The list of all workloads, and the type that describes one.
 
 use std::fmt;
 
@@ -26,34 +26,36 @@ mod stop;
 mod storm;
 mod yields;
 
-/// No workload with its default count takes longer than a tenth of this.
+/// Seconds after which the watchdog ends a workload: at least ten times as long as any takes by
+/// default.
 const LIMIT_SECONDS: u32 = 120;
 
-/// Something that makes switches of a known kind and number.
+/// A workload: it makes switches of a known kind and number.
 pub struct Workload {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// A description of one line.
     pub about: &'static str,
-    /// What it needs.
+    /// The need that must be met to run it.
     pub needs: Needs,
-    /// How often, or how long, when nobody says.
+    /// The count (repetitions or a length) if none is given.
     pub default_count: u64,
-    /// What the count counts: "rounds", "ms".
+    /// The unit of the count: "rounds", "ms".
     pub count_is: &'static str,
     play: fn(u64) -> Result<Outcome, Error>,
 }
 
 impl Workload {
-    /// Makes the switches, and returns what must be found in a trace of them.
+    /// Makes the switches, and returns what a trace of them must contain.
     ///
     /// Call it in a process that has no other thread. Whatever it changes about the process
-    /// (affinity, policy) is as before when it returns. A watchdog ends the process by `SIGALRM`
+    /// (affinity, policy) is restored when it returns. A watchdog ends the process by `SIGALRM`
     /// after two minutes.
     ///
     /// # Errors
     ///
-    /// [`Error::Missing`] when [`Self::needs`] is not met; otherwise what the kernel refused.
+    /// [`Error::Missing`] when [`Self::needs`] is not met; otherwise the call that the kernel
+    /// refused.
     pub fn run(&self, count: u64) -> Result<Outcome, Error> {
         if !self.needs.are_met() {
             return Err(Error::Missing {
@@ -123,12 +125,12 @@ pub const fn workloads() -> &'static [Workload] {
     WORKLOADS
 }
 
-/// The workload of this name.
+/// The workload with this name; `None` if there is none.
 pub fn workload_named(name: &str) -> Option<&'static Workload> {
     workloads().iter().find(|workload| workload.name == name)
 }
 
-/// Ends the process when the cast waits for one another forever, as it does after one of them
+/// Ends the process when workers wait for one another forever, as they do after one of them has
 /// failed.
 struct Watchdog;
 

@@ -1,13 +1,13 @@
-//! Do the workloads switch as often as they say? The kernel's own counters decide; no recorder is
-//! involved.
+//! Checks that the workloads switch as often as they claim, by the kernel's own counters; no
+//! recorder is involved.
 //!
 //! ```text
 //! cargo test -p swtch-bench --test counters            all
-//! cargo test -p swtch-bench --test counters -- pipe    those whose names hold "pipe"
+//! cargo test -p swtch-bench --test counters -- pipe    those whose names contain "pipe"
 //! ```
 //!
-//! A workload wants a process that has no other thread, which the usual harness cannot give: so this
-//! program is its own harness, and starts itself anew for each workload.
+//! A workload needs a process that has no other thread, which the usual harness cannot provide. So
+//! this program is its own harness, and starts itself anew for each workload.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -19,10 +19,10 @@ use swtch_bench::{
 use swtch_core::reason::{Category, Reason};
 use swtch_test::Results;
 
-/// Set for the process that runs a workload: its name.
+/// Environment variable with the name of the workload, set for the process that runs it.
 const PLAY: &str = "SWTCH_TEST_PLAY";
 
-/// Reasons that the bounds do not name, such as a cold page of the test itself.
+/// Tolerated switches for reasons that the bounds do not name, such as a cold page of the test.
 const STRANGERS: u64 = 3;
 
 fn main() -> ExitCode {
@@ -85,8 +85,8 @@ fn misses(workload: &Workload) -> Vec<String> {
     outcome.threads.iter().flat_map(misses_of_thread).collect()
 }
 
-/// The bounds of all reasons together against what the kernel counted. The exit comes after the
-/// count; `migrate` may be counted as either.
+/// Compares the bounds of all reasons together with the kernel's count. The exit comes after the
+/// count; `migrate` may be counted as voluntary or involuntary.
 fn misses_of_thread(thread: &ThreadOutcome) -> Vec<String> {
     let counted = thread.counted;
     let moves = at_least(thread, |reason| reason == Reason::Migrate);
@@ -135,7 +135,7 @@ fn is_preemption(reason: Reason) -> bool {
     matches!(reason.category(), Category::Preemption | Category::Yield) && reason != Reason::Migrate
 }
 
-/// Fewest rows over the reasons of one kind: per reason the strictest bound, summed.
+/// Fewest rows over the reasons of one kind: the strictest bound of each reason, summed.
 fn at_least(thread: &ThreadOutcome, is_of_kind: impl Fn(Reason) -> bool) -> u64 {
     let of_kind = |expect: &&Expect| expect.reasons.iter().all(|reason| is_of_kind(*reason));
     let mut strictest: Vec<(&[Reason], u64)> = Vec::new();
@@ -158,7 +158,7 @@ fn at_least(thread: &ThreadOutcome, is_of_kind: impl Fn(Reason) -> bool) -> u64 
     strictest.iter().map(|(_, least)| least).sum()
 }
 
-/// Most blocks and moves; `None` where a reason has no bound.
+/// Most blocks and moves; `None` if a reason has no bound.
 fn at_most(thread: &ThreadOutcome) -> Option<u64> {
     let counts = |reason: &Reason| is_block(*reason) || *reason == Reason::Migrate;
     let named = thread.expect.iter().flat_map(|expect| &expect.reasons);
@@ -169,7 +169,7 @@ fn at_most(thread: &ThreadOutcome) -> Option<u64> {
         .sum()
 }
 
-/// The strictest upper bound of a reason.
+/// The strictest upper bound of a reason; `None` if there is none.
 fn bound(thread: &ThreadOutcome, reason: Reason) -> Option<u64> {
     let of_reason = thread
         .expect

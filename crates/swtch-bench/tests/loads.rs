@@ -1,11 +1,11 @@
-//! Are described loads played as they are described? The kernel's own counters decide.
+//! Checks that loads run as they are described, by the kernel's own counters.
 //!
 //! ```text
 //! cargo test -p swtch-bench --test loads            all
-//! cargo test -p swtch-bench --test loads -- ring    those whose names hold "ring"
+//! cargo test -p swtch-bench --test loads -- ring    those whose names contain "ring"
 //! ```
 //!
-//! A load is played by a process that has no other thread, so this program is its own harness.
+//! A load needs a process that has no other thread, so this program is its own harness.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on has failed, in a harness of its own"
@@ -109,7 +109,7 @@ fn took(played: &Played, member: usize) -> Duration {
     Duration::from_nanos(member.ended_ns - member.began_ns)
 }
 
-/// All steps and all kernels that this CPU has, by threads and by processes.
+/// All steps, and all kernels that this CPU has, by threads and by processes.
 fn every_step_is_played() {
     let kernels = Kernel::ALL.iter().filter(|one| one.is_supported());
     let mut body: Vec<Step> = kernels
@@ -162,7 +162,7 @@ fn every_step_is_played() {
     }
 }
 
-/// Dealt round robin over the CPUs that are allowed.
+/// Members are dealt round robin over the allowed CPUs.
 fn members_are_where_they_were_put() {
     let allowed = Places::here().unwrap().allowed;
     let played = play(&Load::of(vec![Group {
@@ -178,7 +178,7 @@ fn work_takes_its_cpu_time() {
     let asked = Duration::from_millis(50);
     let played = play(&Load::of(vec![group("one", 1, vec![work(asked)])]));
     let cpu_time = Duration::from_nanos(played.members[0].cpu_time.as_ns());
-    // Upwards a machine that is slow at times allows much.
+    // The upper bound is generous, for machines that are slow at times.
     assert!(
         cpu_time > asked.mul_f64(0.9) && cpu_time < asked * 3,
         "{cpu_time:?}"
@@ -186,7 +186,7 @@ fn work_takes_its_cpu_time() {
     assert!(took(&played, 0) >= cpu_time);
 }
 
-/// Each takes as long as both together need, and loses the CPU against its will.
+/// Each takes as long as both together need, and is preempted.
 fn two_on_one_cpu_take_turns() {
     let played = play(&Load::of(vec![group(
         "two",
@@ -223,7 +223,7 @@ fn with_ring(load: Load, name: &str, kind: RingKind, tokens: u32) -> Load {
     load
 }
 
-/// Under `SCHED_BATCH` on one CPU, who hands on keeps the CPU until it blocks itself.
+/// Under `SCHED_BATCH` on one CPU, a member that passes keeps the CPU until it blocks itself.
 fn a_hop_of_a_ring_is_a_block() {
     const LAPS: u64 = 500;
     for members in [2, 8] {
@@ -232,7 +232,8 @@ fn a_hop_of_a_ring_is_a_block() {
         let played = play(&load);
         let hops = LAPS * u64::from(members);
         let blocks: u64 = played.members.iter().map(|member| member.voluntary).sum();
-        // Each member takes one token that is there already, and a bystander may spare some.
+        // Each member takes one token that is present already, and a bystander may spare some
+        // blocks.
         assert!(
             blocks * 100 >= hops * 95 && blocks <= hops + 8,
             "{blocks} of {hops}"
@@ -244,7 +245,8 @@ fn every_ring_goes_round() {
     let kinds = EventKind::ALL
         .map(|(_, kind)| RingKind::Tokens(kind))
         .into_iter();
-    // Who spins for a lock on the CPU of its holder waits for a whole slice: that is slow.
+    // A member that spins for a lock on the CPU of its holder waits for a whole slice: that is
+    // slow.
     let locks = LockKind::ALL.into_iter().map(|(_, kind)| kind);
     let locks = locks.filter(|kind| *kind != LockKind::Spin);
     for kind in kinds.chain(locks.map(RingKind::Locks)) {
@@ -297,7 +299,7 @@ fn a_deadlock_ends_and_is_named() {
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
-/// What it waits for will never come: the others must not wait either.
+/// The others wait for an event that will never come, so the failure must end them.
 fn a_member_that_fails_ends_all() {
     // The kernel maps no page at 0.
     let read = Step::Read {
@@ -348,7 +350,7 @@ fn what_cannot_be_played_is_refused() {
     );
 }
 
-/// Where it cannot be, the error names the limit, and nothing stays behind.
+/// If the crowd cannot be made, the error names the limit, and no process remains.
 fn a_crowd_is_made_or_refused() {
     let start = Instant::now();
     for (members, count) in [
@@ -374,7 +376,7 @@ fn a_crowd_is_made_or_refused() {
     assert_eq!(after.members.len(), 1);
 }
 
-/// On all CPUs, with or without the right to it: without, a note says so.
+/// Members on all CPUs, with or without the permission; without it, a note says so.
 fn real_time_members_end() {
     let cpus = Places::here().unwrap().allowed;
     let count = u32::try_from(cpus.len()).unwrap();

@@ -1,7 +1,7 @@
-//! Does a ring of locks go round in its order, and does the kernel switch 1/k times per hand-over with k
-//! spare locks? For every lock, and for rings of up to 1024 threads.
+//! Checks that a ring of locks keeps its order, and that the kernel switches 1/k times per
+//! hand-over with k spare locks, for every lock and for rings of up to 1024 threads.
 //!
-//! Timing wants a process that has no other thread, so this program is its own harness.
+//! Timing needs a process that has no other thread, so this program is its own harness.
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +12,7 @@ use swtch_bench::cost::{
 };
 use swtch_core::cost::Policy;
 
-/// Most difference between switches and what is expected, as a share.
+/// Largest tolerated deviation from the expected number of switches, as a share of it.
 const TOLERANCE: f64 = 0.01;
 
 fn main() -> ExitCode {
@@ -48,7 +48,7 @@ fn here() -> u32 {
     home().expect("invariant: the kernel says which CPUs may be used")
 }
 
-/// On one CPU under `SCHED_BATCH`, whatever the number of threads and of spare locks.
+/// On one CPU under `SCHED_BATCH`, for any number of threads and of spare locks.
 fn a_turn_is_one_switch() -> Vec<String> {
     let mut misses = Vec::new();
     for lock in LockKind::ALL {
@@ -93,8 +93,8 @@ fn misses_of_tree(rings: &[LockRingSpec], tree: &Tree) -> Vec<String> {
     missing.chain(wrong).collect()
 }
 
-/// What is wrong with the switches of one ring: of its undisturbed blocks, each for itself.
-/// On a busy machine there may be none, which is said.
+/// Reports what is wrong with the switches of one ring: each undisturbed block must be right. On a
+/// busy machine there may be no such block, and then a line says so.
 #[expect(clippy::cast_precision_loss, reason = "counts below 2⁵³ are exact")]
 fn miss_of_arm(ring: &LockRingSpec, arm: usize, tree: &Tree) -> Option<String> {
     let samples = tree.samples.iter();
@@ -119,7 +119,7 @@ fn miss_of_arm(ring: &LockRingSpec, arm: usize, tree: &Tree) -> Option<String> {
     (blocks.is_empty() || !is_right).then(|| format!("{ring:?}: {of}: {undisturbed:?}"))
 }
 
-/// On one CPU and free on all of them.
+/// Checks rings on one CPU, and rings free on all of them.
 fn every_lock_is_handed_on_in_the_order_of_the_ring() -> Vec<String> {
     let mut misses = Vec::new();
     for lock in LockKind::ALL {
@@ -147,7 +147,7 @@ fn miss_of_order(ring: &LockRingSpec) -> Option<String> {
     violation.map(|violation| format!("{ring:?}: {violation}"))
 }
 
-/// One thread, or no spare lock: it would wait for itself for ever.
+/// With one thread, or without a spare lock, the ring would wait for itself forever.
 fn a_ring_that_cannot_move_is_refused() -> Vec<String> {
     let senseless = [(1, 1, "two threads"), (2, 0, "spare lock")];
     let accepted = senseless.into_iter().filter(|(count, spare, why)| {

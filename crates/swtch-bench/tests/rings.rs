@@ -1,12 +1,12 @@
-//! Is a hop one switch, with every primitive, for threads and processes, in rings of any size? The
-//! kernel's own counters of all members decide.
+//! Checks that a hop is one switch, with every primitive, for threads and processes, in rings of
+//! several sizes, by the kernel's own counters of all members.
 //!
 //! ```text
 //! cargo test -p swtch-bench --test rings            all
-//! cargo test -p swtch-bench --test rings -- pipe    those whose names hold "pipe"
+//! cargo test -p swtch-bench --test rings -- pipe    those whose names contain "pipe"
 //! ```
 //!
-//! Timing wants a process that has no other thread, so this program is its own harness.
+//! Timing needs a process that has no other thread, so this program is its own harness.
 
 use std::fs;
 use std::process::ExitCode;
@@ -17,13 +17,12 @@ use swtch_bench::Counted;
 use swtch_bench::cost::{ArmSpec, Plan, RingSpec, Tree};
 use swtch_core::cost::{Members, Policy, Primitive};
 
-/// Most difference between switches and hops, as a share of the hops.
+/// Largest tolerated difference between switches and hops, as a share of the hops.
 const TOLERANCE: f64 = 0.005;
 
-/// Blocks without a preemption that suffice to judge a ring by them alone.
+/// Number of blocks without a preemption that suffice to judge a ring by them alone.
 const LEAST_BLOCKS: usize = 5;
 
-/// Members of the rings.
 const COUNTS: [u32; 3] = [2, 8, 64];
 
 fn main() -> ExitCode {
@@ -40,7 +39,7 @@ fn main() -> ExitCode {
     results.finish()
 }
 
-/// Peers that cannot go where they belong: only the arm is missing, and soon.
+/// Peers that cannot be moved to their CPU: only the arm is missing, and the run ends soon.
 fn peer_that_fails_says_why() -> Vec<String> {
     const NO_CPU: u32 = 1023;
     let ring = |members| {
@@ -64,7 +63,6 @@ fn peer_that_fails_says_why() -> Vec<String> {
     if is_right { Vec::new() } else { vec![miss] }
 }
 
-/// A plan without arms.
 fn plan() -> Plan {
     Plan {
         arms: Vec::new(),
@@ -99,7 +97,7 @@ fn misses(primitive: Primitive) -> Vec<String> {
     rings.iter().enumerate().filter_map(of_arm).collect()
 }
 
-/// What is wrong with one ring.
+/// Reports what is wrong with one ring.
 fn misses_of_arm(ring: &RingSpec, arm: usize, tree: &Tree) -> Option<String> {
     let name = format!("{} {}", ring.count, ring.members);
     let missing = tree.missing.iter().find(|missing| missing.arm == arm);
@@ -126,7 +124,7 @@ fn misses_of_arm(ring: &RingSpec, arm: usize, tree: &Tree) -> Option<String> {
     let is_right = if undisturbed.blocks >= LEAST_BLOCKS {
         (undisturbed.voluntary - 1.0).abs() <= TOLERANCE
     } else {
-        // Bystanders have the CPU too, and each preemption may spare a block.
+        // Bystanders use the CPU too, and each of their preemptions may spare a block.
         (1.0 - TOLERANCE - hops.involuntary..=1.0 + TOLERANCE).contains(&hops.voluntary)
     };
     (!is_right).then(|| format!("{name}: {hops:?}, undisturbed {undisturbed:?}"))
@@ -145,7 +143,7 @@ struct PerOperation {
     involuntary: f64,
 }
 
-/// Over the blocks of an act that are chosen by what was counted.
+/// Sums over those blocks of an act that `is_chosen` accepts by their counts.
 #[expect(clippy::cast_precision_loss, reason = "counts below 2⁵³ are exact")]
 fn sum(tree: &Tree, arm: usize, act: usize, is_chosen: fn(Counted) -> bool) -> PerOperation {
     let samples = tree

@@ -1,6 +1,6 @@
-//! Has every single hop a length, with every primitive, on one CPU and across CPUs?
+//! Checks that every single hop has a length, with every primitive, on one CPU and across CPUs.
 //!
-//! Timing wants a process that has no other thread, so this program is its own harness.
+//! Timing needs a process that has no other thread, so this program is its own harness.
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -12,7 +12,7 @@ use swtch_core::cost::{Members, Place, Policy, Primitive};
 
 const HOPS: u64 = 2000;
 
-/// A test and its name.
+/// A test: its name and its function.
 type Test = (&'static str, fn(u32));
 
 const TESTS: [Test; 7] = [
@@ -42,8 +42,8 @@ fn of(spec: &RingSpec) -> Result<Tails, Error> {
     tails(spec, HOPS, &AtomicBool::new(false))
 }
 
-/// Half the hops end at each of a pair. None is faster than a system call, and a percentile never
-/// exceeds the next.
+/// Each member of a pair gets about half of the hops. None is faster than a system call, and a
+/// percentile never exceeds the next.
 fn judge(spec: &RingSpec) {
     let tails = match of(spec) {
         Ok(tails) => tails,
@@ -70,7 +70,7 @@ fn judge(spec: &RingSpec) {
     assert!(median > 20, "{spec:?} {median} ns");
 }
 
-/// What a container or a kernel may lack.
+/// Whether the error comes from something that a container or a kernel may lack.
 fn is_not_here(error: &Error) -> bool {
     let words = error.to_string();
     ["mq_open", "semget", "not implemented"]

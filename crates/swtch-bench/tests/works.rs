@@ -1,7 +1,7 @@
-//! Does every work of a ring do what it says, for threads and processes, and is one that this machine
-//! does not have named with the reason?
+//! Checks that every work of a ring does what it says, for threads and processes, and that a work
+//! that this machine cannot run is reported with the reason.
 //!
-//! Timing wants a process that has no other thread, so this program is its own harness.
+//! Timing needs a process that has no other thread, so this program is its own harness.
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use swtch_bench::cost::{
 };
 use swtch_core::cost::{Members, Policy, Primitive};
 
-/// A test: its name and what is wrong.
+/// A test: its name, and a function that returns what is wrong.
 type Test = (&'static str, fn() -> Result<(), String>);
 
 const TESTS: [Test; 5] = [
@@ -80,7 +80,7 @@ fn blocks(tree: &Tree, arm: usize, act: usize) -> Vec<&Sample> {
         .collect()
 }
 
-/// All members come to their works, and the hot baseline too.
+/// All members run their works, and so does the hot baseline.
 fn every_work_is_timed() -> Result<(), String> {
     let set = |sharing, order| WorkSpec::WorkingSet {
         bytes: 64 << 10,
@@ -125,8 +125,8 @@ fn every_work_is_timed() -> Result<(), String> {
     Ok(())
 }
 
-/// XINUSE as each member finds it after a switch: bits of the state in every lap of the one work, and
-/// in none of the other.
+/// XINUSE as each member finds it after a switch: the bits of the state are set in every lap of the
+/// one work, and in none of the other.
 fn touched_registers_are_live_at_every_hand_over() -> Result<(), String> {
     let states = [(Registers::Avx2, 0b100), (Registers::Avx512, 0b1110_0100)];
     for (registers, bits) in states {
@@ -149,7 +149,7 @@ fn touched_registers_are_live_at_every_hand_over() -> Result<(), String> {
     Ok(())
 }
 
-/// A delay as long as several hops, between the two works of one ring.
+/// A delay as long as several hops, as the difference between the two works of one ring.
 fn a_delay_is_found() -> Result<(), String> {
     let spec = two_works(
         WorkSpec::Delay { loops: 5000 },
@@ -164,7 +164,7 @@ fn a_delay_is_found() -> Result<(), String> {
             .unwrap_or_default()
     };
     let (delayed, plain) = (quickest(0), quickest(2));
-    // A multiplication takes three cycles or more, and no CPU does ten in a nanosecond.
+    // A multiplication takes three cycles or more, and no CPU runs ten cycles per nanosecond.
     if delayed < plain + 1500 {
         return Err(format!("{delayed} ns with 5000 steps, {plain} ns without"));
     }
@@ -198,7 +198,7 @@ fn a_mitigation_is_timed_or_missing_with_the_reason() -> Result<(), String> {
     Ok(())
 }
 
-/// Without root there is no group, and the kernel says why.
+/// Without root no group can be created, and the error says why.
 fn cgroups_are_timed_or_missing_with_the_reason() -> Result<(), String> {
     let rings = [Groups::One, Groups::Two].map(|groups| RingSpec {
         groups,

@@ -1,16 +1,16 @@
-//! The kernel's clocks.
+//! Reads of the kernel's clocks, in ns.
 
-/// Now, on the trace clock: `CLOCK_MONOTONIC`, what `bpf_ktime_get_ns` reads.
+/// The present moment on the trace clock: `CLOCK_MONOTONIC`, which `bpf_ktime_get_ns` reads.
 pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Time since boot, with time in suspend.
+/// Time since boot in ns, including suspend.
 pub fn boottime_ns() -> u64 {
     read(libc::CLOCK_BOOTTIME)
 }
 
-/// CPU time of this process, all its threads.
+/// CPU time of all threads of this process, in ns.
 pub fn process_cpu_ns() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }

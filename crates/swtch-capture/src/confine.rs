@@ -1,16 +1,17 @@
-//! What a recorder cannot do any more once it records.
+//! Limits what a recorder can do once it records.
 //!
-//! It reads what all processes of the machine wrote: names, paths, symbols. If a fault in that made it
-//! run foreign code, the code must not get back what the recorder gave up. Two things are set, for good:
+//! The recorder reads data that all processes of the machine wrote: names, paths, symbols. If a
+//! fault in that made it run foreign code, the code must not regain what the recorder gave up. Two
+//! things are set, and cannot be undone:
 //!
-//! - `no_new_privs`: executing a program gives no right that the process has not got, to root neither
-//!   (`cap_bprm_creds_from_file`, `security/commoncap.c`, v6.18).
-//! - a seccomp filter that refuses, with `EPERM`, the system calls that reach for other processes, for
-//!   other identities or for the kernel.
+//! - `no_new_privs`: executing a program gives no right that the process does not have, not even to
+//!   root (`cap_bprm_creds_from_file`, `security/commoncap.c`, v6.18).
+//! - a seccomp filter that refuses, with `EPERM`, the system calls that act on other processes,
+//!   other identities or the kernel.
 //!
-//! The filter names what is refused, and not what is allowed: a list of all that the C library, Arrow
-//! and blazesym may ever call would be wrong on the next version of any. Maps that are open are still
-//! read and written: `bpf(2)` is refused but for that.
+//! The filter lists what is refused, not what is allowed: a list of all that the C library, Arrow
+//! and blazesym may ever call would be wrong on the next version of any. Open maps are still read
+//! and written, so the commands of `bpf(2)` for that are allowed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,19 +23,19 @@ use seccompiler::{
 
 use crate::error::Error;
 
-/// Refused whatever their arguments are.
+/// System calls that are refused whatever their arguments are.
 const REFUSED: &[i64] = &[
-    // Other programs.
+    // Running other programs.
     libc::SYS_execve,
     libc::SYS_execveat,
-    // Other processes.
+    // Access to other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_process_madvise,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
-    // Other identities and rights.
+    // Change of identities and rights.
     libc::SYS_setuid,
     libc::SYS_setgid,
     libc::SYS_setreuid,
@@ -48,7 +49,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
-    // Other views of the file system and other namespaces.
+    // Change of the view of the file system and of namespaces.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -62,7 +63,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_mount_setattr,
     libc::SYS_open_by_handle_at,
     libc::SYS_mknodat,
-    // The kernel and the machine.
+    // Change of the kernel and the machine.
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -85,8 +86,8 @@ const REFUSED: &[i64] = &[
     libc::SYS_fanotify_init,
 ];
 
-/// The commands of `bpf(2)` that are left: element look-ups and updates of maps that are open, alone and
-/// in batches (`enum bpf_cmd`, `include/uapi/linux/bpf.h`).
+/// The commands of `bpf(2)` that are allowed: look-ups and updates of elements in open maps, single
+/// and in batches (`enum bpf_cmd`, `include/uapi/linux/bpf.h`).
 const BPF_ALLOWED: &[u64] = &[1, 2, 3, 4, 21, 24, 25, 26, 27];
 
 /// Bit of the system calls of the x32 ABI, which a filter takes for other calls
@@ -99,8 +100,8 @@ const X32: i64 = 0x4000_0000;
 #[cfg(target_arch = "x86_64")]
 const X32_REFUSED: &[i64] = &[520, 521, 528, 539, 540, 545];
 
-/// No program that the calling thread executes from here on, and none of the threads that it starts, gets
-/// a right that the thread has not got.
+/// Makes sure that no program which the calling thread, or a thread that it starts, executes from
+/// here on gets a right that the thread does not have.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -112,7 +113,7 @@ pub fn forbid_new_privileges() -> Result<(), Error> {
     Ok(())
 }
 
-/// Sets the filter for all threads of this process, for good; to be called after
+/// Sets the filter for all threads of this process; it cannot be removed. Call it after
 /// [`forbid_new_privileges`]. On a kernel without seccomp filters nothing changes.
 ///
 /// # Errors
@@ -136,7 +137,7 @@ pub fn refuse_system_calls() -> Result<(), Error> {
     }
 }
 
-/// The filter; `None` on an architecture that it was not written for.
+/// The filter; `None` on an architecture that seccompiler does not know.
 fn filter() -> Result<Option<BpfProgram>, seccompiler::Error> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Ok(None);
@@ -146,7 +147,7 @@ fn filter() -> Result<Option<BpfProgram>, seccompiler::Error> {
         rules.insert(*call, Vec::new());
     }
     rules.insert(libc::SYS_bpf, vec![all_but_of_argument(0, BPF_ALLOWED)?]);
-    // Counting in the own thread is what the instructions of a price are counted by.
+    // Measuring the own thread stays allowed: prices count their instructions by it.
     rules.insert(
         libc::SYS_perf_event_open,
         vec![all_but_of_argument(1, &[0])?],
@@ -164,7 +165,7 @@ fn filter() -> Result<Option<BpfProgram>, seccompiler::Error> {
     program.map(Some).map_err(seccompiler::Error::Backend)
 }
 
-/// Matches when an argument has none of the values.
+/// A rule that matches when the argument has none of these values.
 fn all_but_of_argument(index: u8, values: &[u64]) -> Result<SeccompRule, seccompiler::Error> {
     let conditions = values.iter().map(|value| {
         SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, *value)
@@ -181,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    /// A system call with up to two arguments; the number of its error, 0 for none.
+    /// Makes a system call with up to two arguments; returns its error number, 0 for none.
     fn error_of(call: i64, first: i64, second: i64) -> i32 {
         // SAFETY: each call of these tests either is refused or fails by its arguments.
         let done = unsafe { libc::syscall(call, first, second, 0, 0, 0) };
@@ -191,8 +192,8 @@ mod tests {
         0
     }
 
-    /// In a thread of its own: it is for good, and the other tests go on beside it. So the filter is
-    /// applied to this thread alone here.
+    /// Runs `act` under the filter in a thread of its own. The filter cannot be removed, so here it
+    /// is applied to this thread alone, and the other tests go on without it.
     fn confined<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
         let act = move || {
             forbid_new_privileges().unwrap();
@@ -216,8 +217,9 @@ mod tests {
         assert_eq!(errors.1, libc::EPERM);
     }
 
-    /// A map's element may be asked for (of no map here), a program may not be loaded. An event of the
-    /// own thread may be opened (with attributes that are none), of another process not.
+    /// An element of a map may be requested (here without a map), but no program may be loaded. An
+    /// event of the own thread may be opened (here with invalid attributes), but none of another
+    /// process.
     #[test]
     fn of_some_calls_only_what_is_needed_is_left() {
         let errors = confined(|| {
@@ -234,7 +236,7 @@ mod tests {
         assert_eq!((errors[3], errors[4]), (libc::EFAULT, libc::EPERM));
     }
 
-    /// What a report is made with.
+    /// Calls that making a report needs.
     #[test]
     fn threads_processes_and_files_are_left() {
         confined(|| {

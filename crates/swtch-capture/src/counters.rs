@@ -1,4 +1,4 @@
-//! What the kernel side counted, read from the per-CPU states that it shares with user space.
+//! Counters of the kernel side, read from the per-CPU states that it shares with user space.
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use crate::skeleton::recorder::types::cpu_state;
 /// Sums over all CPUs. `seen = idle + filtered + stored + lost`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Switches that the kernel made, idle's included.
+    /// Switches that the probes saw, including those from idle.
     pub seen: u64,
-    /// Of them, switches away from idle.
+    /// Of `seen`: switches away from idle.
     pub idle: u64,
-    /// Of them, outside the scope.
+    /// Of `seen`: switches outside of the scope.
     pub filtered: u64,
-    /// Of them, put into a ring.
+    /// Of `seen`: switches written into a ring.
     pub stored: u64,
-    /// Of them, lost because the ring was full.
+    /// Of `seen`: switches lost because the ring was full.
     pub lost: u64,
     /// Task records lost because the ring was full.
     pub lost_task_records: u64,
-    /// Times that the kernel refused storage for a task.
+    /// Number of times that the kernel refused storage for a task.
     pub storage_failed: u64,
-    /// Stacks that could not be kept.
+    /// Number of stacks that could not be stored.
     pub stack_failed: u64,
-    /// Times that another task left than the one that had come: the kernel did not trace the
-    /// switch between. They are beside [`Self::seen`].
+    /// Number of times that the task that left was not the one that had come: the kernel did not
+    /// trace the switch between. They are not part of [`Self::seen`].
     pub untraced: u64,
     /// Words of user-mode schedulers that could not be read ([`Capture::watch_words`]).
     pub words_unread: u64,
@@ -53,10 +53,10 @@ impl CpuStates {
         self.0.len()
     }
 
-    /// Switch records that the fullest ring holds.
+    /// Number of switch records in the fullest ring.
     pub fn most_in_a_ring(&self) -> u64 {
         let waiting = |cpu| {
-            // The tail first: it never passes the head, so the difference is not negative.
+            // The tail is read first: it never passes the head, so the difference is not negative.
             let tail = self.read(cpu, offset_of!(cpu_state, tail));
             self.read(cpu, offset_of!(cpu_state, head))
                 .saturating_sub(tail)
@@ -64,7 +64,7 @@ impl CpuStates {
         (0..self.cpus()).map(waiting).max().unwrap_or(0)
     }
 
-    /// The counter at this offset of a CPU's state, which the kernel side changes while we look.
+    /// The counter at this offset of a CPU's state, which the kernel side may change at any time.
     pub fn counter(&self, cpu: usize, offset: usize) -> &AtomicU64 {
         assert!(offset + 8 <= size_of::<cpu_state>() && offset.is_multiple_of(8));
         // SAFETY: the offset is inside the state.
@@ -98,7 +98,7 @@ impl CpuStates {
         }
     }
 
-    /// What a CPU lost since this was last asked, and starts a new gap there.
+    /// Records that a CPU lost since the last call; later losses start a new gap.
     fn take_gap(&self, cpu: usize) -> Option<Gap> {
         let lost = self.read(cpu, offset_of!(cpu_state, lost));
         let acknowledged = self.counter(cpu, offset_of!(cpu_state, lost_acknowledged));
@@ -120,12 +120,12 @@ impl CpuStates {
 }
 
 impl Capture {
-    /// What was counted so far.
+    /// The counters since the start of the capture.
     pub fn counters(&self) -> Counters {
         self.cpu_states().totals()
     }
 
-    /// What was lost since this was last asked.
+    /// The gaps of all CPUs since the last call.
     pub fn take_gaps(&self) -> impl Iterator<Item = Gap> {
         let states = self.cpu_states();
         (0..states.cpus()).filter_map(|cpu| states.take_gap(cpu))

@@ -1,4 +1,4 @@
-//! From the wire to events: the only file that reads the records of `bpf/record.h`.
+//! Decodes records into events: the only file that reads the records of `bpf/record.h`.
 
 use swtch_core::event::Wake;
 use swtch_core::{
@@ -11,13 +11,13 @@ use crate::skeleton::recorder::types::{switch_record, task_record};
 const RECORD_SWITCH: u32 = 1;
 const RECORD_TASK: u32 = 2;
 
-/// `charged_ns` when it is not known.
+/// Value of `charged_ns` when it is not known.
 const NOT_CHARGED: u64 = u64::MAX;
 
-// The wire's layout is part of the contract with the kernel side.
+// The layout of the wire is part of the contract with the kernel side.
 const _: () = assert!(size_of::<switch_record>() == 184 && size_of::<task_record>() == 88);
 
-/// A task record from its bytes; `None` for a record of a kind or size that is not known here.
+/// Decodes a task record from its bytes; `None` for a record of an unknown kind or size.
 pub(crate) fn decode_task(bytes: &[u8]) -> Option<Event> {
     if bytes.len() < size_of::<task_record>() {
         return None;
@@ -31,7 +31,8 @@ pub(crate) fn decode_task(bytes: &[u8]) -> Option<Event> {
     task_event(&record).map(Event::Task)
 }
 
-/// A switch record; `None` for one that was never written, or that holds a number which no list here has.
+/// Decodes a switch record; `None` for one that was never written, or that holds a number which is
+/// in no list.
 pub(crate) fn decode_switch(record: &switch_record) -> Option<Event> {
     if record.kind != RECORD_SWITCH {
         return None;
@@ -115,8 +116,8 @@ fn task_event(r: &task_record) -> Option<TaskEvent> {
     })
 }
 
-/// The word with this number. `None` for a number out of the list: both sides are of one build, so the record
-/// is damaged, and any word would be a guess.
+/// The word with this number. `None` for a number that is not in the list: both sides are of one
+/// build, so the record is damaged, and any word would be a guess.
 fn pick<T: Copy>(words: &[T], number: u8) -> Option<T> {
     words.get(usize::from(number)).copied()
 }
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!((event.evidence.syscall, event.kernel_stack), (None, None));
     }
 
-    /// The word 0 is a scheduler's thread that runs no worker; no word is any other thread.
+    /// A word of 0 means a scheduler's thread that runs no worker; any other thread has no word.
     #[test]
     fn a_word_of_zero_is_not_no_word() {
         let word = |has_user_word| {
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!((word(0), word(1)), (None, Some(UserWord::default())));
     }
 
-    /// An unknown class once became `idle`, and no count said so.
+    /// An unknown class once became `idle`, and no count showed it.
     #[test]
     fn a_number_that_no_list_has_makes_a_record_unreadable() {
         let good = switch_record {

@@ -1,4 +1,4 @@
-//! Empties the rings: two a CPU, one of switches and one of task records.
+//! Empties the rings: two per CPU, one of switches and one of task records.
 //!
 //! ```text
 //!   kernel side writes ──▶ head          slots of one CPU in the mapped array, a power of two
@@ -9,9 +9,9 @@
 //!   origin: this position stands in slot 0. It moves only while the ring is empty.
 //! ```
 //!
-//! Each ring is in order of time. Up to which moment all of it is here is told by the clock: a
-//! record is published within microseconds of its time stamp, so once a ring was found empty,
-//! everything from a little before the look is here.
+//! Each ring is in order of time. The clock says up to which moment all records have arrived: a
+//! record is published within microseconds of its time stamp, so once a ring was found empty, all
+//! records from a little before that moment are here.
 
 use std::cell::{Cell, RefCell};
 use std::mem::offset_of;
@@ -29,35 +29,35 @@ use crate::load::Capture;
 use crate::mapped::Mapped;
 use crate::skeleton::recorder::types::{cpu_state, switch_record};
 
-/// What one round brought.
+/// Result of draining all rings once.
 #[derive(Clone, Copy, Debug)]
 pub struct Drained {
-    /// Switch records taken.
+    /// Number of switch records that were taken.
     pub switches: u64,
-    /// Everything before this moment has been brought.
+    /// All records before this moment have been delivered.
     pub horizon: Timestamp,
-    /// Records that could not be read, since the start.
+    /// Number of records that could not be read, since the start.
     pub unreadable: u64,
-    /// Switch records that the fullest ring held.
+    /// Number of switch records that the fullest ring held.
     pub most_in_a_ring: u64,
 }
 
-/// Records taken from one ring before the next has its turn.
+/// Most records taken from one ring before the next has its turn.
 const TURN: u64 = 64 << 10;
 
-/// Time between reading the clock and publishing the record, with a virtual CPU's absence allowed
-/// for. A longer absence makes records late, which is counted.
+/// Allowance for the time between reading the clock and publishing the record, in which a virtual
+/// CPU may be away. If it is away longer, records are late, which is counted.
 const SLACK_NS: u64 = 2_000_000;
 
 /// The rings of switch records.
 pub(crate) struct SwitchRings {
     slots: Mapped<switch_record>,
     slots_per_cpu: u64,
-    /// Records that could not be read, since the start.
+    /// Number of records that could not be read, since the start.
     unreadable: Cell<u64>,
 }
 
-/// What came out of one ring of switches.
+/// Result of draining one ring of switches.
 struct Turn {
     taken: u64,
     waiting: u64,
@@ -74,7 +74,7 @@ impl SwitchRings {
         })
     }
 
-    /// Takes up to a turn's worth from one CPU's ring.
+    /// Takes up to [`TURN`] records from one CPU's ring.
     fn take(&self, states: &CpuStates, cpu: usize, sink: &mut impl FnMut(Event)) -> Turn {
         let head = states
             .counter(cpu, offset_of!(cpu_state, head))
@@ -82,7 +82,7 @@ impl SwitchRings {
         let tail = states.counter(cpu, offset_of!(cpu_state, tail));
         let start = tail.load(Ordering::Relaxed);
         let waiting = head - start;
-        // While something waits to be read, the kernel side does not move the origin.
+        // While unread records wait, the kernel side does not move the origin.
         let origin = states
             .counter(cpu, offset_of!(cpu_state, origin))
             .load(Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl SwitchRings {
         turn
     }
 
-    /// Records that a CPU's ring has room for.
+    /// Number of records that fit into a CPU's ring.
     pub const fn slots_per_cpu(&self) -> u64 {
         self.slots_per_cpu
     }
@@ -147,7 +147,7 @@ impl TaskRings {
                 }
                 0
             };
-            // The ring buffer borrows its map for as long as it lives: the whole capture.
+            // The ring buffer borrows its map for as long as it lives, which is the whole capture.
             let map: &'static MapHandle = Box::leak(Box::new(map));
             let mut builder = RingBufferBuilder::new();
             builder.add(map, take).map_err(failed)?;
@@ -159,13 +159,14 @@ impl TaskRings {
 }
 
 impl Capture {
-    /// Rings that [`Self::drain`] numbers: streams from this number on are free for others.
+    /// Number of rings that [`Self::drain`] numbers; streams from this number on are free for other
+    /// sources.
     pub fn streams(&self) -> usize {
         self.cpu_states().cpus() + self.task_rings().rings.len()
     }
 
-    /// Takes what is in the rings and hands each event on with the number of its ring. Events of
-    /// one ring come in order of time.
+    /// Takes the records from the rings and passes each event on with the number of its ring.
+    /// Events of one ring come in order of time.
     pub fn drain(&mut self, mut sink: impl FnMut(usize, Event)) -> Drained {
         let looked = Timestamp::from_ns(monotonic_ns().saturating_sub(SLACK_NS));
         let mut drained = Drained {
@@ -176,7 +177,8 @@ impl Capture {
         };
         let cpus = self.cpu_states().cpus();
         for (index, ring) in self.task_rings().rings.iter().enumerate() {
-            // Task records are few; a negative result is an interrupted call, tried again soon.
+            // Task records are few; a negative result is an interrupted call, which is repeated
+            // soon.
             ring.consume_raw();
             let mut inbox = self.task_rings().inbox.borrow_mut();
             inbox

@@ -1,4 +1,4 @@
-//! What can fail, on which object, and what a person can do about it.
+//! Errors of a capture: the failure, the object concerned, and what the user can do about it.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,88 +13,88 @@ pub enum Error {
     /// The process may not load eBPF programs.
     #[error("loading eBPF programs is not permitted")]
     NotPermitted(#[source] libbpf_rs::Error),
-    /// The kernel does not describe its types.
+    /// The kernel has no description of its types (BTF).
     #[error("this kernel has no BTF at /sys/kernel/btf/vmlinux")]
     NoBtf(#[source] io::Error),
     /// A hook without which nothing can be recorded is missing.
     #[error("this kernel lacks the tracepoint {0}")]
     MissingHook(&'static str),
-    /// A hook is missing that only [`crate::KernelShare`] needs.
+    /// A hook that only [`crate::KernelShare`] needs is missing.
     #[error("this kernel lacks the tracepoint {0}, which tells how long the scheduler takes")]
     NoShareHook(&'static str),
-    /// The kernel is older than any that the programs were made for.
+    /// The kernel is older than any that the programs support.
     #[error("Linux {}.{} is too old to be recorded", .0.0, .0.1)]
     KernelTooOld((u32, u32)),
-    /// What loading needs could not be had.
+    /// The eBPF object or something it needs could not be prepared.
     #[error("preparing the eBPF programs failed")]
     Load(#[source] libbpf_rs::Error),
     /// The kernel refused a program.
     #[error("the kernel refused {refusal}")]
     Refused {
-        /// Which, and what the verifier said last.
+        /// The refused program, and the last lines of the verifier.
         refusal: Refusal,
-        /// Why, as an error number.
+        /// Error number that the kernel returned.
         source: libbpf_rs::Error,
     },
     /// A program could not be attached.
     #[error("attaching {program} failed")]
     Attach {
-        /// The program.
+        /// Name of the eBPF program.
         program: String,
-        /// Why.
+        /// Error number that the kernel returned.
         source: libbpf_rs::Error,
     },
-    /// A map could not be made or read.
+    /// A map could not be created, changed or read.
     #[error("the eBPF map {map} failed")]
     Map {
-        /// The map.
+        /// Name of the eBPF map.
         map: &'static str,
-        /// Why.
+        /// Error number that the kernel returned.
         source: libbpf_rs::Error,
     },
     /// The counters could not be mapped.
     #[error("mapping the counters failed")]
     Mmap(#[source] io::Error),
-    /// A process that was asked for is not there.
+    /// A process that was asked for does not exist.
     #[error("process {pid} is not there")]
     NoProcess {
-        /// Its id.
+        /// Id of the missing process.
         pid: u32,
-        /// Why.
+        /// Error of reading `/proc` for it.
         source: io::Error,
     },
     /// The id that was asked for is that of a thread which is not the first of its process.
     #[error("{tid} is a thread of process {pid}: use -p {pid}")]
     IsThread {
-        /// The thread.
+        /// Id of the thread that was given.
         tid: u32,
-        /// Its process.
+        /// Id of the process that it belongs to.
         pid: u32,
     },
-    /// A process that was asked for was there, and has ended since.
+    /// A process that was asked for has ended before the recording began.
     #[error("process {pid} ended before the recording began")]
     EndedBefore {
-        /// Its id.
+        /// Id of the ended process.
         pid: u32,
     },
-    /// The tasks of the machine could not be looked through.
+    /// The walk through the tasks of the machine failed.
     #[error("looking through the tasks of this machine failed")]
     TaskWalk(#[source] io::Error),
-    /// The path is no cgroup directory.
+    /// The path does not lead to a cgroup directory.
     #[error("{path} is not a cgroup that can be followed: {why}")]
     NotACgroup {
-        /// The path.
+        /// The path that was given.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason why it cannot be used.
         why: String,
     },
-    /// There is no `/proc`.
+    /// No file system is mounted on `/proc`.
     #[error("there is no /proc here, where the kernel tells of processes")]
     NoProc,
     /// The filter of system calls could not be set.
     #[error("setting a filter of system calls failed")]
     Filter(#[source] seccompiler::Error),
-    /// Inside a container, process ids are not the kernel's.
+    /// Process ids are those of a container, not the kernel's.
     #[error("this is a process id namespace of its own: its ids are not the kernel's")]
     PidNamespace,
     /// An architecture whose system calls are unknown.
@@ -103,19 +103,19 @@ pub enum Error {
     /// The thread that guards the recorder could not be started.
     #[error("the thread that keeps the recorder from being starved could not be started")]
     Guard(#[source] io::Error),
-    /// Dropping privileges failed.
+    /// The privileges of the process could not be dropped.
     #[error("dropping privileges failed")]
     Privileges(#[source] io::Error),
 }
 
-/// How to record in spite of a process id namespace.
+/// Advice for recording from inside a process id namespace.
 const PID_NAMESPACE_REMEDY: &str = "start the container with the host's process ids (docker run --pid=host \
      --cap-add=BPF --cap-add=PERFMON …), or record on the host: swtch record --cgroup \
      /sys/fs/cgroup/PATH-OF-THE-CONTAINER";
 
 impl Error {
-    /// What the kernel's verifier said last about a program that it refused, line by line; text of
-    /// the kernel, to be escaped where it is shown.
+    /// The last lines of the kernel's verifier about a program that it refused. The text comes from
+    /// the kernel and must be escaped where it is shown.
     pub fn verdict(&self) -> &[String] {
         match self {
             Self::Refused { refusal, .. } => &refusal.last_lines,
@@ -123,7 +123,7 @@ impl Error {
         }
     }
 
-    /// What a person can do about it.
+    /// What the user can do about it; `None` where there is no advice.
     pub const fn advice(&self) -> Option<&'static str> {
         match self {
             Self::NotPermitted(_) => Some(concat!(

@@ -1,23 +1,25 @@
-//! Keeps the thread that empties the rings from being starved by what it records.
+//! Keeps the thread that empties the rings from being starved by the tasks that it records.
 //!
-//! A task of a real-time class runs before every ordinary one, so a recorder of ordinary priority gets
-//! what the kernel leaves it: 5 % of a CPU, in pieces of 50 ms a second (`sched_rt_runtime_us`; the
-//! fair server since 6.12). The rings are full long before. To run the whole recorder at a real-time
-//! priority would change what it watches, even where nobody starves it. So:
+//! Tasks of a real-time class run before ordinary ones, so a recorder of ordinary priority gets
+//! what the kernel leaves: 5 % of a CPU, in pieces of 50 ms a second (`sched_rt_runtime_us`; the
+//! fair server since 6.12). The rings are full long before that. Running the whole recorder at a
+//! real-time priority would change what it observes, even where nothing starves it. So:
 //!
 //! ```text
 //! guard (SCHED_DEADLINE)   looks at the rings: a quarter full?  no ─▶ sleeps on
 //!                          └─ yes ─▶ waits for the lock, 8 ms at most ─▶ rests 2 ms ─▶ looks again
-//! recorder (ordinary)      holds the lock all the time. While the guard waits for it, the kernel runs
-//!                          the recorder at the guard's priority: priority inheritance, futex(2)
+//! recorder (ordinary)      holds the lock all the time. While the guard waits for it, the kernel
+//!                          runs the recorder at the guard's priority (priority inheritance)
 //! ```
 //!
-//! - It is bounded: the recorder runs at a borrowed priority for at most 8 ms of 8.5, on one CPU, and only while
-//!   its rings are filling.
-//! - It needs no right later: the guard takes its priority at the start and gives up every capability.
-//! - Nothing is to be put back: when the guard ends, the recorder has the priority that it had before.
-//!   The kernel neither passes a borrowed priority on to children (`sched_fork`, kernel/sched/core.c,
-//!   v6.18: `p->prio = current->normal_prio`) nor the guard's own (`SCHED_FLAG_RESET_ON_FORK`).
+//! - It is bounded: the recorder runs at a borrowed priority for at most 8 ms of 8.5, on one CPU,
+//!   and only while its rings are filling.
+//! - It needs no privilege later: the guard takes its priority at the start and gives up every
+//!   capability that is not named as kept.
+//! - There is nothing to restore: when the guard ends, the recorder has the priority that it had
+//!   before. Neither a borrowed priority (`sched_fork`, kernel/sched/core.c, v6.18: `p->prio =
+//!   current->normal_prio`) nor the guard's own (`SCHED_FLAG_RESET_ON_FORK`) is passed on to
+//!   children.
 
 use std::io;
 use std::marker::PhantomData;
@@ -35,33 +37,34 @@ use crate::error::Error;
 use crate::load::{Capture, kernel_version};
 use crate::privilege::{Kept, drop_privileges, empty_bounding_set};
 
-/// Time between two looks at the rings, for each slot of a ring: at a million switches a second on one
-/// CPU its ring is two fifths full at the next look. A look costs about 45 µs with the switches that it
-/// takes (measured on 6.18 in a virtual machine), so there are at most 50 a second.
+/// Time between two checks of the rings, per slot of a ring: at a million switches a second on one
+/// CPU its ring is two fifths full at the next check. A check costs about 45 µs including its
+/// switches (measured on 6.18 in a virtual machine), and there are at most 50 a second.
 const LOOK_PER_SLOT: Duration = Duration::from_nanos(400);
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
 const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(20);
 
-/// How long the guard waits for the lock at a time, and how long it rests between: so the recorder cannot
-/// have more than 80 % of one CPU at a borrowed priority, or 94 % while a ring is more than half full. The
-/// kernel bounds real-time tasks at 95 % (`sched_rt_runtime_us`).
+/// How long the guard waits for the lock at a time, and how long it rests between. So the recorder
+/// cannot have more than 80 % of one CPU at a borrowed priority, or 94 % while a ring is more than
+/// half full. The kernel bounds real-time tasks at 95 % (`sched_rt_runtime_us`).
 const LEND_FOR: Duration = Duration::from_millis(8);
 const REST_FOR: Duration = Duration::from_millis(2);
 const REST_WHEN_HALF_FULL: Duration = Duration::from_micros(500);
 
-/// The guard's own budget in each period: it looks at two numbers a CPU.
+/// The guard's own budget in each period: it reads two numbers per CPU.
 const RUNTIME: Duration = Duration::from_millis(1);
 const PERIOD: Duration = Duration::from_millis(20);
 
-/// The priority from which the recorder borrows.
+/// The priority that the recorder can borrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardPriority {
     /// `SCHED_DEADLINE`: before every task of the other real-time policies.
     Deadline,
-    /// `SCHED_FIFO` of this priority, where `SCHED_DEADLINE` is refused, as to a thread that may not run
-    /// on every CPU. Tasks of the same or a higher priority can still starve the recorder.
+    /// `SCHED_FIFO` of this priority (1 to 99), where `SCHED_DEADLINE` is refused, as for a thread
+    /// that may not run on every CPU. Tasks of the same or a higher priority can still starve the
+    /// recorder.
     Fifo(u8),
-    /// None: `CAP_SYS_NICE` and `RLIMIT_RTPRIO` allow no real-time priority.
+    /// No real-time priority: `CAP_SYS_NICE` and `RLIMIT_RTPRIO` allow none.
     Ordinary,
 }
 
@@ -70,7 +73,7 @@ pub enum GuardPriority {
 pub struct Lent {
     /// How often the rings were found filling.
     pub times: u64,
-    /// For how long the recorder could run at the guard's priority.
+    /// Time in which the recorder could run at the guard's priority.
     pub time: Duration,
 }
 
@@ -80,17 +83,17 @@ pub struct Guard {
     priority: GuardPriority,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Lent>>,
-    /// The lock is the calling thread's, so the guard must not be sent to another.
+    /// The calling thread holds the lock, so the guard must not be sent to another thread.
     of_one_thread: PhantomData<*const ()>,
 }
 
 impl Capture {
-    /// Guards the calling thread, which is to empty the rings. To be called while there is the right to a
-    /// real-time priority. The guard's own thread keeps only the rights that are named, none of which it
-    /// can pass on to a program.
+    /// Guards the calling thread, which must be the one that empties the rings. Call it while the
+    /// process may take a real-time priority. The guard's own thread keeps only the rights in
+    /// `kept`, none of which it can pass on to a program.
     ///
     /// # Errors
-    /// When no thread can be started, or the kernel lets it keep rights that it gives up.
+    /// When no thread can be started, or the kernel refuses to take rights away from it.
     pub fn guard(&self, kept: Kept) -> Result<Guard, Error> {
         let room = self.switch_rings().slots_per_cpu();
         Guard::start(self.cpu_states().clone(), room, kept)
@@ -105,10 +108,10 @@ impl Guard {
         let is_over = Arc::clone(&stop);
         let guard = move || {
             let priority = take_priority();
-            // A priority that was taken stays when the right to take it is gone.
+            // The priority stays when the right to take it is dropped.
             let confined = give_up_rights(kept);
             let is_needed = confined.is_ok() && priority != GuardPriority::Ordinary;
-            // Its receiver waits for it.
+            // The receiver waits until this is sent.
             let _ = tell.send(confined.map(|()| priority));
             match is_needed {
                 true => watch(&states, room, &loan, &is_over),
@@ -129,12 +132,12 @@ impl Guard {
         })
     }
 
-    /// The priority that it has to lend.
+    /// The priority that the guard can lend.
     pub const fn priority(&self) -> GuardPriority {
         self.priority
     }
 
-    /// Ends it; how much it lent.
+    /// Ends the guard; returns how much it lent.
     pub fn end(mut self) -> Lent {
         self.join()
     }
@@ -145,7 +148,7 @@ impl Guard {
             return Lent::default();
         };
         thread.thread().unpark();
-        // It calls nothing that panics; without it, nothing was lent.
+        // The thread calls nothing that panics; if it did, nothing was lent.
         thread.join().unwrap_or_default()
     }
 }
@@ -156,14 +159,15 @@ impl Drop for Guard {
     }
 }
 
-/// What the recorder does for its own thread: capabilities and what gives some belong to a thread.
+/// Gives up rights as the recorder does in its own thread: capabilities, the bounding set and
+/// `no_new_privs` belong to a thread.
 fn give_up_rights(kept: Kept) -> Result<(), Error> {
     empty_bounding_set();
     drop_privileges(kept, kernel_version())?;
     forbid_new_privileges()
 }
 
-/// Looks at the rings and lends while they fill.
+/// Checks the rings and lends the priority while they fill.
 fn watch(states: &CpuStates, room: u64, loan: &Loan, is_over: &AtomicBool) -> Lent {
     let mut lent = Lent::default();
     let mut helps = false;
@@ -188,27 +192,27 @@ fn watch(states: &CpuStates, room: u64, loan: &Loan, is_over: &AtomicBool) -> Le
     lent
 }
 
-/// Time between two looks at rings with room for so many records.
+/// Time between two checks of rings with room for this many records.
 fn look_every(room: u64) -> Duration {
     let slots = u32::try_from(room).unwrap_or(u32::MAX);
     (LOOK_PER_SLOT * slots).clamp(LOOK_AT_MOST_EVERY, LOOK_AT_LEAST_EVERY)
 }
 
-/// Whether the recorder needs help, when its fullest ring holds so many records of those that it has room
-/// for: from a quarter on, until a sixteenth is left.
+/// Whether the recorder needs help when its fullest ring holds `most` of `room` records: from a
+/// quarter on, until it falls below a sixteenth.
 const fn needs_help(has_help: bool, most: u64, room: u64) -> bool {
     let least = if has_help { room / 16 } else { room / 4 };
     most >= least
 }
 
-/// A lock that one thread holds all the time: who waits for it lends that thread its priority.
+/// A lock that one thread holds all the time: a thread that waits for it lends its priority.
 struct Loan {
     /// The word of a `PTHREAD_PRIO_INHERIT` mutex: the holder's thread id (futex(2), "PI futexes").
     holder: AtomicU32,
 }
 
-/// `include/uapi/linux/futex.h`, Linux 5.14: as `FUTEX_LOCK_PI`, with a limit on `CLOCK_MONOTONIC`, which
-/// nobody can set back.
+/// `include/uapi/linux/futex.h`, Linux 5.14: as `FUTEX_LOCK_PI`, with a time limit on
+/// `CLOCK_MONOTONIC`, which cannot be set back.
 const FUTEX_LOCK_PI2: libc::c_int = 13;
 
 impl Loan {
@@ -228,9 +232,9 @@ impl Loan {
             tv_nsec: libc::c_long::from(end.subsec_nanos().cast_signed()),
         };
         let operation = FUTEX_LOCK_PI2 | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the word and the time outlive the call. The holder does not let go of the lock while the
-        // guard lives, so the call ends when the time is over; any other end of it lends nothing, and the
-        // caller rests before it tries again.
+        // SAFETY: the word and the time outlive the call. The holder does not release the lock
+        // while the guard lives, so the call ends when the time is over; any other end of it lends
+        // nothing, and the caller rests before it tries again.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -261,7 +265,7 @@ struct SchedAttr {
 
 const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
 
-/// `CONFIG_HZ`-independent limits of `SCHED_FIFO`: `MAX_RT_PRIO - 1` is the highest that may be asked for.
+/// `MAX_RT_PRIO - 1`, the highest priority of `SCHED_FIFO`.
 const HIGHEST_FIFO: u8 = 99;
 
 /// Gives the calling thread the highest real-time priority that it may have.
@@ -288,7 +292,7 @@ fn take_priority() -> GuardPriority {
         .map_or(GuardPriority::Ordinary, GuardPriority::Fifo)
 }
 
-/// Whether the kernel gave the calling thread this policy.
+/// Sets the policy of the calling thread; true if the kernel allowed it.
 fn set_scheduler(attr: SchedAttr) -> bool {
     let attr = SchedAttr {
         size: u32::try_from(size_of::<SchedAttr>()).unwrap_or(0),
@@ -317,7 +321,7 @@ fn highest_allowed() -> u8 {
 mod tests {
     use super::*;
 
-    /// Help that ended at the level at which it begins would be given and taken away all the time.
+    /// Help that ended at the level where it begins would start and stop all the time.
     #[test]
     fn help_begins_at_a_quarter_and_ends_at_a_sixteenth() {
         assert!(!needs_help(false, 0, 1024));
@@ -334,7 +338,7 @@ mod tests {
         assert_eq!(look_every(1 << 13), Duration::from_millis(20));
     }
 
-    /// The time limit is the bound of what the recorder can borrow.
+    /// The time limit bounds how much the recorder can borrow.
     #[test]
     fn waiting_for_a_lock_that_is_never_let_go_of_ends_in_time() {
         let loan = Loan::held_by_caller();

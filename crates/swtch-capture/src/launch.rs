@@ -28,25 +28,25 @@ use crate::error::Error;
 use crate::privilege::{Kept, MAPS_READ_FREELY, drop_privileges, empty_bounding_set};
 use crate::signals::hand_signals_down;
 
-/// How often a waiting caller looks again.
+/// Time between two checks of a caller that waits.
 const WAIT_STEP: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// Exit code of a child whose recorder ended before it let the command run: a shell's for a command
-/// that could not be run.
+/// Exit code of a child whose recorder ended before it let the command run: the one that a shell
+/// gives for a command that could not be run.
 const NEVER_RAN: i32 = 126;
 
 /// A command that could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error("starting {program:?} failed")]
 pub struct LaunchError {
-    /// What was to be started.
+    /// The program that was to be started.
     pub program: OsString,
-    /// Why it was not.
+    /// Error of fork or exec.
     pub source: io::Error,
 }
 
 impl LaunchError {
-    /// The exit code that a shell gives: 127 for a command that is not there, 126 otherwise.
+    /// The exit code that a shell gives: 127 for a command that does not exist, 126 otherwise.
     pub fn exit_code(&self) -> u8 {
         if self.source.kind() == io::ErrorKind::NotFound {
             127
@@ -66,31 +66,32 @@ pub struct HeldCommand {
     ended: OnceCell<ExitStatus>,
 }
 
-/// The thread that starts the command and waits for it. It is there for as long as the command: a
-/// command that asked to end with its parent (`PR_SET_PDEATHSIG`) gets its signal when the thread that
-/// made it ends, and not when the process does (prctl(2)).
+/// The thread that starts the command and waits for it. It lives as long as the command: a command
+/// that asked to end with its parent (`PR_SET_PDEATHSIG`) gets its signal when the thread that
+/// created it ends, and not when the process does (prctl(2)).
 #[derive(Debug)]
 struct Parent {
     thread: JoinHandle<()>,
     executed: Receiver<io::Result<()>>,
-    /// Has it give up its rights. Until then it goes on with them.
+    /// Orders the thread to give up its rights. Until then it keeps them.
     order: Sender<()>,
     obeyed: Receiver<Result<(), Error>>,
     ending: Receiver<io::Result<ExitStatus>>,
 }
 
 impl Parent {
-    /// `spawn` must not return before the command is executed: std does so. `held` are closed then.
+    /// `spawn` must not return before the command is executed, as in std. `held` are closed then.
     fn start(mut spawn: Command, held: (PipeWriter, PipeReader)) -> Self {
         let (tell_executed, executed) = channel();
         let (order, orders) = channel();
         let (tell_obeyed, obeyed) = channel();
         let (tell_ending, ending) = channel();
-        // Whoever does not listen any more is about to end; so no answer that is not heard is an error.
+        // A receiver that is gone is about to end, so an answer that cannot be sent is not an
+        // error.
         let thread = thread::spawn(move || {
             let spawned = spawn.spawn();
             drop(held);
-            // The command has a bounding set of its own by now.
+            // The command has its own bounding set by now.
             empty_bounding_set();
             let mut child: Child = match spawned {
                 Ok(child) => child,
@@ -134,10 +135,10 @@ fn gone() -> io::Error {
 }
 
 impl HeldCommand {
-    /// Forks; the child waits.
+    /// Forks a child, which waits before `exec`.
     ///
     /// # Errors
-    /// When the pipes or the process cannot be made.
+    /// When the pipes or the process cannot be created.
     ///
     /// # Panics
     /// When `command` is empty.
@@ -171,16 +172,16 @@ impl HeldCommand {
         }
     }
 
-    /// Its process id.
+    /// Process id of the held child.
     pub const fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Lets it run the command, and waits until it is executed. After an error nothing of it ran; after
-    /// success it did, whatever happens then.
+    /// Lets the child run the command, and waits until it is executed. After an error the command
+    /// did not run; after success it did, whatever happens then.
     ///
     /// # Errors
-    /// When it is gone already, or the command cannot be executed.
+    /// When the child has already ended, or the command cannot be executed.
     pub fn release(&mut self) -> Result<(), LaunchError> {
         let Some(mut gate) = self.gate.take() else {
             return Ok(());
@@ -194,9 +195,9 @@ impl HeldCommand {
         })
     }
 
-    /// Gives up the rights of the thread that waits for the command, which has them by the command. To
-    /// be called after this process has taken the user that it goes on as: the C library changes the user
-    /// of all threads, and each must be allowed to.
+    /// Gives up the rights of the thread that waits for the command. Call this after this process
+    /// has changed its user: the C library changes the user of all threads, and each must be
+    /// allowed to.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -204,17 +205,17 @@ impl HeldCommand {
         let Some(parent) = &self.parent else {
             return Ok(());
         };
-        // A command that has ended already has no thread that waits for it.
+        // If the command has already ended, so has the thread that waits for it.
         if parent.order.send(()).is_err() {
             return Ok(());
         }
         parent.obeyed.recv().unwrap_or(Ok(()))
     }
 
-    /// How it ended; `None` while it runs or is held.
+    /// Exit status of the command; `None` while it runs or is held.
     ///
     /// # Errors
-    /// When the kernel does not tell. The command was executed all the same.
+    /// When the kernel does not report it. The command was executed all the same.
     pub fn ended(&self) -> io::Result<Option<ExitStatus>> {
         if let Some(status) = self.ended.get() {
             return Ok(Some(*status));
@@ -229,7 +230,7 @@ impl HeldCommand {
         }
     }
 
-    /// Waits for its end, which comes only once it was released.
+    /// Waits for the end of the command, which comes only after [`Self::release`].
     ///
     /// # Errors
     /// As [`Self::ended`].
@@ -242,7 +243,7 @@ impl HeldCommand {
         }
     }
 
-    /// Passes a signal on to it.
+    /// Passes a signal on to the command.
     pub fn signal(&self, signal: i32) {
         let (Ok(pid), None) = (libc::pid_t::try_from(self.pid.get()), self.ended.get()) else {
             return;
@@ -254,19 +255,19 @@ impl HeldCommand {
 }
 
 impl Drop for HeldCommand {
-    /// One that was never released ends by itself when the gate closes, and is waited for.
+    /// Ends a command that was never released: it exits when the gate closes, and is waited for.
     fn drop(&mut self) {
         if self.gate.take().is_some()
             && let Some(parent) = self.parent.take()
         {
             drop(parent.order);
-            // Its own end is all that is asked for.
+            // Only the end of the thread matters here.
             let _ = parent.thread.join();
         }
     }
 }
 
-/// Makes the child tell its pid and wait for a byte before `exec`.
+/// Makes the child write its pid and wait for a byte before `exec`.
 fn hold_before_exec(
     command: &mut Command,
     pid_writer: &PipeWriter,

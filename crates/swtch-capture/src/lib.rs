@@ -1,4 +1,4 @@
-//! Records context switches: the only room that opens the kernel's tracing.
+//! Records context switches: the only crate that opens the kernel's tracing.
 //!
 //! ```text
 //! Capture::start   open ─▶ set constants ─▶ load ─▶ attach      (privilege is needed here only)
@@ -6,10 +6,9 @@
 //! ```
 //!
 //! The eBPF side is `bpf/swtch.bpf.c`; the wire between the two is `bpf/record.h`. What this crate
-//! does *not* do: judge. It hands on [`swtch_core::Event`]s.
+//! does *not* do: judge. It passes on [`swtch_core::Event`]s.
 //!
-//! Apart from all that, [`KernelShare`] measures how long the scheduler itself takes
-//! (`bpf/share.bpf.c`).
+//! Separately, [`KernelShare`] measures how long the scheduler itself takes (`bpf/share.bpf.c`).
 
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
 

@@ -1,7 +1,7 @@
 //! Opens, sets up, loads and attaches the eBPF programs.
 //!
-//! Which hooks exist is read from the kernel's BTF first; a program whose hook is missing is not
-//! loaded, and constants tell the others, so that missing features degrade and are named.
+//! The kernel's BTF says which hooks exist. A program whose hook is missing is not loaded, and
+//! constants tell the other programs, so that missing features degrade and are named.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -24,36 +24,35 @@ use crate::scope::{
 use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder, types};
 use crate::tree::{ProcessTree, TreeCount};
 
-/// How to record.
+/// What is recorded, and how.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whose switches.
+    /// The tasks whose switches are recorded.
     pub scope: Scope,
-    /// Take stacks of waits that blocked for at least this long.
+    /// Record stacks of waits that blocked for at least this long; `None` for no stacks.
     pub stacks: Option<Nanos>,
-    /// Switch records that a CPU's ring has room for; a power of two.
+    /// Number of switch records that fit into a CPU's ring; a power of two.
     pub slots_per_cpu: u32,
-    /// Hooks to treat as missing: for tests of what older kernels give.
+    /// Hooks to treat as missing, for tests of older kernels.
     pub without_hooks: Vec<String>,
-    /// Hooks to attach to although this kernel can crash by them.
+    /// Hooks to attach to although eBPF on them can crash this kernel.
     pub with_hooks: Vec<String>,
     /// For tests, and not with `stacks`: each record's `kernel_stack` is that of its own
-    /// switch-out, and its `user_stack` the *kernel* stack of the request to reschedule.
-    /// Dear: two stacks a switch.
+    /// switch-out, and its `user_stack` the *kernel* stack of the request to reschedule. This is
+    /// slow: two stacks per switch.
     pub oracle: bool,
-    /// For tests: what happens between attaching the probes and looking through the tasks for those
-    /// that are in scope.
+    /// For tests: called between attaching the probes and walking the tasks to find those in scope.
     pub before_walk: Option<BeforeWalk>,
-    /// For tests: events that the recorder behaves as if it had not seen.
+    /// For tests: events that the recorder treats as if it had not seen them.
     pub missed: Option<MissedEvents>,
 }
 
-/// For tests of processes that come and go at that moment.
+/// A callback for tests of processes that come and go at that moment.
 #[derive(Clone)]
 pub struct BeforeWalk(Arc<dyn Fn() + Send + Sync>);
 
 impl BeforeWalk {
-    /// Calls this.
+    /// Wraps the function that is called then.
     pub fn new(happens: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Arc::new(happens))
     }
@@ -69,13 +68,13 @@ impl fmt::Debug for BeforeWalk {
     }
 }
 
-/// For tests of what a missed event does to the events after it: of the events of these hooks,
-/// each CPU misses one in so many.
+/// For tests of how a missed event affects later ones: each CPU misses one in `one_in` of the
+/// events of these hooks.
 #[derive(Clone, Copy, Debug)]
 pub struct MissedEvents {
-    /// Which hooks.
+    /// The hooks whose events are missed.
     pub hooks: &'static [Hook],
-    /// Every how many events of these hooks, on each CPU.
+    /// One of this many events is missed, counted on each CPU.
     pub one_in: u32,
 }
 
@@ -83,40 +82,40 @@ pub struct MissedEvents {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Hook {
-    /// `sched_switch`.
+    /// Tracepoint `sched_switch`: a task replaces another.
     Switch,
-    /// `sched_waking`.
+    /// Tracepoint `sched_waking`: a wakeup begins.
     Waking,
-    /// `sched_wakeup`.
+    /// Tracepoint `sched_wakeup`: a woken task is runnable.
     Wakeup,
-    /// `sched_wakeup_new`.
+    /// Tracepoint `sched_wakeup_new`: a new task is runnable.
     WakeupNew,
-    /// `sched_migrate_task`.
+    /// Tracepoint `sched_migrate_task`: a task is moved to another CPU.
     Migrate,
-    /// `sched_set_need_resched_tp`.
+    /// Tracepoint `sched_set_need_resched_tp`: a reschedule is asked for.
     NeedResched,
-    /// `sched_exit_tp`.
+    /// Tracepoint `sched_exit_tp`: `__schedule()` ends in the next task.
     SchedExit,
-    /// `sched_process_fork`.
+    /// Tracepoint `sched_process_fork`: a task is created.
     Fork,
-    /// `local_timer_entry`.
+    /// Tracepoint `local_timer_entry`: the timer interrupt begins.
     TimerEntry,
-    /// `local_timer_exit`.
+    /// Tracepoint `local_timer_exit`: the timer interrupt ends.
     TimerExit,
-    /// `irq_handler_entry`.
+    /// Tracepoint `irq_handler_entry`: a device interrupt begins.
     IrqEntry,
-    /// `irq_handler_exit`.
+    /// Tracepoint `irq_handler_exit`: a device interrupt ends.
     IrqExit,
-    /// `softirq_entry`.
+    /// Tracepoint `softirq_entry`: a soft interrupt begins.
     SoftirqEntry,
-    /// `softirq_exit`.
+    /// Tracepoint `softirq_exit`: a soft interrupt ends.
     SoftirqExit,
-    /// No hook: the first storage of a task, which the kernel refuses then.
+    /// Not a hook: the first storage of a task, which is then refused.
     Storage,
 }
 
 impl Settings {
-    /// Slots of all CPUs together, unless a CPU would get fewer than the least: 92 MiB.
+    /// Slots of all CPUs together: 92 MiB. More if a CPU would otherwise get fewer than the least.
     const ALL_SLOTS: usize = 1 << 19;
     const LEAST_SLOTS: usize = 1 << 13;
     const MOST_SLOTS: usize = 1 << 18;
@@ -139,13 +138,13 @@ impl Settings {
     }
 }
 
-/// Room for task records, per CPU, in bytes: 7,000 records.
+/// Size of the ring of task records, per CPU, in bytes: 7,000 records.
 const TASK_RING_BYTES: u32 = 1 << 20;
 
-/// Distinct stacks that are kept, of each kind.
+/// The most distinct stacks that are kept, of each kind.
 const STACKS: u32 = 32 << 10;
 
-/// Likewise for the oracle: two stacks whose hashes meet cost it a verdict, so it has room to spare.
+/// The same for the oracle. Two stacks with the same hash cost it a verdict, so there are more.
 const ORACLE_STACKS: u32 = 128 << 10;
 
 /// Hooks without which nothing can be recorded.
@@ -160,7 +159,7 @@ const NEEDED: &[&str] = &[
     "task_rename",
 ];
 
-/// A hook that may be missing, and the programs that hang on it.
+/// Hooks that may be missing; the programs on them are then left out.
 const OPTIONAL: &[&str] = &[
     "sched_set_need_resched_tp",
     "sched_exit_tp",
@@ -170,7 +169,7 @@ const OPTIONAL: &[&str] = &[
     "softirq_entry",
 ];
 
-/// A running capture. Dropping it detaches everything.
+/// A running capture. Dropping it detaches all programs.
 pub struct Capture {
     skel: SwtchSkel<'static>,
     switch_rings: SwitchRings,
@@ -191,16 +190,16 @@ impl fmt::Debug for Capture {
 }
 
 impl Capture {
-    /// Loads and attaches: from here on switches are recorded.
+    /// Loads and attaches the programs; from then on switches are recorded.
     ///
     /// # Errors
-    /// When privileges, BTF, a needed hook or something named in the scope is missing.
+    /// When privileges, BTF, a needed hook or a target of the scope is missing.
     pub fn start(settings: &Settings, arch: Arch) -> Result<Self, Error> {
         refusal::listen();
         let hooks = Hooks::find(settings)?;
         let cpus = libbpf_rs::num_possible_cpus().map_err(Error::Load)?;
         let plan = ScopePlan::new(&settings.scope)?;
-        // The object outlives everything that borrows from it: one capture a process.
+        // The object must outlive everything that borrows from it; a process has one capture.
         let storage: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = SwtchSkelBuilder::default().open(storage).map_err(refused)?;
@@ -248,21 +247,22 @@ impl Capture {
         })
     }
 
-    /// When it started: no switch in it is older.
+    /// Start of the capture, on the trace clock. No switch in it is older.
     pub const fn started(&self) -> Timestamp {
         self.started
     }
 
-    /// Whether all processes that were asked for have ended. What they started may go on.
+    /// Whether all processes that were asked for have ended. Their children may still run.
     pub fn targets_are_gone(&self) -> bool {
         !self.targets.is_empty() && self.targets.iter().all(|target| target.is_gone())
     }
 
-    /// What the kernel knows of the processes that are recorded, for a scope of processes. To be asked
-    /// once, before [`Self::detach`]: what is counted until then is in the rings, too.
+    /// The kernel's own counts for the recorded processes; `None` if the scope is not made of
+    /// processes. Call it once, before [`Self::detach`]: switches counted until then are in the
+    /// rings, too.
     ///
     /// # Errors
-    /// When the kernel refuses to go through the tasks.
+    /// When the kernel refuses to walk the tasks.
     pub fn count_tree(&mut self) -> Result<Option<TreeCount>, Error> {
         let Some(tree) = self.tree.take() else {
             return Ok(None);
@@ -270,12 +270,12 @@ impl Capture {
         tree.count_at_end(shared(&mut self.skel)).map(Some)
     }
 
-    /// Hooks that this kernel lacks, so that something is inferred or not known.
+    /// Hooks that this kernel lacks, so that some values are inferred or not known.
     pub fn missing_hooks(&self) -> &[String] {
         &self.hooks.missing
     }
 
-    /// Hooks that were left out, because this kernel can crash by eBPF on them.
+    /// Hooks that were not attached to, because eBPF on them can crash this kernel.
     pub fn left_out_hooks(&self) -> &[String] {
         &self.hooks.left_out
     }
@@ -296,10 +296,10 @@ impl Capture {
         &self.skel.maps.words
     }
 
-    /// Has the kernel side look its threads up anew.
+    /// Makes the kernel side look its threads up again.
     pub(crate) fn next_words_generation(&mut self) {
         let shared = shared(&mut self.skel);
-        // 0 means that there are none.
+        // A generation of 0 means that there are no words.
         let generation = shared.words_generation.wrapping_add(1).max(1);
         // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side
         // only reads it, and reads it anew at each switch.
@@ -314,20 +314,20 @@ impl Capture {
         &self.skel.maps.user_stacks
     }
 
-    /// Detaches the probes; what is in the rings can still be drained.
+    /// Detaches the probes; records in the rings can still be drained.
     pub fn detach(&mut self) {
-        // First nothing is recorded any more: without the markers of those that go before it,
+        // Recording stops first: without the markers of programs that are detached before it,
         // `sched_switch` would name wrong causes.
         set_recording(&mut self.skel, false);
         self.skel.links = Default::default();
     }
 }
 
-/// The hooks of this kernel.
+/// The optional hooks, as this kernel has them.
 #[derive(Debug)]
 struct Hooks {
     missing: Vec<String>,
-    /// Those that this kernel can crash by.
+    /// Hooks that are present, but on which eBPF can crash this kernel.
     left_out: Vec<String>,
     has_state_argument: bool,
 }
@@ -370,18 +370,18 @@ fn names(hooks: &[String], hook: &str) -> bool {
     hooks.iter().any(|named| named == hook)
 }
 
-/// The first version that has everything without which nothing can be recorded: task storage in
-/// tracing programs, `bpf_task_pt_regs`.
+/// The first version with everything that recording needs: task storage in tracing programs,
+/// `bpf_task_pt_regs`.
 const OLDEST_VERSION: (u32, u32) = (5, 15);
 
-/// What [`kernel_version`] says when it cannot tell.
+/// The result of [`kernel_version`] when the version is not known.
 const UNKNOWN_VERSION: (u32, u32) = (0, 0);
 
 /// `sched_switch` passes `prev_state` since this version (fa2c3254d7cf, and 9c2136be0878 moved it
 /// to the end before the release).
 const STATE_ARGUMENT_SINCE: (u32, u32) = (5, 18);
 
-/// Major and minor number of the running kernel; (0, 0) if it cannot be told.
+/// Major and minor number of the running kernel; (0, 0) if it is not known.
 pub fn kernel_version() -> (u32, u32) {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release
@@ -390,7 +390,7 @@ pub fn kernel_version() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// What the kernel side compares tasks with.
+/// The scope in the form that the kernel side compares tasks with.
 struct ScopePlan {
     all: bool,
     targets: Vec<Target>,
@@ -399,7 +399,7 @@ struct ScopePlan {
 }
 
 impl ScopePlan {
-    /// Room in the map `targets` for children of processes that end while the tree is taken.
+    /// Space in the map `targets` for children of processes that end while the tree is taken.
     const ORPHANS: usize = 4096;
 
     fn new(scope: &Scope) -> Result<Self, Error> {
@@ -433,7 +433,7 @@ impl ScopePlan {
         }
     }
 
-    /// Processes that the map `targets` must have room for.
+    /// Number of processes for which the map `targets` must have space.
     fn most_targets(&self) -> u32 {
         let orphans = match self.children {
             Children::Recorded => Self::ORPHANS,
@@ -442,8 +442,8 @@ impl ScopePlan {
         u32::try_from(self.targets.len() + orphans).unwrap_or(u32::MAX)
     }
 
-    /// Takes the tree of the processes that were asked for, once the probes are attached; `None` for a
-    /// scope that is not made of processes.
+    /// Takes the tree of the processes that were asked for, once the probes are attached; `None`
+    /// for a scope that is not made of processes.
     fn take_tree(
         &self,
         skel: &mut SwtchSkel<'static>,
@@ -516,7 +516,7 @@ fn set_constants(
     }
 }
 
-/// Leaves out the programs whose hook is missing or that nobody asked for.
+/// Leaves out the programs whose hook is missing or that the settings do not need.
 fn choose_programs(
     open: &mut OpenSwtchSkel<'_>,
     settings: &Settings,
@@ -621,7 +621,7 @@ fn shared<'a>(skel: &'a mut SwtchSkel<'static>) -> &'a mut types::bss {
     shared
 }
 
-/// Records are written from here on, or no longer.
+/// Starts or stops the writing of records.
 fn set_recording(skel: &mut SwtchSkel<'static>, on: bool) {
     let shared = shared(skel);
     // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side only
@@ -631,8 +631,8 @@ fn set_recording(skel: &mut SwtchSkel<'static>, on: bool) {
 
 /// Attaches all loaded programs; they write no record before [`set_recording`].
 ///
-/// The exit of an interrupt goes in before its entry, so that no entry is seen whose exit is not:
-/// between the two the CPU may be in a softirq. (It would be made good by the next switch.)
+/// The exit of an interrupt is attached before its entry, so that no entry is seen without its
+/// exit; between the two the CPU may be in a softirq. (The next switch would correct it.)
 fn attach(skel: &mut SwtchSkel<'static>) -> Result<(), Error> {
     macro_rules! attach {
         ($($program:ident),+ $(,)?) => {
@@ -665,11 +665,11 @@ fn attach(skel: &mut SwtchSkel<'static>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The error for a load that failed, with what was heard since [`refusal::listen`].
+/// The error for a load that failed, with what libbpf printed since [`refusal::listen`].
 pub(crate) fn refused(source: libbpf_rs::Error) -> Error {
     let refusal = refusal::heard();
     let is_permission = source.kind() == libbpf_rs::ErrorKind::PermissionDenied;
-    // The verifier, too, says "Permission denied" (EACCES): of a wrong memory access.
+    // The verifier also returns "Permission denied" (EACCES), for a wrong memory access.
     if is_permission && !refusal.is_by_verifier {
         return Error::NotPermitted(source);
     }

@@ -1,4 +1,4 @@
-//! An eBPF array shared with the kernel side by `mmap`.
+//! An eBPF array map shared with the kernel side by `mmap`.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -17,14 +17,14 @@ pub(crate) struct Mapped<T> {
 
 // SAFETY: the mapping belongs to the process, not to a thread; only its address is kept here.
 unsafe impl<T> Send for Mapped<T> {}
-// SAFETY: `&self` gives pointers only. The kernel writes the values at any time anyway, so whoever reads
-// through such a pointer has to do it with atomics, from whatever thread.
+// SAFETY: `&self` gives pointers only. The kernel writes the values at any time anyway, so reads
+// through such a pointer have to be atomic, from whatever thread.
 unsafe impl<T> Sync for Mapped<T> {}
 
 impl<T> Mapped<T> {
-    /// Maps an array map that was made with `BPF_F_MMAPABLE` and has `len` values of `T`.
+    /// Maps an array map that was created with `BPF_F_MMAPABLE` and has `len` values of `T`.
     pub fn new(map: &impl MapCore, len: usize) -> Result<Self, Error> {
-        // Values stand at multiples of 8 bytes, the whole in whole pages (`array_map_alloc`,
+        // Values are at multiples of 8 bytes, and the array fills whole pages (`array_map_alloc`,
         // kernel/bpf/arraymap.c).
         const { assert!(size_of::<T>().is_multiple_of(8)) };
         let bytes = (len * size_of::<T>()).next_multiple_of(4096);
@@ -39,7 +39,7 @@ impl<T> Mapped<T> {
         Ok(Self { base, len, bytes })
     }
 
-    /// The value at `index`, to be read field by field.
+    /// Pointer to the value at `index`, to be read field by field.
     ///
     /// # Panics
     /// When `index` is out of the array.

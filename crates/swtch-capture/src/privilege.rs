@@ -1,28 +1,29 @@
-//! Privilege is needed to load; it is dropped right after.
+//! Drops privileges: they are needed to load the programs, and dropped right after.
 
 use std::io;
 
 use crate::error::Error;
 
-/// What must be kept after the programs were loaded. The default is nothing.
+/// Privileges to keep after the programs were loaded. The default is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// What reading the rings needs: nothing since Linux 5.19.
+    /// Capabilities for reading the rings; none are needed since Linux 5.19.
     pub rings: bool,
-    /// `CAP_SYS_PTRACE`: to read other users' `/proc/PID/maps` when stacks are symbolised, or to see
-    /// what others hold open.
+    /// `CAP_SYS_PTRACE`: to read other users' `/proc/PID/maps` when stacks are symbolised, or to
+    /// see which files other processes have open.
     pub look_at_processes: bool,
-    /// `CAP_DAC_READ_SEARCH`: to look into `/proc/PID/fd` of processes that belong to somebody else,
-    /// root's among them.
+    /// `CAP_DAC_READ_SEARCH`: to look into `/proc/PID/fd` of processes of other users, including
+    /// root's.
     pub open_files_of_others: bool,
-    /// `CAP_KILL`: to pass signals on to a command that belongs to another user than we do now.
+    /// `CAP_KILL`: to pass signals on to a command that belongs to another user than this process
+    /// now.
     pub signal_others: bool,
-    /// `CAP_SETUID` and `CAP_SETGID`: for a thread of a process that will change its user as a whole,
-    /// which takes them from each thread that is not root any more.
+    /// `CAP_SETUID` and `CAP_SETGID`: for a thread of a process that will change the user of all
+    /// its threads. Each thread that is no longer root needs them for that.
     pub change_user: bool,
 }
 
-/// `include/uapi/linux/capability.h`.
+/// Numbers of capabilities in `include/uapi/linux/capability.h`.
 const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_KILL: u32 = 5;
 const CAP_SETGID: u32 = 6;
@@ -31,7 +32,7 @@ const CAP_SYS_PTRACE: u32 = 19;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-/// Kernels before this asked for `CAP_BPF` even to read a map that is open already
+/// Kernels before this version required `CAP_BPF` even to read a map that is already open
 /// (`kernel/bpf/syscall.c`, "refine `kernel.unprivileged_bpf_disabled` behaviour").
 pub(crate) const MAPS_READ_FREELY: (u32, u32) = (5, 19);
 
@@ -49,31 +50,32 @@ struct Data {
     inheritable: u32,
 }
 
-/// `_LINUX_CAPABILITY_VERSION_3`.
+/// Value of `_LINUX_CAPABILITY_VERSION_3` in `include/uapi/linux/capability.h`.
 const VERSION_3: u32 = 0x2008_0522;
 
-/// Nice value of a recorder that may choose it: one that waits its turn behind what it records
-/// loses records.
+/// Nice value of a recorder that may choose it: one that waits its turn behind the tasks that it
+/// records loses records.
 const NICE: i32 = -10;
 
-/// Lets the calling thread run before ordinary work. Without the right to it nothing changes.
+/// Lets the calling thread run before ordinary work. Without the right to do so nothing changes.
 pub fn raise_priority() {
     // SAFETY: setpriority has no memory effects; 0 is the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
-/// Lets the calling thread run as ordinary work does, after one with a raised priority has started it.
-/// Without the right to it nothing changes.
+/// Resets the calling thread to ordinary priority, when a thread with a raised one has started it.
+/// Without the right to do so nothing changes.
 pub fn take_ordinary_priority() {
     // SAFETY: setpriority has no memory effects; 0 is the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
 }
 
-/// Empties the bounding set of the calling thread, for good: no program that it executes can get a
-/// capability. Who may not do that (it takes `CAP_SETPCAP`) is no user whom an exec would give any.
+/// Empties the bounding set of the calling thread, which cannot be undone: no program that it
+/// executes can get a capability. A user who may not do that (it takes `CAP_SETPCAP`) would get
+/// none by an exec either.
 pub fn empty_bounding_set() {
-    // SAFETY: these calls of prctl(2) take numbers only. The kernel refuses the first number that is
-    // no capability.
+    // SAFETY: these calls of prctl(2) take numbers only. The kernel refuses the first number that
+    // is no capability.
     (0..u64::BITS)
         .take_while(|number| unsafe { libc::prctl(libc::PR_CAPBSET_READ, *number, 0, 0, 0) } >= 0)
         .for_each(|number| {
@@ -82,8 +84,9 @@ pub fn empty_bounding_set() {
         });
 }
 
-/// Drops every capability of the calling thread but those named, for good. Those must be permitted; a
-/// thread that has changed its user has them in force again after it.
+/// Drops every capability of the calling thread except those in `kept`; this cannot be undone.
+/// Those kept must be permitted. In a thread that has changed its user they are effective again
+/// afterwards.
 ///
 /// # Errors
 /// When the kernel refuses.

@@ -1,6 +1,6 @@
-//! What the kernel of this machine allows a recorder to do: asked, not guessed.
+//! What the kernel of this machine allows a recorder to do, found by trying.
 //!
-//! Three kinds of answers, in the order in which they weigh:
+//! Three kinds of answers, the most important first:
 //!
 //! ```text
 //!   Trial         a program of two instructions, loaded and attached to sched_switch: the verdict
@@ -9,11 +9,11 @@
 //! ```
 //!
 //! A distribution may patch its kernel, a container may filter `bpf(2)`, a security module may
-//! refuse it: no list of capabilities and versions foresees all that, therefore the trial decides
-//! and the rest explains. Nothing here prints, and nothing stays behind: the trial's program is let
-//! go of before [`Probe::take`] returns.
+//! refuse it. No list of capabilities and versions foresees all that, so the trial decides and the
+//! rest explains. Nothing here prints, and nothing stays loaded: the trial's program is unloaded
+//! before [`Probe::take`] returns.
 //!
-//! Each answer that could not be had is an [`Unreadable`] that names the file and the cause, never
+//! Each answer that could not be read is an [`Unreadable`] that names the file and the cause, never
 //! a default.
 //!
 //! Sources: `capabilities(7)`, `bpf(2)`, `kernel_lockdown(7)`, `cgroups(7)`;
@@ -39,7 +39,7 @@ pub(crate) use privilege::needed_capabilities;
 pub use privilege::{Capabilities, Capability, NEEDED_CAPABILITIES, Privilege};
 pub use trial::{Trial, TrialStep};
 
-/// Where the kernel shows its own types.
+/// The file in which the kernel describes its types (BTF).
 pub const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// The oldest kernel the recorder works on: `bpf_task_pt_regs` came with 5.15.
@@ -48,19 +48,19 @@ pub const OLDEST_KERNEL: KernelVersion = KernelVersion {
     minor: 15,
 };
 
-/// Locked memory no longer limits BPF maps from 5.11 on (they count in the memory cgroup instead).
+/// Since 5.11, BPF maps count in the memory cgroup, and locked memory no longer limits them.
 const MEMLOCK_FREE_KERNEL: KernelVersion = KernelVersion {
     major: 5,
     minor: 11,
 };
 
-/// A fact that could not be had: which file, and why.
+/// A fact that could not be read: from which file, and why not.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {why}", path.display())]
 pub struct Unreadable {
-    /// The file that was asked.
+    /// The file that was read.
     pub path: PathBuf,
-    /// Why it gave no answer.
+    /// Why it could not be read.
     pub why: String,
 }
 
@@ -73,18 +73,17 @@ impl Unreadable {
     }
 }
 
-/// The version of a kernel as far as features go by it.
+/// The first two numbers of a kernel's version, which decide its features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KernelVersion {
     /// The first number of the release.
     pub major: u32,
-    /// The second.
+    /// The second number of the release.
     pub minor: u32,
 }
 
 impl KernelVersion {
-    /// Reads it off a release such as `6.8.0-45-generic`; `None` when it does not begin with two
-    /// numbers.
+    /// Parses a release such as `6.8.0-45-generic`; `None` when it does not begin with two numbers.
     pub fn of_release(release: &str) -> Option<Self> {
         let mut parts = release.splitn(3, '.');
         let major = parts.next()?.parse().ok()?;
@@ -103,31 +102,31 @@ impl fmt::Display for KernelVersion {
     }
 }
 
-/// The kernel's description of its own types.
+/// Whether the kernel describes its own types (BTF).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelTypes {
-    /// There, with this many bytes.
+    /// The description exists and can be parsed.
     Present {
-        /// Its size.
+        /// Size of the BTF file in bytes.
         bytes: u64,
     },
-    /// Not there, or not readable.
+    /// The description is missing, or cannot be read or parsed.
     Missing(Unreadable),
 }
 
 /// What the kernel forbids even to root (`kernel_lockdown(7)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lockdown {
-    /// Nothing.
+    /// No lockdown: nothing is forbidden.
     None,
-    /// Changing the running kernel. BPF tracing is allowed.
+    /// Changing the running kernel is forbidden. BPF tracing is allowed.
     Integrity,
-    /// Reading the running kernel as well: `bpf_probe_read_kernel` is refused.
+    /// Reading the running kernel is forbidden as well: `bpf_probe_read_kernel` is refused.
     Confidentiality,
 }
 
 impl Lockdown {
-    /// The kernel's own word for it.
+    /// The kernel's own word for the mode.
     pub const fn word(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -137,38 +136,37 @@ impl Lockdown {
     }
 }
 
-/// What this machine's kernel allows, all of it.
+/// Everything that this machine's kernel allows.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// The kernel's release, as `uname -r` shows it.
     pub release: Result<String, Unreadable>,
-    /// The kernel's description of its types.
+    /// Whether the kernel describes its types (BTF).
     pub types: KernelTypes,
     /// Each hook of [`HOOKS`] that this architecture has.
     pub hooks: Vec<HookPresence>,
-    /// What this process may do.
+    /// Capabilities and restrictions of this process.
     pub privilege: Result<Privilege, Unreadable>,
-    /// What the kernel forbids.
+    /// Restrictions that the kernel puts even on root.
     pub lockdown: Result<Lockdown, Unreadable>,
-    /// `kernel.perf_event_paranoid`.
+    /// The value of the sysctl `kernel.perf_event_paranoid`.
     pub perf_event_paranoid: Result<i64, Unreadable>,
-    /// `kernel.unprivileged_bpf_disabled`.
+    /// The value of the sysctl `kernel.unprivileged_bpf_disabled`.
     pub unprivileged_bpf_disabled: Result<i64, Unreadable>,
-    /// `kernel.kptr_restrict`.
+    /// The value of the sysctl `kernel.kptr_restrict`.
     pub kptr_restrict: Result<i64, Unreadable>,
-    /// Where tracefs is mounted; the recorder does not need it, `perf` and its imports do.
+    /// Where tracefs is mounted. The recorder does not need it; `perf` and its imports do.
     pub tracefs: Result<Option<PathBuf>, Unreadable>,
-    /// Where cgroups are mounted.
+    /// Mount points of the cgroup hierarchies.
     pub cgroups: Result<Cgroups, Unreadable>,
-    /// Limit of locked memory in bytes where it limits maps (before 5.11); `None` where it does
-    /// not.
+    /// Limit of locked memory in bytes where it limits maps (before 5.11); else `None`.
     pub memlock_limit: Option<u64>,
-    /// Whether recording really works here.
+    /// Whether a tracing program could be loaded and attached here.
     pub trial: Trial,
 }
 
 impl Probe {
-    /// Asks the kernel. Takes a few milliseconds; what it loads, it lets go of before it returns.
+    /// Asks the kernel. It takes a few milliseconds; what it loads is unloaded before it returns.
     pub fn take() -> Self {
         let release = read("/proc/sys/kernel/osrelease");
         let mounts = mount::mounts();
@@ -197,7 +195,7 @@ impl Probe {
         KernelVersion::of_release(self.release.as_deref().ok()?)
     }
 
-    /// Whether switches can be recorded here by this process: the trial passed, no required hook is
+    /// Whether this process can record switches here: the trial passed, no required hook is
     /// missing, and the kernel is not known to be too old.
     pub fn can_record(&self) -> bool {
         self.trial == Trial::Works
@@ -207,14 +205,15 @@ impl Probe {
                 .is_none_or(|version| version >= OLDEST_KERNEL)
     }
 
-    /// Whether this kernel tells the cause of each preemption.
+    /// Whether this kernel reports the cause of each preemption.
     pub fn tells_causes(&self) -> bool {
         matches!(self.types, KernelTypes::Present { .. })
             && self.missing(Need::ExactCause).next().is_none()
             && self.left_out().next().is_none()
     }
 
-    /// The hooks that the recorder attaches to only on demand, because this kernel can crash by them.
+    /// Hooks that the recorder attaches to only on demand, because eBPF on them can crash this
+    /// kernel.
     pub fn left_out(&self) -> impl Iterator<Item = &'static Hook> {
         let crashing = self.hooks.iter().filter(|seen| seen.can_crash);
         crashing
@@ -222,7 +221,7 @@ impl Probe {
             .map(|seen| seen.hook)
     }
 
-    /// The hooks of this kind that are known to be missing.
+    /// Hooks of this kind that are known to be missing.
     pub fn missing(&self, need: Need) -> impl Iterator<Item = &'static Hook> {
         self.hooks
             .iter()
@@ -244,7 +243,7 @@ fn read_number(path: &str) -> Result<i64, Unreadable> {
         .map_err(|_| Unreadable::new(path, format!("not a number: {text:?}")))
 }
 
-/// The kernel's types, and libbpf's view of them when they could be parsed.
+/// Whether the kernel describes its types, and libbpf's view of them if it could be parsed.
 fn kernel_types() -> (KernelTypes, Option<Btf<'static>>) {
     let missing = |why: String| {
         (
@@ -274,7 +273,7 @@ fn lockdown() -> Result<Lockdown, Unreadable> {
     lockdown_of(&text).ok_or_else(|| Unreadable::new(FILE, format!("not understood: {text:?}")))
 }
 
-/// `none [integrity] confidentiality`: the one in brackets is in force.
+/// Parses `none [integrity] confidentiality`: the mode in brackets is in force.
 fn lockdown_of(text: &str) -> Option<Lockdown> {
     let chosen = text.split_once('[')?.1.split_once(']')?.0;
     [
@@ -346,7 +345,7 @@ mod tests {
         assert_eq!(memlock_of(&limits("unlimited")), None);
     }
 
-    /// The only test that asks the kernel: whatever it allows, the answers must agree.
+    /// This is the only test that asks the kernel: whatever it allows, the answers must agree.
     #[test]
     fn a_probe_does_not_contradict_itself() {
         let probe = Probe::take();

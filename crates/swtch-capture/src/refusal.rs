@@ -1,51 +1,52 @@
-//! Why the kernel refused a program, in its verifier's own words.
+//! Why the kernel refused a program, in the words of its verifier.
 //!
-//! libbpf hands those words to a print function and returns only an error number, which says next to
-//! nothing ("Invalid argument"). So [`listen`] collects what libbpf prints while it loads, and
-//! [`Refusal::from_talk`] keeps the name of the program and the last lines.
+//! libbpf passes the verifier's log to a print function and returns only an error number, which
+//! says next to nothing ("Invalid argument"). So [`listen`] collects what libbpf prints while it
+//! loads, and [`Refusal::from_talk`] keeps the name of the program and the last lines.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::PrintLevel;
 
-/// What libbpf has printed since [`listen`]. Its print function has no context of its own, so this
-/// is one for the process.
+/// Everything that libbpf has printed since [`listen`]. Its print function takes no context, so
+/// there is one buffer for the process.
 static TALK: Mutex<String> = Mutex::new(String::new());
 
-/// The verifier explains a refusal in its last lines; before them it lists the instructions that
-/// it accepted, thousands of lines.
+/// Lines of the verifier's log that are kept. It explains a refusal in its last lines; before them
+/// it lists the instructions that it accepted, thousands of lines.
 const LAST_LINES: usize = 10;
 
-/// Collects libbpf's warnings from here on, and forgets the earlier ones.
+/// Collects libbpf's warnings from here on, and drops the earlier ones.
 pub(crate) fn listen() {
     talk().clear();
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, words| talk().push_str(&words))));
 }
 
-/// What was printed since [`listen`].
+/// The refusal as printed since [`listen`].
 pub(crate) fn heard() -> Refusal {
     Refusal::from_talk(&talk())
 }
 
 fn talk() -> std::sync::MutexGuard<'static, String> {
-    // Text is whole after every push.
+    // Text is whole after every push, so a panic elsewhere leaves it valid.
     TALK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Which program the kernel refused, and what its verifier said last.
+/// The program that the kernel refused, and the last lines of its verifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
-    /// The program's name; `None` when no single program is to blame, such as for a map.
+    /// Name of the program; `None` when no single program is the cause, such as for a map.
     pub program: Option<String>,
     /// At most ten lines, as the kernel wrote them: control characters are not escaped.
     pub last_lines: Vec<String>,
-    /// Whether the verifier wrote them: it has looked at the program, so the right to load was there.
+    /// Whether the verifier wrote them. It then examined the program, so the right to load was
+    /// there.
     pub is_by_verifier: bool,
 }
 
 impl Refusal {
-    /// Reads it off what libbpf prints.
+    /// Finds program and log in the text that libbpf printed.
     fn from_talk(talk: &str) -> Self {
         let lines = talk
             .lines()
@@ -93,7 +94,7 @@ impl fmt::Display for Refusal {
 mod tests {
     use super::*;
 
-    /// What libbpf 1.7 prints of a program that the verifier does not accept.
+    /// Text that libbpf 1.7 prints for a program that the verifier rejects.
     fn talk_of(log: &str) -> String {
         format!(
             "libbpf: prog 'sched_switch': BPF program load failed: -EINVAL\n\
@@ -104,7 +105,7 @@ mod tests {
         )
     }
 
-    /// Without the name nobody knows which of twenty programs to look at.
+    /// Without the name it is unclear which of twenty programs to look at.
     #[test]
     fn a_refused_program_is_named_with_the_verifiers_last_lines() {
         let log: String = (0..500).map(|n| format!("{n}: (bf) r0 = r1\n")).collect();
@@ -117,7 +118,7 @@ mod tests {
         assert_eq!(refusal.to_string(), "the eBPF program sched_switch");
     }
 
-    /// libbpf itself can refuse, before the kernel is asked; then its own words are all there is.
+    /// libbpf itself can refuse before it asks the kernel; then only its own messages exist.
     #[test]
     fn without_a_log_the_words_of_libbpf_are_kept() {
         let talk = "libbpf: prog 'sched_switch': relo #3: failed to resolve CO-RE relocation\n";
@@ -130,7 +131,7 @@ mod tests {
         );
     }
 
-    /// A map that cannot be made is no program's fault.
+    /// A map that cannot be created is not the fault of a program.
     #[test]
     fn nobody_is_named_when_no_program_is_to_blame() {
         let refusal = Refusal::from_talk("libbpf: map 'tasks': failed to create: -ENOMEM\n");

@@ -1,4 +1,4 @@
-//! Whose switches are recorded. The kernel side filters; this finds what it compares with.
+//! The scope of a recording. The kernel side filters; this finds the values that it compares with.
 
 use std::fs;
 use std::io;
@@ -9,32 +9,33 @@ use swtch_core::Pid;
 
 use crate::error::Error;
 
-/// Whose switches are recorded.
+/// The tasks whose switches are recorded.
 #[derive(Clone, Debug)]
 pub enum Scope {
-    /// Everything on the machine.
+    /// All tasks of the machine.
     All,
     /// These processes with all their threads.
     Processes {
-        /// Their ids.
+        /// Ids of the processes (kernel: `tgid`).
         pids: Vec<Pid>,
-        /// Whether the processes below them are recorded, too.
+        /// Whether their descendants are recorded, too.
         children: Children,
     },
     /// Tasks in this cgroup or below it.
     Cgroup(PathBuf),
 }
 
-/// What is done with the descendants of the processes that are recorded.
+/// Whether the descendants of the recorded processes are recorded, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Children {
-    /// They are recorded: those that live already, and those that are started later.
+    /// They are recorded: existing ones and those that are started later.
     Recorded,
-    /// They are left out.
+    /// They are left out, even if started later.
     LeftOut,
 }
 
-/// A process as the kernel side knows it: an id is reused, an id with a start time is not.
+/// A process as the kernel side identifies it: an id may be reused, an id with a start time is
+/// unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     pub(crate) pid: Pid,
@@ -42,14 +43,14 @@ pub struct Target {
     pub(crate) start_ticks: u64,
 }
 
-/// A cgroup as the kernel side knows it.
+/// A cgroup as the kernel side identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CgroupTarget {
     pub id: u64,
     pub is_v2: bool,
 }
 
-/// `statfs` magic numbers, `include/uapi/linux/magic.h`.
+/// Magic numbers of file systems that `statfs` returns, `include/uapi/linux/magic.h`.
 const CGROUP_SUPER_MAGIC: i64 = 0x0027_e0eb;
 const CGROUP2_SUPER_MAGIC: i64 = 0x6367_7270;
 
@@ -60,7 +61,8 @@ impl Target {
     /// The process that has this id now.
     ///
     /// # Errors
-    /// When there is none, and when the id is that of a thread which is not the first of its process.
+    /// When there is none, and when the id is that of a thread which is not the first of its
+    /// process.
     pub fn find(pid: Pid) -> Result<Self, Error> {
         if let Some(process) = process_of_thread(pid).filter(|process| *process != pid) {
             return Err(Error::IsThread {
@@ -82,7 +84,7 @@ impl Target {
         Ok(Self { pid, start_ticks })
     }
 
-    /// Whether the process has ended: its id is free, or a zombie's, or another's by now.
+    /// Whether the process has ended: its id is free, or belongs to a zombie or to another process.
     pub fn is_gone(self) -> bool {
         match fs::read(format!("/proc/{}/stat", self.pid)) {
             Ok(stat) => {
@@ -98,19 +100,19 @@ impl Target {
 /// processes, but opens the directory of any thread.
 fn process_of_thread(tid: Pid) -> Option<Pid> {
     let status = fs::read(format!("/proc/{tid}/status")).ok()?;
-    // The name stands before it; its control characters are escaped, so it is one line.
+    // The name comes before it; its control characters are escaped, so it is one line.
     let status = String::from_utf8_lossy(&status);
     let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     process.trim().parse().ok().map(Pid::new)
 }
 
-/// Field 22 of `/proc/PID/stat`.
+/// The start time, field 22 of `/proc/PID/stat`.
 fn start_ticks(stat: &str) -> Option<u64> {
     field(stat, 22)?.parse().ok()
 }
 
-/// Whether nothing of the process runs any more: a first thread that has ended (field 3) is a
-/// zombie too while others go on (field 20, the number of threads).
+/// Whether no thread of the process runs any more. A first thread that has ended (field 3) is a
+/// zombie, too, while others go on (field 20, the number of threads).
 fn is_zombie(stat: &str) -> bool {
     matches!(field(stat, 3), Some("Z" | "X")) && matches!(field(stat, 20), Some("0" | "1"))
 }
@@ -122,7 +124,7 @@ fn field(stat: &str, number: usize) -> Option<&str> {
     after_name.split_ascii_whitespace().nth(number - 3)
 }
 
-/// Refuses to go on where `/proc` is not mounted: targets, maps and counts are read there.
+/// Checks that `/proc` is mounted: targets, maps and counts are read there.
 ///
 /// # Errors
 /// [`Error::NoProc`].
@@ -133,7 +135,7 @@ pub fn require_proc() -> Result<(), Error> {
     }
 }
 
-/// Whether process ids here are the kernel's own.
+/// Checks that process ids here are the kernel's own.
 pub(crate) fn require_host_pids() -> Result<(), Error> {
     match fs::metadata("/proc/self/ns/pid") {
         Ok(namespace) if namespace.ino() != INIT_PID_NAMESPACE => Err(Error::PidNamespace),
@@ -141,7 +143,7 @@ pub(crate) fn require_host_pids() -> Result<(), Error> {
     }
 }
 
-/// Whether this machine names the cgroup of a task by the unified hierarchy.
+/// Whether this machine has the unified cgroup hierarchy (v2) at `/sys/fs/cgroup`.
 pub(crate) fn is_unified() -> bool {
     file_system_of(Path::new("/sys/fs/cgroup")).is_ok_and(|magic| magic == CGROUP2_SUPER_MAGIC)
 }
@@ -167,7 +169,7 @@ pub(crate) fn cgroup_target(path: &Path) -> Result<CgroupTarget, Error> {
     })
 }
 
-/// In cgroup v1 the files of a controller stand in every directory of its hierarchy.
+/// In cgroup v1, every directory of a hierarchy has the files of its controllers.
 fn has_cpu_controller(path: &Path) -> bool {
     path.join("cpu.shares").exists()
 }
@@ -217,7 +219,7 @@ mod tests {
         assert!(free.is_gone());
     }
 
-    /// A thread's id is accepted by `/proc`, and would match no process on the kernel side.
+    /// `/proc` accepts the id of a thread, but it would match no process on the kernel side.
     #[test]
     fn a_thread_is_refused_with_the_process_that_it_belongs_to() {
         let tid = std::thread::spawn(|| {

@@ -1,27 +1,27 @@
-//! How much of a switch lies inside the scheduler itself: `__schedule()`, on one CPU.
+//! Measures how much of a switch is spent inside the scheduler itself: `__schedule()`, on one CPU.
 //!
 //! ```text
-//!   task that leaves        sched_entry_tp ┐                   what is counted, with the probes' own part
-//!                             __schedule() │ length            [`ShareCounts::mean_ns`]
-//!   task that comes          sched_exit_tp ┘┐ echo             the probes' own part alone
-//!                                           ┘                  [`ShareCounts::probe_ns`]
+//!   task that leaves        sched_entry_tp ┐          what is counted, with the probes' own part
+//!                             __schedule() │ length   [`ShareCounts::mean_ns`]
+//!   task that comes          sched_exit_tp ┘┐ echo    the probes' own part alone
+//!                                           ┘         [`ShareCounts::probe_ns`]
 //! ```
 //!
-//! In the length: from the first lines of `__schedule()` to its last, in the task that comes: choosing,
-//! the switch of memory, registers and stacks, letting go of the run queue, and whatever interrupts or a
-//! hypervisor did meanwhile. Not in it: the way into the kernel and out of it, the system call, waking
-//! the other task (`try_to_wake_up`), what `schedule()` does around it, and how cold the caches are
-//! afterwards.
+//! Included in the length: everything from the first lines of `__schedule()` to its last ones,
+//! which run in the task that comes. That is choosing this task, switching memory, registers and
+//! stacks, releasing the run queue, and whatever interrupts or a hypervisor did meanwhile. Not
+//! included: entering and leaving the kernel, the system call, waking the other task
+//! (`try_to_wake_up`), the rest of `schedule()`, and the effect of cold caches afterwards.
 //!
-//! Also in it is the tail of the first probe, from its reading of the clock on, and the head of the
-//! second. The echo measures just that, on every switch and outside the length: the same two programs'
-//! ends behind one another on one tracepoint (`bpf/share.bpf.c`).
+//! Also included is the end of the first probe, after it read the clock, and the beginning of the
+//! second. The echo measures just that, on every switch and outside the length: the ends of the
+//! same two programs, one after the other on one tracepoint (`bpf/share.bpf.c`).
 //!
-//! What stays unknown: the two places call their programs a little differently (some ns), and the clock
-//! waits for the instructions before it, so that what would have overlapped with the kernel's work
-//! across the two tracepoints no longer does.
+//! Not known: the two places call their programs a little differently (some ns). And reading the
+//! clock waits for earlier instructions, so work that would have overlapped across the two
+//! tracepoints no longer does.
 //!
-//! Other programs on the same tracepoints, a recording for one, lengthen what is measured here.
+//! Other programs on the same tracepoints, such as a recording, lengthen what is measured here.
 
 use std::fmt;
 use std::mem::{MaybeUninit, offset_of};
@@ -40,49 +40,48 @@ use crate::refusal;
 use crate::skeleton::share::types::{share_counts, share_state};
 use crate::skeleton::share::{ShareSkel, ShareSkelBuilder};
 
-/// Both needed; the first argument of each has been the same since they came with 6.15.
+/// Both are needed; the first argument of each has been the same since they came with 6.15.
 const HOOKS: [&str; 2] = ["sched_entry_tp", "sched_exit_tp"];
 
 /// `SHARE_STEPS` and `SHARE_SLOTS` of `bpf/share.h`.
 const STEPS: usize = 32;
 const SLOTS: usize = 513;
 
-/// Whose switches count. Idle's never do.
+/// The tasks whose switches count. Switches to or from idle never do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Between any two tasks.
+    /// Switches between any two tasks.
     Everyone,
-    /// Between two tasks of this policy (`SCHED_BATCH`, …): how the tasks of a benchmark are told from
-    /// all others on a busy CPU.
+    /// Switches between two tasks of this policy (`SCHED_BATCH`, …), which separates the tasks of a
+    /// benchmark from all others on a busy CPU.
     Policy(u32),
 }
 
 /// Lengths of `__schedule()` for some switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareCounts {
-    /// How many.
+    /// Number of switches that were counted.
     pub switches: u64,
-    /// All their lengths, with the probes' own part.
+    /// Sum of their lengths, including the probes' own part.
     pub total_ns: u64,
-    /// Switches whose echo was measured; as many as `switches`, unless the kernel calls the programs in
-    /// another order than they were attached.
+    /// Switches whose echo was measured; as many as `switches`, unless the kernel calls the
+    /// programs in another order than they were attached.
     pub echoes: u64,
-    /// All echoes: the probes' own part.
+    /// Sum of all echoes: the probes' own part.
     pub echo_ns: u64,
     slots: Vec<u64>,
 }
 
-/// What was counted, by who took over from whom.
+/// Lengths of switches, by whether the process changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// Between threads of one process.
+    /// Switches between threads of one process.
     pub within: ShareCounts,
-    /// Between two processes.
+    /// Switches between two different processes.
     pub across: ShareCounts,
 }
 
 impl ShareCounts {
-    /// Nothing counted.
     fn none() -> Self {
         Self {
             switches: 0,
@@ -93,7 +92,7 @@ impl ShareCounts {
         }
     }
 
-    /// What was added since `before`.
+    /// The counts that were added since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let slots = self.slots.iter().zip(&before.slots);
@@ -106,7 +105,7 @@ impl ShareCounts {
         }
     }
 
-    /// Both together.
+    /// The sums of both counts.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let slots = self.slots.iter().zip(&other.slots);
@@ -126,7 +125,7 @@ impl ShareCounts {
 
     /// Mean of the probes' own part; `None` when it is not known for these switches.
     pub fn probe_ns(&self) -> Option<f64> {
-        // User space reads while the kernel counts: one switch may stand between the two numbers.
+        // User space reads while the kernel counts: one switch may fall between the two reads.
         let is_known = self.echoes + 1 >= self.switches;
         mean(self.echo_ns, self.echoes).filter(|_| is_known)
     }
@@ -136,8 +135,9 @@ impl ShareCounts {
         Some(self.mean_ns()? - self.probe_ns()?)
     }
 
-    /// The length, with the probes' own part, that this part of all switches did not exceed: the middle
-    /// of its slot, known within 3 %. `None` without a switch or when it is 1 ms or longer.
+    /// The length, with the probes' own part, that this part (0 to 1) of all switches did not
+    /// exceed: the middle of its slot, known within 3 %. `None` without a switch or when it is 1 ms
+    /// or longer.
     pub fn quantile_ns(&self, part: f64) -> Option<f64> {
         let counted: u64 = self.slots.iter().sum();
         let wanted = part.clamp(0.0, 1.0) * as_f64(counted);
@@ -155,7 +155,7 @@ fn mean(total_ns: u64, count: u64) -> Option<f64> {
     (count > 0).then(|| as_f64(total_ns) / as_f64(count))
 }
 
-/// The shortest length of a slot, and how many ns it covers; `None` of the last, which has no end.
+/// The shortest length of a slot, and how many ns it covers; `None` for the last, which has no end.
 fn slot_bounds(slot: usize) -> Option<(u64, u64)> {
     if slot + 1 >= SLOTS {
         return None;
@@ -173,7 +173,7 @@ const fn as_f64(number: u64) -> f64 {
     number as f64
 }
 
-/// The probes, in place. Dropping it takes them away.
+/// The attached probes. Dropping them detaches them.
 pub struct KernelShare {
     // Declared first: the mapping and the links go before the maps and programs.
     state: Mapped<share_state>,
@@ -188,15 +188,15 @@ impl fmt::Debug for KernelShare {
 }
 
 impl KernelShare {
-    /// Attaches the probes for one CPU. They count from [`Self::open`] on. The other CPUs have the
-    /// probes as well, which find there that they are not asked.
+    /// Attaches the probes for one CPU. They count from [`Self::open`] on. The probes run on the
+    /// other CPUs, too, but return there at once.
     ///
     /// # Errors
     /// When privileges, BTF or a tracepoint is missing (Linux before 6.15).
     pub fn attach(cpu: CpuId, whose: Whose) -> Result<Self, Error> {
         refusal::listen();
         require_hooks()?;
-        // What remains of it when the skeleton is dropped is a few bytes of memory.
+        // When the skeleton is dropped, only a few bytes of this storage stay allocated.
         let storage: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = ShareSkelBuilder::default().open(storage).map_err(refused)?;
@@ -217,7 +217,7 @@ impl KernelShare {
                 })?);)+
             };
         }
-        // The order in which the kernel calls those of one tracepoint.
+        // The kernel calls the programs of one tracepoint in the order in which they were attached.
         attach!(share_exit, echo_entry, echo_exit, share_entry);
         Ok(Self {
             state,
@@ -229,24 +229,24 @@ impl KernelShare {
         })
     }
 
-    /// Counts from now on.
+    /// Starts counting switches from now on.
     pub fn open(&self) {
         self.field(offset_of!(share_state, is_open))
             .store(1, Ordering::Release);
     }
 
-    /// Counts no longer. A call that is in progress still counts.
+    /// Stops counting. A call of `__schedule()` in progress still counts.
     pub fn close(&self) {
         self.field(offset_of!(share_state, is_open))
             .store(0, Ordering::Release);
     }
 
-    /// Forgets what was counted so far.
+    /// Starts the counts again from zero.
     pub fn reset(&mut self) {
         self.before = self.all();
     }
 
-    /// What was counted since the last [`Self::reset`].
+    /// The counts since the last [`Self::reset`].
     pub fn read(&self) -> Shares {
         let now = self.all();
         Shares {
@@ -255,7 +255,7 @@ impl KernelShare {
         }
     }
 
-    /// What was counted since the probes were attached.
+    /// The counts since the probes were attached.
     fn all(&self) -> Shares {
         Shares {
             within: self.counts(0),
@@ -276,7 +276,7 @@ impl KernelShare {
         }
     }
 
-    /// A number of the state, which the kernel side changes while we look.
+    /// A number of the state, which the kernel side may change at any time.
     fn field(&self, offset: usize) -> &AtomicU64 {
         const { assert!(size_of::<[u64; SLOTS]>() + 32 == size_of::<share_counts>()) };
         assert!(offset + 8 <= size_of::<share_state>() && offset.is_multiple_of(8));
@@ -305,7 +305,7 @@ fn require_hooks() -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    /// As `bpf/share.bpf.c` does it.
+    /// The slot of a length, computed as in `bpf/share.bpf.c`.
     fn slot_of(ns: u64) -> usize {
         let slot = match ns {
             0..64 => ns,
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(ShareCounts::none().share_ns(), None);
     }
 
-    /// Without it the share would be too large by an unknown part, so there is none.
+    /// Without the echoes the share would be too large by an unknown part, so there is none.
     #[test]
     fn without_echoes_there_is_no_share() {
         let mut counts = counts(&[300, 500, 700], 60);

@@ -1,9 +1,9 @@
 //! Signals as this process inherited them, and as a command inherits them from it.
 //!
-//! Who starts a program decides what it ignores: `nohup` ignores SIGHUP, a shell script ignores SIGINT
-//! for its background jobs, some service managers ignore SIGCHLD. What is ignored stays ignored across
-//! `execve(2)`. A command that is started through this program must find what it would have found
-//! without it, and this program itself must be able to wait for its children.
+//! The parent of a program decides which signals it ignores: `nohup` ignores SIGHUP, a shell script
+//! ignores SIGINT for its background jobs, some service managers ignore SIGCHLD. An ignored signal
+//! stays ignored across `execve(2)`. A command that is started through this program must inherit
+//! the same signals as without it, and this program itself must be able to wait for its children.
 //!
 //! ```text
 //! parent ──▶ before `main`: note SIGPIPE ──▶ Rust's runtime ignores SIGPIPE
@@ -23,7 +23,7 @@ static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
 /// Whether SIGCHLD was ignored when [`wait_for_children`] was called.
 static IGNORED_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// Runs before Rust's runtime, which ignores SIGPIPE and keeps no note of what it was.
+/// Runs before Rust's runtime, which ignores SIGPIPE and does not record its former action.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = note_pipe;
@@ -44,15 +44,15 @@ pub fn is_ignored(signal: i32) -> bool {
     now.sa_sigaction == libc::SIG_IGN
 }
 
-/// The signals that are not ignored: those that may be caught. Catching an ignored one would undo
-/// `nohup`, for this process and for what it starts.
+/// The signals of these that are not ignored and so may be caught. Catching an ignored one would
+/// undo `nohup`, for this process and for the programs that it starts.
 pub fn not_ignored(signals: &[i32]) -> Vec<i32> {
     let signals = signals.iter().copied();
     signals.filter(|signal| !is_ignored(*signal)).collect()
 }
 
 /// Gives SIGCHLD its default action. While it is ignored the kernel reaps children by itself, and
-/// nobody learns how they ended (`wait(2)`, notes).
+/// their exit status is lost (`wait(2)`, notes).
 pub fn wait_for_children() {
     if is_ignored(libc::SIGCHLD) {
         IGNORED_CHILD.store(true, Ordering::Relaxed);
@@ -61,9 +61,9 @@ pub fn wait_for_children() {
     }
 }
 
-/// Has a command start with the signals that this process was started with: ignored SIGCHLD and
-/// SIGPIPE, and the blocked ones of the calling thread. The standard library would give it the default
-/// of SIGPIPE and block nothing.
+/// Makes a command start with the signals that this process was started with: SIGCHLD and SIGPIPE
+/// ignored if they were, and the blocked signals of the calling thread. The standard library would
+/// reset SIGPIPE to its default and block nothing.
 pub fn hand_signals_down(command: &mut Command) {
     let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: with no new set the call only fills the old one.

@@ -1,8 +1,9 @@
-//! Stacks: return addresses while recording, names after it.
+//! Stacks: addresses are read while recording, names are found after it.
 //!
-//! The kernel side stores each distinct stack once and gives it a number. A number met for the
-//! first time is looked up at once, and its user addresses are turned into offsets in files while
-//! the process still lives; names are found after the capture, when nobody waits.
+//! The kernel side stores each distinct stack once and gives it a number. When a number is seen for
+//! the first time, its stack is looked up at once, and its user addresses are turned into offsets
+//! in files while the process still lives. Names are found after the capture, when time does not
+//! matter.
 //!
 //! What this does *not* do: unwind code that was built without frame pointers. The kernel follows
 //! frame pointers in user mode, so such stacks are short.
@@ -20,44 +21,44 @@ use swtch_core::Pid;
 
 use crate::load::Capture;
 
-/// Where a stack was taken.
+/// The part of a stack that was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StackKind {
-    /// In the kernel.
+    /// Frames of code in the kernel.
     Kernel,
-    /// In the program.
+    /// Frames of code in the program.
     User,
 }
 
-/// A distinct stack.
+/// One distinct stack, as a list of frames.
 #[derive(Clone, Debug)]
 pub struct Stack {
-    /// Its number in the switch records.
+    /// Number of the stack in the switch records.
     pub id: u32,
-    /// Where it was taken.
+    /// Whether the frames are the kernel's or the program's.
     pub kind: StackKind,
-    /// The process in which it was first met; `None` in the kernel.
+    /// The process in which it was first seen; `None` in the kernel.
     pub pid: Option<Pid>,
-    /// Its frames, the innermost first.
+    /// Numbers of the frames, the innermost first.
     pub frames: Vec<u32>,
 }
 
-/// A distinct place in code.
+/// One distinct place in code.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
-    /// Its number.
+    /// Number of the frame in this capture.
     pub id: u32,
-    /// Address in the kernel, or in the process in which it was first met.
+    /// Address in the kernel, or in the process in which it was first seen.
     pub address: u64,
-    /// Function, demangled; `None` when nothing names it.
+    /// Name of the function, demangled; `None` when there is no symbol.
     pub symbol: Option<String>,
-    /// Path of the file it is in, or `[kernel]`.
+    /// Path of the file that contains it, or `[kernel]`.
     pub module: Option<String>,
     /// Bytes from the start of the function.
     pub offset: Option<u64>,
-    /// Source file.
+    /// Source file, from debug information.
     pub file: Option<String>,
-    /// Line in it.
+    /// Line in the source file.
     pub line: Option<u32>,
 }
 
@@ -68,7 +69,7 @@ enum Place {
     Nowhere(u64),
 }
 
-/// The stacks of one capture.
+/// All stacks of one capture, with their frames.
 #[derive(Debug)]
 pub struct Stacks {
     normalizer: Normalizer,
@@ -86,7 +87,7 @@ impl Default for Stacks {
 }
 
 impl Stacks {
-    /// No stacks yet.
+    /// An empty collection of stacks.
     pub fn new() -> Self {
         Self {
             normalizer: Normalizer::builder().enable_vma_caching(false).build(),
@@ -98,7 +99,7 @@ impl Stacks {
         }
     }
 
-    /// Reads the kernel's symbols: to be called while privileged, because others see zeros.
+    /// Reads the kernel's symbols. Call it while privileged, because other processes see zeros.
     pub fn read_kernel_symbols(&self) {
         // Any address makes it read the table. A kernel that hides its symbols leaves addresses
         // without names; they are shown as such.
@@ -107,7 +108,7 @@ impl Stacks {
             .symbolize_single(&kernel(), Input::AbsAddr(u64::MAX));
     }
 
-    /// Looks a stack up when its number is new.
+    /// Looks a stack up if its number is new.
     pub fn meet(&mut self, capture: &Capture, kind: StackKind, id: u32, pid: Option<Pid>) {
         if !self.known.insert((kind, id)) {
             return;
@@ -140,7 +141,7 @@ impl Stacks {
     }
 
     /// Names of the kernel functions of a stack, the innermost first; `None` when the map has lost
-    /// it. For tests that judge the kernel side by its stacks ([`Settings::oracle`]).
+    /// it. For tests that check the kernel side by its stacks ([`Settings::oracle`]).
     ///
     /// [`Settings::oracle`]: crate::Settings::oracle
     #[doc(hidden)]
@@ -154,17 +155,17 @@ impl Stacks {
         Some(addresses.iter().map(name).collect())
     }
 
-    /// The stacks met since this was last asked.
+    /// The stacks that are new since the last call.
     pub fn take_fresh(&mut self) -> Vec<Stack> {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Stacks that could not be read.
+    /// Number of stacks that could not be read.
     pub const fn unread(&self) -> u64 {
         self.unread
     }
 
-    /// Names all places: to be called once, after the capture.
+    /// Finds the names of all frames. Call it once, after the capture.
     pub fn named_frames(mut self) -> Vec<Frame> {
         let mut frames: Vec<_> = self.frames.drain().collect();
         frames.sort_by_key(|(_, frame)| frame.id);
@@ -186,7 +187,7 @@ impl Stacks {
             .id
     }
 
-    /// Offsets in files, as the process maps them now; addresses when it has ended already.
+    /// Offsets in files, as the process maps them now; plain addresses if it has already ended.
     fn places(&self, pid: Pid, addresses: &[u64]) -> Vec<Place> {
         let nowhere = || addresses.iter().map(|a| Place::Nowhere(*a)).collect();
         let Ok(found) = self
@@ -232,7 +233,7 @@ impl Stacks {
             }
             Place::File(path, offset) => {
                 frame.module = Some(path.to_string_lossy().into_owned());
-                // A file that names separate debug information which is not installed is an
+                // A file that refers to separate debug information which is not installed is an
                 // error; its own symbols are still good.
                 self.in_file(path, *offset, true)
                     .or_else(|_| self.in_file(path, *offset, false))
@@ -254,7 +255,7 @@ impl Stacks {
 type Found<'a> = blazesym::Result<Symbolized<'a>>;
 
 fn kernel() -> Source<'static> {
-    // kallsyms alone: it is right for the running kernel, and small.
+    // Only kallsyms is used: it is right for the running kernel, and small.
     Source::Kernel(Kernel {
         vmlinux: MaybeDefault::None,
         debug_syms: false,

@@ -1,12 +1,13 @@
-//! The processes below those that were asked for, taken without a gap: the user side of `bpf/tree.h`.
+//! Takes the tree of the requested processes and their descendants without missing one: the user
+//! side of `bpf/tree.h`.
 //!
 //! ```text
-//! hooks attached ─▶ take: every task is visited ─▶ records are written ─▶ count ─ … ─▶ count ─▶ detach
-//!                   (the hooks mark what is forked meanwhile)             └── the kernel's own ──┘
+//! hooks attached ─▶ take: every task is visited ─▶ records start ─▶ count ─ … ─▶ count ─▶ detach
+//!                   (the hooks mark what is forked meanwhile)       └── the kernel's own ──┘
 //! ```
 //!
-//! Both counts lie inside the time in which records are written, so that no switch is counted that
-//! could not be recorded.
+//! Both counts lie inside the time in which records are written, so no switch is counted that could
+//! not be recorded.
 
 use std::io::{self, Read as _};
 
@@ -17,20 +18,20 @@ use crate::load::BeforeWalk;
 use crate::scope::Children;
 use crate::skeleton::recorder::types;
 
-/// What the kernel knows of the processes that are recorded.
+/// The kernel's own data on the processes that are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeCount {
-    /// Processes in scope when the recording began: those that were asked for and those below them.
+    /// Processes in scope when the recording began: those requested, and their descendants.
     pub processes: u64,
-    /// How often the kernel counted a switch (`nvcsw + nivcsw`) during the recording, of the threads
-    /// that live at its end. Threads that have ended meanwhile are not in it.
+    /// Switches that the kernel counted (`nvcsw + nivcsw`) during the recording, of those threads
+    /// that live at its end. Threads that ended meanwhile are not included.
     pub switches: u64,
-    /// Tasks that could not be looked at when the tree was taken, because too many ended at that moment
-    /// or the kernel refused storage: when it is not 0, processes may be missing.
+    /// Tasks that could not be examined when the tree was taken, because too many ended at that
+    /// moment or the kernel refused storage. If it is not 0, processes may be missing.
     pub missed: u64,
 }
 
-/// The tree as it was taken, with what is needed to count once more.
+/// The tree as it was taken, with the iterators for both counts.
 pub(crate) struct ProcessTree {
     start: Iter,
     end: Iter,
@@ -39,8 +40,8 @@ pub(crate) struct ProcessTree {
 }
 
 impl ProcessTree {
-    /// Marks the processes below the targets, and opens what later counts need: that takes privilege,
-    /// reading it does not.
+    /// Marks the descendants of the targets, and opens the iterators for later counts: opening
+    /// needs privilege, reading does not.
     pub fn take(
         link: &Link,
         shared: &mut types::bss,
@@ -64,12 +65,12 @@ impl ProcessTree {
         })
     }
 
-    /// Counts from here on.
+    /// Starts the count of switches here.
     pub fn count_at_start(&mut self, shared: &mut types::bss) -> Result<(), Error> {
         walk_all(&mut self.start, shared).map(drop)
     }
 
-    /// What came of it.
+    /// Ends the count and returns it.
     pub fn count_at_end(mut self, shared: &mut types::bss) -> Result<TreeCount, Error> {
         let switches = walk_all(&mut self.end, shared)?;
         Ok(TreeCount {
@@ -80,7 +81,8 @@ impl ProcessTree {
     }
 }
 
-/// Has the kernel side visit every task; the switches of those in scope since the walk before.
+/// Makes the kernel side visit every task; returns the switches of those in scope since the walk
+/// before.
 fn walk_all(walk: &mut Iter, shared: &mut types::bss) -> Result<u64, Error> {
     for counter in [
         &raw mut shared.tree_processes,
@@ -95,7 +97,7 @@ fn walk_all(walk: &mut Iter, shared: &mut types::bss) -> Result<u64, Error> {
         match walk.read(&mut nothing) {
             Ok(0) => return Ok(read(&raw const shared.tree_switches)),
             Ok(_) => {}
-            // The kernel gives up its CPU now and then (bpf_seq_read, kernel/bpf/bpf_iter.c).
+            // The kernel gives up its CPU from time to time (bpf_seq_read, kernel/bpf/bpf_iter.c).
             Err(error) if is_to_be_continued(&error) => {}
             Err(error) => return Err(Error::TaskWalk(error)),
         }
@@ -107,10 +109,10 @@ fn is_to_be_continued(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | WouldBlock)
 }
 
-/// From here on ancestors are asked whether a task is in scope, or no longer.
+/// Sets whether the kernel side checks a task's ancestors to decide if it is in scope.
 fn set_taking(shared: &mut types::bss, on: bool) {
-    // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side only reads
-    // it, and reads it anew at each event.
+    // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side only
+    // reads it, and reads it anew at each event.
     unsafe { (&raw mut shared.taking_tree).write_volatile(on) };
 }
 

@@ -1,8 +1,8 @@
-//! Threads of user-mode schedulers: which word of their memory says what runs on them.
+//! Threads of user-mode schedulers: the word in their memory that names the worker they run.
 //!
-//! Who has such threads, and where the words lie, is for the caller to find out: this room knows
-//! addresses and no scheduler. The kernel side reads the word each time such a thread leaves its
-//! CPU; it looks a thread up once a generation, and the generation moves on with each change here.
+//! The caller finds such threads and the addresses of the words; this file knows no scheduler. The
+//! kernel side reads the word each time such a thread leaves its CPU. It looks a thread up once per
+//! generation, and each change here starts a new generation.
 
 use libbpf_rs::{MapCore, MapFlags};
 use swtch_core::{Pid, Tid};
@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::load::Capture;
 
 impl Capture {
-    /// From now on, has each switch-out of these threads of a process carry the word at the address, in the
-    /// thread's own memory: [`swtch_core::SwitchEvent::user_word`]. A thread that was named before
+    /// From now on, each switch-out of these threads carries the word at the thread's address, read
+    /// from its own memory: [`swtch_core::SwitchEvent::user_word`]. A thread that was given before
     /// gets the new address.
     ///
     /// # Errors
@@ -36,17 +36,17 @@ impl Capture {
         result
     }
 
-    /// Forgets these threads: they have ended, and their ids may become others'.
+    /// Removes these threads: they have ended, and their ids may be reused.
     pub fn forget_words(&mut self, threads: impl IntoIterator<Item = Tid>) {
         for tid in threads {
-            // One that is not there any more is what was asked for.
+            // A missing entry is fine: it was to be removed.
             let _ = self.words().delete(&tid.get().to_ne_bytes());
         }
         self.next_words_generation();
     }
 }
 
-/// A `watched_word` of `bpf/record.h`.
+/// The bytes of a `watched_word` of `bpf/record.h`.
 fn value(process: Pid, address: u64) -> [u8; 16] {
     let mut value = [0; 16];
     value[..8].copy_from_slice(&address.to_ne_bytes());

@@ -1,8 +1,8 @@
-//! What a record costs on its way through the merge, by number of streams: `cargo bench -p swtch-core
-//! --bench merge`. Beside it the merge that looks at all streams at each record.
+//! What a record costs in the merge, by number of streams: `cargo bench -p swtch-core --bench
+//! merge`. Beside it the simple merge that searches all streams for each record.
 //!
-//! The streams are those of a machine whose CPUs are all busy: the records of a round are spread over all
-//! streams, in turn (the worst case) or in bursts of 64.
+//! The streams are those of a machine whose CPUs are all busy: the records of a round are spread
+//! over all streams, in turn (the worst case) or in bursts of 64.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark")]
 
 #[path = "../tests/simple_merge/mod.rs"]
@@ -15,16 +15,16 @@ use simple_merge::{SimpleMerge, record};
 use swtch_core::Timestamp;
 use swtch_core::merge::Merge;
 
-/// Records of a round, and rounds of which the fastest counts.
+/// Records of a round, and number of rounds, of which the fastest counts.
 const RECORDS: u64 = 1 << 16;
 const ROUNDS: usize = 7;
 
-/// Which stream the record of this moment belongs to.
+/// The stream that the record of this moment belongs to.
 fn stream_of(ns: u64, streams: u64, burst: u64) -> usize {
     usize::try_from(ns / burst % streams).unwrap()
 }
 
-/// Nanoseconds a record, the fastest of some rounds.
+/// Nanoseconds per record in the fastest of some rounds.
 macro_rules! measure {
     ($merge:ty, $streams:expr, $burst:expr) => {{
         let round = || {

@@ -1,8 +1,8 @@
-//! Who had the CPU while a task was runnable and did not run.
+//! Splits each run-queue wait of a task among those that had the CPU meanwhile.
 //!
 //! A row says how long its task waited in a run queue and where. The runs that other tasks had
 //! there in the meantime are rows of their own, and they come earlier: rows are in order of
-//! switch-out, and whoever ran before the task had left before it came.
+//! switch-out, and any task that ran during the wait left before the waiting task came.
 //!
 //! ```text
 //!              waits in the queue of cpu 0        runs
@@ -12,17 +12,17 @@
 //!              └ A ─┘└── B ──┘└─ idle ──┘└─ C ─┘           the parts sum to the wait
 //! ```
 //!
-//! A task that was moved to another queue while it waited has two parts, and the row that ends the
-//! run which it waited for on the first CPU may come much later; such a wait is kept until then.
-//! When it was moved more than once, only the last move is known, and all time before it is taken
-//! to have passed on the first CPU.
+//! A task that was moved to another queue while it waited has two parts. The row of the run that
+//! was in progress on the first CPU when the task was moved may come much later; such a wait is
+//! kept until then. When the task was moved more than once, only the last move is known, and all
+//! time before it is taken to have passed on the first CPU.
 //!
 //! Time that no recorded run covers is **idle** where the rows allow no other reading, and
-//! **unaccounted** where they do: near a [`Gap`], beyond the memory kept here, after a row that
+//! **unaccounted** where they do: near a [`Gap`], beyond the memory kept here, and after a row that
 //! names a successor whose run is not in the trace.
 //!
-//! What this does *not* know: a task whose cgroup was throttled while it slept counts as waiting
-//! from its wakeup, and others had the CPU.
+//! Limit: a task whose cgroup was throttled while it slept counts as waiting from its wakeup,
+//! although it could not have run, and the tasks that used the CPU count as those it waited for.
 
 use std::collections::VecDeque;
 
@@ -31,66 +31,67 @@ use crate::reason::Reason;
 use crate::switch::{Gap, Switch};
 use crate::units::{Nanos, Timestamp};
 
-/// Runs remembered in all, over all CPUs: 48 MB at most. 100 ms of history at 10 M switches/s.
+/// Runs remembered over all CPUs together: 48 bytes each, 100 ms of history at 10 M switches/s.
+/// With more than 256 CPUs, [`FEWEST_RUNS`] per CPU makes it more.
 const RUNS_IN_MEMORY: usize = 1 << 20;
 
-/// Runs remembered on each CPU, however many CPUs there are.
+/// Runs remembered on each CPU at least, however many CPUs there are.
 const FEWEST_RUNS: usize = 4096;
 
-/// Waits kept back on one CPU until its next row. Each is a task in motion, so a hundred would do;
-/// beyond this the CPU has gone silent.
+/// The most waits kept back on one CPU until its next row. Each is a task that was moved, so a
+/// hundred would do; more than this means that the CPU has stopped reporting.
 const MOST_KEPT_BACK: usize = 4096;
 
 /// Task keys beyond this come from damaged data; their last CPU is not remembered.
 const MOST_TASKS: usize = 1 << 24;
 
-/// Who or what had the CPU.
+/// What the CPU was used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holder {
-    /// A task.
+    /// This task ran on the CPU.
     Task(TaskKey),
-    /// Interrupts, on top of some task.
+    /// Interrupts ran, on top of some task.
     Interrupts,
     /// The hypervisor gave the CPU to another guest.
     Steal,
-    /// Nobody could have run the task: its CPU quota was used up.
+    /// No CPU could have run the task: its CPU quota was used up.
     Throttle,
-    /// The CPU was idle: on its way out of idle, or the task was in no hurry to be placed.
+    /// The CPU was idle: it was still leaving idle, or the task had not been placed yet.
     Idle,
     /// Not known: lost records, or more history than is kept.
     Unaccounted,
 }
 
-/// A part of a wait.
+/// A part of a wait, with one holder of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Who had the CPU.
+    /// What the CPU was used for in this part.
     pub holder: Holder,
-    /// For how long.
+    /// Length of this part of the wait.
     pub time: Nanos,
 }
 
-/// A wait in a run queue and who had the CPU meanwhile.
+/// A wait in a run queue, and what the CPU was used for meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Contended<'a> {
     /// The row of the run that the wait led to.
     pub row: &'a Switch,
-    /// Who had the CPU, latest first; one holder may come more than once. They sum to
-    /// `row.wait.runq`.
+    /// What the CPU was used for, latest first; one holder may come more than once. The times sum
+    /// to `row.wait.runq`.
     pub parts: &'a [Part],
 }
 
-/// Which runs the trace holds.
+/// Which tasks' runs the trace holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
-    /// Those of every task.
+    /// The runs of every task.
     EveryTask,
-    /// Those of the recorded tasks, and of any other that ended while a recorded task waited on
-    /// that CPU.
+    /// The runs of the recorded tasks, and those of other tasks that ended while a recorded task
+    /// waited on that CPU.
     RecordedTasks,
 }
 
-/// A run, or the stretch of a CPU whose user is not known.
+/// A run on a CPU; `task` is `None` where the user of the CPU is not known.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     start: Timestamp,
@@ -111,7 +112,7 @@ struct Stretch {
     ends_in_run: bool,
 }
 
-/// A wait whose first part lies on a CPU that has not yet told what ran at its end.
+/// A wait whose first part lies on a CPU of which no later row has come yet.
 #[derive(Debug)]
 struct KeptBack {
     row: Switch,
@@ -122,7 +123,7 @@ struct KeptBack {
 #[derive(Debug, Default)]
 struct Cpu {
     runs: VecDeque<Run>,
-    /// End of the last run that fell out of memory.
+    /// End of the last run that was dropped from memory.
     forgotten: Option<Timestamp>,
     kept_back: VecDeque<KeptBack>,
     gaps: Vec<Gap>,
@@ -140,7 +141,7 @@ pub struct Contention {
 }
 
 impl Contention {
-    /// For a trace of a machine with `cpus` CPUs, which lost what `gaps` say.
+    /// For a trace of a machine with `cpus` CPUs, whose lost records are in `gaps`.
     pub fn new(coverage: Coverage, cpus: usize, gaps: &[Gap]) -> Self {
         let runs_per_cpu = (RUNS_IN_MEMORY / cpus.max(1)).max(FEWEST_RUNS);
         Self::with_memory(coverage, runs_per_cpu, gaps)
@@ -161,20 +162,20 @@ impl Contention {
         contention
     }
 
-    /// Takes the next row, in order of switch-out. Hands to `sink` each wait that is complete
-    /// with it: that of the row, unless it is kept back, and earlier ones that were.
+    /// Takes the next row, in order of switch-out. Hands to `sink` each wait that is complete with
+    /// it: the row's own, unless it is kept back, and earlier ones that were kept back.
     pub fn push(&mut self, row: &Switch, sink: &mut impl FnMut(Contended<'_>)) {
         self.split_wait(row, sink);
         self.push_run(row, sink);
     }
 
-    /// As [`Self::push`], for a row whose own wait is of no interest: only its run is.
+    /// As [`Self::push`], but only the row's run is used: its own wait is not split.
     pub fn push_run(&mut self, row: &Switch, sink: &mut impl FnMut(Contended<'_>)) {
         self.remember(row);
         self.settle(row.cpu, row.ts, sink);
     }
 
-    /// Hands on the waits that are still kept back: no further row comes.
+    /// Hands on the waits that are still kept back, because no further row comes.
     pub fn finish(&mut self, sink: &mut impl FnMut(Contended<'_>)) {
         for cpu in 0..self.cpus.len() {
             while let Some(wait) = self.cpus[cpu].kept_back.pop_front() {
@@ -183,7 +184,7 @@ impl Contention {
         }
     }
 
-    /// Waits that reach back beyond the runs kept in memory; that part of them is
+    /// Number of waits that reach back beyond the runs kept in memory; that part of them is
     /// [`Holder::Unaccounted`].
     pub const fn beyond_memory(&self) -> u64 {
         self.beyond_memory
@@ -295,7 +296,7 @@ impl Contention {
         });
     }
 
-    /// Splits a stretch among those who had the CPU, from its end back to its start.
+    /// Splits a stretch among the holders of the CPU, from its end back to its start.
     fn split(&mut self, stretch: Stretch, waiter: TaskKey, parts: &mut Vec<Part>) {
         let index = self.cpu_index(stretch.cpu);
         let cpu = &self.cpus[index];
@@ -372,7 +373,7 @@ impl Contention {
     }
 }
 
-/// Time between two runs on a CPU: `None` where there is none in memory.
+/// Time between two runs on a CPU; an end is `None` where no run is in memory.
 #[derive(Clone, Copy)]
 struct Hole<'a> {
     before: Option<&'a Run>,
@@ -395,8 +396,8 @@ impl Cpu {
         }
     }
 
-    /// A lost row left its run as a hole, and its switch-out lies within the gap, in the hole or
-    /// at its end: any touch makes the hole doubtful.
+    /// Whether records were lost near the hole. A lost row leaves its run as a hole, and its
+    /// switch-out lies in the gap, so a gap that only touches the hole makes it doubtful.
     fn has_gap_in(&self, hole: Hole<'_>, wait: Stretch) -> bool {
         let from = hole.before.map_or(wait.from, |run| run.end.max(wait.from));
         let to = match hole.after {
@@ -412,7 +413,7 @@ impl Cpu {
         hole.before.is_none() && self.forgotten.is_some_and(|end| end > wait.from)
     }
 
-    /// Adds a gap; they stay in order, and those that touch become one.
+    /// Adds a gap. Gaps are kept in order, and gaps that touch are joined.
     fn add_gap(&mut self, gap: Gap) {
         self.gaps.push(gap);
         self.gaps.sort_by_key(|gap| gap.start);
@@ -427,18 +428,18 @@ impl Cpu {
 }
 
 impl Hole<'_> {
-    /// Whether the rows around it leave no other reading than an idle CPU.
+    /// Whether the rows around the hole allow no other reading than an idle CPU.
     fn is_idle(self, wait: Stretch, coverage: Coverage, waiter: TaskKey) -> bool {
         let successor = self.before.map(|run| run.next);
         if wait.ends_in_run {
-            // Whoever left this CPU during the wait is a row, so a hole that begins with the
-            // wait is idle; one that begins with a switch is what that switch says.
+            // A task that left this CPU during the wait has a row, so a hole that begins with the
+            // wait is idle; a hole that begins with a switch is what that switch names as next.
             let begins_in_wait = self.before.is_some_and(|run| run.end >= wait.from);
             let allowed = [Some(TaskKey::IDLE), Some(waiter)];
             return !begins_in_wait || successor.is_some_and(|next| allowed.contains(&next));
         }
-        // After the task was moved away, others may have left unseen, unless every task is
-        // recorded: then a hole after a switch to idle, or before any switch, is idle.
+        // After the task was moved away, other tasks may have left without a row, unless every task
+        // is recorded: then a hole after a switch to idle, or before any switch, is idle.
         let is_after_idle = successor.is_none_or(|next| next == Some(TaskKey::IDLE));
         coverage == Coverage::EveryTask && is_after_idle
     }
@@ -469,10 +470,12 @@ impl Run {
         }
     }
 
-    /// Gives `time` of this run to the task and to what ran on top of it, in proportion.
+    /// Splits `time` of this run among the task, interrupts and steal, in proportion to the whole
+    /// run.
     fn give_to_holders(&self, time: Nanos, waiter: TaskKey, parts: &mut Vec<Part>) {
         let Some(task) = self.task.filter(|task| *task != waiter) else {
-            // Its own run cannot be a part of its wait: the clocks of two CPUs differ.
+            // The task's own run cannot be a part of its wait; it looks so where the clocks of two
+            // CPUs differ.
             give(parts, Holder::Unaccounted, time);
             return;
         };
@@ -570,7 +573,8 @@ mod tests {
         }
     }
 
-    /// Feeds the rows; gives what T's waits were made of, and checks that each sums to its wait.
+    /// Feeds the rows, checks that the parts of each wait sum to it, and returns the parts of T's
+    /// waits.
     fn split_with(mut contention: Contention, rows: &[Switch]) -> Vec<(Holder, u64)> {
         let mut told = Vec::new();
         let mut sink = |wait: Contended<'_>| {

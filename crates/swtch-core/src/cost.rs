@@ -1,5 +1,5 @@
-//! What a switch costs: from timed blocks to a price with an interval. Pure; the blocks are made by
-//! `swtch-bench`.
+//! What a switch costs: from timed blocks to a price with an interval. Pure; `swtch-bench` times
+//! the blocks.
 //!
 //! ```text
 //! blocks (ns per operation, by round and arm) ─▶ estimate, compare ─▶ price list ─▶ bill

@@ -1,9 +1,9 @@
-//! How lengths of time are spread: a histogram with two significant digits, an exact sum and an
-//! exact maximum.
+//! The distribution of lengths of time: a histogram with two significant digits, an exact sum and
+//! an exact maximum.
 //!
-//! A trace has millions of lengths from nanoseconds to minutes. Sorting them costs memory without
-//! bound; an HDR histogram keeps each within 1 % in a few kilobytes. What a mean hides (one wait
-//! of a second among a million short ones) the last percentiles show.
+//! A trace has millions of lengths from nanoseconds to minutes. Sorting them takes memory without
+//! bound; an HDR histogram keeps each within 1 % in a few kilobytes. The last percentiles show what
+//! a mean hides (one wait of a second among a million short ones).
 
 use hdrhistogram::Histogram;
 
@@ -12,7 +12,7 @@ use crate::units::Nanos;
 /// Each length is kept within one part in 10².
 const SIGNIFICANT_DIGITS: u8 = 2;
 
-/// Lengths of one kind.
+/// Lengths of one kind, such as the waits of one task.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     histogram: Histogram<u64>,
@@ -38,7 +38,7 @@ impl Distribution {
     pub const PERCENTILES: [(f64, &'static str); 4] =
         [(50.0, "p50"), (90.0, "p90"), (99.0, "p99"), (99.9, "p99_9")];
 
-    /// Adds a length.
+    /// Adds one length to the distribution.
     pub fn record(&mut self, length: Nanos) {
         if self.histogram.record(length.as_ns()).is_err() {
             self.histogram.saturating_record(length.as_ns());
@@ -47,39 +47,40 @@ impl Distribution {
         self.longest = self.longest.max(length);
     }
 
-    /// Adds all lengths of another.
+    /// Adds all lengths of another distribution.
     pub fn merge(&mut self, other: &Self) {
-        // Both grow as they must, so that a length that was recorded there has a place here.
+        // Both resize as needed, so a length that was recorded there has a bucket here.
         if self.histogram.add(&other.histogram).is_ok() {
             self.sum += other.sum;
             self.longest = self.longest.max(other.longest);
         }
     }
 
-    /// How many lengths.
+    /// Number of lengths that were recorded.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// All lengths together, exact.
+    /// Sum of all lengths, exact.
     pub const fn sum(&self) -> Nanos {
         self.sum
     }
 
-    /// The longest, exact; `None` without any.
+    /// The longest length, exact; `None` if none was recorded.
     pub fn longest(&self) -> Option<Nanos> {
         (self.count() > 0).then_some(self.longest)
     }
 
-    /// The length that `percent` of all do not exceed, within 1 %; `None` without any.
+    /// The length that `percent` (0 to 100) of all do not exceed, within 1 %; `None` if none was
+    /// recorded.
     pub fn percentile(&self, percent: f64) -> Option<Nanos> {
         let longest = self.longest()?;
         let bound = Nanos::from_ns(self.histogram.value_at_percentile(percent));
-        // The histogram answers with the upper edge of a bucket, which none may have reached.
+        // The histogram returns the upper edge of a bucket, which no length may have reached.
         Some(bound.min(longest))
     }
 
-    /// Lengths that were recorded, each within 1 %, the shortest first, and how often.
+    /// Recorded lengths, each within 1 %, shortest first, with how often each occurred.
     pub fn recorded(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
         self.histogram.iter_recorded().map(|bucket| {
             let edge = Nanos::from_ns(bucket.value_iterated_to());
@@ -120,7 +121,7 @@ mod tests {
         );
     }
 
-    /// What is drawn of a distribution is all of it, however long the lengths are.
+    /// A drawing of a distribution shows all of it, however long the lengths are.
     #[test]
     fn recorded_lengths_are_all_there_within_one_percent() {
         let hour = 3_600_000_000_000;
@@ -150,7 +151,7 @@ mod tests {
         assert_eq!(of([]).longest(), None);
     }
 
-    /// A clock fault may bring any number; it must not stop the report.
+    /// A clock fault may produce any number; it must not stop the report.
     #[test]
     fn the_longest_possible_length_is_taken() {
         assert_eq!(of([u64::MAX]).longest(), Some(Nanos::from_ns(u64::MAX)));

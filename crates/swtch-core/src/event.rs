@@ -1,4 +1,4 @@
-//! What a source of events (live capture, import) says, before any conclusion.
+//! What a source of events (live capture, import) reports, before any conclusion.
 
 use crate::evidence::{Evidence, WakerKind};
 use crate::ids::{CgroupId, CpuId, TaskKey};
@@ -6,19 +6,19 @@ use crate::switch::TaskEvent;
 use crate::units::{Nanos, Timestamp};
 use crate::user::{UserSwitchEvent, UserWord};
 
-/// One decoded record.
+/// One decoded record of a source.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A task left a CPU.
     Switch(SwitchEvent),
-    /// Something about a task's identity.
+    /// A task was seen, started, renamed or ended.
     Task(TaskEvent),
-    /// A worker of a user-mode scheduler left it.
+    /// A worker of a user-mode scheduler left its thread.
     User(UserSwitchEvent),
 }
 
 impl Event {
-    /// When it happened.
+    /// The moment of the event, on the trace clock.
     pub const fn ts(&self) -> Timestamp {
         match self {
             Self::Switch(switch) => switch.ts,
@@ -31,31 +31,32 @@ impl Event {
 /// A switch-out as the kernel side recorded it: moments, not lengths.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchEvent {
-    /// The moment of the switch-out.
+    /// The moment of the switch-out, on the trace clock.
     pub ts: Timestamp,
-    /// Where.
+    /// The CPU on which the switch happened.
     pub cpu: CpuId,
-    /// Who left; `None` if it could not be named.
+    /// The task that left; `None` if it could not be named.
     pub task: Option<TaskKey>,
-    /// Who came; `None` if it could not be named.
+    /// The task that ran next; `None` if it could not be named.
     pub next_task: Option<TaskKey>,
     /// Start of the run that ends; `None` when the capture began inside it.
     pub run_start: Option<Timestamp>,
     /// CPU time that the kernel charged for the run (`sum_exec_runtime`), without steal where the
     /// kernel accounts it.
     pub charged: Option<Nanos>,
-    /// Interrupt time inside the run.
+    /// Time that interrupts took out of the run.
     pub irq: Nanos,
-    /// Why the run ended.
+    /// Evidence for why the run ended.
     pub evidence: Evidence,
-    /// cgroup of the task.
+    /// cgroup of the task at the switch-out.
     pub cgroup: CgroupId,
-    /// What the thread's user-mode scheduler ran on it; `None` when it has none, or when its word
-    /// could not be read.
+    /// The worker that the thread's user-mode scheduler was running; `None` when the thread has no
+    /// such scheduler, or when its word could not be read.
     pub user_word: Option<UserWord>,
     /// The task's previous switch-out; `None` when this is its first run in the capture.
     pub previous_out: Option<Timestamp>,
-    /// Whether the task had left runnable then, so that it was never woken.
+    /// Whether the task was still runnable at its previous switch-out, so that no wakeup ended its
+    /// wait.
     pub was_runnable: bool,
     /// The last wakeup seen before the run, which may be older than the previous switch-out.
     pub wake: Option<Wake>,
@@ -65,26 +66,26 @@ pub struct SwitchEvent {
     pub kernel_stack: Option<u32>,
     /// User stack of the wait before the run.
     pub user_stack: Option<u32>,
-    /// How many switches the kernel has counted for this task, this one included
-    /// (`nvcsw + nivcsw`).
+    /// Number of switches that the kernel has counted for this task, including this one (`nvcsw +
+    /// nivcsw`).
     pub kernel_count: u64,
     /// Whether the task is in the scope of the capture; if not, it is recorded because a task in
-    /// scope waited for the CPU that it had.
+    /// scope waited for the CPU that it used.
     pub in_scope: bool,
 }
 
-/// A wakeup.
+/// A wakeup that ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
     /// When the waker began it (`sched_waking`).
     pub ts: Timestamp,
-    /// Who did it, or was interrupted by what did.
+    /// The task that woke it, or that was interrupted by what did.
     pub waker: Option<TaskKey>,
-    /// What did it.
+    /// The context that woke it: a task, or an interrupt.
     pub kind: WakerKind,
     /// The CPU whose run queue the task was put on.
     pub cpu: CpuId,
-    /// Kernel stack of who did it.
+    /// Kernel stack of the waker.
     pub kernel_stack: Option<u32>,
     /// User stack of who did it.
     pub user_stack: Option<u32>,

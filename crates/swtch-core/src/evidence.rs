@@ -1,5 +1,5 @@
-//! What the kernel said about one switch-out: the input of the rules, stored beside their verdict
-//! so that a trace can be judged again.
+//! What the kernel reported about one switch-out: the input of the rules, stored beside their
+//! verdict so that a trace can be judged again.
 
 use std::fmt;
 
@@ -61,7 +61,8 @@ words! {
     }
 }
 
-/// Yes-or-no evidence. The numbers are the wire's and the file's: append only.
+/// Yes-or-no evidence, one bit each. The bit numbers are part of the wire and file formats: only
+/// append.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct EvidenceBits(pub u32);
 
@@ -71,7 +72,7 @@ macro_rules! bits {
         impl EvidenceBits {
             $(#[doc = $help] pub const $name: Self = Self(1 << $bit);)+
 
-            /// Bit number, word and meaning of each, for the generated docs.
+            /// Bit number, word and meaning of each bit, for the generated docs.
             pub const TABLE: &'static [(u32, &'static str, &'static str)] =
                 &[$(($bit, $word, $help)),+];
         }
@@ -113,7 +114,7 @@ impl EvidenceBits {
         self.0 & other.0 == other.0
     }
 
-    /// Both sets together.
+    /// The union of both sets of bits.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -143,11 +144,11 @@ impl fmt::Debug for EvidenceBits {
 pub struct Evidence {
     /// `sched_switch`'s `prev_state` argument, raw bits; 0 is "still runnable".
     pub state: u32,
-    /// Yes-or-no evidence.
+    /// The yes-or-no evidence, one bit each.
     pub bits: EvidenceBits,
-    /// Who asked for the reschedule.
+    /// The context that asked for the reschedule.
     pub cause: Cause,
-    /// The task whose wakeup (or move) asked for it.
+    /// The task whose wakeup (or move) asked for the reschedule.
     pub nominator: Option<TaskKey>,
     /// Time from the first request to reschedule until the switch; `None` without a request.
     pub need_resched_delay: Option<Nanos>,
@@ -156,17 +157,18 @@ pub struct Evidence {
     pub syscall: Option<u32>,
     /// The call's first three arguments, when the task blocked in it.
     pub args: [u64; 3],
-    /// What the call's file descriptor is.
+    /// Kind of file behind the call's file descriptor.
     pub wait_object: WaitObject,
-    /// What it waits on: futex word address, or inode number of the file.
+    /// What the task waits on: futex word address, or inode number of the file.
     pub wait_key: Option<u64>,
     /// Class of the task that leaves.
     pub class: Class,
-    /// Its kernel priority (`task->prio`): < 0 deadline, 0–99 real time, 100–139 fair.
+    /// Kernel priority of the task that leaves (`task->prio`): < 0 deadline, 0–99 real time,
+    /// 100–139 fair.
     pub prio: i16,
-    /// Class of the task that comes.
+    /// Class of the task that runs next.
     pub next_class: Class,
-    /// Kernel priority of the task that comes.
+    /// Kernel priority of the task that runs next.
     pub next_prio: i16,
 }
 

@@ -1,5 +1,5 @@
-//! Names of things the kernel numbers. Thread ids are reused and every idle task is tid 0, so
-//! rows of a trace name tasks by [`TaskKey`].
+//! Identifiers of what the kernel numbers. Thread ids are reused and every idle task is tid 0, so
+//! rows of a trace identify tasks by [`TaskKey`].
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ macro_rules! id {
                 Self(number)
             }
 
-            /// The number.
+            /// The number that the kernel or the trace uses.
             pub const fn get(self) -> $inner {
                 self.0
             }
@@ -56,7 +56,7 @@ id!(
 );
 
 impl TaskKey {
-    /// The idle task of any CPU. Idle is no task: its switches are counted apart.
+    /// The idle task of any CPU. Switches from idle are counted separately.
     pub const IDLE: Self = Self(0);
 
     /// The wire's number for a task that could not be named (its record storage was refused).

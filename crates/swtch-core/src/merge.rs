@@ -1,4 +1,4 @@
-//! One order out of many: each CPU's stream is in order of time, the trace must be too.
+//! Merges the streams of all CPUs into one in order of time; each stream is already in that order.
 //!
 //! ```text
 //! cpu 0  ──a────c──────e──▶ ┐
@@ -6,13 +6,14 @@
 //! cpu 2  ──────────d──────▶ ┘         └ horizon
 //! ```
 //!
-//! The source says from time to time up to which moment it has brought everything (the
-//! *horizon*); records before it are handed on in order. A record that comes later than the
-//! horizon that covered it is handed on at once and counted.
+//! The source says from time to time up to which moment it has delivered everything (the
+//! *horizon*); records before it are passed on in order. A record that comes later than the horizon
+//! that covered it is passed on at once and counted.
 //!
-//! A machine with 128 CPUs has 256 streams, so the earliest one is not looked for among all of them at each
-//! record: a heap holds the first record of every stream that is not empty. Records come in bursts by CPU,
-//! and a burst costs one comparison a record. `cargo bench -p swtch-core --bench merge` shows both.
+//! A machine with 128 CPUs has 256 streams, so the earliest record is not searched among all of
+//! them each time: a heap holds the first record of every stream that is not empty. Records come in
+//! bursts by CPU, and within a burst each record costs one comparison. `cargo bench -p swtch-core
+//! --bench merge` measures both.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -20,19 +21,19 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::event::Event;
 use crate::units::Timestamp;
 
-/// Merges streams, one a CPU.
+/// Merges streams of records, usually two per CPU.
 #[derive(Debug, Default)]
 pub struct Merge {
     streams: Vec<VecDeque<Event>>,
-    /// Each stream that is not empty, once: the moment of its first record, and its number, by which
-    /// records of the same moment are ordered.
+    /// One entry per stream that is not empty: the moment of its first record, and the number of
+    /// the stream, which orders records of the same moment.
     heads: BinaryHeap<Reverse<(Timestamp, usize)>>,
     horizon: Timestamp,
     late: u64,
 }
 
 impl Merge {
-    /// Adds a record at the end of a stream.
+    /// Adds a record at the end of `stream`.
     pub fn push(&mut self, stream: usize, event: Event) {
         if stream >= self.streams.len() {
             self.streams.resize_with(stream + 1, VecDeque::new);
@@ -46,7 +47,7 @@ impl Merge {
         self.streams[stream].push_back(event);
     }
 
-    /// Hands on, in order of time, every record before `horizon`.
+    /// Passes on every record before `horizon`, in order of time.
     pub fn take_until(&mut self, horizon: Timestamp, mut sink: impl FnMut(Event)) {
         self.horizon = self.horizon.max(horizon);
         while let Some(stream) = self.take_earliest_stream() {
@@ -65,17 +66,18 @@ impl Merge {
         }
     }
 
-    /// Hands on everything that is left, in order of time.
+    /// Passes on all remaining records, in order of time.
     pub fn take_all(&mut self, sink: impl FnMut(Event)) {
         self.take_until(Timestamp::from_ns(u64::MAX), sink);
     }
 
-    /// How many records came after the horizon that should have covered them.
+    /// Number of records that came after the horizon that should have covered them.
     pub const fn late(&self) -> u64 {
         self.late
     }
 
-    /// Takes the stream with the earliest record from the heap, if that record is before the horizon.
+    /// Takes the stream with the earliest record from the heap, if that record is before the
+    /// horizon.
     fn take_earliest_stream(&mut self) -> Option<usize> {
         let Reverse((ts, stream)) = *self.heads.peek()?;
         if ts >= self.horizon {
@@ -131,7 +133,7 @@ mod tests {
         assert_eq!(merge.late(), 0);
     }
 
-    /// A CPU of a virtual machine can be taken away between reading the clock and the record.
+    /// The hypervisor can take a virtual CPU away between reading the clock and writing the record.
     #[test]
     fn a_late_record_is_kept_and_counted() {
         let mut merge = Merge::default();

@@ -12,7 +12,7 @@ macro_rules! words {
         pub enum $name { $(#[doc = $help] $variant),+ }
 
         impl $name {
-            /// All of them, in the order of their numbers.
+            /// All variants, in the order of their numbers.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The word used in columns, help and docs.
@@ -20,17 +20,17 @@ macro_rules! words {
                 match self { $(Self::$variant => $word),+ }
             }
 
-            /// What it means, in one line.
+            /// What the word means, in one line.
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$variant => $help),+ }
             }
 
-            /// The one with this word.
+            /// The variant with this word; `None` if there is none.
             pub fn from_word(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| one.as_str() == word)
             }
 
-            /// Its place in [`Self::ALL`].
+            /// Index of this variant in [`Self::ALL`], from 0.
             pub const fn index(self) -> usize {
                 self as usize
             }
@@ -98,7 +98,7 @@ words! {
 }
 
 impl Reason {
-    /// The kind of reason this is.
+    /// The category of this reason: one category per reason.
     pub const fn category(self) -> Category {
         match self {
             Self::Slice

@@ -1,8 +1,9 @@
-//! The rules: from the evidence about one switch-out to its reason. Pure, a table, first match wins.
+//! Rules that turn the evidence of one switch-out into its reason: a table, the first match
+//! decides.
 //!
-//! A rule is a row: name, reason, certainty, condition, and the observation it stands on. A task
+//! A rule is a row: name, reason, certainty, condition, and the observation it rests on. A task
 //! that left in a sleeping state blocked, and its system call says on what. A task that left
-//! runnable was made to, and the context that asked for the reschedule says why.
+//! runnable was made to leave, and the context that asked for the reschedule says why.
 //!
 //! Sources: `kernel/sched/core.c` and `fair.c` (v6.12, v6.18) and measurements with kernel stacks
 //! as the oracle (`docs/METHODS.md`).
@@ -31,26 +32,27 @@ const TASK_FROZEN: u32 = 0x8000;
 /// `CLONE_VFORK` in the first argument of `clone` (`include/uapi/linux/sched.h`).
 const CLONE_VFORK: u64 = 0x4000;
 
-/// `F_SETLKW` and `F_OFD_SETLKW`, the second argument of `fcntl` (`include/uapi/asm-generic/fcntl.h`).
+/// `F_SETLKW` and `F_OFD_SETLKW`, the second argument of `fcntl`
+/// (`include/uapi/asm-generic/fcntl.h`).
 const WAITING_LOCK_COMMANDS: [u64; 2] = [7, 38];
 
-/// One row of the table.
+/// One row of the table of rules.
 #[derive(Debug)]
 pub struct Rule {
-    /// Its name, stored with each switch it decided.
+    /// Name of the rule, stored with each switch it decided.
     pub name: &'static str,
-    /// The reason it gives.
+    /// The reason that the rule gives.
     pub reason: Reason,
     /// Whether the kernel said so or the rule concluded it.
     pub certainty: Certainty,
-    /// What it stands on, in one line.
+    /// The observation that the rule rests on, in one line.
     pub help: &'static str,
     when: fn(&Facts) -> bool,
 }
 
 impl Rule {
-    /// A rule of another version of swtch, known only by what a trace says of its verdict. It is
-    /// in no table and decides nothing.
+    /// A rule of another version of swtch, known only from a trace that names it. It is in no table
+    /// and decides nothing.
     pub const fn foreign(name: &'static str, reason: Reason, certainty: Certainty) -> Self {
         Self {
             name,
@@ -68,7 +70,7 @@ impl PartialEq for Rule {
     }
 }
 
-/// What the conditions ask: the evidence, and what its system call waits for.
+/// What the conditions test: the evidence, and what its system call waits for.
 #[derive(Debug)]
 struct Facts<'a> {
     evidence: &'a Evidence,
@@ -101,8 +103,8 @@ impl Facts<'_> {
         self.evidence.syscall.is_none() && !self.has(Bits::KTHREAD) && !self.has(Bits::NO_CALL)
     }
 
-    /// Asleep in a way that counts as load. Idle kernel threads sleep uninterruptibly, but say that
-    /// they are no load.
+    /// Asleep in a way that counts as load. Idle kernel threads sleep uninterruptibly, but with
+    /// `TASK_NOLOAD`, so they do not count.
     fn is_uninterruptible(&self) -> bool {
         self.state_has(TASK_UNINTERRUPTIBLE) && !self.state_has(TASK_NOLOAD)
     }
@@ -159,8 +161,9 @@ const BLOCKED: &[Rule] = &[
         |f| f.state_has(TASK_STOPPED | TASK_TRACED),
         "state TASK_STOPPED or TASK_TRACED: SIGSTOP, job control, ptrace"
     ),
-    // The freezer's trap sleeps interruptibly. A task in vfork is marked as frozen, too, for as long
-    // as it waits, which it does uninterruptibly (wait_for_vfork_done, kernel/fork.c, since v5.2).
+    // The freezer's trap sleeps interruptibly. A task in vfork is marked as frozen, too, for as
+    // long as it waits, but it waits uninterruptibly (wait_for_vfork_done, kernel/fork.c, since
+    // v5.2).
     rule!(
         "frozen",
         Stop,
@@ -359,7 +362,7 @@ const BLOCKED: &[Rule] = &[
     ),
 ];
 
-/// A blocked task about which no rule speaks.
+/// The rule for a blocked task that no other rule matches.
 const BLOCKED_UNKNOWN: Rule = rule!(
     "call_without_rule",
     Unknown,
@@ -407,9 +410,10 @@ const RUNNABLE: &[Rule] = &[
             && !f.is_displaced_by_higher_class(),
         "it called sched_yield, and nobody had asked for the CPU before"
     ),
-    // Where the caller loses its own place (switched_to_fair, prio_changed_fair and prio_changed_rt in
-    // kernel/sched/, v6.18) or gives another task a better one, it asks for the reschedule itself. Before the
-    // rules about classes: who leaves real time makes way for a higher class by its own call.
+    // The caller itself asks for the reschedule where it loses its own priority (switched_to_fair,
+    // prio_changed_fair and prio_changed_rt in kernel/sched/, v6.18) or gives another task a better
+    // one. This comes before the rules about classes: a task that leaves real time gives way to a
+    // higher class by its own call.
     rule!(
         "own_policy_call",
         Policy,
@@ -550,8 +554,9 @@ const RUNNABLE: &[Rule] = &[
         |f| f.is_caused_by(&[Cause::Foreign]),
         "another context asked: priority change, cgroup move, expedited RCU"
     ),
-    // The call takes microseconds, so a switch inside it is its own doing: the other signs may be there as
-    // well, since a task that changes its policy is queued anew and gets a new deadline.
+    // The call takes microseconds, so a switch inside it is taken as its own doing. Other signs may
+    // be present as well, since a task that changes its policy is queued anew and gets a new
+    // deadline.
     rule!(
         "guess_own_policy_call",
         Policy,
@@ -559,9 +564,9 @@ const RUNNABLE: &[Rule] = &[
         |f| f.is_caused_by(&[Cause::NoHook]) && f.waits == Waits::Policy,
         "no hook on this kernel: it left inside a call that changes a policy or priority"
     ),
-    // Kernels before 6.17 do not say who asked. A request is obeyed within microseconds, so what
-    // happened last on this CPU asked: a tick, or a task that came. A tick makes the tasks that came
-    // before it forgotten; those that it wakes itself come after it.
+    // Kernels before 6.17 do not say who asked. A request is obeyed within microseconds, so the
+    // last event on this CPU asked: a tick, or a task that was woken or moved here. Tasks that came
+    // before a tick are disregarded; tasks that the tick itself woke come after it.
     rule!(
         "guess_slice_just_ended",
         Slice,
@@ -623,7 +628,7 @@ const RUNNABLE: &[Rule] = &[
     ),
 ];
 
-/// A task that left runnable, and nothing says why.
+/// The rule for a task that left runnable when no other rule matches.
 const RUNNABLE_UNKNOWN: Rule = rule!(
     "no_cause_seen",
     Unknown,
@@ -637,7 +642,7 @@ static RUNNABLE_TABLE: &[Rule] = RUNNABLE;
 static BLOCKED_LAST: Rule = BLOCKED_UNKNOWN;
 static RUNNABLE_LAST: Rule = RUNNABLE_UNKNOWN;
 
-/// The reason of a switch-out, as the rule that decides it.
+/// The rule that decides why a task left its CPU; it names the reason.
 pub fn classify(evidence: &Evidence, calls: &SyscallTable) -> &'static Rule {
     let waits = match evidence.syscall {
         Some(number) if !evidence.bits.has(Bits::COMPAT) => calls.waits(number),
@@ -658,12 +663,12 @@ pub fn classify(evidence: &Evidence, calls: &SyscallTable) -> &'static Rule {
         .unwrap_or(last)
 }
 
-/// Every rule, in the order in which they are asked; those of the level `user` come last.
+/// All rules in the order in which they are tried; those of level `user` come last.
 pub fn all_rules() -> impl Iterator<Item = &'static Rule> {
     kernel_rules().chain(user::TABLE)
 }
 
-/// The rules of [`classify`].
+/// The rules that [`classify`] tries, in that order.
 fn kernel_rules() -> impl Iterator<Item = &'static Rule> {
     BLOCKED_TABLE
         .iter()
@@ -672,7 +677,7 @@ fn kernel_rules() -> impl Iterator<Item = &'static Rule> {
         .chain([&RUNNABLE_LAST])
 }
 
-/// The rule of this name, for readers of a trace.
+/// The rule with this name, for readers of a trace; `None` if this version has none.
 pub fn rule_named(name: &str) -> Option<&'static Rule> {
     all_rules().find(|rule| rule.name == name)
 }

@@ -1,4 +1,4 @@
-//! One row of a trace: a switch-out, complete when it is written.
+//! One row of a trace: a switch-out with the run that it ended and the wait before that run.
 //!
 //! ```text
 //!        wait that came before      │ the run that ends     │ why it ended
@@ -18,11 +18,11 @@ use crate::user::{Level, UserSide};
 /// A switch-out: the run that ends, why, and the wait that came before that run.
 #[derive(Clone, Copy, Debug)]
 pub struct Switch {
-    /// The moment of the switch-out.
+    /// The moment of the switch-out, on the trace clock.
     pub ts: Timestamp,
-    /// Where it happened.
+    /// The CPU that the task left.
     pub cpu: CpuId,
-    /// Who left.
+    /// The task that left the CPU.
     pub task: TaskKey,
     /// Length of the run; `None` when the capture began inside it.
     pub ran: Option<Nanos>,
@@ -32,19 +32,20 @@ pub struct Switch {
     pub stolen: Nanos,
     /// The rule that decided; it names reason and certainty.
     pub rule: &'static Rule,
-    /// What the rule saw.
+    /// The evidence that the rule decided on, kept so that a trace can be judged again.
     pub evidence: Evidence,
-    /// Who came: [`TaskKey::IDLE`] for idle; `None` if it could not be named.
+    /// The task that ran next: [`TaskKey::IDLE`] for idle; `None` if it could not be named.
     pub next_task: Option<TaskKey>,
-    /// The task of a user-mode scheduler that ran on this thread; at level `user`, the one that left.
+    /// The task of a user-mode scheduler that ran on this thread; at level `user`, the one that
+    /// left.
     pub user_task: Option<u64>,
     /// Who switched: the kernel, or a user-mode scheduler.
     pub level: Level,
-    /// What else is known of the user-mode scheduler.
+    /// Further columns of user-mode schedulers and of their threads.
     pub user: UserSide,
-    /// cgroup of the task.
+    /// cgroup of the task at the switch-out.
     pub cgroup: CgroupId,
-    /// The wait before the run.
+    /// The wait that came before the run.
     pub wait: Wait,
 }
 
@@ -59,15 +60,15 @@ pub struct Wait {
     pub runq: Option<Nanos>,
     /// The task that made it runnable (or that was interrupted by what did).
     pub waker: Option<TaskKey>,
-    /// What made it runnable.
+    /// What made the task runnable; `None` if its wakeup was not seen.
     pub waker_kind: Option<WakerKind>,
     /// The CPU whose run queue it was put on when woken.
     pub wake_cpu: Option<CpuId>,
     /// Time on the run queue of the CPU where it ran, when it was moved there while it waited.
     pub moved: Option<Nanos>,
-    /// Kernel stack of the place that waited.
+    /// Kernel stack at the place where the task waited.
     pub kernel_stack: Option<u32>,
-    /// User stack of the place that waited.
+    /// User stack at the place where the task waited.
     pub user_stack: Option<u32>,
     /// Kernel stack of the waker when it ended the wait.
     pub waker_kernel_stack: Option<u32>,
@@ -76,13 +77,13 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// All of the wait: off-CPU time; a new task, which has never left a CPU, only waited in the
-    /// run queue. `None` when it is not known.
+    /// The whole wait: off-CPU time, or run-queue time for a new task, which has never left a CPU.
+    /// `None` when it is not known.
     pub fn length(&self) -> Option<Nanos> {
         self.off.or(self.runq)
     }
 
-    /// Blocked time: off-CPU time until woken.
+    /// Blocked time: from leaving the CPU until the wakeup; `None` without both times.
     pub fn blocked(&self) -> Option<Nanos> {
         Some(self.off?.saturating_sub(self.runq?))
     }
@@ -91,27 +92,27 @@ impl Wait {
 /// Evidence of a task's identity: seen first, forked, executed, renamed or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskEvent {
-    /// When.
+    /// The moment of the event, on the trace clock.
     pub ts: Timestamp,
-    /// What happened.
+    /// What happened to the task.
     pub kind: TaskEventKind,
-    /// Which task.
+    /// The task that the event is about.
     pub task: TaskKey,
-    /// Thread id.
+    /// Thread id, as `gettid` returns it (kernel: `pid`).
     pub tid: crate::ids::Tid,
-    /// Process id.
+    /// Process id, as `getpid` returns it (kernel: `tgid`).
     pub pid: crate::ids::Pid,
     /// Process id of the parent.
     pub parent_pid: crate::ids::Pid,
     /// When the task was started, ns since boot (with suspend), as `/proc/PID/stat` counts.
     pub started_ns: u64,
-    /// Name: up to 15 bytes from outside, any bytes but NUL.
+    /// Name, up to 15 bytes; it comes from outside and may hold any byte but NUL.
     pub comm: Vec<u8>,
-    /// cgroup.
+    /// cgroup of the task at this moment.
     pub cgroup: CgroupId,
-    /// Scheduling class.
+    /// Scheduling class at this moment.
     pub class: crate::evidence::Class,
-    /// Kernel priority.
+    /// Kernel priority (`task->prio`), as in [`Evidence::prio`].
     pub prio: i16,
     /// Whether it is a kernel thread.
     pub is_kthread: bool,
@@ -135,7 +136,7 @@ crate::reason::words! {
 }
 use std::fmt;
 
-/// Records that were produced and could not be kept: how many, on which CPU, in which time span.
+/// Records that were produced but could not be kept: how many, on which CPU, in which time span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The CPU whose ring was full; at level `user`, the one that the scheduler is bound to.
@@ -144,21 +145,21 @@ pub struct Gap {
     pub start: Timestamp,
     /// Time of the last record that was lost.
     pub end: Timestamp,
-    /// How many records.
+    /// Number of records that were lost.
     pub lost: u64,
-    /// Whose switches they were.
+    /// Level of the lost switches: the kernel's, or those of a user-mode scheduler.
     pub level: Level,
 }
 
 /// A wait or a run that was still open when the capture ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// Which task.
+    /// The task that still waited or ran.
     pub task: TaskKey,
-    /// Why it had left; `None` when it was running.
+    /// Why the task had left its CPU; `None` when it was running.
     pub reason: Option<Reason>,
-    /// Since when.
+    /// Start of the wait or run, on the trace clock.
     pub since: Timestamp,
-    /// For how long, until the end of the capture.
+    /// Time from `since` until the capture ended.
     pub lasted: Nanos,
 }

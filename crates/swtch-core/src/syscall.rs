@@ -1,19 +1,19 @@
-//! System calls by what a task waits for when it blocks in one. Numbers differ by architecture,
-//! so rules speak of [`Waits`], and a [`SyscallTable`] turns a number into it.
+//! What a task waits for when it blocks in a system call. Numbers differ by architecture, so rules
+//! use [`Waits`], and a [`SyscallTable`] turns a number into it.
 
 use crate::evidence::WaitObject;
 
-/// Architectures whose system calls are known.
+/// Architectures whose system call numbers are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arch {
-    /// x86-64.
+    /// 64-bit x86, `x86_64` in `uname -m`.
     X86_64,
-    /// ARM, 64 bits.
+    /// 64-bit ARM, `aarch64` in `uname -m`.
     Aarch64,
 }
 
 impl Arch {
-    /// As `uname -m` says it.
+    /// The architecture that `uname -m` names; `None` for others.
     pub fn from_machine(machine: &str) -> Option<Self> {
         match machine {
             "x86_64" => Some(Self::X86_64),
@@ -39,18 +39,18 @@ pub enum Waits {
     Futex,
     /// Other threads, by System V or POSIX message queue or semaphore, or a file lock.
     Ipc,
-    /// Any of several files.
+    /// Any of several files, such as in `epoll_wait`.
     Poll,
     /// As [`Waits::Poll`]; the argument with this index is the number of files.
     PollCounted(usize),
-    /// Time or a signal.
+    /// The passing of time, or a signal.
     Sleep,
-    /// A child process.
+    /// The exit of a child process (also `vfork`).
     Child,
     /// A child that shares the address space, when the flags in the first argument say vfork
     /// (for `clone3` the capture puts the flags there).
     CloneMaybeVfork,
-    /// What lies behind the file descriptor in the first argument.
+    /// The file behind the descriptor in the first argument.
     File,
     /// A socket, whose descriptor is the first argument.
     Socket,
@@ -66,20 +66,21 @@ pub enum Waits {
     Policy,
     /// `sched_yield`, which does not block.
     Yield,
-    /// The end of the task.
+    /// The end of the calling task (`exit`).
     Exit,
-    /// Nothing that the call itself would tell.
+    /// The call does not say what it waits for, or its number is unknown.
     Untold,
 }
 
 impl Waits {
-    /// Whether the wait's object is the file behind the first argument.
+    /// Whether the task waits for the file behind the first argument.
     pub const fn is_on_file(self) -> bool {
         matches!(self, Self::File | Self::Socket)
     }
 }
 
-/// Names are those of the man pages; where architectures differ, both forms stand here.
+/// System calls by what they wait for. Names are those of the man pages; where architectures
+/// differ, both forms are listed.
 const WAITS: &[(Waits, &[&str])] = &[
     (
         Waits::Futex,
@@ -250,7 +251,7 @@ impl SyscallTable {
     /// Numbers end far below this on every architecture (`include/uapi/asm-generic/unistd.h`).
     const NUMBERS: u32 = 1024;
 
-    /// The table of an architecture.
+    /// The table of one architecture.
     pub fn of(arch: Arch) -> Self {
         let waits_by_name = |name: &str| {
             WAITS
@@ -267,14 +268,14 @@ impl SyscallTable {
         Self { arch, waits }
     }
 
-    /// What the call waits for. Unknown numbers are [`Waits::Untold`].
+    /// What a task blocked in this call waits for. Unknown numbers give [`Waits::Untold`].
     pub fn waits(&self, number: u32) -> Waits {
         let index = usize::try_from(number).unwrap_or(usize::MAX);
         self.waits.get(index).copied().unwrap_or(Waits::Untold)
     }
 
-    /// Numbers whose first argument is a file descriptor that the call may wait on, for the
-    /// capture: it looks at the file only for these.
+    /// Numbers of the calls whose first argument is a file descriptor that the call may wait on.
+    /// The capture looks at the file only for these.
     pub fn numbers_on_files(&self) -> impl Iterator<Item = u32> {
         (0..)
             .zip(&self.waits)
@@ -288,7 +289,7 @@ impl SyscallTable {
     }
 }
 
-/// What a wait on this kind of file is called: the object decides, not the call.
+/// Whether this is a file on disk or a block device, whose reads and writes wait for block I/O.
 pub(crate) const fn is_plain_file(object: WaitObject) -> bool {
     matches!(object, WaitObject::Regular | WaitObject::Block)
 }
@@ -297,7 +298,7 @@ pub(crate) const fn is_plain_file(object: WaitObject) -> bool {
 mod tests {
     use super::*;
 
-    /// A misspelt name would silently be "untold".
+    /// A misspelt name would silently become [`Waits::Untold`].
     #[test]
     fn every_name_is_a_system_call_of_x86_64() {
         let known: Vec<_> = (0..SyscallTable::NUMBERS)

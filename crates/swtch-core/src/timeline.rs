@@ -1,9 +1,9 @@
-//! From events to rows: moments become lengths, the wait is joined with the run that it led to,
-//! and the rules decide the reason.
+//! Turns events into rows: lengths are computed from moments, each wait is joined with the run that
+//! it led to, and the rules decide the reason.
 //!
 //! The kernel side keeps what a task needs across its wait (when it left, who woke it), so each
-//! event is nearly a row. What is missing is why the *previous* run had ended: that is a verdict,
-//! and verdicts are made here. So this keeps one entry a task.
+//! event is nearly a row. Only the reason of the *previous* switch-out is missing, because reasons
+//! are decided here. So this keeps one entry per task.
 //!
 //! A wakeup may be older than the switch-out it belongs to (`sched_waking` fires while the task is
 //! still on its way out): the task was then runnable at once.
@@ -29,25 +29,25 @@ use crate::units::{Nanos, Timestamp};
 use crate::user::{Level, UserSide, UserSwitchEvent, UserWord};
 use threads::Threads;
 
-/// The kernel sets a run's start for charging a little after the switch, and reads the clock
-/// before it: up to here, a difference between wall and charged time is that, not steal.
-/// Seen on 6.18: below 3 µs in 99.99 % of runs.
+/// Differences between wall and charged time of a run up to this length are not steal: the kernel
+/// starts to charge a run a little after the switch, and reads the clock before it. Seen on 6.18:
+/// below 3 µs in 99.99 % of runs.
 const CHARGE_SKEW: Nanos = Nanos::from_ns(20_000);
 
-/// A finished step: what goes into the trace.
+/// A row of the trace, finished and ready to be written.
 #[derive(Clone, Debug)]
 #[allow(
     clippy::large_enum_variant,
     reason = "nearly all steps are switches, and go by value from stage to stage"
 )]
 pub enum Step {
-    /// A row of `switch`.
+    /// A row of the table `switch`.
     Switch(Switch),
-    /// A row of `task`.
+    /// A row of the table `task`.
     Task(TaskEvent),
 }
 
-/// Turns events in order of time into rows.
+/// Turns events, in order of time, into rows.
 #[derive(Debug)]
 pub struct Timeline {
     calls: SyscallTable,
@@ -58,17 +58,19 @@ pub struct Timeline {
     uncaught: u64,
     threads: Threads,
     unnamed_user: u64,
-    /// User-mode switches of threads that the kernel has not told a CPU of yet.
+    /// User-mode switches of threads whose CPU is not known yet: the kernel has not reported them.
     unplaced: HashMap<TaskKey, Vec<UserSwitchEvent>>,
-    /// Rows of such switches whose CPU has been told since.
+    /// Rows of such switches whose CPU has become known since.
     placed: Vec<Switch>,
 }
 
-/// Switches of one thread that wait for its CPU to be told. A new thread makes one or two until it
-/// blocks; one that runs on takes its CPU's time and no room here.
+/// The most switches of one thread that wait for its CPU to become known. A new thread makes one or
+/// two until it blocks; if it runs on, later ones are counted and given up, so memory stays
+/// bounded.
 const MOST_UNPLACED: usize = 64;
 
-/// How long they wait: who puts rows in order of time must hold all that came meanwhile.
+/// The longest time such a switch waits: whatever puts rows in order of time must hold all rows
+/// that came meanwhile.
 const LONGEST_UNPLACED: Nanos = Nanos::from_ns(1_000_000_000);
 
 #[derive(Clone, Copy, Debug)]
@@ -77,12 +79,12 @@ struct LastOut {
     reason: Reason,
     kernel_count: u64,
     in_scope: bool,
-    /// The last system call it was seen in, `restart_syscall` aside.
+    /// The last system call that the task was seen in; `restart_syscall` does not count.
     call: Option<u32>,
 }
 
 impl Timeline {
-    /// An empty time line for a machine with these system calls.
+    /// An empty time line that resolves system call numbers by `calls`.
     pub fn new(calls: SyscallTable) -> Self {
         Self {
             restart_call: calls.number_named("restart_syscall"),
@@ -98,7 +100,8 @@ impl Timeline {
         }
     }
 
-    /// Takes the next event; `None` for one that cannot become a row, which is counted.
+    /// Takes the next event. `None` if no row comes of it now: an event that cannot become a row is
+    /// counted, and a user-mode switch may wait for its CPU ([`Self::take_placed`]).
     pub fn push(&mut self, event: Event) -> Option<Step> {
         match event {
             Event::Task(task) => {
@@ -110,37 +113,39 @@ impl Timeline {
         }
     }
 
-    /// Switch-outs of tasks that could not be named, so that no row could be made of them.
+    /// Number of switch-outs without a row, because the task could not be named.
     pub const fn unnamed(&self) -> u64 {
         self.unnamed
     }
 
-    /// Lengths that would have been negative because the clock went backwards between CPUs.
+    /// Number of lengths left out because they would have been negative: the clock went backwards
+    /// between CPUs.
     pub const fn backwards(&self) -> u64 {
         self.backwards
     }
 
-    /// Switches that the kernel counted for tasks in scope (`nvcsw + nivcsw`) between two rows of
-    /// the same task: what was lost, by the kernel's own count.
+    /// Number of lost switches by the kernel's own count: `nvcsw + nivcsw` of tasks in scope grew
+    /// by more than one between two rows of the same task.
     pub const fn uncaught(&self) -> u64 {
         self.uncaught
     }
 
-    /// User-mode switches of threads that could not be named, or of which no CPU is known, so that no
-    /// row could be made of them.
+    /// Number of user-mode switches without a row, because their thread could not be named or its
+    /// CPU is not known.
     pub fn unnamed_user(&self) -> u64 {
         let unplaced: usize = self.unplaced.values().map(Vec::len).sum();
         self.unnamed_user + u64::try_from(unplaced).unwrap_or(u64::MAX)
     }
 
-    /// Rows of user-mode switches that came before the kernel told where their thread ran: a new
-    /// thread may switch in its first run, whose CPU the switch-out tells. To be asked after
-    /// [`Self::push`]; they are older than the row that it gave.
+    /// Rows of user-mode switches that came before the CPU of their thread was known: a new thread
+    /// may switch in its first run, and only its switch-out tells the CPU. Call this after
+    /// [`Self::push`]; these rows are older than the row that it returned.
     pub fn take_placed(&mut self) -> Vec<Switch> {
         std::mem::take(&mut self.placed)
     }
 
-    /// A thread is on this CPU: what it had switched before, if that is the first that is told of it.
+    /// Notes the thread's CPU. If it is the first one known of this thread, its waiting user-mode
+    /// switches become rows.
     fn put(&mut self, task: TaskKey, cpu: CpuId, now: Timestamp) {
         let is_first = self.threads.put(task, cpu);
         if !is_first || self.unplaced.is_empty() {
@@ -157,7 +162,7 @@ impl Timeline {
         }
     }
 
-    /// The waits that are open at `end`: the task had left and not come back.
+    /// The waits that are open at `end`: tasks in scope that had left their CPU and not come back.
     pub fn open_waits(&self, end: Timestamp) -> impl Iterator<Item = Open> {
         self.last_out
             .iter()
@@ -219,7 +224,8 @@ impl Timeline {
         })
     }
 
-    /// A switch that the scheduler itself says: nothing is left to conclude but lengths.
+    /// The row of a switch that a user-mode scheduler reported. The reason comes with the event;
+    /// only lengths are computed here.
     fn user_switch(&mut self, event: &UserSwitchEvent) -> Option<Switch> {
         let Some((task, place)) = self.threads.find(event.tid) else {
             self.unnamed_user += 1;
@@ -249,7 +255,7 @@ impl Timeline {
             stolen: Nanos::ZERO,
             rule: event.rule,
             evidence: Evidence {
-                // It was asked for: no user-mode scheduler takes the CPU away.
+                // No user-mode scheduler takes the CPU away, so each of its switches is voluntary.
                 bits: EvidenceBits::VOLUNTARY,
                 ..Evidence::RUNNABLE
             },
@@ -268,8 +274,8 @@ impl Timeline {
         })
     }
 
-    /// `restart_syscall` goes on with the call that a signal or a stop interrupted, with the same
-    /// arguments (`do_signal` in `arch/*/kernel/signal.c`): it is shown as that call.
+    /// Replaces `restart_syscall` by the call it continues: the kernel resumes a call that a signal
+    /// or a stop interrupted, with the same arguments (`do_signal` in `arch/*/kernel/signal.c`).
     fn with_restarted_call(&self, event: &SwitchEvent, task: TaskKey) -> Evidence {
         let mut evidence = event.evidence;
         if evidence.syscall.is_some() && evidence.syscall == self.restart_call {
@@ -326,7 +332,7 @@ impl Timeline {
         }
     }
 
-    /// The wait of a new task for its first run: it never left, so it was not off a CPU.
+    /// The wait of a new task for its first run: it never left a CPU, so it has no off-CPU time.
     fn first_wait(&mut self, event: &SwitchEvent, start: Timestamp) -> Wait {
         let Some(wake) = event.wake else {
             return Wait::default();
@@ -362,9 +368,9 @@ impl Timeline {
     }
 }
 
-/// Time of a run that the kernel charged neither to the task nor, as far as we saw, to interrupts.
-/// Kernels with `CONFIG_IRQ_TIME_ACCOUNTING` leave interrupts out of the charge; others charge
-/// them, and then this is too small by them, never too large.
+/// Time of a run that the kernel charged neither to the task nor, as far as was seen, to
+/// interrupts. Kernels with `CONFIG_IRQ_TIME_ACCOUNTING` leave interrupts out of the charge. Others
+/// charge them; there the result is too small by the interrupt time, never too large.
 fn stolen(ran: Option<Nanos>, charged: Option<Nanos>, irq: Nanos) -> Nanos {
     let (Some(ran), Some(charged)) = (ran, charged) else {
         return Nanos::ZERO;

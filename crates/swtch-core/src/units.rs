@@ -22,7 +22,7 @@ impl Timestamp {
         if ns == 0 { None } else { Some(Self(ns)) }
     }
 
-    /// Nanoseconds since boot.
+    /// Nanoseconds since boot, without suspend.
     pub const fn as_ns(self) -> u64 {
         self.0
     }
@@ -46,15 +46,15 @@ impl Timestamp {
 pub struct Nanos(u64);
 
 impl Nanos {
-    /// No time at all.
+    /// A length of zero nanoseconds.
     pub const ZERO: Self = Self(0);
 
-    /// `ns` nanoseconds.
+    /// A length of `ns` nanoseconds.
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns)
     }
 
-    /// The nearest whole number of nanoseconds; none below 0, and where `ns` is no number.
+    /// The nearest whole number of nanoseconds. Values below 0 and NaN give 0.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -64,7 +64,7 @@ impl Nanos {
         Self(ns.max(0.0).round() as u64)
     }
 
-    /// The number of nanoseconds.
+    /// The length as a number of nanoseconds.
     pub const fn as_ns(self) -> u64 {
         self.0
     }

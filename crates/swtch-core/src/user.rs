@@ -1,13 +1,13 @@
-//! Switches of a user-mode scheduler: the other level.
+//! Switches of a user-mode scheduler: the level above the kernel's switches.
 //!
 //! ```text
 //! level user    ├─ task 7 ─┤├ 9 ┤├─ 7 ─┤├── 12 ──┤        workers, on one thread
 //! level os      ├──── the thread ────┤▒▒▒▒├── the thread ──┤   threads, on a CPU
 //! ```
 //!
-//! The kernel does not know of the upper line. A user-mode scheduler says it itself: it writes its
-//! switches down, and it keeps one word per thread that says what runs there, which the kernel side
-//! of a recording reads when the thread leaves its CPU.
+//! The kernel does not know of the upper line, so the user-mode scheduler reports it: it writes its
+//! switches to a log, and it keeps one word per thread that names the task running there. The
+//! kernel side of a recording reads this word when the thread leaves its CPU.
 
 use std::fmt;
 
@@ -24,25 +24,25 @@ words! {
     }
 }
 
-/// What runs on a thread, in one word: the task and the number of its run. 0 is no task.
+/// The task that runs on a thread and the number of its run, packed in one word. 0 is no task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UserWord(u64);
 
 impl UserWord {
-    /// The lower bits of the word, which count the runs.
+    /// Number of low bits that hold the run; the bits above hold the task.
     pub const RUN_BITS: u32 = 24;
 
-    /// The word as it stands in the memory of its process.
+    /// The word as read from the memory of its process.
     pub const fn from_raw(word: u64) -> Self {
         Self(word)
     }
 
-    /// The word of a task's run.
+    /// The word for a run of `task`. `run` wraps at 2²⁴.
     pub const fn new(task: u64, run: u32) -> Self {
         Self(task << Self::RUN_BITS | run as u64 & ((1 << Self::RUN_BITS) - 1))
     }
 
-    /// The task; `None` when the thread runs none.
+    /// The task's number; `None` when the thread runs no task.
     pub const fn task(self) -> Option<u64> {
         match self.0 >> Self::RUN_BITS {
             0 => None,
@@ -50,61 +50,61 @@ impl UserWord {
         }
     }
 
-    /// Which of its runs; 0 when there is no task.
+    /// The number of the task's run, modulo 2²⁴; 0 when there is no task.
     pub const fn run(self) -> u32 {
         (self.0 & ((1 << Self::RUN_BITS) - 1)) as u32
     }
 }
 
-/// What only rows of user-mode schedulers, or of their threads, have.
+/// Columns that only rows of user-mode schedulers, or of their threads, have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UserSide {
-    /// Which run of the task ended (or was interrupted, at level `os`). Without a task: the thread is
-    /// a scheduler's, and ran none.
+    /// The run of the task that ended (or was interrupted, at level `os`). If there is a run but no
+    /// task, the thread belongs to a scheduler and ran no task.
     pub run: Option<u32>,
-    /// The task that came. The same task again is no switch.
+    /// The task that ran next. It may be the same task, which is then not a switch.
     pub next_task: Option<u64>,
     /// The task that ended the wait before this run.
     pub waker: Option<u64>,
-    /// What it waits for now, by the number that the trace gave the name.
+    /// What the task waits for now: the number that the trace gave to the name of the wait type.
     pub wait_type: Option<u16>,
-    /// What it had waited for before this run.
+    /// What the task had waited for before this run, numbered in the same way.
     pub off_wait_type: Option<u16>,
 }
 
-/// A switch-out as the scheduler wrote it down, its lengths in ns.
+/// A switch-out as the user-mode scheduler reported it: moments, not lengths.
 #[derive(Clone, Copy, Debug)]
 pub struct UserSwitchEvent {
-    /// The moment of the switch-out.
+    /// The moment of the switch-out, on the trace clock.
     pub ts: Timestamp,
-    /// The thread it happened on.
+    /// The thread that the switch happened on.
     pub tid: Tid,
-    /// The CPU that the scheduler is bound to.
+    /// The CPU that the scheduler is bound to; `None` if it may run on any.
     pub cpu: Option<CpuId>,
-    /// Who left.
+    /// The task that left, with the number of its run.
     pub word: UserWord,
-    /// Who came.
+    /// The task that ran next; `None` if the thread went idle.
     pub next_task: Option<u64>,
-    /// Start of the run that ends.
+    /// Start of the run that ended.
     pub run_start: Timestamp,
     /// The rule that names the reason: see [`crate::rules::classify_user`].
     pub rule: &'static Rule,
-    /// What it waits for now.
+    /// What the task waits for now, by the number of its wait type.
     pub wait_type: Option<u16>,
-    /// The wait before the run.
+    /// The wait before the run that ended.
     pub before: UserWait,
 }
 
 /// The wait before a run of a user-mode task.
 #[derive(Clone, Copy, Debug)]
 pub struct UserWait {
-    /// When it had left; `None` for the first run of a task.
+    /// When the task had left its thread; `None` for the first run of a task.
     pub out: Option<Timestamp>,
-    /// When it became runnable.
+    /// When the task became runnable again.
     pub woken: Timestamp,
-    /// Why it had left; `None` for the first run of a task.
+    /// The rule that named why the task had left; `None` for the first run of a task.
     pub rule: Option<&'static Rule>,
-    /// What it had waited for.
+    /// What the task had waited for, by the number of its wait type.
     pub wait_type: Option<u16>,
     /// The task that ended the wait.
     pub waker: Option<u64>,

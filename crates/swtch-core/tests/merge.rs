@@ -1,4 +1,5 @@
-//! The merge hands on the same records in the same order as one that looks at all streams each time.
+//! The merge passes on the same records in the same order as a simple one that searches all streams
+//! for each record.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod simple_merge;
@@ -16,8 +17,8 @@ fn of(event: &Event) -> (u64, u32) {
     }
 }
 
-/// Streams of any number and length, with equal moments, gaps, bursts, horizons between them, and records
-/// that come late or before their stream's last one.
+/// Streams of any number and length, with equal moments, gaps, bursts, horizons between them, and
+/// records that come late or before their stream's last one.
 #[test]
 fn order_is_that_of_looking_at_all_streams() {
     for seed in 0..2_000 {

@@ -1,18 +1,20 @@
-//! `cargo bench -p swtch-fiber --bench recorded`: what a user switch costs more while it is recorded.
+//! `cargo bench -p swtch-fiber --bench recorded`: the extra cost of a user switch while it is
+//! recorded.
 //!
-//! Two workers give way to each other, in blocks of 20 ms, in one process. A block is timed in one of
-//! three ways, always between two blocks that nobody records, with which alone it is compared:
+//! Two workers yield to each other, in blocks of 20 ms, in one process. A block is measured in one
+//! of three ways, always between two blocks without a recorder, and is compared with these two
+//! only:
 //!
 //! ```text
-//! plain  plain  plain     nobody records: the difference that is none
-//! plain  events plain     switches are written into the ring; nobody reads them
+//! plain  plain  plain     no recorder in all three: shows the noise
+//! plain  events plain     switches are written into the ring; there is no reader
 //! plain  swtch  plain     `swtch record -p` is attached: it reads ring and word on another CPU
 //! ```
 //!
-//! The word that says which worker runs is published in all of them: it is part of a switch. The
-//! recorder's side of it is read at the kernel's switches only, so what it adds to a *user* switch is in
-//! the third kind, with all else that a recorder does. What is counted is the CPU time of the
-//! scheduler's thread. What this does *not* do: judge.
+//! The word that says which worker runs is published in all of them, because it is part of a
+//! switch. The recorder reads the word at the kernel's switches only, so its effect on a *user*
+//! switch is part of the third kind, with all else that a recorder does. The CPU time of the
+//! scheduler's thread is measured. What this does *not* do: judge.
 
 #[path = "switches/statistics.rs"]
 mod statistics;
@@ -34,10 +36,10 @@ const HELP: &str = "cargo bench -p swtch-fiber --bench recorded -- [OPTIONS]
   --rounds N       rounds of all three kinds (9)
   --block-ms N     length of a block (20)";
 
-/// Blocks while a recorder is attached: attaching takes half a second.
+/// Blocks while a recorder is attached, because attaching takes half a second.
 const BLOCKS_WHILE_RECORDED: usize = 5;
 
-/// A recorder that has not found us by then will not.
+/// A recorder that has not attached by then has failed.
 const FOUND_WITHIN: Duration = Duration::from_secs(10);
 
 struct Options {
@@ -49,7 +51,8 @@ struct Options {
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words.is_empty() {
-        // `cargo test --all-targets` runs benchmarks without a word, for them to test themselves.
+        // `cargo test --all-targets` runs benchmarks without arguments, for them to test
+        // themselves.
         return ExitCode::SUCCESS;
     }
     if words.iter().any(|word| word == "--help") {
@@ -92,9 +95,9 @@ struct Pair {
 }
 
 impl Pair {
-    /// Finds out how many yields make a block.
+    /// Measures how many yields make a block.
     fn new(block: Duration) -> Result<Self, Box<dyn Error>> {
-        // On a busy machine it is not scheduled, which is no news here.
+        // On a busy machine the thread may not be scheduled, which is not of interest here.
         let runtime = Runtime::builder()
             .schedulers(1)
             .pinned(true)
@@ -104,7 +107,7 @@ impl Pair {
             runtime,
             yields: 200_000,
         };
-        // The first is slow: nothing is warm.
+        // The first block is slow, because caches are cold.
         pair.block()?;
         let ns = pair.block()?;
         #[expect(clippy::cast_possible_truncation, reason = "about so many")]
@@ -113,7 +116,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// One block: ns of CPU time a yield.
+    /// Runs one block. Returns CPU time per yield, ns.
     fn block(&self) -> Result<f64, Box<dyn Error>> {
         let yields = self.yields;
         let used = self.runtime.run(move || {
@@ -144,7 +147,7 @@ fn cpu_time() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// What a kind of block cost more than the plain ones beside it, and what those cost.
+/// How much more a kind of block cost than the plain ones beside it, and the cost of those.
 #[derive(Default)]
 struct Kind {
     plain: Vec<f64>,
@@ -186,7 +189,7 @@ fn measure(options: &Options) -> Result<(), Box<dyn Error>> {
         eprintln!("round {} of {}", round + 1, options.rounds);
         plain.add(pair.block()?, &[pair.block()?], pair.block()?);
         let (before, during) = (pair.block()?, while_written(&page, &pair, options.block)?);
-        // Left out where others kept the CPU until the lease was over.
+        // Skipped if other threads kept the CPU until the lease had ended.
         events.add(before, during.as_slice(), pair.block()?);
         if obstacle.is_none() {
             let before = pair.block()?;
@@ -215,11 +218,12 @@ fn measure(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A block while switches are written into the ring, which nobody reads; `None` when not all were.
+/// A block while switches are written into the ring without a reader; `None` when some were not
+/// written.
 fn while_written(page: &Page, pair: &Pair, block: Duration) -> Result<Option<f64>, Box<dyn Error>> {
     let clock = page.clock().ok_or("the process is too young")?;
     let lease: Lease = page.lease()?;
-    // Long enough for a block that is interrupted; it cannot be taken back, so it is waited out.
+    // Long enough for an interrupted block. A lease cannot be taken back, so it is waited out.
     let length = 10 * block;
     let until = now_ns() + u64::try_from(length.as_nanos())?;
     lease.renew(clock.ticks(until));
@@ -233,7 +237,7 @@ fn while_written(page: &Page, pair: &Pair, block: Duration) -> Result<Option<f64
     Ok(are_all_written.then_some(ns))
 }
 
-/// Blocks while a recorder is attached, and how many switches were written meanwhile.
+/// Blocks while a recorder is attached, and the number of switches written meanwhile.
 fn while_recorded(
     swtch: &Path,
     page: &Page,
@@ -246,19 +250,19 @@ fn while_recorded(
     let blocks = blocks.collect::<Result<Vec<_>, _>>()?;
     let read = ring.read(page, 0, |_| {});
     drop(recorder);
-    // The lease that it left: another process may only wait for its end.
+    // Wait until the lease of the recorder has ended; it cannot be taken back.
     thread::sleep(Duration::from_millis(1_100));
     Ok((blocks, read.lost + read.left))
 }
 
-/// `swtch record`, attached to this process.
+/// A running `swtch record`, attached to this process.
 struct Recorder {
     process: Child,
     trace: PathBuf,
 }
 
 impl Recorder {
-    /// Starts it, and waits until it has our switches written down.
+    /// Starts it, and waits until it records our switches.
     fn attach(
         swtch: &Path,
         trace: &Path,
@@ -296,7 +300,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // What it recorded is not wanted.
+        // The recording itself is not needed.
         let _ = self.process.kill();
         let _ = self.process.wait();
         if let Err(error) = fs::remove_dir_all(&self.trace)
@@ -307,7 +311,7 @@ impl Drop for Recorder {
     }
 }
 
-/// `CLOCK_MONOTONIC`.
+/// Reads the clock `CLOCK_MONOTONIC`, in nanoseconds.
 fn now_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,

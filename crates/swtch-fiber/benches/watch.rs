@@ -1,7 +1,9 @@
-//! What watching costs while nobody looks: `cargo bench -p swtch-fiber --bench watch`.
+//! The cost of a probe without a listener, and of noticing interruptions.
 //!
-//! Each figure is the median of interleaved blocks, in ns per call, beside a loop that does
-//! nothing: the machine's speed changes, so only figures of one line and one run compare.
+//! Run it by `cargo bench -p swtch-fiber --bench watch`.
+//!
+//! Each figure is the median of interleaved blocks, in ns per call, beside an empty loop. The
+//! machine's speed changes, so only figures of one line and one run can be compared.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,7 +13,7 @@ use swtch_fiber::internals::{Arguments, Marker, switch};
 const CALLS: u64 = 200_000;
 const ROUNDS: usize = 101;
 
-/// What is called, and its name.
+/// The name of an arm, and the function that is called.
 type Arm = (&'static str, Box<dyn FnMut(u64)>);
 
 fn main() {
@@ -65,7 +67,7 @@ fn main() {
     }
 }
 
-/// One block of calls. The indirect call is part of each arm, the empty one too.
+/// One block of calls. The indirect call is part of each arm, also of the empty one.
 fn block(arm: &mut dyn FnMut(u64)) {
     for n in 0..CALLS {
         arm(n);

@@ -1,11 +1,12 @@
-//! A TCP echo server: a task per connection, written as if each had a thread of its own.
+//! A TCP echo server: one task per connection, written as if each had a thread of its own.
 //!
 //! ```text
 //! cargo run --release -p swtch-fiber --example echo
 //! ```
 //!
-//! `--help` tells the options. Prints its address, and at Ctrl-C what it did, on both levels: switches between workers are
-//! counted by the schedulers, switches between threads by the kernel. `echo_load` keeps it busy.
+//! `--help` shows the options. Prints its address, and at Ctrl-C the counts of both levels:
+//! switches between workers are counted by the schedulers, switches between threads by the kernel.
+//! `echo_load` generates load for it.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
@@ -20,7 +21,7 @@ use swtch_fiber::{Builder, Io, Mode, Runtime, spawn};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What was served.
+/// What the server has done so far.
 #[derive(Default)]
 struct Served {
     connections: AtomicU64,
@@ -69,10 +70,10 @@ fn serve() -> Result<(), Failure> {
     let served = Arc::new(Served::default());
     let theirs = served.clone();
     let accepts = runtime.spawn(move || accept_all(&listener, &theirs))?;
-    // Blocks this thread, which is no worker, until somebody wants an end.
+    // Blocks this thread, which is not a worker, until a signal asks for the end.
     signals.forever().next();
     accepts.cancel();
-    // Only a failure is worth a word: that it was cancelled we know.
+    // Only a failure is reported, since we cancelled the task ourselves.
     if let Ok(Err(error)) = accepts.join() {
         eprintln!("accepting: {error}");
     }
@@ -88,14 +89,14 @@ fn accept_all(listener: &TcpListener, served: &Arc<Served>) -> io::Result<()> {
         served.connections.fetch_add(1, Ordering::Relaxed);
         let served = served.clone();
         let echoes = spawn(move || echo(&stream, &served));
-        // Without a task the connection is closed, and the others go on.
+        // Without a task only this connection is closed, and the others continue.
         if let Err(error) = echoes {
             eprintln!("a connection was dropped: {error}");
         }
     }
 }
 
-/// Sends back what comes in, until the other end has had enough. An error ends this connection only.
+/// Sends back what comes in, until the other end closes. An error ends this connection only.
 fn echo(mut stream: &TcpStream, served: &Served) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = [0; 16 << 10];
@@ -138,7 +139,7 @@ fn print_counters(served: &Served) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Voluntary and involuntary switches of all threads of this process that still live.
+/// Voluntary and involuntary switches of all live threads of this process.
 fn os_switches() -> io::Result<(u64, u64)> {
     let mut sums = (0, 0);
     for thread in std::fs::read_dir("/proc/self/task")? {

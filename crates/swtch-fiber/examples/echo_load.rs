@@ -4,8 +4,8 @@
 //! cargo run --release -p swtch-fiber --example echo_load -- ADDRESS
 //! ```
 //!
-//! `--help` tells the options. One line: round trips per second and the middle and the tail of their times. The load takes a CPU
-//! of its own (one scheduler); leave it one.
+//! `--help` shows the options. Prints one line: round trips per second, and the median and the tail
+//! of their times. The load needs a CPU of its own (one scheduler).
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
@@ -67,7 +67,7 @@ fn play(load: &Load) -> Result<(), Failure> {
 }
 
 fn all_connections(load: &Load) -> Result<(Vec<Duration>, Duration), Failure> {
-    // All are made before the first one sends.
+    // All connections are made before the first one sends.
     let mut streams = Vec::new();
     for _ in 0..load.connections {
         let stream = TcpStream::connect(&load.address)?;

@@ -1,15 +1,15 @@
-//! One program in both modes: workers as coroutines, and workers as threads that hand a baton.
+//! One program in both modes: workers as coroutines, and workers as threads that pass a baton.
 //!
-//! The program is played twice: once as two workers that do nothing but yield to each other, where the
-//! price of a switch is everything, and once as three scans that use their quanta up, where it is
-//! nothing. The scheduler's counters have the same meaning in both modes; the kernel's do not: in
-//! thread mode each user switch is made of switches of the kernel.
+//! The program has two parts. In the first, two workers only yield to each other, so the cost of a
+//! switch dominates. In the second, three scans use their quanta up, so that cost hardly matters.
+//! The scheduler's counters have the same meaning in both modes. The kernel's do not: in thread
+//! mode each user switch consists of switches of the kernel.
 //!
 //! ```text
 //! cargo run --release -p swtch-fiber --example modes
 //! ```
 //!
-//! `--help` tells the options.
+//! `--help` shows the options.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ cargo run --release -p swtch-fiber --example modes -- [OPTION N]...
   --seconds N   how long each play is [1]
 ";
 
-/// What the workers do.
+/// One part: how many workers, and what each does.
 #[derive(Clone, Copy)]
 struct Program {
     name: &'static str,
@@ -56,7 +56,7 @@ const PROGRAMS: [Program; 2] = [
     },
 ];
 
-/// One play, per second and per switch.
+/// The results of one run, per second and per switch.
 #[derive(Clone, Copy)]
 struct Played {
     user_per_s: f64,
@@ -90,12 +90,12 @@ fn run() -> Result<(), Failure> {
 }
 
 fn play(mode: Mode, program: Program, seconds: f64) -> Result<Played, Failure> {
-    // On one CPU, so that a hand-off between threads is a switch and not a wake-up of another CPU.
+    // On one CPU, so that a hand-off between threads is a switch and not a wakeup of another CPU.
     let runtime = Runtime::builder()
         .schedulers(1)
         .pinned(true)
         .mode(mode)
-        // A busy machine is no news here.
+        // Stalls on a busy machine are not of interest here.
         .stall_threshold(Duration::ZERO)
         .build()?;
     let stop = Arc::new(AtomicBool::new(false));

@@ -1,15 +1,15 @@
-//! A long scan in memory that gives way every 4 ms, and what that is at both levels.
+//! A long scan in memory that yields every 4 ms, and what that means at both levels.
 //!
 //! Three workers of one scheduler scan the same table again and again, and never block; a fourth
-//! wakes every 10 ms and says how late it was. Each second a line shows what the scheduler counted
-//! and what the kernel counted for the same thread: two counts that have nothing to do with each
+//! wakes every 10 ms and reports how late it was. Each second a line shows what the scheduler
+//! counted and what the kernel counted for the same thread. The two counts are independent of each
 //! other.
 //!
 //! ```text
 //! cargo run --release -p swtch-fiber --example range_scan -- --seconds 10
 //! ```
 //!
-//! `--help` tells the options.
+//! `--help` shows the options.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -38,7 +38,7 @@ cargo run --release -p swtch-fiber --example range_scan -- [OPTION N]...
   --mode MODE      fiber or thread [fiber]
 ";
 
-/// Rows are looked at in portions of so many numbers (16 KiB): a yield point each.
+/// Numbers that are scanned between two yield points (16 KiB).
 const PORTION: usize = 2_048;
 
 /// How often the fourth worker wants to wake.
@@ -53,7 +53,7 @@ struct Settings {
     mode: Mode,
 }
 
-/// What the workers tell the one who reports.
+/// The results that the workers share with the thread that reports.
 #[derive(Default)]
 struct Told {
     stop: AtomicBool,
@@ -138,11 +138,11 @@ impl Settings {
     }
 }
 
-/// Two workers of a runtime of their own yield to each other: CPU time of the thread per switch that
+/// Two workers of a separate runtime yield to each other: CPU time of the thread per switch that
 /// the scheduler counted.
 fn price_of_a_switch(mode: Mode) -> Result<u64, Failure> {
     const YIELDS: usize = 100_000;
-    // The kernel books CPU time of a thread that runs at each tick, of others at once.
+    // The kernel adds the CPU time of a running thread at each tick, that of others at once.
     const UNTIL_BOOKED: Duration = Duration::from_millis(20);
     let runtime = Runtime::builder()
         .schedulers(1)
@@ -153,7 +153,7 @@ fn price_of_a_switch(mode: Mode) -> Result<u64, Failure> {
     let (page, schedulers) = own_page()?;
     let scheduler = *schedulers.first().ok_or("a runtime has a scheduler")?;
     let before = Both::of(&page.snapshot()?, scheduler);
-    // Started by a worker: from outside, the first might have done before the second came.
+    // Started by a worker: if started from outside, the first might end before the second begins.
     runtime.run(|| {
         let yielders = [(); 2].map(|()| spawn(|| (0..YIELDS).for_each(|_| yield_now())));
         for yielder in yielders.into_iter().flatten() {
@@ -178,7 +178,7 @@ fn start(
                 .name(&format!("scan {scanner}"))
                 .on_scheduler(scheduler);
             let (table, told) = (table.clone(), told.clone());
-            // Each begins at a place of its own.
+            // Each scan begins at a different position.
             let first = table.len() / settings.scanners * scanner;
             tasks.push(runtime.spawn_with(place, move || scan(&table, first, &told))?);
         }
@@ -189,7 +189,7 @@ fn start(
     Ok(tasks)
 }
 
-/// Sums the table up, over and over. Nothing here ever blocks.
+/// Sums the table up, over and over, and never blocks.
 fn scan(table: &[u64], first: usize, told: &Told) {
     let (head, tail) = table.split_at(first);
     while !told.stop.load(Ordering::Relaxed) {
@@ -197,7 +197,7 @@ fn scan(table: &[u64], first: usize, told: &Told) {
             black_box(portion.iter().copied().fold(0, u64::wrapping_add));
             let bytes = size_of_val(portion) as u64;
             told.scanned_bytes.fetch_add(bytes, Ordering::Relaxed);
-            // One load, while the quantum is not used up.
+            // This costs one load while the quantum is not used up.
             check_quantum();
             if told.stop.load(Ordering::Relaxed) {
                 return;
@@ -215,7 +215,7 @@ fn wake_every_period(told: &Told) {
     }
 }
 
-/// A line a second for each scheduler.
+/// Prints a line per second for each scheduler.
 fn report(settings: &Settings, told: &Told, price_ns: u64) -> Result<(), Failure> {
     let (page, schedulers) = own_page()?;
     let look = || -> Result<Vec<Both>, Failure> {
@@ -234,7 +234,7 @@ fn report(settings: &Settings, told: &Told, price_ns: u64) -> Result<(), Failure
         let late = told.worst_delay_ns.swap(0, Ordering::Relaxed);
         for (number, (now, before)) in now.iter().zip(&before).enumerate() {
             let line = line(*now - *before, passed, price_ns);
-            // What all schedulers share stands in the first line.
+            // What all schedulers share is printed in the first line.
             let shared = match number {
                 0 => format!(
                     "{:>7.1} GB/s  {:>12}",
@@ -266,7 +266,7 @@ fn line(grown: Both, passed: f64, price_ns: u64) -> String {
     )
 }
 
-/// What the workers waited for in all: the scans for nothing but their turn.
+/// Prints what the workers waited for in total: the scans waited only for their turn.
 fn show_waits(page: &Page) -> Result<(), Failure> {
     println!(
         "\n  sched  waits                 count       total    of it for the turn     longest"

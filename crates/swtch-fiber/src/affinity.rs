@@ -5,7 +5,7 @@ use std::io;
 /// CPUs that the calling thread may use, ascending.
 ///
 /// # Errors
-/// What the kernel says (`sched_getaffinity(2)`).
+/// The kernel's error (`sched_getaffinity(2)`).
 pub(crate) fn allowed_cpus() -> io::Result<Vec<u32>> {
     // SAFETY: plain bits.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -20,10 +20,10 @@ pub(crate) fn allowed_cpus() -> io::Result<Vec<u32>> {
         .collect())
 }
 
-/// Binds the calling thread.
+/// Binds the calling thread to `cpu`.
 ///
 /// # Errors
-/// What the kernel says (`sched_setaffinity(2)`).
+/// The kernel's error (`sched_setaffinity(2)`).
 pub(crate) fn bind_to(cpu: u32) -> io::Result<()> {
     // SAFETY: plain bits.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

@@ -1,5 +1,5 @@
-//! What the protocols between threads are made of. The models (`tests/models`) compile the same files
-//! with the types of `loom` in place of these.
+//! The atomic types and locks that the protocols between threads use. The models (`tests/models`)
+//! compile the same files with the types of `loom` in place of these.
 
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
@@ -15,7 +15,8 @@ macro_rules! const_new {
 }
 pub(crate) use const_new;
 
-/// Locks it. Nothing panics under the locks of this crate that would leave them half changed.
+/// Locks `mutex`, and ignores poisoning: no code that holds a lock of this crate can panic and
+/// leave the data half changed.
 pub(crate) fn lock<Value>(mutex: &Mutex<Value>) -> MutexGuard<'_, Value> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,11 @@
-//! Thread mode: workers are OS threads, and hand a baton: who has it holds the scheduler.
+//! Thread mode: workers are OS threads and pass a baton; the thread that has it holds the
+//! scheduler.
 //!
-//! The model is SQL Server's default. There is no dispatcher thread: the worker that leaves keeps
-//! the books, chooses the next one, wakes it by futex, and sleeps on its own. Where nobody is
-//! runnable it waits in the kernel with the baton in hand; a worker that goes preemptive gives the
-//! baton to the *host*, the thread that started the scheduler.
+//! The model is SQL Server's default. There is no dispatcher thread: the worker that leaves does
+//! the accounting, chooses the next worker, wakes it by futex, and sleeps on its own futex. When no
+//! worker is runnable, the one that left last waits in the kernel and keeps the baton. A worker
+//! that goes preemptive gives the baton to the next runnable worker, or else to the *host*, the
+//! thread that started the scheduler.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -20,7 +22,7 @@ use crate::stack::overflow;
 use crate::worker::{self, WorkerCell};
 
 thread_local! {
-    /// The calling thread's record, once it works for a scheduler.
+    /// The calling thread's index and record, once it works for a scheduler.
     static RECORD: std::cell::Cell<Option<(u32, &'static page::layout::ThreadRecord)>> =
         const { std::cell::Cell::new(None) };
 
@@ -30,7 +32,8 @@ thread_local! {
 
 /// Starts the thread of a new worker. It sleeps until it gets the baton.
 ///
-/// The index is that of the scheduler's record: the caller has its core, which is not to be asked for here.
+/// `scheduler_index` is that of the scheduler's record. It is passed in because the caller has the
+/// scheduler's core borrowed, so it must not be borrowed again here.
 pub(crate) fn start_worker(
     scheduler: &'static Scheduler,
     scheduler_index: u32,
@@ -40,8 +43,9 @@ pub(crate) fn start_worker(
     // SAFETY: the caller holds the scheduler; the worker does not run.
     let number = unsafe { cell.slot() }.index;
     let name = format!("{}-w{number}", shared.name);
-    // Reserved here, so that nothing is left that could fail there: who waited for an answer of the new
-    // thread would keep the baton until the OS schedules it (29 ms were seen on a full machine).
+    // The slot is reserved here, so that nothing can fail on the new thread. A caller that waited
+    // for an answer of the new thread would keep the baton until the OS schedules that thread (29
+    // ms were seen on a full machine).
     let slot = ThreadSlot::reserve(page::page()?)?;
     let builder = thread::Builder::new()
         .name(name.clone())
@@ -49,7 +53,8 @@ pub(crate) fn start_worker(
     builder
         .spawn(move || {
             slot.register(thread_kind::WORKER, Some(scheduler_index));
-            // Without it an overflow is told with the name of the thread, by Rust's library.
+            // Without the guard an overflow is reported by Rust's library, with the name of the
+            // thread.
             let _guard = overflow::guard_one_of_many().ok();
             RECORD.set(Some((slot.index, slot.record)));
             work(scheduler, cell);
@@ -57,10 +62,10 @@ pub(crate) fn start_worker(
         .map_err(|source| Error::Thread { name, source })
 }
 
-/// What a worker's thread does: tasks, until it gets the baton without one.
+/// The body of a worker's thread: runs tasks until it gets the baton without one.
 fn work(scheduler: &'static Scheduler, cell: &'static WorkerCell) {
     wait_for_baton(cell);
-    // SAFETY: the calling thread got the baton; or the scheduler ends and nobody holds it.
+    // SAFETY: the calling thread got the baton; or the scheduler ends and has no holder.
     while let Some(task) = unsafe { cell.own() }.next_task.take() {
         enter(scheduler, cell);
         task.run(cell);
@@ -68,7 +73,7 @@ fn work(scheduler: &'static Scheduler, cell: &'static WorkerCell) {
     }
 }
 
-/// The calling thread has the baton, and its worker runs.
+/// Marks the worker as running. The calling thread has the baton.
 fn enter(scheduler: &'static Scheduler, cell: &'static WorkerCell) {
     take_over(scheduler);
     scheduler.enters(cell, scheduler.now());
@@ -76,12 +81,12 @@ fn enter(scheduler: &'static Scheduler, cell: &'static WorkerCell) {
     worker::set_current(Some(cell));
 }
 
-/// Whether the OS took the CPU away from the calling thread in its run so far.
+/// Whether the OS took the CPU away from the calling thread so far in this run.
 pub(crate) fn was_interrupted() -> bool {
     MARKER.with_borrow_mut(Marker::was_interrupted)
 }
 
-/// The calling thread says that it holds the scheduler.
+/// Records that the calling thread holds the scheduler now.
 fn take_over(scheduler: &'static Scheduler) {
     if let Some((index, record)) = RECORD.get() {
         // SAFETY: the calling thread has the baton.
@@ -89,8 +94,9 @@ fn take_over(scheduler: &'static Scheduler) {
     }
 }
 
-/// The calling worker leaves the scheduler, and returns when it is chosen again; from
-/// [`Leave::Preemptive`] at once, without the baton; from [`Leave::Done`] also when it is retired.
+/// The calling worker leaves the scheduler, and returns when it is chosen again. Two cases differ:
+/// [`Leave::Preemptive`] returns at once, without the baton, and [`Leave::Done`] also returns when
+/// the worker is retired.
 pub(crate) fn leave(scheduler: &'static Scheduler, cell: &'static WorkerCell, leave: Leave) {
     let now = scheduler.now();
     worker::set_current(None);
@@ -109,13 +115,14 @@ pub(crate) fn leave(scheduler: &'static Scheduler, cell: &'static WorkerCell, le
     }
 }
 
-/// Waits until the calling worker, which went preemptive and has signalled itself, has the baton.
+/// Waits for the baton. The calling worker went preemptive and has signalled itself.
 pub(crate) fn come_back(scheduler: &'static Scheduler, cell: &'static WorkerCell) {
     wait_for_baton(cell);
     enter(scheduler, cell);
 }
 
-/// Hands the baton on until it comes back to `cell`. False when the scheduler ends instead.
+/// Hands the baton on, and waits until it comes back to `cell`. False when the scheduler ends
+/// instead.
 fn next_with_the_baton(
     scheduler: &'static Scheduler,
     cell: &'static WorkerCell,
@@ -144,7 +151,7 @@ fn next_with_the_baton(
     true
 }
 
-/// Gives the baton to the next worker, or to the host if nobody is runnable.
+/// Gives the baton to the next worker, or to the host if no worker is runnable.
 fn give_away(scheduler: &'static Scheduler, left: u64) {
     // SAFETY: the calling thread has the baton.
     let core = unsafe { scheduler.core() };
@@ -164,7 +171,7 @@ fn wait_for_baton(cell: &'static WorkerCell) {
     }
 }
 
-/// The host: holds the scheduler while no worker does, and ends it.
+/// The host's loop: holds the scheduler while no worker does, and ends it.
 pub(crate) fn run(scheduler: &'static Scheduler, thread: &ThreadSlot) {
     let host = WorkerCell::take(None);
     // SAFETY: the calling thread holds the scheduler from the beginning.
@@ -188,9 +195,9 @@ pub(crate) fn run(scheduler: &'static Scheduler, thread: &ThreadSlot) {
     unsafe { host.give_back() };
 }
 
-/// Ends the threads of all workers; none has a task.
+/// Ends the threads of all workers. None of them has a task.
 fn retire_all(scheduler: &'static Scheduler) {
-    // SAFETY: the host has the baton, and nobody gets it any more.
+    // SAFETY: the host has the baton, and no other thread gets it any more.
     let core = unsafe { scheduler.core() };
     let (workers, threads) = (
         std::mem::take(&mut core.workers),

@@ -1,10 +1,10 @@
 //! The scheduler's clock: ticks, which cost one instruction to read.
 //!
-//! A switch takes a few nanoseconds, a call of `clock_gettime` some twenty: the clock would be the
-//! price of a switch. So switches are timed in ticks of the processor's counter, and what is shown is
-//! converted by two anchors, each one moment in both clocks. Timers are kept in `CLOCK_MONOTONIC`
-//! and only *looked at* by ticks, so that an error of the rate can make a look too early or too
-//! late, never a timer.
+//! A switch takes a few nanoseconds and a call of `clock_gettime` some twenty, so reading the clock
+//! at each switch would cost more than the switch. Switches are therefore timed in ticks of the
+//! processor's counter, and converted for display by two anchors, each of them one moment in both
+//! clocks. Timers are kept in `CLOCK_MONOTONIC`. Ticks only decide when the timers are *checked*,
+//! so an error of the rate can make a check too early or too late, but never a timer.
 //!
 //! Where the counter cannot be trusted (no invariant TSC), a tick is a nanosecond of
 //! `CLOCK_MONOTONIC`.
@@ -23,9 +23,9 @@ const FIRST_SPAN: Duration = Duration::from_millis(2);
 /// One moment in both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// Ticks.
+    /// Reading of the processor's counter, see [`ticks`].
     pub(crate) ticks: u64,
-    /// `CLOCK_MONOTONIC`, ns.
+    /// `CLOCK_MONOTONIC` at the same moment, ns.
     pub(crate) monotonic_ns: u64,
 }
 
@@ -37,7 +37,6 @@ pub(crate) struct Rate {
     ns_per_tick: f64,
 }
 
-/// Now, in ticks.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
     if COUNTER.load(Ordering::Relaxed) {
@@ -47,7 +46,7 @@ pub(crate) fn ticks() -> u64 {
     }
 }
 
-/// Now, on `CLOCK_MONOTONIC`.
+/// Reads the clock `CLOCK_MONOTONIC`, in nanoseconds.
 pub(crate) fn monotonic_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -58,7 +57,8 @@ pub(crate) fn monotonic_ns() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// The same moment in both clocks: of a few tries, the one whose two readings lie closest.
+/// Reads both clocks at one moment: of five attempts, the one whose two counter readings lie
+/// closest.
 pub(crate) fn moment() -> Moment {
     let attempt = || {
         let before = ticks();
@@ -86,7 +86,7 @@ pub(crate) fn moment() -> Moment {
 pub(crate) fn rate() -> Rate {
     static RATE: OnceLock<Rate> = OnceLock::new();
     *RATE.get_or_init(|| {
-        // Miri plays no instructions of a processor.
+        // Miri cannot execute the processor's counter instruction.
         COUNTER.store(!cfg!(miri) && counter_is_steady(), Ordering::Relaxed);
         let origin = moment();
         std::thread::sleep(FIRST_SPAN);
@@ -106,12 +106,12 @@ impl Rate {
         }
     }
 
-    /// The two moments it was measured at.
+    /// The two moments that the rate was measured at.
     pub(crate) fn anchors(&self) -> [Moment; 2] {
         [self.origin, self.later]
     }
 
-    /// Ticks in `span`.
+    /// Converts a length of time to ticks.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
@@ -122,7 +122,7 @@ impl Rate {
         (span.as_nanos() as f64 / self.ns_per_tick) as u64
     }
 
-    /// The length of `ticks`.
+    /// Converts ticks to a length of time.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
@@ -137,7 +137,7 @@ impl Rate {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn counter() -> u64 {
-    // SAFETY: every x86-64 processor has RDTSC; `counter_is_steady` was asked whether it is a clock.
+    // SAFETY: every x86-64 processor has RDTSC; `counter_is_steady` has checked that it is a clock.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -198,14 +198,14 @@ mod tests {
         )
     }
 
-    /// Quanta and histograms rest on it.
+    /// Quanta and histograms depend on this conversion.
     #[test]
     fn two_ticks_make_a_nanosecond_at_two_gigahertz() {
         assert_eq!(drawn().length(2_000), Duration::from_nanos(1_000));
         assert_eq!(drawn().ticks_in(Duration::from_micros(4)), 8_000);
     }
 
-    /// A counter that ran at another rate on another CPU would make every length a lie.
+    /// If the counter ran at another rate on another CPU, every converted length would be wrong.
     #[test]
     fn ticks_follow_the_clock() {
         let rate = rate();

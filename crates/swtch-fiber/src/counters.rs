@@ -1,5 +1,5 @@
-//! The counters of a runtime, for the program itself. Another process reads the same from the
-//! page (see [`observe`](crate::observe)).
+//! The counters of a runtime, for the program itself. Another process reads the same counters from
+//! the page (see [`observe`](crate::observe)).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,17 +10,17 @@ use crate::page::{self, Page};
 use crate::runtime::{Runtime, Seat};
 use crate::wait_type::WaitType;
 
-/// Looks at a scheduler before what it shows may be of two moments.
+/// Attempts to read a scheduler at one moment, before an inconsistent reading is accepted.
 const TRIES: usize = 1_000;
 
-/// What a scheduler has counted. Names and meanings as in
+/// The counters of one scheduler. Names and meanings as in
 /// [`SchedulerRow`](crate::observe::SchedulerRow).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SchedulerCounters {
-    /// Number within the runtime.
+    /// Number of the scheduler within its runtime.
     pub scheduler_id: u32,
-    /// Times that another worker was switched to.
+    /// Times that a worker was switched out.
     pub context_switches_count: u64,
     /// Times that a worker gave the scheduler up.
     pub yield_count: u64,
@@ -30,7 +30,7 @@ pub struct SchedulerCounters {
     pub preemptive_switches_count: u64,
     /// Times that nothing was runnable.
     pub idle_switches_count: u64,
-    /// Tasks that ended here.
+    /// Tasks that ended on this scheduler.
     pub tasks_completed_count: u64,
     /// Unstarted tasks taken from others.
     pub stolen_tasks_count: u64,
@@ -40,42 +40,41 @@ pub struct SchedulerCounters {
     pub runnable_tasks_count: u32,
     /// Time that workers ran, up to the latest switch.
     pub total_running: Duration,
-    /// Time with nothing to do.
+    /// Time in which nothing was runnable.
     pub total_idle: Duration,
     /// Time between one worker and the next.
     pub total_scheduler_delay: Duration,
-    /// Its workers.
+    /// The workers that belong to this scheduler.
     pub workers: Vec<WorkerCounters>,
     /// Waits by type, those that have occurred.
     pub waits: Vec<WaitCounters>,
 }
 
-/// What a worker has counted. Names and meanings as in
-/// [`WorkerRow`](crate::observe::WorkerRow).
+/// The counters of one worker. Names and meanings as in [`WorkerRow`](crate::observe::WorkerRow).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WorkerCounters {
-    /// Its task; 0 for none.
+    /// Id of its task; 0 for none.
     pub task_id: u64,
     /// Times it was switched out.
     pub context_switch_count: u64,
     /// Times it gave the scheduler up.
     pub yield_count: u64,
-    /// Tasks it has ended.
+    /// Tasks that this worker has ended.
     pub tasks_processed_count: u32,
     /// Times in a row that it went to the head of the runnable queue.
     pub boost_count: u32,
-    /// What it waits for, or did last.
+    /// Present or latest wait type.
     pub wait_type: &'static str,
     /// Whether it waits at this moment.
     pub is_suspended: bool,
-    /// From the binding of its latest task to its latest change of state.
+    /// From the moment its latest task was bound to its latest change of state.
     pub bound: Duration,
     /// Time spent running, in states that have ended.
     pub running: Duration,
-    /// Time spent runnable.
+    /// Time spent runnable, waiting for its turn.
     pub runnable: Duration,
-    /// Time spent waiting.
+    /// Time spent waiting, until it was signalled.
     pub suspended: Duration,
     /// Time spent outside of the scheduler.
     pub preemptive: Duration,
@@ -85,22 +84,23 @@ pub struct WorkerCounters {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WaitCounters {
-    /// The type's name.
+    /// Name of the wait type, as the views show it.
     pub wait_type: &'static str,
-    /// Waits begun.
+    /// Waits that have begun, ended or not.
     pub waiting_tasks_count: u64,
-    /// Waits ended.
+    /// Waits that have ended, in any way.
     pub completed_count: u64,
     /// Time of ended waits, until the worker ran again.
     pub wait_time: Duration,
-    /// The longest of them.
+    /// The longest ended wait of this type.
     pub max_wait_time: Duration,
-    /// The part of it that was spent waiting for the turn.
+    /// The part of `wait_time` after the signal, in which the worker was runnable.
     pub signal_wait_time: Duration,
 }
 
 impl Runtime {
-    /// What its schedulers have counted so far, each as of one moment. It disturbs none of them.
+    /// The counters of its schedulers so far, each read at one moment if possible. The schedulers
+    /// are not disturbed.
     #[must_use]
     pub fn counters(&self) -> Vec<SchedulerCounters> {
         let Some(page) = page::page_if_there() else {
@@ -110,7 +110,7 @@ impl Runtime {
             .iter()
             .map(|seat| {
                 let look = || read(page, seat);
-                // One that switches without pause would never let us finish.
+                // A scheduler that switches without pause may never allow a consistent reading.
                 seat.record.undisturbed(TRIES, look).unwrap_or_else(look)
             })
             .collect()

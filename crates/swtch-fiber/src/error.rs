@@ -1,4 +1,4 @@
-//! What can fail, on which object, and what to do.
+//! The errors of this crate: what failed, on which object, and what to do.
 
 use std::any::Any;
 use std::fmt;
@@ -7,18 +7,18 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::stack::StackError;
 
-/// Why a runtime or a task could not be made.
+/// Why a runtime, a task or a wait type could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A setting that makes no sense.
+    /// A setting of the builder is out of its range.
     #[error("{setting} is {value}: {why}")]
     Setting {
-        /// The setting, as the method of the builder is called.
+        /// The setting, by the name of the builder's method.
         setting: &'static str,
-        /// What was asked for.
+        /// The value that was asked for.
         value: String,
-        /// What would be possible.
+        /// Why it is refused, or which values are possible.
         why: &'static str,
     },
     /// All numbers of wait types are taken.
@@ -32,7 +32,7 @@ pub enum Error {
     /// A table of the shared page is full.
     #[error("no room for another {what}: this process has {most} already")]
     PageFull {
-        /// Schedulers, threads or workers.
+        /// What the table holds: schedulers, threads or workers.
         what: &'static str,
         /// How many there can be.
         most: u32,
@@ -40,9 +40,9 @@ pub enum Error {
     /// The shared page could not be made.
     #[error("making the page of counters: {doing}: {source}")]
     Page {
-        /// The step that failed.
+        /// The step that failed, for the message.
         doing: &'static str,
-        /// What the kernel said.
+        /// The kernel's error at that step.
         source: io::Error,
     },
     /// A worker cannot have a stack.
@@ -51,27 +51,27 @@ pub enum Error {
     /// A thread could not be started.
     #[error("starting the thread {name}: {source}")]
     Thread {
-        /// Its name.
+        /// The name that the thread would have got.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error when starting the thread.
         source: io::Error,
     },
     /// A thread could not be bound to its CPU.
     #[error("binding scheduler {scheduler} to CPU {cpu}: {source}")]
     Bind {
-        /// Number of the scheduler.
+        /// Number of the scheduler within its runtime.
         scheduler: u32,
-        /// The CPU.
+        /// Number of the CPU, as the kernel counts.
         cpu: u32,
-        /// What the kernel said.
+        /// The kernel's error, of `sched_setaffinity(2)`.
         source: io::Error,
     },
     /// A scheduler could not get a file descriptor to sleep on.
     #[error("setting up the idle state of scheduler {scheduler}: {source}")]
     Idle {
-        /// Number of the scheduler.
+        /// Number of the scheduler within its runtime.
         scheduler: u32,
-        /// What the kernel said.
+        /// The kernel's error, of `eventfd(2)`.
         source: io::Error,
     },
     /// `io_uring` was asked for, and this machine refuses it.
@@ -79,7 +79,7 @@ pub enum Error {
         "setting up io_uring: {source} (`Io::Auto` takes epoll then; see sysctl kernel.io_uring_disabled)"
     )]
     IoUring {
-        /// What the kernel said.
+        /// What the kernel answered to the setup.
         source: io::Error,
     },
     /// The runtime is being shut down and takes no new tasks.
@@ -94,7 +94,7 @@ pub enum Error {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// It panicked.
+    /// The task panicked; the payload is inside.
     #[error("the task panicked: {0}")]
     Panicked(Panic),
     /// It was cancelled, by its handle or because its runtime ended.
@@ -103,18 +103,19 @@ pub enum JoinError {
     /// No worker could be made for it.
     #[error("no worker could be made for the task: {0}")]
     NoWorker(String),
-    /// It is the calling task, which would wait for ever. It goes on without its handle.
+    /// The handle belongs to the calling task, which would wait for ever. The task goes on without
+    /// the handle.
     #[error("a task cannot wait for its own end")]
     Itself,
-    /// It could not be queued.
+    /// The task could not be queued.
     #[error("the task was not started: {0}")]
     NotStarted(Error),
 }
 
-/// What a task panicked with: what `std::thread::JoinHandle::join` would give, made fit to be an
-/// error that threads share.
+/// What a task panicked with: the payload that `std::thread::JoinHandle::join` would give, wrapped
+/// so that threads can share the error.
 pub struct Panic {
-    /// A payload may be sent and not shared; the lock is what makes that safe.
+    /// A payload is `Send` but need not be `Sync`; the lock makes sharing it safe.
     payload: Mutex<Box<dyn Any + Send>>,
 }
 
@@ -125,7 +126,7 @@ impl Panic {
         }
     }
 
-    /// The payload, to be unwound with again (`std::panic::resume_unwind`) or looked at.
+    /// The payload, for `std::panic::resume_unwind` or for inspection.
     #[must_use]
     pub fn into_payload(self) -> Box<dyn Any + Send> {
         self.payload
@@ -164,7 +165,7 @@ mod tests {
         both::<JoinError>();
     }
 
-    /// A panic's message is what a person looks for.
+    /// The message of the panic is what a person looks for.
     #[test]
     fn a_panic_says_its_message() {
         let error = JoinError::Panicked(Panic::new(Box::new(String::from("no such page"))));

@@ -1,8 +1,8 @@
 //! Fiber mode: all workers of a scheduler are coroutines on one OS thread.
 //!
-//! The scheduler's loop resumes a worker; the worker runs until it leaves, which suspends it and
-//! returns into the loop. Both are one `corosensei` transfer. The loop, not the worker, keeps the
-//! books, so that a worker's stack needs no room for them, and the pairing of `call` and `ret`
+//! The scheduler's loop resumes a worker. The worker runs until it leaves, which suspends it and
+//! returns into the loop. Both are one `corosensei` transfer. The loop, not the worker, does the
+//! accounting, so that a worker's stack needs no room for it. The pairing of `call` and `ret` also
 //! stays intact for the processor's return-address predictor.
 
 use corosensei::stack::Stack;
@@ -20,7 +20,7 @@ use crate::worker::{self, WorkerCell};
 /// A worker as a coroutine.
 pub(crate) struct Fiber {
     coroutine: Coroutine<(), Leave, (), PooledStack>,
-    /// How the worker leaves; null before its first run.
+    /// Suspends the worker; null before its first run.
     yielder: *const Yielder<(), Leave>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn furnish(
     Ok(())
 }
 
-/// What a worker does: tasks, until it is resumed without one.
+/// The body of a worker's coroutine: runs tasks until it is resumed without one.
 fn work(cell: &'static WorkerCell, stack: StackHandle, yielder: &Yielder<(), Leave>) {
     // SAFETY: the calling worker runs.
     let own = unsafe { cell.own() };
@@ -71,8 +71,8 @@ fn work(cell: &'static WorkerCell, stack: StackHandle, yielder: &Yielder<(), Lea
 
 /// The calling worker leaves the scheduler, and returns when it is chosen again.
 ///
-/// A worker that is unwinding cannot leave: std counts panics per thread, and others would run with
-/// its count. Then a yield does nothing, and a wait ends the process with the reason.
+/// A worker that is unwinding cannot leave: std counts panics per thread, and other workers would
+/// run with that count. Then a yield does nothing, and a wait ends the process with the reason.
 #[inline(always)]
 pub(crate) fn leave(cell: &'static WorkerCell, leave: Leave) {
     if std::thread::panicking() {
@@ -91,7 +91,7 @@ pub(crate) fn leave(cell: &'static WorkerCell, leave: Leave) {
 }
 
 /// Runs workers until the scheduler is closed and no task is left. The calling thread holds the
-/// scheduler for good.
+/// scheduler until this returns.
 pub(crate) fn run(scheduler: &'static Scheduler, thread: &ThreadSlot) {
     // SAFETY: the calling thread holds the scheduler, here and below.
     unsafe { scheduler.core() }
@@ -119,13 +119,14 @@ pub(crate) fn run(scheduler: &'static Scheduler, thread: &ThreadSlot) {
         scheduler.enters(cell, now);
         now = run_until_it_leaves(scheduler, cell);
     }
-    // It belongs to this thread, and must not outlive it.
+    // The marker belongs to this thread, and must not outlive it.
     // SAFETY: as above.
     unsafe { scheduler.core() }.marker = None;
     retire_all(scheduler);
 }
 
-/// Resumes a worker that has entered, and keeps the books when it leaves. Returns the time then.
+/// Resumes a worker that has entered, and does the accounting when it leaves. Returns the time at
+/// which it left.
 #[inline(always)]
 fn run_until_it_leaves(scheduler: &'static Scheduler, cell: &'static WorkerCell) -> u64 {
     loop {
@@ -147,14 +148,14 @@ fn resume(cell: &'static WorkerCell) -> Leave {
         .fiber
         .as_mut()
         .expect("made by `furnish`");
-    // SAFETY: as above; the place does not move while the worker lives.
+    // SAFETY: as above; the fiber does not move while the worker lives.
     match unsafe { &mut (*fiber).coroutine }.resume(()) {
         CoroutineResult::Yield(leave) => leave,
         CoroutineResult::Return(()) => unreachable!("a worker returns only when it is retired"),
     }
 }
 
-/// Lets all coroutines return, and gives their blocks back.
+/// Lets all coroutines return, and gives their control blocks back.
 fn retire_all(scheduler: &'static Scheduler) {
     // SAFETY: the calling thread holds the scheduler; no task is left.
     let workers = std::mem::take(&mut unsafe { scheduler.core() }.workers);

@@ -1,10 +1,11 @@
-//! A child of `fork` must not touch its parent's counters, nor go on scheduling.
+//! Keeps a child of `fork` from changing its parent's counters and from going on with scheduling.
 //!
-//! The child has the one thread that called `fork`; the other schedulers, the monitor, the helpers
-//! are gone. The shared page, however, is shared: what the child's copy of a scheduler counted
-//! would appear as the parent's. So, right after `fork` and before anything else runs in the child,
-//! the page is mapped again at the same address as a private copy, and a flag is set that ends the
-//! child with a message when it enters the scheduler. `exec` and `_exit` work as ever.
+//! The child has only the thread that called `fork`; the other schedulers, the monitor and the
+//! helpers do not exist in it. The page of counters, however, is shared: what the child's copy of a
+//! scheduler counted would appear as the parent's. So, right after `fork` and before anything else
+//! runs in the child, the page is mapped again at the same address as a private copy. A flag is set
+//! as well, which ends the child with a message when it enters the scheduler. `exec` and `_exit`
+//! work as usual.
 //!
 //! `vfork`, `posix_spawn` and the bare system call run no such handler; the first two share all
 //! memory on purpose until they `exec`.
@@ -20,19 +21,19 @@ use crate::last_words::abort_with;
 /// Set in a child of `fork`.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Where the shared page lies. Null until [`protect`] was called.
+/// Address of the shared page. Null until [`protect`] was called.
 static PAGE: AtomicPtr<libc::c_void> = AtomicPtr::new(ptr::null_mut());
-/// Its length.
+/// Length of the shared page, bytes.
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
-/// Its file.
+/// File descriptor of the shared page; -1 until [`protect`] was called.
 static FILE: AtomicI32 = AtomicI32::new(-1);
 
-/// From now on, a child of `fork` has the `length` bytes of `file` that are mapped at `page` for
-/// itself. One page per process: only the first call counts.
+/// From now on, a child of `fork` gets a private copy of the `length` bytes of `file` that are
+/// mapped at `page`. There is one page per process: only the first call has an effect.
 ///
 /// # Errors
 ///
-/// Where there is no memory to write the handler down.
+/// When `pthread_atfork` has no memory for the handler.
 ///
 /// # Safety
 ///
@@ -68,13 +69,13 @@ extern "C" fn in_child() {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
     // SAFETY: the range is the shared page's own, by the contract of `protect`, and shows the same
-    // bytes afterwards. Should the kernel refuse, the page stays shared, and `refuse_in_child` still
-    // keeps the child from all that writes more than a word to it.
+    // bytes afterwards. If the kernel refuses, the page stays shared; `refuse_in_child` then still
+    // keeps the child from writing more than a word to it.
     unsafe { libc::mmap(page, length, access, flags, file, 0) };
 }
 
-/// Ends the process if it is a child of `fork`. Costs one load; stands before each slow path of the
-/// scheduler.
+/// Ends the process if it is a child of `fork`. Costs one load, and is called first in each slow
+/// path of the scheduler.
 #[inline]
 pub(crate) fn refuse_in_child() {
     if FORKED.load(Ordering::Relaxed) {
@@ -101,7 +102,7 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::sync::atomic::AtomicU64;
 
-    /// A shared mapping of a file in memory, as the page is. There is one per process.
+    /// A shared mapping of a file in memory, as the real page is. There is one per process.
     fn shared_page() -> &'static AtomicU64 {
         static SHARED: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
         let address = *SHARED.get_or_init(|| {
@@ -123,7 +124,8 @@ mod tests {
         unsafe { &*(address as *const AtomicU64) }
     }
 
-    /// Runs `child` in a child of `fork`; returns how that ended and what it wrote to standard error.
+    /// Runs `child` in a child of `fork`; returns its wait status and what it wrote to standard
+    /// error.
     fn in_forked_child(child: impl FnOnce()) -> (libc::c_int, String) {
         let (mut reader, writer) = std::io::pipe().unwrap();
         // SAFETY: until it ends, the child calls only what a signal handler may.
@@ -144,7 +146,7 @@ mod tests {
         (status, said)
     }
 
-    /// An observer must not read a child's doings as the parent's.
+    /// An observer must not read a child's writes as the parent's.
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
     fn writes_of_a_child_do_not_reach_its_parent() {

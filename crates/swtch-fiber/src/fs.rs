@@ -1,8 +1,8 @@
 //! Files that block the worker and not its thread.
 //!
-//! With `io_uring` the kernel reads and writes beside the workers. Where there is only epoll, to
-//! which regular files are always ready, each operation is a preemptive section. Either way the wait
-//! type is [`ASYNC_IO_COMPLETION`](crate::WaitType::ASYNC_IO_COMPLETION).
+//! With `io_uring` the kernel reads and writes while other workers run. To epoll regular files are
+//! always ready, so there each operation is a preemptive section. Either way the wait type is
+//! [`ASYNC_IO_COMPLETION`](crate::WaitType::ASYNC_IO_COMPLETION).
 
 mod file;
 mod options;
@@ -13,14 +13,14 @@ use std::path::Path;
 pub use file::File;
 pub use options::OpenOptions;
 
-/// The bytes of a file.
+/// Reads the whole file at `path`.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let mut bytes = Vec::new();
-    // A hint: files of /proc say 0.
+    // The length is only a hint: files of /proc report 0.
     if let Ok(length) = usize::try_from(file.metadata()?.len()) {
         bytes.try_reserve_exact(length)?;
     }
@@ -28,10 +28,11 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes the file anew, with these bytes. Does not wait until they are on the device.
+/// Creates or truncates the file at `path` and writes `bytes`. Does not wait until they are on the
+/// device.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     File::create(path)?.write_all(bytes.as_ref())
 }

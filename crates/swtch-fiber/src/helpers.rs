@@ -1,11 +1,13 @@
-//! Helper threads of fiber mode: they run what workers do in preemptive sections.
+//! Helper threads of fiber mode, which run the preemptive sections of workers.
 //!
-//! A helper per section at a time, kept for the next one, and no more than [`MOST`] (or what the builder
-//! says): sections beyond that wait in a queue, first come, first served. The kernel schedules helpers;
-//! the scheduler whose worker waits for one runs others meanwhile.
+//! Each running section has a helper, which is kept for the next section. There are at most
+//! [`MOST`] helpers (or what the builder says); further sections wait in a queue, first come, first
+//! served. The kernel schedules the helpers. The scheduler whose worker waits for a section runs
+//! its other workers meanwhile.
 //!
-//! Sections that wait for each other need a helper each. When those that run wait for one in the queue,
-//! nothing goes on: the monitor says so when none has become free for [`LONG`].
+//! Sections that wait for each other need a helper each. If all running sections wait for one that
+//! is still queued, nothing can proceed; the monitor reports this when no helper has become free
+//! for [`LONG`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -18,17 +20,17 @@ use crate::page::layout::thread_kind;
 use crate::page::{self, ThreadSlot};
 use crate::stack::overflow;
 
-/// Helpers of a runtime at a time, by default. A thread costs some 10 kB and 2 mappings of 65,530; as many as
-/// tokio allows for blocking calls.
+/// Default limit of helpers per runtime. A thread costs some 10 kB and 2 of the 65,530 mappings;
+/// tokio allows as many threads for blocking calls.
 pub(crate) const MOST: usize = 512;
 
-/// When no helper has become free for so long, and sections wait, it is told.
+/// If no helper has become free for this long while sections wait, a report is made.
 pub(crate) const LONG: Duration = Duration::from_secs(5);
 
-/// A helper without work ends after this long.
+/// A helper without work ends after this time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Work for a helper: what to call, and the word of the worker that waits for it.
+/// Work for a helper: the closure to call, and the word of the worker that waits for it.
 pub(crate) struct Job {
     pub(crate) body: Box<dyn FnOnce() + Send>,
     pub(crate) word: u64,
@@ -36,7 +38,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Its scheduler's record says how many wait.
+    /// Keeps the number of waiting jobs in the scheduler's record.
     fn count_queued(&self, more: i32) {
         if let Some(page) = page::page_if_there() {
             let queued = &page.scheduler(self.scheduler).queued_preemptive_count;
@@ -50,20 +52,20 @@ impl Job {
 pub(crate) struct Helpers {
     state: Mutex<State>,
     work_or_end: Condvar,
-    /// Helpers at a time.
+    /// Limit of helpers at a time.
     most: usize,
 }
 
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// When a job was taken last, or came to an empty queue.
+    /// When a job was last taken, or was added to an empty queue.
     moved: Option<Instant>,
     /// Helpers that wait for work.
     free: usize,
-    /// Helpers there are.
+    /// Helpers that have been started and have not ended.
     living: usize,
-    /// Helpers made so far, for their names.
+    /// Helpers started so far, for their names.
     made: usize,
     threads: Vec<thread::JoinHandle<()>>,
     ending: bool,
@@ -80,19 +82,19 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// Jobs that wait although all helpers that there may be are there.
+/// Jobs that wait while all allowed helpers exist and are busy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queued {
     /// Helpers, all of them busy.
     pub(crate) helpers: usize,
-    /// Jobs that wait for one.
+    /// Jobs that wait for a helper.
     pub(crate) jobs: usize,
-    /// How long none has become free.
+    /// For how long no helper has become free.
     pub(crate) lasted: Duration,
 }
 
 impl Helpers {
-    /// None yet, and `most` at a time.
+    /// Starts no helper yet; allows `most` at a time.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             state: Mutex::new(State::default()),
@@ -105,10 +107,12 @@ impl Helpers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a job to a helper; makes one if none is free and there may be more. Else the job waits.
+    /// Gives a job to a helper, and starts one if none is free and the limit allows it. Otherwise
+    /// the job waits.
     ///
     /// # Errors
-    /// [`Error::Thread`] when there is no helper at all and none can be made; the job is dropped.
+    /// [`Error::Thread`] when there is no helper at all and none can be started; the job is
+    /// dropped.
     pub(crate) fn run(
         &self,
         job: Job,
@@ -140,7 +144,7 @@ impl Helpers {
                 state.threads.push(thread);
                 Ok(())
             }
-            // Helpers that are busy now will come to it.
+            // A helper that is busy now will take the job later.
             Err(_) if state.living > 0 => Ok(()),
             Err(source) => {
                 if let Some(job) = state.jobs.pop_back() {
@@ -151,7 +155,7 @@ impl Helpers {
         }
     }
 
-    /// Whether jobs wait although no more helpers may be made.
+    /// The waiting jobs, if all helpers are busy and the limit is reached.
     pub(crate) fn queued(&self) -> Option<Queued> {
         let state = self.lock();
         let waits = !state.jobs.is_empty() && state.free == 0 && state.living >= self.most;
@@ -186,8 +190,8 @@ impl Helpers {
         }
     }
 
-    /// Ends all helpers and waits for them. No job is left when a runtime ends: its worker would
-    /// still wait.
+    /// Ends all helpers and waits for them. No job is left when a runtime ends, since its worker
+    /// would still wait.
     pub(crate) fn end(&self) {
         let threads = {
             let mut state = self.lock();
@@ -202,11 +206,11 @@ impl Helpers {
     }
 }
 
-/// What a helper's thread does.
+/// The body of a helper's thread.
 fn help(shared: &crate::runtime::Shared) {
-    // Without it an overflow is told with the name of the thread, by Rust's library.
+    // Without the guard an overflow is reported by Rust's library, with the name of the thread.
     let _guard = overflow::guard_one_of_many().ok();
-    // A helper without a record works as well; only a recorder does not learn whose work it does.
+    // A helper also works without a record; a recorder then cannot tell whose work it does.
     let slot = page::page()
         .and_then(|page| ThreadSlot::take(page, thread_kind::HELPER, None))
         .ok();

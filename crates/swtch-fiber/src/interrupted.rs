@@ -1,47 +1,48 @@
-//! Did the OS take the CPU away during this run? Asked without privilege, at the price of one load.
+//! Tells whether the OS took the CPU away during a run: without privilege, for one load.
 //!
 //! A thread that runs workers cannot see that the kernel switched it out and in again. The kernel
-//! leaves one trace that costs nothing to look at: restartable sequences (`rseq`, Linux 4.18). A
-//! thread may point the word `rseq_cs` of its registered area at a description of a critical
-//! section; when the kernel switches the thread out and finds that it was not inside that section,
-//! it sets the word to zero (`rseq_ip_fixup` in `kernel/rseq.c`, v6.18). So a description of a
-//! section in which no thread can ever be serves as a marker:
+//! leaves one trace that is cheap to read: restartable sequences (`rseq`, Linux 4.18). A thread may
+//! point the word `rseq_cs` of its registered area at a description of a critical section. When the
+//! kernel switches the thread out and finds that it was not inside that section, it sets the word
+//! to zero (`rseq_ip_fixup` in `kernel/rseq.c`, v6.18). So the description of a section that no
+//! thread ever executes serves as a marker:
 //!
 //! ```text
 //! begin of a run           the kernel switches out, or something else      end of the run
 //!   rseq_cs = &NOWHERE ───────────────▶ rseq_cs = 0 ──────────────────────▶ zero: ask the kernel
 //! ```
 //!
-//! The kernel clears the word for other reasons as well: a signal, a call that blocks, and any work that
-//! it does for the thread on the way back to user mode. Of the last, 3 to 5 a second were seen on 6.18 in
-//! a thread that computed alone and got no signal, at multiples of 100 ms (the scan of concurrency ids,
-//! `MM_CID_SCAN_DELAY`, comes that often). So a cleared word is only a hint, which is rare; the kernel's
-//! count of involuntary switches (`getrusage`) then says whether the OS took the CPU away.
+//! The kernel clears the word for other reasons as well: a signal, a call that blocks, and any work
+//! that it does for the thread on the way back to user mode. Such work was seen 3 to 5 times a
+//! second on 6.18, in a thread that only computed and got no signal, at multiples of 100 ms (the
+//! interval of the scan of concurrency ids, `MM_CID_SCAN_DELAY`). So a cleared word is only a hint,
+//! and a rare one; the kernel's count of involuntary switches (`getrusage`) then says whether the
+//! OS took the CPU away.
 //!
-//! glibc registers the area for each thread from 2.35 on; where there is none (musl, an older
-//! glibc, `glibc.pthread.rseq=0`), or somebody else uses `rseq_cs` (tcmalloc, librseq), the
-//! count is read instead, which is a system call and therefore done rarely.
+//! glibc registers the area for each thread from 2.35 on. Where there is none (musl, an older
+//! glibc, `glibc.pthread.rseq=0`), or where other code uses `rseq_cs` (tcmalloc, librseq), the
+//! count is read instead. That is a system call and therefore done rarely.
 //!
-//! A run that blocks in a system call gave the CPU away by itself and is not counted: the monitor of
-//! stalls is for those. The kernel books a `sched_yield` of the program as involuntary. Several
-//! interruptions of one run count as one: the question is whether the run was whole.
+//! A run that blocks in a system call gave the CPU away by itself and is not counted; the stall
+//! monitor detects those. The kernel counts a `sched_yield` of the program as involuntary. Several
+//! interruptions of one run count as one: the question is whether the run was interrupted at all.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The counters of the kernel are read once in so many runs: a read takes some 200 ns, a run may
-/// take 5.
+/// Without `rseq`, the kernel's counters are read once in this many runs: a read takes some 200 ns,
+/// a run may take only 5.
 const RUNS_PER_READ: u32 = 64;
 
-/// Four bytes that must precede the abort address; the kernel compares them with what was given
-/// at registration, and glibc gives these (`RSEQ_SIG`, `sysdeps/unix/sysv/linux/*/bits/rseq.h`).
+/// Four bytes that must precede the abort address. The kernel compares them with the value given at
+/// registration, and glibc gives this one (`RSEQ_SIG`, `sysdeps/unix/sysv/linux/*/bits/rseq.h`).
 #[cfg(target_arch = "x86_64")]
 const SIGNATURE: u32 = 0x5305_3053;
-/// See above: the instruction `brk #0x45e0`, little endian.
+/// The same for aarch64: the instruction `brk #0x45e0`, little endian.
 #[cfg(target_arch = "aarch64")]
 const SIGNATURE: u32 = 0xd428_bc00;
-/// No marker is parked on other processors: see [`rseq_word`].
+/// On other processors `rseq` is not used: see [`rseq_word`].
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const SIGNATURE: u32 = 0;
 
@@ -59,7 +60,7 @@ static NOWHERE: Nowhere = Nowhere {
     after: 0,
 };
 
-/// `struct rseq_cs` of `include/uapi/linux/rseq.h`.
+/// Layout of `struct rseq_cs`, from `include/uapi/linux/rseq.h`.
 #[repr(C, align(32))]
 struct Section {
     version: u32,
@@ -80,30 +81,30 @@ static SECTION: Section = Section {
     abort: &raw const NOWHERE.after,
 };
 
-/// Where `rseq_cs` lies in `struct rseq`, behind two numbers of the CPU.
+/// Offset of `rseq_cs` in `struct rseq`, behind two numbers of the CPU.
 const RSEQ_CS_OFFSET: isize = 8;
 
-/// Notices that the OS interrupted the thread it was made for.
+/// Detects that the OS interrupted the thread that it was made for.
 pub struct Marker {
     source: Source,
     /// The word belongs to one thread.
     thread: PhantomData<*const ()>,
 }
 
-/// What an answer rests on, and the kernel's count of this thread's involuntary switches when it was read
-/// last.
+/// Where the answer comes from, with the kernel's count of this thread's involuntary switches at
+/// the last reading.
 enum Source {
     /// The kernel clears this word of the thread's `rseq` area.
     Rseq {
         word: &'static AtomicUsize,
         switches: i64,
     },
-    /// The count alone, and runs since it was read.
+    /// Only the kernel's count, and the number of runs since it was read.
     Counter { switches: i64, runs: u32 },
 }
 
 impl Marker {
-    /// A marker for the calling thread, which must be the one that asks it.
+    /// Makes a marker for the calling thread, which must be the one that asks it.
     ///
     /// Only one marker of a thread can use the cheap source; a second one finds it taken.
     pub fn for_this_thread() -> Self {
@@ -118,10 +119,10 @@ impl Marker {
         marker
     }
 
-    /// Forgets what happened so far: a run begins, after a time in which interruptions do not
-    /// count. One store where the source is the cheap one: what was switched meanwhile is forgotten at
-    /// the next reading of the kernel's count, and may make something else look like an interruption
-    /// once.
+    /// Starts a run and forgets what happened before it, such as a time in which interruptions do
+    /// not count. With `rseq` this is one store: switches since the last reading of the kernel's
+    /// count are only discarded at the next reading, and may make one other event look like an
+    /// interruption.
     #[inline]
     pub fn begin(&mut self) {
         match &self.source {
@@ -130,7 +131,7 @@ impl Marker {
         }
     }
 
-    /// As [`begin`](Self::begin), where there is time to read the kernel's count.
+    /// As [`begin`](Self::begin), and reads the kernel's count as well, where there is time for it.
     pub fn begin_after_a_sleep(&mut self) {
         let now = involuntary_switches();
         match &mut self.source {
@@ -145,11 +146,11 @@ impl Marker {
         }
     }
 
-    /// Whether the OS took the CPU away since the last question (or [`begin`](Self::begin)), and
-    /// begins anew.
+    /// Whether the OS took the CPU away since the last call of this or of [`begin`](Self::begin).
+    /// Begins anew.
     ///
-    /// With the kernel's counters as the source, the answer is `false` except for one run in
-    /// 64, which answers for all of them: what is counted is then a lower bound.
+    /// With the kernel's counters as the source, the answer is `false` except for one run in 64,
+    /// which answers for all of them, so the count of interrupted runs is a lower bound.
     #[inline]
     pub fn was_interrupted(&mut self) -> bool {
         match &mut self.source {
@@ -166,7 +167,7 @@ impl Marker {
         }
     }
 
-    /// The word is not what was parked there.
+    /// Handles a word that is not what this marker stored.
     #[cold]
     fn moved(&mut self) -> bool {
         let Source::Rseq { word, .. } = &self.source else {
@@ -176,12 +177,13 @@ impl Marker {
             word.store(parked(), Ordering::Relaxed);
             return self.counted();
         }
-        // Somebody else has begun to use it since (an allocator loaded later): it is theirs.
+        // Other code has begun to use the word since (an allocator loaded later), so leave it
+        // alone.
         self.source = Source::counter();
         false
     }
 
-    /// Reads the kernel's count, and says whether it moved.
+    /// Reads the kernel's count, and returns whether it has grown.
     #[cold]
     fn counted(&mut self) -> bool {
         let now = involuntary_switches();
@@ -200,7 +202,7 @@ impl Marker {
 }
 
 impl Drop for Marker {
-    /// Leaves the word as it was found, so that the next marker of this thread may have it.
+    /// Resets the word to what it was, so that the next marker of this thread can use it.
     fn drop(&mut self) {
         if let Source::Rseq { word, .. } = &self.source
             && word.load(Ordering::Relaxed) == parked()
@@ -221,7 +223,7 @@ impl fmt::Debug for Marker {
 }
 
 impl Source {
-    /// The kernel's count, from now on.
+    /// Starts counting from the kernel's present count.
     fn counter() -> Self {
         Self::Counter {
             switches: involuntary_switches(),
@@ -230,13 +232,13 @@ impl Source {
     }
 }
 
-/// The value of the word while nothing has happened.
+/// The value that the word keeps while nothing has happened.
 #[inline]
 fn parked() -> usize {
     (&raw const SECTION).addr()
 }
 
-/// How often the OS took the CPU away from the calling thread so far.
+/// Involuntary switches of the calling thread so far.
 fn involuntary_switches() -> i64 {
     // SAFETY: a plain structure of numbers, for which zeros are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -263,19 +265,19 @@ fn rseq_word() -> Option<&'static AtomicUsize> {
         .wrapping_byte_offset(offset)
         .wrapping_byte_offset(RSEQ_CS_OFFSET)
         .cast::<AtomicUsize>();
-    // SAFETY: the area lies in the thread's control block, which lives until the thread ends, and
-    // a `Marker` (not `Send`) is only used on its thread. The kernel changes the word, hence atomic.
+    // SAFETY: the area lies in the thread's control block, which lives until the thread ends, and a
+    // `Marker` (not `Send`) is only used on its thread. The kernel changes the word, hence atomic.
     Some(unsafe { &*word })
 }
 
-/// Address of a variable that the C library may have.
+/// Address of a variable that the C library may define.
 fn symbol<T>(name: &std::ffi::CStr) -> Option<*const T> {
     // SAFETY: looks a name up; the name ends with a zero.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!address.is_null()).then_some(address.cast_const().cast())
 }
 
-/// What the offsets of thread-local variables count from.
+/// The thread pointer, from which the offsets of thread-local variables count.
 fn thread_pointer() -> *const u8 {
     let pointer: *const u8;
     #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! Input and output that blocks the worker and not its thread: one driver per scheduler.
+//! Input and output that block the worker and not its thread: one driver per scheduler.
 //!
 //! ```text
 //! worker: start ──▶ driver ── submit in batches ──▶ kernel
@@ -6,13 +6,14 @@
 //!         (others run)    └── completions: looked for at every switch and in the idle sleep
 //! ```
 //!
-//! Whoever holds the scheduler drives it, so no part of a driver is locked. A socket belongs to no
-//! driver: each operation goes through the scheduler of the worker that calls it.
+//! The thread that holds the scheduler also runs its driver, so no part of a driver is locked. A
+//! socket belongs to no driver: each operation goes through the scheduler of the worker that calls
+//! it.
 //!
-//! A thread that is no worker makes the plain system call and blocks in the kernel. So does a worker
-//! whose stack unwinds: it cannot let others run (see `fiber::leave`).
+//! A thread that is not a worker makes the plain system call and blocks in the kernel. So does a
+//! worker whose stack unwinds: it cannot let others run (see `fiber::leave`).
 //!
-//! What is not here: sockets ([`crate::net`]) and files ([`crate::fs`]).
+//! Sockets are in [`crate::net`], files in [`crate::fs`].
 
 mod completion;
 pub(crate) mod driver;
@@ -42,18 +43,18 @@ pub enum Io {
     /// In fiber mode by `io_uring` where the kernel allows it, else by epoll.
     ///
     /// In thread mode by epoll: `io_uring` finishes an operation on the thread that submitted it,
-    /// which there is seldom the one that waits. Seen with an echo server of 100 connections: 1.2 to
-    /// 1.4 voluntary OS switches a request, 0.85 to 0.93 by epoll.
+    /// which there is seldom the one that waits. Seen with an echo server of 100 connections: 1.2
+    /// to 1.4 voluntary OS switches a request, against 0.85 to 0.93 by epoll.
     #[default]
     Auto,
     /// By `io_uring` (Linux 5.11): the kernel completes operations, many per system call.
     Uring,
-    /// By epoll: the kernel says what is ready; files are read and written in preemptive sections.
+    /// By epoll: the kernel reports readiness; files are read and written in preemptive sections.
     Epoll,
 }
 
 impl Io {
-    /// What this machine makes of the setting; and what the page says of it, one of
+    /// Resolves the setting for this machine. The number is what the page reports, one of
     /// [`io_driver`].
     pub(crate) fn choose(self, mode: Mode) -> Result<(Self, u32), Error> {
         if self == Self::Epoll || (self == Self::Auto && mode == Mode::Thread) {
@@ -67,7 +68,7 @@ impl Io {
     }
 }
 
-/// What a worker waits for on a descriptor.
+/// Which readiness of a descriptor a worker waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
     /// Something to read or accept, the end of the stream, or an error.
@@ -76,14 +77,14 @@ pub(crate) enum Interest {
     Write,
 }
 
-/// The scheduler through which the calling worker can wait; `None` for a thread that is no worker
-/// and for a worker that unwinds.
+/// The scheduler through which the calling worker can wait. `None` for a thread that is not a
+/// worker and for a worker that unwinds.
 fn scheduler_here() -> Option<&'static Scheduler> {
     let scheduler = worker::current()?.scheduler()?;
     (!std::thread::panicking()).then_some(scheduler)
 }
 
-/// Whether the calling worker can hand a buffer to the kernel.
+/// Whether the calling worker can hand a buffer to the kernel (`io_uring`).
 pub(crate) fn completes_here() -> bool {
     scheduler_here().is_some_and(|scheduler| {
         // SAFETY: the calling worker holds the scheduler.
@@ -91,10 +92,10 @@ pub(crate) fn completes_here() -> bool {
     })
 }
 
-/// Makes a system call that does not block, again and again until it would not have blocked.
+/// Makes a non-blocking system call again and again until it does not fail with `WouldBlock`.
 ///
 /// # Errors
-/// What the call said; [`io::ErrorKind::TimedOut`] after `timeout`.
+/// The error of the call; [`io::ErrorKind::TimedOut`] after `timeout`.
 pub(crate) fn retry<Output>(
     descriptor: BorrowedFd<'_>,
     interest: Interest,
@@ -106,7 +107,7 @@ pub(crate) fn retry<Output>(
     loop {
         match attempt() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                // The clock is read only by those who wait.
+                // The clock is read only when the call has to wait.
                 deadline = deadline.or_else(|| timeout.map(Deadline::after));
                 wait_ready(descriptor, interest, deadline)?;
             }
@@ -141,7 +142,7 @@ pub(crate) fn wait_ready(
     }
 }
 
-/// The time from now until a moment on `CLOCK_MONOTONIC`, 0 when it is over.
+/// The time from now until a moment on `CLOCK_MONOTONIC`, 0 when that moment is past.
 fn time_until(monotonic_ns: u64) -> Timespec {
     let left = Duration::from_nanos(monotonic_ns.saturating_sub(clock::monotonic_ns()));
     Timespec {

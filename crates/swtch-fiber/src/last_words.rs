@@ -1,8 +1,8 @@
-//! What is said right before `abort`: text made without memory, locks or buffers of the library.
+//! The message that is written right before `abort`, without memory allocation, locks or buffers.
 //!
-//! The one place of this crate that writes to standard error, since nobody is left to hand an
-//! error to. All of it may run in a signal handler, and in a child of `fork` whose other threads are
-//! gone with the locks they held.
+//! This is the one place of this crate that writes to standard error because no caller is left to
+//! return an error to. All of it may run in a signal handler, and in a child of `fork` whose other
+//! threads are gone while the locks they held stay locked.
 
 use std::fmt::{self, Write};
 
@@ -36,16 +36,16 @@ impl Write for LastWords {
     }
 }
 
-/// Says why, and aborts: for what cannot be an error because nobody could handle it.
+/// Writes the reason and aborts: for errors that no caller could handle.
 pub(crate) fn abort(why: &str) -> ! {
     abort_with(|words| words.write_str(why))
 }
 
-/// Writes to standard error what `speak` says, and ends the process with `SIGABRT`, so that a core
-/// dump and the exit status tell of it as well.
+/// Writes what `speak` formats to standard error, and ends the process with `SIGABRT`, so that a
+/// core dump and the exit status show the failure as well.
 pub(crate) fn abort_with(speak: impl FnOnce(&mut LastWords) -> fmt::Result) -> ! {
     let mut words = LastWords::new();
-    // A description that fails half way still leaves what it said.
+    // If the formatting fails half way, what it wrote so far is still printed.
     let _ = speak(&mut words);
     let _ = words.write_str("\n");
     let mut rest = words.as_bytes();
@@ -57,7 +57,7 @@ pub(crate) fn abort_with(speak: impl FnOnce(&mut LastWords) -> fmt::Result) -> !
             _ => break,
         }
     }
-    // SAFETY: abort(3) may be called at any time, in a signal handler as well.
+    // SAFETY: abort(3) may be called at any time, also in a signal handler.
     unsafe { libc::abort() }
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn abort_with(speak: impl FnOnce(&mut LastWords) -> fmt::Result) -> !
 mod tests {
     use super::*;
 
-    /// Names of tasks come from outside and have any length.
+    /// Names of tasks come from the program and can have any length.
     #[test]
     fn text_that_does_not_fit_is_cut() {
         let mut words = LastWords::new();

@@ -2,9 +2,10 @@
 //!
 //! Databases and runtimes schedule their own *workers* on top of the kernel's threads; SQL Server's
 //! SQLOS is the classic, and the model of this crate. A switch between two workers and a switch
-//! between two threads are different events, counted in different places. Here both can be seen side
-//! by side: every counter lies in a page that another process may read without stopping this one, and
-//! the worker that runs is published in a word that a recorder reads when the kernel switches.
+//! between two threads are different events, counted in different places. Here both can be seen
+//! side by side: every counter lies in a page that another process may read without stopping this
+//! one, and the worker that runs is published in a word that a recorder reads when the kernel
+//! switches.
 //!
 //! ```
 //! use swtch_fiber::{Runtime, spawn, yield_now};
@@ -28,13 +29,13 @@
 //!
 //! # Words
 //!
-//! A **task** is a closure that was spawned. A **worker** runs it, one task at a time, from beginning
-//! to end. A **scheduler** runs its workers, one at a time; it takes the next one only when the
-//! present one yields, waits, leaves for a preemptive section, or ends. A worker that has started
-//! stays with its scheduler and its OS thread: values that are not `Send` may live across a yield.
-//! Locks, channels and events that block the worker and not its thread are in [`sync`]; it also says
-//! why a guard of `std::sync` must not be held over a yield.
-//! A **quantum** is how long a worker may run before [`check_quantum`] yields for it.
+//! A **task** is a closure that was spawned. A **worker** runs it, one task at a time, from
+//! beginning to end. A **scheduler** runs its workers, one at a time; it takes the next one only
+//! when the present one yields, waits, leaves for a preemptive section, or ends. A worker that has
+//! started stays with its scheduler and its OS thread: values that are not `Send` may live across a
+//! yield. Locks, channels and events that block the worker and not its thread are in [`sync`],
+//! which also explains why a guard of `std::sync` must not be held over a yield. A **quantum** is
+//! how long a worker may run before [`check_quantum`] yields for it.
 
 #![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]

@@ -1,8 +1,8 @@
-//! The monitor: a thread that says when a quantum is over.
+//! The monitor: a thread that asks workers to yield when their quantum is over.
 //!
 //! A yield point must cost one load, so it cannot read a clock. The monitor reads it instead: it
-//! sleeps until the earliest end of a quantum, and sets a flag where a worker still runs then. It
-//! sleeps for good while all schedulers are idle.
+//! sleeps until the earliest end of a quantum, and sets a flag if a worker still runs then. While
+//! all schedulers are idle it sleeps until one has work, apart from rare looks for deadlocks.
 
 mod stacks;
 mod stalls;
@@ -21,30 +21,32 @@ use crate::{clock, futex, stall};
 use stacks::StackMeter;
 use stalls::StallWatch;
 
-/// Numbers of runtimes in this process.
+/// The number that the next runtime of this process gets.
 static NUMBER: AtomicU32 = AtomicU32::new(1);
 
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 const ENDING: u32 = 2;
 
-/// Quiet stacks whose memory is given back each time: about half a millisecond.
+/// Unused stacks whose memory is given back each time: about half a millisecond of work.
 const STACKS_A_SECOND: usize = 1000;
 
-/// For so long nothing moves before deadlocks are looked for: a thread outside that is about to wake
-/// a worker is given time. Doubled while one could.
+/// All schedulers must be idle for this long before deadlocks are looked for, so that a thread
+/// outside that is about to wake a worker has time to do so. The span doubles while such a thread
+/// could exist.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// While all wait and a thread outside could wake them, the monitor looks again this soon at least.
+/// While all workers wait and a thread outside could wake one, the monitor looks at least this
+/// often.
 const LONGEST_QUIET: Duration = Duration::from_secs(60);
 
 /// How often the later anchor of the page's clock is moved on.
 const ANCHOR_EVERY: Duration = Duration::from_secs(1);
 
-/// Wake-ups that lie closer together are made one.
+/// Wakeups of the monitor that lie closer together than this are merged.
 const SHORTEST_NAP: Duration = Duration::from_micros(50);
 
-/// What schedulers know of their monitor.
+/// The state that the schedulers share with their monitor.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     number: u32,
@@ -59,7 +61,7 @@ impl Monitor {
         }
     }
 
-    /// The number of its runtime.
+    /// The number of its runtime in this process, from 1.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
@@ -73,7 +75,7 @@ impl Monitor {
             .map_err(|source| Error::Thread { name, source })
     }
 
-    /// A scheduler was idle and is not any more.
+    /// Wakes the monitor if it sleeps. Called when a scheduler was idle and has work again.
     #[inline]
     pub(crate) fn scheduler_works(&self) {
         if self.state.load(Ordering::SeqCst) == ASLEEP
@@ -86,13 +88,13 @@ impl Monitor {
         }
     }
 
-    /// Ends the thread.
+    /// Asks the monitor's thread to end.
     pub(crate) fn end(&self) {
         self.state.store(ENDING, Ordering::SeqCst);
         futex::wake(&self.state);
     }
 
-    /// Sleeps for `span`, or with `None` until a scheduler works.
+    /// Sleeps for `span`; with `None`, until a scheduler has work.
     fn sleep(&self, span: Option<Duration>) {
         match span {
             Some(span) => futex::wait(&self.state, AWAKE, Some(span)),
@@ -101,17 +103,17 @@ impl Monitor {
     }
 }
 
-/// What the monitor remembers of a scheduler between two looks.
+/// What the monitor remembers of a scheduler from one look to the next.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Tells one run from the next.
+    /// Distinguishes one run from the next.
     progress: u64,
     /// When that run was first seen, ticks.
     since: u64,
 }
 
 fn watch(shared: &Shared) {
-    // A monitor without a record works as well.
+    // The monitor also works without a record in the page.
     let _slot = page::page()
         .and_then(|page| ThreadSlot::take(page, thread_kind::MONITOR, None))
         .ok();
@@ -156,7 +158,7 @@ fn watch(shared: &Shared) {
     }
 }
 
-/// Handlers may be installed at any time, before or after the runtime was made.
+/// Checked each time, since handlers may be installed before or after the runtime was made.
 fn warn_of_handlers(shared: &Shared) {
     if shared.stacks.is_some()
         && shared.stalls.is_some()
@@ -166,8 +168,8 @@ fn warn_of_handlers(shared: &Shared) {
     }
 }
 
-/// Asks the worker that runs here to yield if its quantum is over. Returns when to look again, in
-/// ticks; `None` while the scheduler is idle.
+/// Asks the worker that runs here to yield if its quantum is over. Returns the time to look again,
+/// in ticks; `None` while the scheduler is idle.
 fn look(seat: &Seat, seen: &mut Seen, now: u64, quantum: u64) -> Option<u64> {
     let record = seat.record;
     if record.is_idle.load(Ordering::SeqCst) != 0 {
@@ -180,7 +182,7 @@ fn look(seat: &Seat, seen: &mut Seen, now: u64, quantum: u64) -> Option<u64> {
             since: now,
         };
     }
-    // With accounting the scheduler says when the run began.
+    // With accounting switched on, the scheduler records when the run began.
     let started = record.run_started_ticks.load(Ordering::Relaxed);
     let started = if started == 0 { seen.since } else { started };
     let end = started.saturating_add(quantum);
@@ -210,7 +212,7 @@ fn sleep_while_all_are_idle(shared: &Shared, stalls: &mut StallWatch, meter: &mu
     {
         return;
     }
-    // A scheduler that began to work before it saw ASLEEP is seen here.
+    // A scheduler that began to work before it saw ASLEEP is noticed here.
     let mut nap = all_idle(shared).then_some(QUIET);
     while let Some(span) = nap {
         futex::wait(&monitor.state, ASLEEP, Some(span));

@@ -16,10 +16,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The sockets are those of std, set not to block; they work with any scheduler, and with threads that
-//! are no workers, which then block in the kernel. Errors are the kernel's. A deadline that is over is
-//! [`TimedOut`](std::io::ErrorKind::TimedOut). A task that is cancelled unwinds out of the operation it
-//! waits in; what that had read already is lost with it.
+//! The sockets are those of std, set to non-blocking. They work with any scheduler, and with
+//! threads that are not workers, which then block in the kernel. Errors are the kernel's. An
+//! operation whose deadline has passed fails with [`TimedOut`](std::io::ErrorKind::TimedOut). A
+//! task that is cancelled unwinds out of the operation it waits in; bytes that this operation had
+//! read already are lost.
 
 mod tcp;
 mod timeout;
@@ -33,9 +34,9 @@ use crate::wait_type::WaitType;
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;
 
-/// Does something with the first address with which it works, as std does.
+/// Tries the addresses in turn until `attempt` succeeds, as std does.
 ///
-/// Asking for addresses may take a name server, so it happens in a preemptive section.
+/// Resolving a name may ask a name server, so it happens in a preemptive section.
 fn with_first<Address, Output>(
     address: Address,
     mut attempt: impl FnMut(SocketAddr) -> io::Result<Output>,

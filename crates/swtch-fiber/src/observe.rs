@@ -1,17 +1,17 @@
-//! Looks at the schedulers of another process, without stopping or asking it.
+//! Reads the counters of the schedulers of another process, without stopping it or asking it.
 //!
 //! ```text
 //! /proc/PID/fd ─find─▶ memory file ─check─▶ Page ─┬─ snapshot ─▶ rows: schedulers, workers, tasks,
 //!                                                 │              threads, waits
-//!                                                 ├─ ring      ─▶ switches, with the count of the lost
+//!                                                 ├─ ring      ─▶ switches, and the number lost
 //!                                                 └─ lease     ◀─ "go on writing switches"
 //! ```
 //!
-//! The target writes its page (`page/layout.rs` of this crate) whether anybody looks or not; an observer
-//! maps the same memory. Nothing in that memory is trusted: places and sizes are checked once, when
-//! the page is opened, and kept; indices are checked at each use. A page that lies can show wrong
-//! numbers, and cannot make an observer read elsewhere or panic. What is mapped stays readable when
-//! the target dies: [`Page::has_ended`] says so.
+//! The target always writes its page (`page/layout.rs` of this crate); an observer maps the same
+//! memory. Nothing in that memory is trusted: offsets and sizes are checked once, when the page is
+//! opened, and kept; indices are checked at each use. A page with false contents can show wrong
+//! numbers, but cannot make an observer read elsewhere or panic. The mapping stays readable when
+//! the target dies: [`Page::has_ended`] tells that.
 //!
 //! Reading needs no privilege for processes of one's own; for others, `CAP_SYS_PTRACE`.
 //!

@@ -1,8 +1,8 @@
-//! What others may see of this process's schedulers: a page of counters, shared in memory.
+//! The page of counters of this process's schedulers, in shared memory for observers.
 //!
-//! There is one per process, made when the first runtime is, and never given back: signallers,
-//! observers and signal handlers may hold addresses in it at any time. Most of it is never
-//! touched and takes no memory.
+//! There is one page per process. It is made with the first runtime and never unmapped, because
+//! signallers, observers and signal handlers may hold addresses in it at any time. Most of it is
+//! never touched and takes no memory.
 
 pub mod layout;
 mod slots;
@@ -26,13 +26,14 @@ use layout::{
 };
 pub(crate) use slots::{SchedulerSlot, ThreadSlot, WorkerSlot, gettid};
 
-/// Schedulers of a process at most.
+/// Most schedulers that a process can have.
 pub(crate) const SCHEDULERS: u32 = 256;
-/// OS threads of all its runtimes at most.
+/// Most OS threads that all its runtimes can have.
 pub(crate) const THREADS: u32 = 32_768;
-/// Workers at most.
+/// Most workers that a process can have.
 pub(crate) const WORKERS: u32 = 1 << 18;
-/// Events kept per scheduler: 1 MiB. At a million switches a second a reader has 16 ms.
+/// Events kept per scheduler: 1 MiB. At a million switches a second a reader has 16 ms to read
+/// them.
 pub(crate) const EVENTS: u32 = 1 << 14;
 
 const PAGE: u64 = 4096;
@@ -42,7 +43,7 @@ const PAGE: u64 = 4096;
 pub(crate) struct Page {
     base: NonNull<u8>,
     places: Places,
-    /// Kept open: observers find the page as a file descriptor of this process.
+    /// Kept open, because observers find the page as a file descriptor of this process.
     file: File,
 }
 
@@ -51,7 +52,7 @@ unsafe impl Send for Page {}
 // SAFETY: as above.
 unsafe impl Sync for Page {}
 
-/// Offsets of the tables.
+/// Offsets of the tables in the file, bytes.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     wait_type_names: u64,
@@ -70,7 +71,7 @@ const RING_STRIDE: u64 = PAGE + EVENTS as u64 * size_of::<Event>() as u64;
 
 static PAGE_OF_PROCESS: OnceLock<Page> = OnceLock::new();
 
-/// The page, made at the first call.
+/// The page of this process, made at the first call.
 ///
 /// # Errors
 /// [`Error::Page`] when the kernel refuses memory.
@@ -79,7 +80,7 @@ pub(crate) fn page() -> Result<&'static Page, Error> {
         return Ok(page);
     }
     let page = Page::new()?;
-    // Of two threads that make one at the same time, the later one's is unmapped again.
+    // If two threads make one at the same time, the later one's is unmapped again.
     let page = PAGE_OF_PROCESS.get_or_init(|| page);
     let length = usize::try_from(page.places.end).expect("64-bit");
     // SAFETY: the page of the process is mapped from the beginning of its file, for good.
@@ -91,12 +92,12 @@ pub(crate) fn page() -> Result<&'static Page, Error> {
     Ok(page)
 }
 
-/// The page, when a runtime has been made.
+/// The page, if a runtime has been made.
 pub(crate) fn page_if_there() -> Option<&'static Page> {
     PAGE_OF_PROCESS.get()
 }
 
-/// Writes what a worker works on, for last words: `task 5 "scan" (worker 3)`. Fit for a signal
+/// Writes the task of a worker, for last words: `task 5 "scan" (worker 3)`. Safe in a signal
 /// handler: it neither allocates nor locks.
 pub(crate) fn describe_worker(index: u32, out: &mut dyn fmt::Write) -> fmt::Result {
     let Some(page) = page_if_there() else {
@@ -220,11 +221,11 @@ impl Page {
         header.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// Moves the later anchor to now, so that the rate gets better with age.
+    /// Moves the later anchor to now, so that the rate becomes more precise with time.
     pub(crate) fn move_anchor(&self) {
         let header = self.header();
         let sequence = header.anchor_sequence.load(Ordering::Relaxed);
-        // Runtimes share the page: one monitor at a time.
+        // Runtimes share the page, so only one monitor may do this at a time.
         let taken = header.anchor_sequence.compare_exchange(
             sequence & !1,
             sequence | 1,
@@ -300,8 +301,8 @@ impl Page {
 impl Drop for Page {
     fn drop(&mut self) {
         let length = usize::try_from(self.places.end).expect("64-bit");
-        // SAFETY: only a page that lost the race for `PAGE_OF_PROCESS` is dropped, before anybody
-        // took a record from it.
+        // SAFETY: only a page that lost the race for `PAGE_OF_PROCESS` is dropped, before any
+        // record was taken from it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), length) };
     }
 }
@@ -313,7 +314,7 @@ fn store_anchor(anchor: &Anchor, moment: clock::Moment) {
         .store(moment.monotonic_ns, Ordering::Relaxed);
 }
 
-/// A file in memory whose size is fixed for good: an observer that maps it cannot meet a hole.
+/// A file in memory whose size is fixed for good, so that no access of an observer can fail.
 fn memory_file(size: u64) -> Result<File, Error> {
     let failed = |doing| {
         move || Error::Page {
@@ -327,7 +328,7 @@ fn memory_file(size: u64) -> Result<File, Error> {
     if descriptor < 0 {
         return Err(failed("memfd_create")());
     }
-    // SAFETY: a new descriptor that nobody else owns.
+    // SAFETY: a new descriptor without another owner.
     let file = unsafe { File::from_raw_fd(descriptor) };
     file.set_len(size).map_err(|source| Error::Page {
         doing: "setting its size",

@@ -1,8 +1,9 @@
-//! A value with exactly two owners, freed by the one that lets go last.
+//! A value with exactly two owners, freed by the one that is dropped last.
 //!
-//! A task and its handle are such owners. An `Arc` does four locked instructions in their life (one
-//! more owner, one less twice, and the weak count); with two owners it takes one: who lets go first
-//! says so, who lets go last finds it said. Each was 5 ns of a spawn of 150 (AMD EPYC).
+//! A task and its handle are such owners. An `Arc` executes four locked instructions in their life
+//! (one more owner, one less twice, and the weak count). With two owners one is enough: the first
+//! owner to drop sets a flag, the second sees it and frees. Each locked instruction was 5 ns of a
+//! spawn of 150 (AMD EPYC).
 
 use std::fmt::{self, Debug, Formatter};
 use std::mem::ManuallyDrop;
@@ -10,9 +11,9 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What both owners point to.
+/// The allocation that both owners point to.
 pub(crate) struct Shared<Value: ?Sized> {
-    /// One owner has let go.
+    /// Set by the first owner that is dropped.
     alone: AtomicBool,
     value: Value,
 }
@@ -27,7 +28,7 @@ unsafe impl<Value: ?Sized + Send + Sync> Send for Half<Value> {}
 // SAFETY: as above.
 unsafe impl<Value: ?Sized + Send + Sync> Sync for Half<Value> {}
 
-/// Both owners of a new value.
+/// Makes both owners of a new value.
 pub(crate) fn pair<Value>(value: Value) -> (Half<Value>, Half<Value>) {
     let alone = AtomicBool::new(false);
     let shared = NonNull::from(Box::leak(Box::new(Shared { alone, value })));
@@ -35,7 +36,7 @@ pub(crate) fn pair<Value>(value: Value) -> (Half<Value>, Half<Value>) {
 }
 
 impl<Value> Half<Value> {
-    /// The same owner of the same value, which is known by less than its type from now on.
+    /// Converts an owner to one that knows its value only as `Less`, such as a trait object.
     ///
     /// # Safety
     /// `unsize` is the coercion, `|shared| shared`. A function cannot do it for any two types.
@@ -54,7 +55,7 @@ impl<Value: ?Sized> Deref for Half<Value> {
     type Target = Value;
 
     fn deref(&self) -> &Value {
-        // SAFETY: alive while an owner is.
+        // SAFETY: the allocation lives while an owner does.
         &unsafe { self.shared.as_ref() }.value
     }
 }
@@ -67,10 +68,10 @@ impl<Value: ?Sized + Debug> Debug for Half<Value> {
 
 impl<Value: ?Sized> Drop for Half<Value> {
     fn drop(&mut self) {
-        // SAFETY: alive while an owner is.
+        // SAFETY: the allocation lives while an owner does.
         let alone = &unsafe { self.shared.as_ref() }.alone;
-        // Acquire: what the other owner did to the value comes before its end. The load spares the
-        // last one the exchange.
+        // Acquire: the other owner's accesses to the value come before it is freed. The load saves
+        // the last owner the exchange.
         if alone.load(Ordering::Acquire) || alone.swap(true, Ordering::AcqRel) {
             // SAFETY: it came from a box, and the other owner is gone.
             drop(unsafe { Box::from_raw(self.shared.as_ptr()) });
@@ -84,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts its drops.
+    /// A value that counts its drops.
     struct Counted<'count>(&'count AtomicU32);
 
     impl Drop for Counted<'_> {
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(drops.load(Ordering::Relaxed), 1);
     }
 
-    /// Both at once is where a value is dropped twice, or never.
+    /// If both are dropped at once, the value must be dropped once, not twice or never.
     #[test]
     fn owners_on_two_threads_drop_it_once() {
         let drops = AtomicU32::new(0);

@@ -1,14 +1,14 @@
-//! The one way to block: a worker waits without blocking its thread, and exactly one of signal,
+//! The one way to block: a worker waits without blocking its thread. Exactly one of signal,
 //! deadline and cancellation ends the wait.
 //!
 //! ```text
-//! let waiter = park::prepare(WaitType::EVENT, resource);   // armed: a signal may come from here on
+//! let waiter = park::prepare(WaitType::EVENT, resource);  // armed: a signal may come from here on
 //! queue.push(waiter);                                      // the resource owns its waiters
 //! if condition_holds_after_all { park::withdraw(waiter) }  // … or
 //! match park::wait(waiter, deadline) { … }                 // others run meanwhile
 //! ```
 //!
-//! Threads that are no workers may wait as well: they sleep in the kernel.
+//! Threads that are not workers may wait as well: they sleep in the kernel.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::Ordering;
@@ -32,24 +32,24 @@ pub(crate) struct Waiter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Wake {
-    /// What it waited for has happened.
+    /// The resource signalled the waiter.
     Signalled,
-    /// The deadline came first.
+    /// The deadline passed before a signal came.
     TimedOut,
 }
 
-/// What unwinds the stack of a task that is cancelled.
+/// The panic payload that unwinds the stack of a cancelled task.
 #[derive(Debug)]
 pub(crate) struct Cancelled;
 
-/// The latest end of a wait, on `CLOCK_MONOTONIC`.
+/// The time at which a wait ends at the latest, on `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Deadline {
     pub(crate) monotonic_ns: u64,
 }
 
 impl Deadline {
-    /// `span` from now; the end of time where that is too far.
+    /// `span` from now; the largest time where that would overflow.
     pub(crate) fn after(span: Duration) -> Self {
         let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Self {
@@ -62,18 +62,19 @@ impl Deadline {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     pub(crate) deadline: Deadline,
-    /// Which of them it is.
+    /// Tells nested timeouts of a worker apart.
     pub(crate) number: u64,
 }
 
-/// What unwinds the stack as far as the [`timeout`](crate::timeout) with this number.
+/// The panic payload that unwinds the stack as far as the [`timeout`](crate::timeout) with this
+/// number.
 #[derive(Debug)]
 pub(crate) struct Expired {
     pub(crate) number: u64,
 }
 
 thread_local! {
-    /// What stands for this thread while it waits for a worker.
+    /// The control block by which this thread waits, if it is not a worker.
     static OUTSIDER: Outsider = Outsider(WorkerCell::take(None));
 }
 
@@ -82,25 +83,25 @@ struct Outsider(&'static WorkerCell);
 
 impl Drop for Outsider {
     fn drop(&mut self) {
-        // SAFETY: the thread it stands for ends and waits for nothing.
+        // SAFETY: the thread of this block ends, and so does not wait.
         unsafe { self.0.give_back() };
     }
 }
 
 /// Begins a wait of the calling worker or thread. Follow it by [`wait`] or [`withdraw`].
 ///
-/// `resource` is what the views show as waited for: the address of the primitive, as a rule.
+/// `resource` is shown by the views as the wait object: usually the address of the primitive.
 pub(crate) fn prepare(wait_type: WaitType, resource: usize) -> Waiter {
     begin(wait_type, resource, false)
 }
 
-/// As [`prepare`], for a wait that cancelling the task does not cut short.
+/// As [`prepare`], for a wait that is not ended by cancelling the task.
 pub(crate) fn prepare_uncancellable(wait_type: WaitType, resource: usize) -> Waiter {
     begin(wait_type, resource, true)
 }
 
 fn begin(wait_type: WaitType, resource: usize, uncancellable: bool) -> Waiter {
-    // What unwinds already is not made to unwind again.
+    // A stack that unwinds already is not made to unwind again.
     let uncancellable = uncancellable || std::thread::panicking();
     let Some(cell) = worker::current() else {
         let cell = OUTSIDER.with(|outsider| outsider.0);
@@ -123,14 +124,14 @@ fn begin(wait_type: WaitType, resource: usize, uncancellable: bool) -> Waiter {
     }
 }
 
-/// Replaces the limit of the calling worker's (or thread's) waits. Returns the one before.
+/// Replaces the limit of the calling worker's (or thread's) waits. Returns the previous one.
 pub(crate) fn replace_limit(limit: Option<Limit>) -> Option<Limit> {
     let cell = worker::current().unwrap_or_else(|| OUTSIDER.with(|outsider| outsider.0));
     // SAFETY: the calling worker runs, or the block stands for the calling thread.
     std::mem::replace(&mut unsafe { cell.own() }.limit, limit)
 }
 
-/// The limit of the wait at hand, where it comes before `deadline`.
+/// The limit of the present wait, if it comes before `deadline`.
 fn limit_before(cell: &WorkerCell, deadline: Option<Deadline>) -> Option<Limit> {
     // SAFETY: the calling worker runs, or the block stands for the calling thread.
     let limit = unsafe { cell.own() }.limit?;
@@ -138,9 +139,9 @@ fn limit_before(cell: &WorkerCell, deadline: Option<Deadline>) -> Option<Limit> 
     (first && !cell.wait.is_uncancellable()).then_some(limit)
 }
 
-/// Waits until `waiter` is signalled, or `deadline` is over.
+/// Waits until `waiter` is signalled or `deadline` has passed.
 ///
-/// Unwinds when the task is cancelled, or a timeout around it is over.
+/// Unwinds when the task is cancelled, or when a timeout around the wait has passed.
 pub(crate) fn wait(waiter: Waiter, deadline: Option<Deadline>) -> Wake {
     let Waiter { cell, ticket } = waiter;
     let limit = limit_before(cell, deadline);
@@ -173,21 +174,21 @@ pub(crate) fn wait(waiter: Waiter, deadline: Option<Deadline>) -> Wake {
     }
 }
 
-/// Ends a wait that was prepared and is not needed. False when it was signalled already: then what
-/// the signal stands for is the caller's.
+/// Ends a wait that was prepared and is not needed. False when it was signalled already: then the
+/// caller owns what the signal stands for.
 #[must_use]
 pub(crate) fn withdraw(waiter: Waiter) -> bool {
     if waiter.cell.wait.decide(waiter.ticket, Phase::AtWork) {
         return true;
     }
-    // The signaller puts this worker into the inbox: it has to be taken out again.
+    // The signaller puts this worker into the inbox, so it has to be taken out again.
     if waiter.cell.scheduler().is_some() {
         let _signalled = wait(waiter, None);
     }
     false
 }
 
-/// A task that unwinds already is not made to unwind again.
+/// Whether the task was asked to end. False while it unwinds: it is not made to unwind again.
 #[inline(always)]
 fn cancellation_wanted(cell: &WorkerCell) -> bool {
     // SAFETY: the calling worker runs.
@@ -197,7 +198,7 @@ fn cancellation_wanted(cell: &WorkerCell) -> bool {
     asked && !std::thread::panicking()
 }
 
-/// Unwinds when the calling worker's task is to end, or a timeout around it is over.
+/// Unwinds when the calling worker's task is cancelled, or a timeout around it has passed.
 #[inline(always)]
 pub(crate) fn unwind_if_cancelled(cell: &WorkerCell) {
     if cancellation_wanted(cell) {
@@ -225,7 +226,7 @@ fn wait_in_kernel(waiter: Waiter, deadline: Option<Deadline>) {
             Duration::from_nanos(deadline.monotonic_ns.saturating_sub(clock::monotonic_ns()))
         });
         if left.is_some_and(|left| left.is_zero()) {
-            // Lost only to a signal, which then counts.
+            // If this fails, a signal came first, and then the signal counts.
             let _won = waiter.cell.wait.decide(waiter.ticket, Phase::TimedOut);
             return;
         }
@@ -235,18 +236,18 @@ fn wait_in_kernel(waiter: Waiter, deadline: Option<Deadline>) {
     }
 }
 
-/// A wait that was decided by the owner of this, who now has to wake the worker.
+/// A wait that has been decided. The owner of this value has to wake the worker.
 #[derive(Debug)]
 #[must_use = "the worker sleeps until it is woken"]
 pub(crate) struct Claim {
     cell: &'static WorkerCell,
-    /// As it was before the wait was decided. A thread outside may go on from then, and end; its block
-    /// may be a worker's by the time of the wake.
+    /// Read before the wait was decided. After that a thread that is not a worker may continue and
+    /// end, and its block may belong to a worker by the time of the wake.
     scheduler: Option<&'static Scheduler>,
 }
 
 impl Claim {
-    /// Makes the worker runnable.
+    /// Makes the worker runnable, or wakes the thread.
     pub(crate) fn wake(self) {
         match self.scheduler {
             Some(scheduler) => scheduler.wake(self.cell),
@@ -259,21 +260,22 @@ impl Claim {
 }
 
 impl Waiter {
-    /// Ends the wait and makes the worker runnable. False when the wait was over already: then the
-    /// caller must offer what it has to somebody else.
+    /// Ends the wait and makes the worker runnable. False when the wait had ended already: then the
+    /// caller must offer the resource to another waiter.
     pub(crate) fn signal(self) -> bool {
         self.end(Phase::Signalled)
     }
 
-    /// Ends the wait as [`signal`](Self::signal) does, but leaves the waking for later: for callers
-    /// that hold the lock of a resource. `None` when the wait was over already.
+    /// Ends the wait as [`signal`](Self::signal) does, but leaves the wakeup for later: for callers
+    /// that hold the lock of a resource. `None` when the wait had ended already.
     ///
-    /// A thread that is no worker may run from here on; a worker does not before [`Claim::wake`].
+    /// A thread that is not a worker may run from here on; a worker does not run before
+    /// [`Claim::wake`].
     pub(crate) fn claim(self) -> Option<Claim> {
         self.decide(Phase::Signalled)
     }
 
-    /// Ends the wait because its deadline is over, or its task is to end.
+    /// Ends the wait because its deadline has passed, or its task was cancelled.
     pub(crate) fn end(self, phase: Phase) -> bool {
         self.decide(phase).map(Claim::wake).is_some()
     }
@@ -287,7 +289,7 @@ impl Waiter {
         })
     }
 
-    /// The wait at hand of `cell`, if it is undecided.
+    /// The present wait of `cell`, if it is undecided.
     pub(crate) fn of(cell: &'static WorkerCell) -> Option<Self> {
         cell.wait.open_ticket().map(|ticket| Self { cell, ticket })
     }
@@ -313,7 +315,7 @@ impl Waiter {
 
 #[cfg(test)]
 impl Waiter {
-    /// An open wait of a block that no thread stands for.
+    /// An open wait of a block that belongs to no thread.
     pub(crate) fn armed_for_test(cell: &'static WorkerCell) -> Self {
         Self {
             cell,

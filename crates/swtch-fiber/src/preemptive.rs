@@ -1,4 +1,4 @@
-//! Leaving the scheduler for code that blocks or takes long, so that others run meanwhile.
+//! Leaving the scheduler for code that blocks or takes long, so that other workers run meanwhile.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,23 +11,23 @@ use crate::wait_type::WaitType;
 use crate::worker::{self, WorkerCell};
 use crate::{baton, fiber};
 
-/// Runs `body` outside of the scheduler: the kernel alone schedules it, and the scheduler's other
-/// workers run on beside it. For blocking system calls, foreign code, and long computations.
+/// Runs `body` outside of the scheduler: only the kernel schedules it, and the scheduler's other
+/// workers run at the same time. For blocking system calls, foreign code, and long computations.
 ///
-/// In thread mode the calling worker's thread hands over the baton and goes on by itself; in fiber
-/// mode a helper thread runs `body`, so that it must not rely on thread-local state. The worker
-/// must be chosen again before it goes on, which `wait_type` counts: a name that begins with
-/// `PREEMPTIVE_`, see [`WaitType::named`].
+/// In thread mode the calling worker's thread hands over the baton and runs `body` itself. In fiber
+/// mode a helper thread runs `body`, so it must not rely on thread-local state. Afterwards the
+/// worker must be chosen again before it continues. All this time is counted under `wait_type`,
+/// whose name should begin with `PREEMPTIVE_`, see [`WaitType::named`].
 ///
-/// Helper threads are bounded ([`Builder::helpers`](crate::Builder::helpers)): a section beyond them
-/// waits for one. No task can be spawned inside of `body`, where no worker runs
-/// ([`Error::NoRuntime`](crate::Error::NoRuntime)); spawn before it, or send what is to be spawned to a task.
+/// The number of helper threads is limited ([`Builder::helpers`](crate::Builder::helpers)): further
+/// sections wait for one. No task can be spawned inside of `body`, where no worker runs
+/// ([`Error::NoRuntime`](crate::Error::NoRuntime)); spawn before it, or send the work to a task.
 ///
-/// Cancelling the task does not cut `body` short. Called by a thread that is no worker it just runs
-/// `body`.
+/// Cancelling the task does not interrupt `body`. On a thread that is not a worker, `body` is
+/// simply called.
 ///
 /// # Panics
-/// With the panic of `body`; and when no helper thread can be made.
+/// With the panic of `body`; and when no helper thread can be started.
 pub fn preemptive<Body, Output>(wait_type: WaitType, body: Body) -> Output
 where
     Body: FnOnce() -> Output + Send,

@@ -1,9 +1,9 @@
-//! Static probes (USDT) for outsiders: `bpftrace -e 'usdt:./program:swtch:switch { … }' -p PID`.
+//! Static probes (USDT) for tracers: `bpftrace -e 'usdt:./program:swtch:switch { … }' -p PID`.
 //!
-//! A probe is a place in the code, a `nop`, which a note in the program's file names (section
-//! `.note.stapsdt`). A listener asks the kernel to put a breakpoint or a call there. Nobody
-//! listening, a probe costs one load: the note also names a counter of listeners (a *semaphore*),
-//! and without one the arguments are not even made.
+//! A probe is a `nop` in the code whose address is given by a note in the program's file (section
+//! `.note.stapsdt`). A listener asks the kernel to put a breakpoint or a call there. Without a
+//! listener a probe costs one load: the note also names a counter of listeners (a *semaphore*), and
+//! while it is 0 the arguments are not even computed.
 //!
 //! All probes are of the provider `swtch` and have the same five arguments, 8 bytes each:
 //!
@@ -15,40 +15,40 @@
 //! | `arg3` | wait type, 0 for none |
 //! | `arg4` | how long what ended here took, ns; 0 where nothing ended or no clock is read |
 //!
-//! The place is a `nop` of one byte and one of five. Kernels that turn a probed five-byte `nop`
-//! into a call (x86-64, Linux 6.18) take the second, which costs a hit half of a breakpoint; tools
-//! that do not know of it take the first, which the note names. That call pushes its return
-//! address *below* the stack pointer, where a leaf function may keep data (the red zone); the
-//! assembly therefore does not promise the compiler to leave the stack alone, and its functions
-//! are not inlined.
+//! The probed code is a `nop` of one byte and one of five. Kernels that turn a probed five-byte
+//! `nop` into a call (x86-64, Linux 6.18) use the second, which halves the cost of a hit compared
+//! with a breakpoint; tools without this feature use the first, which the note names. That call
+//! pushes its return address *below* the stack pointer, where a leaf function may keep data (the
+//! red zone). The assembly therefore does not promise the compiler to leave the stack alone, and
+//! its functions are not inlined.
 //!
-//! On processors other than x86-64 and aarch64 the functions exist and do nothing.
+//! On processors other than x86-64 and aarch64 the functions exist but do nothing.
 
 /// The arguments of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     /// Number of the scheduler in its runtime.
     pub scheduler: u64,
-    /// Number of the worker.
+    /// Number of the worker in the page.
     pub worker: u64,
-    /// The task's id, 0 for none.
+    /// Id of the task, 0 for none.
     pub task: u64,
     /// Number of the wait type, 0 for none.
     pub wait_type: u64,
-    /// How long what ended here took, ns.
+    /// Length of the span that ended here, ns; 0 if none.
     pub ns: u64,
 }
 
-/// Makes a module with one probe: its semaphore, and what hits it.
+/// Makes a module with one probe: its semaphore, and the function that hits it.
 ///
-/// The note is laid out as `sys/sdt.h` of `SystemTap` lays it out, version 3: address of the probe,
-/// of `.stapsdt.base` (by whose place a tool sees that a file was prelinked), of the semaphore; then
-/// provider, name, and where each argument is found.
+/// The note has the layout of `sys/sdt.h` of `SystemTap`, version 3: the addresses of the probe, of
+/// `.stapsdt.base` (which shows a tool whether the file was prelinked) and of the semaphore; then
+/// provider, name, and the location of each argument.
 macro_rules! probe {
     ($function:ident, $name:literal, $what:literal) => {
         #[doc = concat!("Probe `swtch:", $name, "`: ", $what)]
         ///
-        /// `arguments` is called only while somebody listens.
+        /// `arguments` is called only while a listener is attached.
         #[inline]
         pub fn $function(arguments: impl FnOnce() -> Arguments) {
             if $function::has_listener() {
@@ -59,19 +59,19 @@ macro_rules! probe {
         mod $function {
             use std::sync::atomic::{AtomicU16, Ordering};
 
-            /// Listeners; the kernel or the tool changes it from outside.
+            /// Number of listeners; the kernel or the tool changes it from outside.
             ///
-            /// In the section where `bpftrace` and `perf` look for it.
+            /// It is in the section where `bpftrace` and `perf` look for it.
             #[unsafe(link_section = ".probes")]
             static LISTENERS: AtomicU16 = AtomicU16::new(0);
 
-            /// Whether anybody listens.
+            /// True while a listener is attached.
             #[inline]
             pub(super) fn has_listener() -> bool {
                 LISTENERS.load(Ordering::Relaxed) != 0
             }
 
-            /// The place that is probed.
+            /// Contains the instructions that are probed.
             #[cold]
             #[inline(never)]
             pub(super) fn hit(arguments: super::Arguments) {

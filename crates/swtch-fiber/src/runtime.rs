@@ -1,4 +1,4 @@
-//! A runtime: its schedulers, their threads, and how it begins and ends.
+//! A runtime: its schedulers, their threads, and how it starts and ends.
 
 mod builder;
 
@@ -21,18 +21,18 @@ use crate::stall::Reporter;
 use crate::task::{self, JoinHandle, Task, TaskBuilder};
 use crate::{affinity, baton, fiber};
 
-/// How workers run.
+/// How a runtime runs its workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// As coroutines on the scheduler's thread: a switch costs nanoseconds.
     #[default]
     Fiber,
-    /// As OS threads that hand a baton: a switch costs a futex hand-off, and code that is bound to its
-    /// thread (thread-local state, foreign libraries) works as ever.
+    /// As OS threads that pass a baton: a switch costs a futex hand-off. Code that depends on its
+    /// thread (thread-local state, foreign libraries) works as usual.
     Thread,
 }
 
-/// What all parts of a runtime know.
+/// The state that all parts of a runtime share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) name: String,
@@ -43,24 +43,24 @@ pub(crate) struct Shared {
     pub(crate) stacks: Option<&'static StackPool>,
     pub(crate) thread_stack_size: usize,
     pub(crate) workers_per_scheduler: usize,
-    /// How sockets and files are driven: never [`Io::Auto`].
+    /// How sockets and files are driven; never [`Io::Auto`].
     pub(crate) io: Io,
-    /// What the page says of that.
+    /// The number by which the page reports `io`.
     io_driver: u32,
     pub(crate) seats: OnceLock<Vec<Seat>>,
     pub(crate) monitor: Monitor,
-    /// After how long without progress a stall is reported, and to whom.
+    /// The time without progress after which a stall is reported, and the reporter.
     pub(crate) stalls: Option<(Duration, Reporter)>,
     pub(crate) helpers: Helpers,
-    /// Schedulers that sleep and could take tasks of others.
+    /// Number of schedulers that sleep and could take tasks of others.
     hungry: AtomicUsize,
-    /// No new tasks are taken.
+    /// Set when the runtime ends: no new tasks are accepted.
     ending: AtomicBool,
     /// Breaks ties between schedulers of equal load.
     turn: AtomicUsize,
 }
 
-/// One scheduler that has nothing to do.
+/// Counts one scheduler as idle, while this value lives.
 #[derive(Debug)]
 pub(crate) struct Hungry(Arc<Shared>);
 
@@ -75,7 +75,7 @@ impl Drop for Hungry {
 pub(crate) struct Seat {
     pub(crate) scheduler: &'static Scheduler,
     pub(crate) record: &'static SchedulerRecord,
-    /// Number of that record.
+    /// Index of the record in the page.
     pub(crate) index: u32,
 }
 
@@ -84,14 +84,15 @@ impl Shared {
         self.seats.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Queues a task on the scheduler asked for, or on the one with the least load.
+    /// Queues a task on the wanted scheduler, or on the one with the least load.
     pub(crate) fn enqueue(&self, task: Task, wanted: Option<u32>) -> Result<(), Error> {
         let Seat {
             scheduler, record, ..
         } = *self.route(wanted)?;
         let by_holder = scheduler.runs_the_caller();
-        // Counted before the look at `ending`: whoever ends the runtime looks the other way round.
-        // (The holder's own tasks are safe without: the task that spawns has not ended.)
+        // Counted before `ending` is read; the thread that ends the runtime does it the other way
+        // round. (Tasks of the holder are safe without that, since the task that spawns has not
+        // ended.)
         if by_holder {
             scheduler.load.count_by_holder();
         } else {
@@ -113,12 +114,13 @@ impl Shared {
         } else {
             scheduler.enqueue_from_outside(task);
             if somebody_is_hungry {
-                // The one it was routed to may be busy; whoever has nothing to do takes it.
+                // The scheduler it was routed to may be busy, so an idle one takes the task.
                 self.ring_all();
             }
-            // The holder will say so itself; it may be long in coming to it.
+            // The holder updates this count too, but possibly only much later.
             record.work_queue_count.fetch_add(1, Ordering::Relaxed);
-            // Should the scheduler not hear the alarm, its monitor must be awake to see that.
+            // If the scheduler does not react to the alarm, the monitor must be awake to notice
+            // that.
             self.monitor.scheduler_works();
         }
         Ok(())
@@ -130,7 +132,7 @@ impl Shared {
         self.hungry.load(Ordering::Relaxed) != 0
     }
 
-    /// Says so of the calling one, while what is returned lives.
+    /// Counts the caller's scheduler as idle, while the returned value lives.
     pub(crate) fn hungry(self: Arc<Self>) -> Hungry {
         self.hungry.fetch_add(1, Ordering::Relaxed);
         Hungry(self)
@@ -148,7 +150,7 @@ impl Shared {
         if let [only] = seats {
             return Ok(only);
         }
-        // A turn that is lost between two threads does no harm.
+        // A lost update between two threads does no harm here.
         let first = self.turn.load(Ordering::Relaxed);
         self.turn.store(first.wrapping_add(1), Ordering::Relaxed);
         (0..seats.len())
@@ -157,8 +159,8 @@ impl Shared {
             .ok_or(Error::NoRuntime)
     }
 
-    /// A task that waits for a worker of another scheduler, while that one is busy. It counts at the
-    /// thief's from now on.
+    /// Takes a task that waits for a worker of another, busy scheduler. From now on it counts as
+    /// the thief's.
     pub(crate) fn steal_for(&self, thief: &Scheduler) -> Option<Task> {
         let others = self
             .seats()
@@ -188,11 +190,11 @@ impl Shared {
     }
 }
 
-/// A user-mode scheduler per CPU, and the threads they run on.
+/// A group of user-mode schedulers, by default one per CPU, and the threads they run on.
 ///
 /// Dropping it cancels all tasks, waits until they have unwound, and ends its threads. A task that
-/// neither waits nor yields keeps it from ending. A worker must not drop the runtime that runs it:
-/// it would wait for its own end, so the process is ended with that message.
+/// neither waits nor yields delays this. A worker must not drop the runtime that runs it: it would
+/// wait for its own end, so the process is aborted with that message.
 #[derive(Debug)]
 pub struct Runtime {
     shared: Arc<Shared>,
@@ -201,14 +203,14 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Settings, to be changed before [`Builder::build`].
+    /// Starts with the default settings; end with [`Builder::build`].
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// A runtime with the default settings: fiber mode, a scheduler per CPU that this process may
-    /// use, a quantum of 4 ms.
+    /// Starts a runtime with the default settings: fiber mode, one scheduler per CPU that this
+    /// process may use, a quantum of 4 ms.
     ///
     /// # Errors
     /// As [`Builder::build`].
@@ -216,7 +218,8 @@ impl Runtime {
         Builder::default().build()
     }
 
-    /// Runs `body` as a task and waits for its result. Tasks that it leaves behind go on.
+    /// Runs `body` as a task and waits for its result. Tasks that it spawned and did not join go
+    /// on.
     ///
     /// # Errors
     /// [`JoinError`] when it panicked or could not be run.
@@ -228,7 +231,7 @@ impl Runtime {
         self.spawn(body).map_err(JoinError::NotStarted)?.join()
     }
 
-    /// Starts a task from outside of the runtime. It is for the handle to wait for it.
+    /// Starts a task from outside of the runtime. Use the handle to wait for it.
     ///
     /// # Errors
     /// As [`TaskBuilder::spawn`].
@@ -240,7 +243,7 @@ impl Runtime {
         self.spawn_with(TaskBuilder::new(), body)
     }
 
-    /// As [`spawn`](Self::spawn), with a name or a place.
+    /// As [`spawn`](Self::spawn), with a name or a chosen scheduler.
     ///
     /// # Errors
     /// As [`TaskBuilder::spawn`].
@@ -260,7 +263,7 @@ impl Runtime {
         self.shared.seats()
     }
 
-    /// Number of schedulers.
+    /// Number of schedulers in this runtime.
     #[must_use]
     pub fn schedulers(&self) -> usize {
         self.shared.seats().len()
@@ -337,7 +340,7 @@ impl Runtime {
     }
 }
 
-/// What the thread of a scheduler does first.
+/// What the thread of a scheduler does before it runs workers.
 fn set_up(
     scheduler: &'static Scheduler,
     shared: Arc<Shared>,
@@ -378,8 +381,8 @@ fn set_up(
     Ok((thread, guard))
 }
 
-/// An overflow of a worker's stack is told with the name of its task. Workers that are threads see to
-/// theirs themselves.
+/// Makes a stack overflow of a worker be reported with the name of its task. In thread mode each
+/// worker's thread does that itself.
 fn guard_workers(shared: &Shared) -> Result<Option<overflow::Guard>, Error> {
     overflow::set_describe(page::describe_worker);
     if shared.mode == Mode::Thread {

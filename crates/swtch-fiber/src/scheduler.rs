@@ -1,8 +1,8 @@
-//! One scheduler: its queues, its rules, and who may touch what.
+//! One scheduler: its queues, its rules, and which thread may touch which part.
 //!
 //! At any time one thread *holds* a scheduler: in fiber mode always its own thread, in thread mode
-//! the worker with the baton. Only the holder touches the [`Core`]; everybody else puts workers into
-//! the inbox or tasks into the queue, and rings.
+//! the worker with the baton. Only the holder touches the [`Core`]. All other threads put workers
+//! into the inbox or tasks into the queue, and ring the alarm.
 //!
 //! ```text
 //! other threads ── signal ──▶ inbox ─┐          ┌─ timers: waits with a deadline
@@ -14,8 +14,8 @@
 //!                                  runs
 //! ```
 //!
-//! There is no dispatcher thread: scheduler code runs where the last worker stopped. Shells of
-//! schedulers are never freed, only used again, like the control blocks of workers.
+//! There is no dispatcher thread: scheduler code runs where the last worker stopped. Like the
+//! control blocks of workers, `Scheduler` values are never freed, only reused.
 
 mod account;
 pub(crate) mod alarm;
@@ -46,7 +46,7 @@ use inbox::Inbox;
 use load::Load;
 use tasks::OpenQueue;
 
-/// What a worker does when it leaves the scheduler.
+/// How a worker leaves the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// It goes to the tail of the runnable queue.
@@ -55,29 +55,29 @@ pub(crate) enum Leave {
     Suspend,
     /// It runs on outside of the scheduler.
     Preemptive,
-    /// Its task has ended.
+    /// The worker's task has ended.
     Done,
 }
 
-/// A scheduler. What threads without the hold may touch is atomic or locked.
+/// A scheduler. The parts that other threads than the holder may touch are atomic or locked.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Scheduler {
-    /// Set by the monitor at the end of the quantum; a yield point is one load of it.
+    /// Set by the monitor at the end of the quantum; a yield point costs one load of it.
     pub(crate) need_yield: AtomicBool,
-    /// Clocks are read and times are kept.
+    /// Whether clocks are read and times are measured.
     accounting: AtomicBool,
     inbox: Inbox,
     pub(crate) alarm: Alarm,
-    /// Tasks that wait for a worker and may be reached by others.
+    /// Tasks that wait for a worker and that other schedulers may take.
     open: OpenQueue,
-    /// Tasks that have not ended.
+    /// Number of tasks that have not ended.
     pub(crate) load: Load,
-    /// A worker was free, or could be made, when the holder looked last before it slept.
+    /// When the holder last prepared to sleep: a worker was free, or could be made.
     takes_tasks: AtomicBool,
-    /// As it went idle: whether it will wake by itself, because a wait has a deadline.
+    /// Whether a wait had a deadline when the scheduler went idle, so that it will wake by itself.
     pub(crate) has_deadline: AtomicBool,
-    /// No task is left and none will come: the holder may end.
+    /// Asked to end: all tasks are cancelled, and the holder ends when none is left.
     closing: AtomicBool,
     core: UnsafeCell<Option<Core>>,
 }
@@ -87,11 +87,11 @@ unsafe impl Sync for Scheduler {}
 // SAFETY: as above; the holder of a scheduler in fiber mode is one thread from beginning to end.
 unsafe impl Send for Scheduler {}
 
-/// Shells that nobody uses.
+/// Schedulers that were given back and can be reused.
 static UNUSED: Mutex<Vec<&'static Scheduler>> = Mutex::new(Vec::new());
 
 impl Scheduler {
-    /// A scheduler that nobody holds yet.
+    /// Takes a scheduler that has no holder yet.
     pub(crate) fn take(accounting: bool) -> Result<&'static Self, std::io::Error> {
         let unused = lock(&UNUSED).pop();
         let scheduler = match unused {
@@ -115,53 +115,53 @@ impl Scheduler {
         Ok(scheduler)
     }
 
-    /// Furnishes it, before anybody holds it.
+    /// Sets its core, before any thread holds it.
     ///
     /// # Safety
-    /// Nobody holds it, and no task has been queued.
+    /// It has no holder, and no task has been queued.
     pub(crate) unsafe fn furnish(&self, core: Core) {
-        // SAFETY: by the caller's promise nobody else looks.
+        // SAFETY: by the caller's promise no other code accesses it.
         unsafe { *self.core.get() = Some(core) };
     }
 
-    /// Empties it and lets it be used again.
+    /// Drops its core and lets it be used again.
     ///
     /// # Safety
-    /// Nobody holds it any more, all its tasks have ended, and no thread spawns into it.
+    /// It has no holder any more, all its tasks have ended, and no thread spawns into it.
     pub(crate) unsafe fn give_back(&'static self) {
-        // SAFETY: by the caller's promise nobody else looks.
+        // SAFETY: by the caller's promise no other code accesses it.
         unsafe { *self.core.get() = None };
         lock(&UNUSED).push(self);
     }
 
-    /// Its core, for a short look or change.
+    /// Its core, for a short access.
     ///
-    /// Two references that can change the core must not live at a time, in one thread either: the
-    /// compiler assumes that what one of them reads is not written through the other. So a method of
-    /// [`Core`], and what it calls, takes the core that it works on as an argument and never calls this.
+    /// Two mutable references to the core must not exist at a time, not even in one thread: the
+    /// compiler assumes that what one of them reads is not written through the other. So a method
+    /// of [`Core`], and what it calls, takes the core as an argument and never calls this.
     ///
     /// # Safety
     /// The caller holds the scheduler, and uses no reference obtained before.
     #[expect(clippy::mut_from_ref, reason = "the holder is the only one")]
     #[inline(always)]
     pub(crate) unsafe fn core(&self) -> &mut Core {
-        // SAFETY: by the caller's promise nobody else looks.
+        // SAFETY: by the caller's promise no other code accesses it.
         let core = unsafe { &mut *self.core.get() };
         core.as_mut()
             .expect("a scheduler is furnished while it is held")
     }
 
-    /// What all schedulers of the runtime share.
+    /// The state that all schedulers of the runtime share.
     ///
     /// # Safety
-    /// The caller holds the scheduler. The reference is good while a task of the runtime lives. It
-    /// points past the core, which may be changed meanwhile.
+    /// The caller holds the scheduler. The reference is valid while a task of the runtime lives. It
+    /// points outside of the core, which may be changed meanwhile.
     pub(crate) unsafe fn shared(&self) -> &Shared {
         // SAFETY: by the caller's promise.
         &unsafe { self.core() }.shared
     }
 
-    /// Now, in ticks; 0 without accounting.
+    /// The present time in ticks; 0 without accounting.
     #[inline(always)]
     pub(crate) fn now(&self) -> u64 {
         if self.accounting.load(Ordering::Relaxed) {
@@ -193,7 +193,8 @@ impl Scheduler {
         } else {
             self.leave(cell, Leave::Yield);
         }
-        // Afterwards, so that a task that was cancelled while it was runnable ends when it is chosen.
+        // Checked after the yield, so that a task that was cancelled while runnable ends when it is
+        // chosen.
         park::unwind_if_cancelled(cell);
     }
 
@@ -203,7 +204,7 @@ impl Scheduler {
         self.leave(cell, Leave::Suspend);
     }
 
-    /// Hands the scheduler to others until the worker is chosen again.
+    /// Gives the scheduler to other workers until this worker is chosen again.
     #[inline(always)]
     pub(crate) fn leave(&'static self, cell: &'static WorkerCell, leave: Leave) {
         fork::refuse_in_child();
@@ -222,7 +223,7 @@ impl Scheduler {
 
     // --- called by any thread -------------------------------------------------------------------
 
-    /// Makes a worker runnable whose wait the caller has decided.
+    /// Makes a worker runnable. The caller has decided its wait.
     pub(crate) fn wake(&'static self, cell: &'static WorkerCell) {
         cell.signalled_ticks.store(self.now(), Ordering::Relaxed);
         let signaller = worker::current();
@@ -257,14 +258,14 @@ impl Scheduler {
         self.alarm.ring();
     }
 
-    /// Whether it was asked to end.
+    /// Whether the scheduler was asked to end.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::SeqCst)
     }
 
     // --- called by the holder -------------------------------------------------------------------
 
-    /// Whether a look at inbox and queue can be left out.
+    /// Whether inbox and task queues are empty, so that gathering can be skipped.
     #[inline(always)]
     fn nothing_to_gather(&self, core: &Core) -> bool {
         self.inbox.is_empty()
@@ -273,7 +274,7 @@ impl Scheduler {
             && core.near.is_empty()
     }
 
-    /// `now`, also where no times are kept.
+    /// `now`, or the present tick where no times are measured.
     #[inline(always)]
     fn ticks(&self, now: u64) -> u64 {
         if self.accounting.load(Ordering::Relaxed) {
@@ -283,8 +284,8 @@ impl Scheduler {
         }
     }
 
-    /// Keeps the books of a worker that leaves, and puts it where it belongs. False when it yielded
-    /// and nobody else is runnable: then it has not left.
+    /// Does the accounting for a worker that leaves, and queues it. False when it yielded and no
+    /// other worker is runnable: then it has not left.
     #[inline(always)]
     pub(crate) fn leaves(&'static self, cell: &'static WorkerCell, leave: Leave, now: u64) -> bool {
         if leave == Leave::Yield {
@@ -309,7 +310,7 @@ impl Scheduler {
         true
     }
 
-    /// Keeps the books of a worker that was chosen.
+    /// Does the accounting for a worker that was chosen to run.
     #[inline(always)]
     pub(crate) fn enters(&'static self, cell: &'static WorkerCell, now: u64) {
         // SAFETY: called by the holder.
@@ -323,14 +324,14 @@ impl Scheduler {
         self.need_yield.store(false, Ordering::Relaxed);
     }
 
-    /// Whether nothing came in since the sleep was announced. Tasks count only where there is a
-    /// worker for them: else they wait for the end of another task, which is a worker's wait.
+    /// Whether nothing came in since the sleep was announced. Tasks count only if there is a worker
+    /// for them; otherwise they must wait until another task ends.
     pub(crate) fn nothing_came_in(&self) -> bool {
         let takes_tasks = self.takes_tasks.load(Ordering::Relaxed);
         self.inbox.is_empty() && !(takes_tasks && self.has_open_tasks())
     }
 
-    /// Takes in what came from outside since the last look.
+    /// Collects what came from outside since the last call: expired timers, I/O, signals, tasks.
     #[inline(always)]
     pub(crate) fn gather(&'static self, now: u64) {
         // SAFETY: called by the holder.
@@ -346,8 +347,8 @@ impl Scheduler {
         }
     }
 
-    /// Cancels all tasks: those that wait for a worker now, those that wait for something else now,
-    /// all others at their next wait. No tasks come in once a scheduler is closing.
+    /// Cancels all tasks: those that wait for a worker and those in other waits now, all others at
+    /// their next wait. No tasks come in once a scheduler is closing.
     ///
     /// # Safety
     /// The caller holds the scheduler.

@@ -1,4 +1,4 @@
-//! Tasks that may borrow from whoever started them, because it waits for their end.
+//! Tasks that may borrow from the caller, which waits for their end.
 
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,13 +14,13 @@ use crate::wait_type::WaitType;
 use crate::worker;
 
 /// Runs `body`, which may start tasks that borrow what lives longer than the call, and waits until
-/// all of them have ended. As `std::thread::scope`, with workers.
+/// all of them have ended. Like `std::thread::scope`, with tasks instead of threads.
 ///
-/// When `body` panics, or its task is cancelled while it or the scope waits, the tasks are cancelled,
-/// waited for, and the unwinding goes on: nothing borrowed is left behind.
+/// When `body` panics, or its task is cancelled while it or the scope waits, the tasks are
+/// cancelled and waited for, and then the unwinding goes on: no task outlives what it borrows.
 ///
 /// # Panics
-/// With the panic of `body`; and when a task panicked whose result nobody took.
+/// With the panic of `body`; and when a task panicked and its result was not taken.
 pub fn scope<'env, Body, Output>(body: Body) -> Output
 where
     Body: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Output,
@@ -40,7 +40,7 @@ where
     }
     if result.is_err() {
         family.cancel();
-        // What it unwinds for has been caught: here a worker may wait.
+        // The panic has been caught, so the worker may wait here.
         family.wait(Cancelling::Waits);
     }
     match result {
@@ -56,24 +56,25 @@ where
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
     family: Arc<Family>,
-    /// Neither lifetime may be shortened or prolonged.
+    /// Makes both lifetimes invariant, so neither can be shortened or lengthened.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// What a scope knows of its tasks.
+/// The state of a scope and its tasks.
 #[derive(Debug)]
 #[repr(C)]
 struct Family {
-    /// Tasks that run, at the beginning, where the monitor looks for whom a parent waits for.
+    /// The tasks that run. It is the first field, because the monitor reads there which tasks a
+    /// parent waits for.
     named: Owners,
-    /// Tasks that have not ended.
+    /// Number of tasks that have not ended.
     living: AtomicUsize,
-    /// Tasks are to end as soon as they are started.
+    /// Tasks are cancelled as soon as they are started.
     is_cancelled: AtomicBool,
-    /// A task panicked, and nobody took the result.
+    /// A task panicked, and its result was not taken.
     has_panicked: AtomicBool,
-    /// Waits for `living` to become 0.
+    /// The scope's own wait for `living` to become 0.
     parent: WaitQueue,
     members: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -106,7 +107,7 @@ impl Family {
         if members.len() == members.capacity() {
             members.retain(|member| !member.is_finished());
         }
-        // Under the lock, so that `cancel` finds it or it finds the flag.
+        // Checked under the lock: either `cancel` finds this task, or this sees the flag.
         if self.is_cancelled.load(Ordering::Relaxed) {
             member.cancel();
         }
@@ -122,7 +123,7 @@ impl Family {
     }
 }
 
-/// Tells the scope that a task has ended: the last thing that is done for it.
+/// Counts a task as living until it is dropped, which is the last thing done for the task.
 struct Living(Arc<Family>);
 
 impl Living {
@@ -140,10 +141,11 @@ impl Drop for Living {
     }
 }
 
-/// What a task leaves for its handle.
+/// The result that a task leaves for its handle.
 #[repr(C)]
 struct Legacy<Output> {
-    /// The task, once it runs: at the beginning, where the monitor looks for whom a joiner waits for.
+    /// The task's id, once it runs. It is the first field, because the monitor reads there which
+    /// task a joiner waits for.
     task: AtomicU64,
     family: Arc<Family>,
     ended: AtomicBool,
@@ -176,14 +178,14 @@ impl<Output> Drop for Legacy<Output> {
     }
 }
 
-/// A task of a scope. Dropped in the order of its fields, also when it never runs.
+/// A task of a scope. Its fields are dropped in their order, also when it never runs.
 struct Member<Body, Output> {
     body: Option<Body>,
     legacy: LegacyOf<Output>,
     living: Living,
 }
 
-/// The task's share of its legacy: says that it has ended, whatever happened.
+/// The task's reference to its result: on drop it marks the task as ended in any case.
 struct LegacyOf<Output>(Arc<Legacy<Output>>);
 
 impl<Output> Drop for LegacyOf<Output> {
@@ -226,7 +228,7 @@ impl<'scope> Scope<'scope, '_> {
         self.spawn_with(TaskBuilder::new(), body)
     }
 
-    /// As [`spawn`](Self::spawn), with a name or a place.
+    /// As [`spawn`](Self::spawn), with a name or a chosen scheduler.
     ///
     /// # Errors
     /// As [`TaskBuilder::spawn`].
@@ -252,10 +254,10 @@ impl<'scope> Scope<'scope, '_> {
             living: Living::new(&self.family),
         };
         let work: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || member.run());
-        // SAFETY: only the lifetime changes. Whether the closure runs, unwinds, or is dropped without
-        // running, the last of what it captured to go is `living`; `scope` does not return, and does
-        // not unwind, before all of those are gone, by waits that nothing cuts short. What is left of
-        // the closure after that is its box, which is freed and not looked into.
+        // SAFETY: only the lifetime changes. Whether the closure runs, unwinds, or is dropped
+        // without running, `living` is the last of its captures to be dropped. `scope` does not
+        // return or unwind before all of those are dropped; its waits cannot be cut short. After
+        // that only the box of the closure is left, which is freed without a look inside.
         let work: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(work) };
         let task = builder.spawn(work)?;
         let id = task.id();
@@ -268,7 +270,7 @@ impl<'scope> Scope<'scope, '_> {
     }
 }
 
-/// A task of a [`scope`], and its result. It need not be joined.
+/// A handle to a task of a [`scope`], and to its result. It need not be joined.
 pub struct ScopedJoinHandle<'scope, Output> {
     id: u64,
     legacy: Arc<Legacy<Output>>,
@@ -291,7 +293,7 @@ impl<Output> ScopedJoinHandle<'_, Output> {
     /// Waits until the task has ended, and takes its result.
     ///
     /// # Errors
-    /// [`JoinError`] when it panicked, was cancelled, or is the calling one.
+    /// [`JoinError`] when the task panicked, was cancelled, or is the calling task.
     pub fn join(self) -> Result<Output, JoinError> {
         if self.id == worker::task_here() {
             return Err(JoinError::Itself);

@@ -1,8 +1,9 @@
-//! Stalls: a scheduler that ought to run workers and makes no progress.
+//! Stalls: a scheduler that should be running workers makes no progress.
 //!
 //! The runtime's monitor shows each scheduler's progress to a watch every few ms. When it has not
-//! moved for half of the threshold (25 ms, settable), the scheduler's thread is looked at; after the
-//! whole threshold it is looked at again, and the difference says why (`verdict`):
+//! changed for half of the threshold (25 ms, settable), a sample of the scheduler's thread is
+//! taken. After the whole threshold a second one is taken, and the difference gives the reason
+//! (`verdict`):
 //!
 //! ```text
 //! progress moves ──┬──────────────┬──────────────┬──▶ time
@@ -10,12 +11,12 @@
 //!               a run begins   sample         sample, verdict, backtrace, report
 //! ```
 //!
-//! So half of the threshold is what a verdict rests on, and the look costs nothing for runs that
-//! are shorter. Each stall is reported once, at most five a minute, on a thread of its own: the
-//! monitor must go on ending quanta while names are looked up and the callback runs.
+//! So a verdict covers half of the threshold, and runs that are shorter than that cost nothing.
+//! Each stall is reported once, at most five a minute, on a thread of its own: the monitor must go
+//! on ending quanta while names are looked up and the callback runs.
 //!
-//! What this does *not* do: stop or end anything. A stall is the program's, and only its author can
-//! say whether it matters.
+//! What this does *not* do: stop or end anything. A stall is caused by the program, and only its
+//! author can tell whether it matters.
 
 mod backtrace;
 mod capture;

@@ -1,33 +1,33 @@
 //! Synchronisation that blocks the worker and not its thread.
 //!
-//! Each primitive may be shared between workers of any scheduler and threads that are no workers; a
-//! worker that has to wait leaves its scheduler to the others, a thread sleeps in the kernel. None of
-//! them takes a lock while nobody waits.
+//! Each primitive may be shared between workers of any scheduler and threads that are not workers.
+//! A worker that has to wait leaves its scheduler to the others; a thread sleeps in the kernel.
+//! [`Mutex`], [`RwLock`] and [`Semaphore`] take no internal lock while there are no waiters.
 //!
-//! | primitive | who is next |
+//! | primitive | order of service |
 //! |---|---|
-//! | [`Mutex`] | who comes first; a waiter is overtaken once at most, then it is handed the lock |
-//! | [`RwLock`], [`Semaphore`] | strictly in order; nobody overtakes one who waits, also not with a smaller wish |
+//! | [`Mutex`] | first come; a waiter is overtaken at most once, then it is handed the lock |
+//! | [`RwLock`], [`Semaphore`] | strictly in order; a small request does not overtake a large one |
 //! | [`channel`] | strictly in order, at both ends |
 //! | [`Event`], [`Condvar`], [`Barrier`] | in order |
 //!
-//! **Nothing is lost between two ends of a wait.** A wait ends by what it waited for, by its deadline,
-//! or by cancellation, and one of them alone. What was meant for a waiter that timed out or was
-//! cancelled goes to the next one.
+//! **Nothing is lost when a wait ends early.** Exactly one of three things ends a wait: the signal,
+//! its deadline, or cancellation. A signal for a waiter that timed out or was cancelled goes to the
+//! next one.
 //!
-//! **No poisoning.** A guard that is dropped by unwinding just unlocks. Cancellation unwinds as well
-//! and is an ordinary way for a task to end; and a panic is the error of its task, which a poisoned
-//! lock would make the error of all others. Data that must not be seen half changed has to be changed
-//! without a wait or a call that may panic in between.
+//! **No poisoning.** A guard that is dropped by unwinding just unlocks. Cancellation unwinds as
+//! well and is an ordinary way for a task to end. A panic is the error of its own task, and a
+//! poisoned lock would make it the error of all others. Data that must not be seen half changed has
+//! to be changed without a wait, and without a call that may panic.
 //!
 //! # A `std::sync` guard over a yield
 //!
-//! Do not hold a `std::sync::MutexGuard` (or any lock that blocks the thread) over a yield, a wait or
-//! [`check_quantum`](crate::check_quantum). Another worker of the same thread that wants the lock then
-//! blocks the thread on which alone the holder could run and unlock: a deadlock, in fiber mode at
-//! once, in thread mode for as long as the holder waits for the baton. Within a span without yield
-//! and wait such locks are as good as ever, and the right thing for a few instructions. The locks of
-//! this module may be held over both.
+//! Do not hold a `std::sync::MutexGuard` (or any lock that blocks the thread) over a yield, a wait
+//! or [`check_quantum`](crate::check_quantum). Another worker of the same thread that wants the
+//! lock then blocks that thread, which is the only one on which the holder could run and unlock. In
+//! fiber mode this is a deadlock at once, in thread mode it lasts while the holder waits for the
+//! baton. Between yields and waits such locks are fine, and the right choice for a few
+//! instructions. The locks of this module may be held over both.
 
 mod barrier;
 pub mod channel;

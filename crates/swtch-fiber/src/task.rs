@@ -1,4 +1,4 @@
-//! Tasks: a closure, what became of it, and the handle to ask.
+//! Tasks: a closure, its result, and the handle to wait for it.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -17,10 +17,10 @@ use crate::runtime::Shared;
 use crate::wait_type::WaitType;
 use crate::worker::{self, Phase, WorkerCell};
 
-/// Ids of tasks: from 1, never used again in this process.
+/// The next id of a task: from 1, never reused in this process.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// Ids for the next tasks of one spawner.
+/// Reserves ids for the next tasks of one spawner.
 pub(crate) fn fresh_ids(count: u64) -> Range<u64> {
     let first = NEXT_ID.fetch_add(count, Ordering::Relaxed);
     first..first + count
@@ -32,7 +32,7 @@ pub(crate) struct Task {
     pub(crate) parent: u64,
     pub(crate) name: Option<Arc<str>>,
     pub(crate) queued_ticks: u64,
-    /// It was asked to run on one scheduler: no other may take it.
+    /// It was asked to run on one scheduler: no other may steal it.
     pub(crate) placed: bool,
     work: Half<dyn Work>,
 }
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Task {
     }
 }
 
-/// A closure with its result, whatever their types.
+/// A closure with its result, without their types.
 trait Work: Send + Sync {
     /// Runs the closure; never unwinds.
     ///
@@ -61,8 +61,8 @@ trait Work: Send + Sync {
     fn control(&self) -> &Control;
 }
 
-/// What of a task does not depend on its types. It begins with the task's id, where the monitor looks for
-/// whom a joiner waits for.
+/// The part of a task that does not depend on its types. It begins with the task's id: a joiner's
+/// wait resource is this address, and the monitor reads there which task it waits for.
 ///
 /// ```text
 /// state:   RUNNING ──── finish ────────────────▶ DONE   the result is there
@@ -75,11 +75,11 @@ trait Work: Send + Sync {
 struct Control {
     task: u64,
     state: AtomicU32,
-    /// The task is to end.
+    /// The task was asked to end.
     cancel: AtomicBool,
-    /// The worker it is bound to, while it runs.
+    /// The worker that the task is bound to, while it runs.
     worker: AtomicPtr<WorkerCell>,
-    /// Who waits for the end. Written by the one owner of the handle before AWAITED, read after.
+    /// The waiter for the end. Written by the owner of the handle before AWAITED, read after it.
     joiner: UnsafeCell<Option<Waiter>>,
 }
 
@@ -87,23 +87,25 @@ const RUNNING: u32 = 0;
 const AWAITED: u32 = 1;
 const DONE: u32 = 2;
 
-// SAFETY: `joiner` is written by the handle's owner in the state RUNNING and read by whoever ends the
-// task after it has swapped AWAITED for DONE: the state hands it over.
+// SAFETY: `joiner` is written by the handle's owner in the state RUNNING. It is read by the thread
+// that ends the task after it has swapped AWAITED for DONE: the state hands it over.
 unsafe impl Sync for Control {}
 
 struct Packet<Body, Output> {
     control: Control,
-    /// Taken by whoever runs or abandons the task: the one owner of its [`Task`].
+    /// Taken by the thread that runs or abandons the task: the one owner of its [`Task`].
     body: UnsafeCell<Option<Body>>,
-    /// Written before DONE by the same, taken after DONE by the one owner of the handle.
+    /// Written by that thread before DONE, taken after DONE by the one owner of the handle.
     result: UnsafeCell<Option<Result<Output, JoinError>>>,
 }
 
-// SAFETY: both cells have one owner at a time, as said there; the state hands over the result.
+// SAFETY: both cells have one owner at a time, as documented there; the state hands over the
+// result.
 unsafe impl<Body: Send, Output: Send> Sync for Packet<Body, Output> {}
 
 impl<Body, Output> Packet<Body, Output> {
     /// # Safety
+    ///
     /// The caller ends the task, once.
     unsafe fn finish(&self, result: Result<Output, JoinError>) {
         // SAFETY: the task's owner alone writes, before DONE.
@@ -145,7 +147,7 @@ where
     unsafe fn abandon(&self, why: JoinError) {
         // SAFETY: by the caller's promise.
         let body = unsafe { self.take_body() };
-        // The closure's own Drop may panic: that is the task's affair.
+        // The closure's own Drop may panic; that counts as a panic of the task.
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(body)));
         // SAFETY: as above.
         unsafe { self.finish(Err(dropped.err().map_or(why, panicked))) };
@@ -160,7 +162,7 @@ fn panicked(payload: Box<dyn Any + Send>) -> JoinError {
     JoinError::Panicked(Panic::new(payload))
 }
 
-/// What a payload says about why a task ended.
+/// The reason of a task's end, from its panic payload.
 pub(crate) fn ended_by(payload: Box<dyn Any + Send>) -> JoinError {
     if payload.is::<Cancelled>() {
         JoinError::Cancelled
@@ -169,7 +171,7 @@ pub(crate) fn ended_by(payload: Box<dyn Any + Send>) -> JoinError {
     }
 }
 
-/// A task that has a worker, whose record says all else about it: the worker's block is small.
+/// A task that has a worker. The worker's record has its id and name, so this can be small.
 pub(crate) struct BoundTask(Half<dyn Work>);
 
 impl std::fmt::Debug for BoundTask {
@@ -179,7 +181,7 @@ impl std::fmt::Debug for BoundTask {
 }
 
 impl BoundTask {
-    /// Runs it on the calling worker, until it ends.
+    /// Runs the task on the calling worker, until it ends.
     pub(crate) fn run(self, cell: &'static WorkerCell) {
         let control = self.0.control();
         control
@@ -199,27 +201,28 @@ impl BoundTask {
         self.let_go();
     }
 
-    /// Without a handle the result ends here, and its destructor is code of the program as well.
+    /// Drops this owner. Without a handle that drops the result, whose destructor is code of the
+    /// program as well.
     fn let_go(self) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(self.0))) {
-            // A payload that panics in turn would have no end: it is left as it is.
+            // Dropping a payload could panic again, without end, so it is leaked.
             std::mem::forget(payload);
         }
     }
 
-    /// Asks it to end before it begins.
+    /// Asks the task to end before it begins.
     pub(crate) fn cancel(&self) {
         self.0.control().cancel();
     }
 }
 
 impl Task {
-    /// It has got its worker.
+    /// Converts a task that has got its worker.
     pub(crate) fn bound(self) -> BoundTask {
         BoundTask(self.work)
     }
 
-    /// Ends it without running it.
+    /// Ends the task without running it.
     pub(crate) fn abandon(self, why: JoinError) {
         // SAFETY: `self` is the one owner of the task, and gone afterwards.
         unsafe { self.work.abandon(why) };
@@ -242,10 +245,10 @@ impl Control {
         self.state.load(Ordering::Acquire) == DONE
     }
 
-    /// Asks the task to end: at its next wait, or out of the one it is in.
+    /// Asks the task to end: at its next wait, or out of the present one.
     ///
-    /// A worker arms its wait and then looks at the flag; here the flag is set first, and then the
-    /// wait looked for. So one of the two sees the other.
+    /// A worker arms its wait and then reads the flag; here the flag is set first, and then the
+    /// wait is read. So one of the two sees the other.
     fn cancel(&self) {
         self.cancel.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -255,14 +258,15 @@ impl Control {
             return;
         };
         let Some(waiter) = Waiter::of(cell) else {
-            // It runs, or will: the next yield point sees to it, not only the end of the quantum.
+            // It runs, or will: make its next yield point yield, not only at the end of the
+            // quantum.
             if let Some(scheduler) = cell.scheduler() {
                 scheduler.need_yield.store(true, Ordering::Relaxed);
             }
             return;
         };
         // The task was still bound after the wait was seen open, and a ticket is used once: if the
-        // wait is open at `end`, it is a wait of this task.
+        // wait is still open in `end`, it is a wait of this task.
         if self.worker.load(Ordering::Acquire) == bound && !cell.wait.is_uncancellable() {
             waiter.end(Phase::Cancelled);
         }
@@ -273,7 +277,7 @@ impl Control {
         while !self.is_done() {
             let waiter = park::prepare(WaitType::JOIN, ptr::from_ref(self).addr());
             let attached = Attached { control: self };
-            // SAFETY: in the state RUNNING nobody reads it, and the handle has one owner.
+            // SAFETY: in the state RUNNING no other thread reads it, and the handle has one owner.
             unsafe { *self.joiner.get() = Some(waiter) };
             let order = (Ordering::AcqRel, Ordering::Acquire);
             if self
@@ -281,14 +285,14 @@ impl Control {
                 .compare_exchange(RUNNING, AWAITED, order.0, order.1)
                 .is_err()
             {
-                // It has ended: nobody was told of the waiter.
+                // The task has ended, and did not see the waiter.
                 let withdrawn = park::withdraw(waiter);
                 debug_assert!(withdrawn, "nobody knew it");
                 break;
             }
             if park::wait(waiter, deadline) == Wake::TimedOut {
                 drop(attached);
-                // The end may have come after the deadline and before this look: then it counts.
+                // If the end came after the deadline but before this check, it counts.
                 return if self.is_done() {
                     Wake::Signalled
                 } else {
@@ -300,14 +304,14 @@ impl Control {
     }
 }
 
-/// Detaches the joiner again, also when its wait unwinds.
+/// Detaches the joiner, also when its wait unwinds.
 struct Attached<'control> {
     control: &'control Control,
 }
 
 impl Drop for Attached<'_> {
     fn drop(&mut self) {
-        // Fails when the task has ended: then the joiner is not needed any more.
+        // Fails when the task has ended: then the joiner is no longer needed.
         let _detached = self.control.state.compare_exchange(
             AWAITED,
             RUNNING,
@@ -317,16 +321,16 @@ impl Drop for Attached<'_> {
     }
 }
 
-/// How to reach a task that was started, and its result.
+/// A handle to a task that was started, and to its result.
 ///
-/// Dropping the handle lets the task go on by itself.
+/// Dropping the handle detaches the task, which goes on.
 #[derive(Debug)]
 pub struct JoinHandle<Output> {
     id: u64,
     packet: Half<dyn Joinable<Output>>,
 }
 
-/// The part of a [`Packet`] that knows its result.
+/// The part of a [`Packet`] that depends on the type of the result.
 trait Joinable<Output>: Send + Sync {
     fn control(&self) -> &Control;
     /// # Safety
@@ -352,7 +356,7 @@ impl<Output> std::fmt::Debug for dyn Joinable<Output> {
 }
 
 impl<Output> JoinHandle<Output> {
-    /// The task's id: unique in this process, and what `user_task` says in a trace.
+    /// The task's id: unique in this process, and shown as `user_task` in a trace.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id
@@ -364,8 +368,8 @@ impl<Output> JoinHandle<Output> {
         self.packet.control().is_done()
     }
 
-    /// Asks the task to end. It does so by unwinding out of the wait it is in, or out of its next
-    /// wait or yield; destructors run. A task that neither waits nor yields is not disturbed.
+    /// Asks the task to end. The task unwinds out of its present wait, or out of its next wait or
+    /// yield; destructors run. A task that neither waits nor yields is not interrupted.
     pub fn cancel(&self) {
         self.packet.control().cancel();
     }
@@ -374,7 +378,8 @@ impl<Output> JoinHandle<Output> {
     /// blocking its thread; any other thread sleeps.
     ///
     /// # Errors
-    /// [`JoinError`] when the task panicked, was cancelled, never got a worker, or is the calling one.
+    /// [`JoinError`] when the task panicked, was cancelled, never got a worker, or is the calling
+    /// task.
     pub fn join(self) -> Result<Output, JoinError> {
         if self.id == worker::task_here() {
             return Err(JoinError::Itself);
@@ -385,7 +390,7 @@ impl<Output> JoinHandle<Output> {
         self.result()
     }
 
-    /// As [`join`](Self::join), for `span` at most.
+    /// As [`join`](Self::join), at most for `span`.
     ///
     /// # Errors
     /// Gives the handle back when the task has not ended by then.
@@ -407,7 +412,7 @@ impl<Output> JoinHandle<Output> {
     }
 }
 
-/// How a task is to be started: its name, and where.
+/// The settings of a new task: its name, and its scheduler.
 ///
 /// ```
 /// let runtime = swtch_fiber::Runtime::builder().schedulers(1).build()?;
@@ -432,14 +437,14 @@ impl TaskBuilder {
         Self::default()
     }
 
-    /// What views and reports call it; 32 bytes of it fit the shared page.
+    /// The name in views and reports; the shared page keeps 32 bytes of it.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Binds it to the scheduler with this number (from 0). It is never stolen.
+    /// Binds it to the scheduler with this number (from 0). It is then never stolen.
     #[must_use]
     pub fn on_scheduler(mut self, scheduler: u32) -> Self {
         self.scheduler = Some(scheduler);
@@ -449,8 +454,8 @@ impl TaskBuilder {
     /// Starts a task in the runtime of the calling worker.
     ///
     /// # Errors
-    /// [`Error::NoRuntime`] outside of a worker, [`Error::ShuttingDown`], [`Error::Setting`] for
-    /// a scheduler that is not there.
+    /// [`Error::NoRuntime`] outside of a worker, [`Error::ShuttingDown`], [`Error::Setting`] for a
+    /// scheduler that does not exist.
     pub fn spawn<Body, Output>(self, body: Body) -> Result<JoinHandle<Output>, Error>
     where
         Body: FnOnce() -> Output + Send + 'static,

@@ -1,4 +1,4 @@
-//! Time for workers: sleeping, and an end to waiting, without blocking the thread.
+//! Time for workers: sleeping, and timeouts, without blocking the thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use crate::park::{self, Deadline, Expired, Limit, Wake};
 use crate::wait_type::WaitType;
 
-/// Lets others run for `span` at least. A thread that is no worker sleeps in the kernel.
+/// Lets others run for at least `span`. A thread that is not a worker sleeps in the kernel.
 pub fn sleep(span: Duration) {
     sleep_to(Deadline::after(span));
 }
 
-/// Lets others run until `moment` at least; not at all when that is over.
+/// Lets others run until `moment` at least; returns at once when that is past.
 pub fn sleep_until(moment: Instant) {
     let left = moment.saturating_duration_since(Instant::now());
     if !left.is_zero() {
@@ -26,22 +26,22 @@ fn sleep_to(deadline: Deadline) {
     debug_assert_eq!(wake, Wake::TimedOut, "nobody else knows the waiter");
 }
 
-/// The time of a [`timeout`] was over.
+/// The error of a [`timeout`] whose time has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the time for it was over")]
 pub struct Elapsed;
 
-/// Numbers of timeouts, which tell nested ones apart.
+/// The number of the next timeout; numbers tell nested timeouts apart.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
-/// Runs `body` on the calling worker and ends it when it takes longer than `span`: the wait that it
+/// Runs `body` on the calling worker and ends it if it takes longer than `span`: the wait that it
 /// is in then, or its next wait or yield, unwinds out of it, as cancelling a task does. Destructors
-/// run. So `body` may be cut off at any wait, and nowhere else; code that neither waits nor yields is
-/// not disturbed, and when it ends late without a wait, its value counts.
+/// run. So `body` may be cut off at any wait, and nowhere else. Code that neither waits nor yields
+/// is not interrupted, and if it ends late without a wait, its value counts.
 ///
-/// Timeouts may be nested: the one that is over first ends its own body. Tasks that `body` has spawned
-/// go on, except those of a [`scope`](crate::scope) in it. A wait in a destructor, while unwinding, and
-/// a [`preemptive`](crate::preemptive) section are not cut short.
+/// Timeouts may be nested: the one that passes first ends its own body. Tasks that `body` has
+/// spawned go on, except those of a [`scope`](crate::scope) in it. A wait in a destructor during
+/// unwinding, and a [`preemptive`](crate::preemptive) section, are not cut short.
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,14 +57,14 @@ static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 /// ```
 ///
 /// # Errors
-/// [`Elapsed`] when `body` was ended.
+/// [`Elapsed`] when `body` was cut off.
 pub fn timeout<Output>(span: Duration, body: impl FnOnce() -> Output) -> Result<Output, Elapsed> {
     let own = Limit {
         deadline: Deadline::after(span),
         number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
     };
     let outer = park::replace_limit(Some(own));
-    // One around it that is over sooner stays in force.
+    // An outer timeout that ends sooner stays in force.
     if let Some(outer) = outer.filter(|outer| outer.deadline <= own.deadline) {
         park::replace_limit(Some(outer));
     }
@@ -77,7 +77,7 @@ pub fn timeout<Output>(span: Duration, body: impl FnOnce() -> Output) -> Result<
     })
 }
 
-/// Moments at equal distances.
+/// Waits for moments at equal distances.
 ///
 /// ```
 /// use std::time::Duration;
@@ -108,7 +108,7 @@ impl Interval {
     }
 
     /// Waits for the next moment. Returns how many were due since the last call: more than 1 when
-    /// the caller came too late for some, which are left out; those to come keep their distance.
+    /// the caller came too late for some, which are skipped; later ones keep their distance.
     pub fn tick(&mut self) -> u64 {
         let now = Deadline::after(Duration::ZERO);
         let mut due = 1;

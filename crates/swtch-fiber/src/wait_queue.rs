@@ -1,12 +1,13 @@
-//! Waiters of one resource, first come, first served. The resource owns them, not the scheduler.
+//! The waiters of one resource, first come, first served. The resource owns them, not the
+//! scheduler.
 //!
 //! ```text
 //! waiter:     push, length = n │ fence │ ready after all? ─ no ─▶ wait
 //! signaller:  make it ready    │ fence │ length?  ─ not 0 ─▶ signal
 //! ```
 //!
-//! Whichever comes first in the one order of the two fences, either the waiter sees that it is ready,
-//! or the signaller sees that somebody waits.
+//! Whichever fence comes first in their total order, either the waiter sees that the resource is
+//! ready, or the signaller sees that there is a waiter.
 
 use crate::atomics::{AtomicUsize, Mutex, MutexGuard, Ordering, const_new, fence, lock};
 use crate::park::{self, Deadline, Waiter, Wake};
@@ -16,7 +17,7 @@ use crate::wait_type::WaitType;
 /// A queue of waits. The lock is held for a few instructions, never over a switch.
 #[derive(Debug)]
 pub(crate) struct WaitQueue {
-    /// As long as the queue: whoever finds 0 need not take the lock.
+    /// Length of the queue: a thread that reads 0 need not take the lock.
     length: AtomicUsize,
     line: Mutex<Line<()>>,
 }
@@ -39,7 +40,8 @@ impl WaitQueue {
     }
 
     /// Waits until `is_ready`, which must become true before [`signal_all`](Self::signal_all) or
-    /// [`signal_one`](Self::signal_one) is called. `resource` is what views show as waited for.
+    /// [`signal_one`](Self::signal_one) is called. `resource` is shown by the views as the wait
+    /// object.
     pub(crate) fn wait_until(
         &self,
         (wait_type, resource): (WaitType, usize),
@@ -53,11 +55,11 @@ impl WaitQueue {
                 Cancelling::Waits => park::prepare_uncancellable(wait_type, resource),
             };
             self.push(waiter);
-            // Whoever made it ready before `push` found no waiter to signal.
+            // A thread that made it ready before `push` found no waiter to signal.
             if is_ready() {
                 self.remove(waiter);
                 if !park::withdraw(waiter) {
-                    // The signal was not needed here: it may be somebody else's.
+                    // The signal was not needed here, so pass it on to another waiter.
                     self.signal_one();
                 }
                 return Wake::Signalled;
@@ -70,8 +72,8 @@ impl WaitQueue {
         Wake::Signalled
     }
 
-    /// Puts a waiter at the end. What the caller looks at afterwards was made ready before a signal
-    /// that did not find it.
+    /// Adds a waiter at the end. If a signal misses the waiter, the resource was ready before, and
+    /// the caller sees that after this call.
     pub(crate) fn push(&self, waiter: Waiter) {
         {
             let mut line = lock(&self.line);
@@ -81,7 +83,7 @@ impl WaitQueue {
         fence(Ordering::SeqCst);
     }
 
-    /// Takes a waiter out, wherever it stands. False when it was not there any more.
+    /// Removes a waiter, wherever it stands in the queue. False when it was not there any more.
     pub(crate) fn remove(&self, waiter: Waiter) -> bool {
         let mut line = lock(&self.line);
         let was_there = line.remove(waiter).is_some();
@@ -89,7 +91,7 @@ impl WaitQueue {
         was_there
     }
 
-    /// Wakes the first who still waits. False when nobody did.
+    /// Wakes the first waiter that still waits. False when there was none.
     pub(crate) fn signal_one(&self) -> bool {
         if self.is_empty() {
             return false;
@@ -106,7 +108,7 @@ impl WaitQueue {
         claim.map(park::Claim::wake).is_some()
     }
 
-    /// Wakes all who wait now.
+    /// Wakes all waiters that wait now.
     pub(crate) fn signal_all(&self) {
         if self.is_empty() {
             return;
@@ -118,7 +120,8 @@ impl WaitQueue {
         claims.wake();
     }
 
-    /// Whether nobody waits who could have missed what the caller made ready.
+    /// True if the queue is empty. The fence orders this load after the caller's store that made
+    /// the resource ready.
     fn is_empty(&self) -> bool {
         fence(Ordering::SeqCst);
         self.length.load(Ordering::Relaxed) == 0

@@ -1,7 +1,7 @@
-//! What a worker waits for: a small closed list, and the names that programs add.
+//! The wait types: a small closed list, and the names that programs add.
 //!
 //! The names are those of SQL Server's wait types where the meaning is the same
-//! (`sys.dm_os_wait_stats`), else the name of our own primitive.
+//! (`sys.dm_os_wait_stats`), otherwise the name of our own primitive.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::page::layout::WAIT_TYPES;
 use crate::page::{self, text};
 
-/// The reason of a wait. Built-in ones are constants; [`WaitType::named`] makes more.
+/// What a worker waits for. Built-in types are constants; [`WaitType::named`] makes more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaitType(u8);
 
@@ -54,8 +54,8 @@ impl Default for WaitType {
 }
 
 impl WaitType {
-    /// The wait type called `name`, made if there is none. A name that begins with `PREEMPTIVE_` is
-    /// customary for [`preemptive`](crate::preemptive) sections.
+    /// The wait type called `name`, made if it does not exist. A name that begins with
+    /// `PREEMPTIVE_` is customary for [`preemptive`](crate::preemptive) sections.
     ///
     /// # Errors
     /// [`Error::TooManyWaitTypes`] when all numbers are taken.
@@ -83,7 +83,7 @@ impl WaitType {
         Ok(Self::numbered(number))
     }
 
-    /// Its name.
+    /// The name that was given or built in, such as `MUTEX`.
     #[must_use]
     pub fn name(self) -> &'static str {
         let number = usize::from(self.0);
@@ -99,12 +99,12 @@ impl WaitType {
             .unwrap_or("UNKNOWN")
     }
 
-    /// Its place in the tables of the page.
+    /// Its index in the tables of the page.
     pub(crate) fn number(self) -> u8 {
         self.0
     }
 
-    /// The one with this place in the tables of the page.
+    /// The wait type with this index in the tables of the page.
     pub(crate) fn of_number(number: u8) -> Self {
         Self(number)
     }
@@ -139,7 +139,8 @@ fn publish(page: &page::Page, number: usize, name: &str) {
 mod tests {
     use super::*;
 
-    /// Tables are indexed by the number: two names for one, or one for two, would mix statistics.
+    /// Tables are indexed by the number: two names for one number, or two numbers for one name,
+    /// would mix statistics.
     #[test]
     fn a_name_has_one_number() {
         let first = WaitType::named("PREEMPTIVE_TEST_A").expect("there is room");

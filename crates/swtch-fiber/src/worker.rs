@@ -1,8 +1,8 @@
-//! A worker's control block: what others need to wake it, and what its scheduler knows of it.
+//! A worker's control block: what signallers need to wake it, and its scheduler's private data.
 //!
-//! Blocks are never freed, only used again. A signaller may therefore hold on to one for as long as
-//! it likes: the *ticket* in the wait word tells it that the wait it meant is over. (The kernel does
-//! the same where readers take no lock, `SLAB_TYPESAFE_BY_RCU`.)
+//! Blocks are never freed, only reused. A signaller may therefore keep a reference for any time:
+//! the *ticket* in the wait word tells it whether the wait that it meant has ended. (The kernel
+//! does the same where readers take no lock, `SLAB_TYPESAFE_BY_RCU`.)
 
 mod wait_word;
 
@@ -22,60 +22,61 @@ use crate::wait_type::WaitType;
 pub(crate) use wait_word::Phase;
 use wait_word::WaitWord;
 
-/// A worker, or a thread outside of all schedulers that waits for a worker.
+/// The control block of a worker, or of a thread that is not a worker and waits.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct WorkerCell {
-    /// How its wait stands.
+    /// State of its wait, see [`WaitWord`].
     pub(crate) wait: WaitWord,
-    /// The next one in a scheduler's inbox.
+    /// Links the workers in a scheduler's inbox.
     pub(crate) inbox_next: AtomicPtr<Self>,
-    /// The scheduler it belongs to; null for a thread outside.
+    /// The scheduler it belongs to; null for a thread that is not a worker.
     scheduler: AtomicPtr<Scheduler>,
     /// When the wait was decided, in ticks.
     pub(crate) signalled_ticks: AtomicU64,
-    /// The task that decided it; 0 for none.
+    /// The task that decided the wait; 0 for none.
     pub(crate) signaller_task: AtomicU64,
     /// The worker of that task, plus one; 0 for none.
     pub(crate) signaller_worker: AtomicU32,
-    /// What its thread sleeps on in thread mode.
+    /// The futex that its thread sleeps on in thread mode.
     pub(crate) baton: AtomicU32,
-    /// What a thread outside sleeps on. Not the baton: whoever decided its wait may ring late, when the
-    /// block is another's already, who then only looks once too often.
+    /// The futex that a thread sleeps on that is not a worker. It is not the baton, because a
+    /// signaller may wake late, when the block has another owner, which then only checks once too
+    /// often.
     pub(crate) bell: AtomicU32,
-    /// For whoever holds the scheduler, and the worker itself while it runs.
+    /// For the holder of the scheduler, and for the worker itself while it runs.
     own: UnsafeCell<Own>,
 }
 
-// SAFETY: `own` is reached only by whoever holds the scheduler (see `WorkerCell::own`); all else is
+// SAFETY: `own` is reached only by the holder of the scheduler (see `WorkerCell::own`); all else is
 // atomic.
 unsafe impl Sync for WorkerCell {}
-// SAFETY: as above; what `own` holds of a thread (its coroutine) never leaves that thread, because a
-// worker never changes its OS thread.
+// SAFETY: as above; what `own` holds of a thread (its coroutine) never leaves that thread, because
+// a worker never changes its OS thread.
 unsafe impl Send for WorkerCell {}
 
-/// What the scheduler knows of a worker.
+/// The scheduler's private data of a worker.
 #[derive(Debug)]
 pub(crate) struct Own {
-    /// Its record in the page; none for a thread outside.
+    /// Its record in the page; `None` for a thread that is not a worker.
     pub(crate) slot: Option<WorkerSlot>,
-    /// How it is suspended and resumed in fiber mode.
+    /// The coroutine, in fiber mode.
     pub(crate) fiber: Option<Fiber>,
-    /// The task that was bound and has not started.
+    /// The task that was bound and has not started yet.
     pub(crate) next_task: Option<BoundTask>,
-    /// What the thread's word says while it runs: `task << RUN_BITS | run`.
+    /// The value of the thread's word while it runs: `task << RUN_BITS | run`.
     pub(crate) word: u64,
-    /// When it was switched in last.
+    /// When it was last switched in, ticks.
     pub(crate) in_ticks: u64,
-    /// When it was switched out last; 0 before the first run of a task.
+    /// When it was last switched out, ticks; 0 before the first run of a task.
     pub(crate) out_ticks: u64,
-    /// When it entered its present state.
+    /// When it entered its present state, ticks.
     pub(crate) since_ticks: u64,
-    /// What it waits for, or did last.
+    /// Present or latest wait type.
     pub(crate) wait_type: WaitType,
     /// The wait that came before the present run.
     pub(crate) before: Before,
-    /// The timeout around all its waits that is over first.
+    /// The earliest of the timeouts around its waits.
     pub(crate) limit: Option<Limit>,
     /// Points to the flag that asks its task to end; null without a task.
     pub(crate) cancel: *const AtomicBool,
@@ -90,34 +91,34 @@ pub(crate) struct Before {
     pub(crate) waker_task: u64,
 }
 
-/// Blocks that nobody uses.
+/// Blocks that were given back and can be reused.
 static UNUSED: Mutex<Vec<&'static WorkerCell>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// The worker that runs on this thread; null in scheduler code, in preemptive sections, and
-    /// outside. Never held across a switch: a worker stays on its thread, the thread does not stay
-    /// with its worker.
+    /// The worker that runs on this thread; null in scheduler code, in preemptive sections, and on
+    /// other threads. Never kept across a switch: a worker stays on its thread, but the thread then
+    /// runs other workers.
     static CURRENT: Cell<*const WorkerCell> = const { Cell::new(ptr::null()) };
 }
 
-/// The worker that runs here and holds its scheduler.
+/// The worker that runs on the calling thread and holds its scheduler.
 #[inline(always)]
 pub(crate) fn current() -> Option<&'static WorkerCell> {
     // SAFETY: set only by `set_current`, from a reference that lives for ever.
     unsafe { CURRENT.get().as_ref() }
 }
 
-/// What [`task_here`] says of a thread that is no worker.
+/// What [`task_here`] returns on a thread that is not a worker.
 pub(crate) const OUTSIDE: u64 = u64::MAX;
 
-/// The id of the task that runs here; [`OUTSIDE`] where none does.
+/// The id of the task that runs here; [`OUTSIDE`] on a thread that is not a worker.
 #[inline]
 pub(crate) fn task_here() -> u64 {
     // SAFETY: the calling worker runs.
     current().map_or(OUTSIDE, |cell| unsafe { cell.own() }.word >> RUN_BITS)
 }
 
-/// Says who runs on this thread from now on.
+/// Sets which worker runs on this thread from now on.
 #[inline(always)]
 pub(crate) fn set_current(cell: Option<&'static WorkerCell>) {
     CURRENT.set(cell.map_or(ptr::null(), ptr::from_ref));
@@ -138,7 +139,7 @@ impl WorkerCell {
         }
     }
 
-    /// A block for a worker of `scheduler`, or for a thread outside.
+    /// Takes a block for a worker of `scheduler`, or for a thread that is not a worker.
     pub(crate) fn take(scheduler: Option<&'static Scheduler>) -> &'static Self {
         let cell = Self::unused();
         let scheduler = scheduler.map_or(ptr::null_mut(), |known| ptr::from_ref(known).cast_mut());
@@ -147,7 +148,8 @@ impl WorkerCell {
         cell
     }
 
-    /// A block that nobody uses. They are made in dozens: one by one, each would pay for its alignment.
+    /// Takes an unused block. They are allocated 24 at a time: one by one, each would pay for its
+    /// alignment.
     fn unused() -> &'static Self {
         let mut unused = lock(&UNUSED);
         if unused.is_empty() {
@@ -158,17 +160,17 @@ impl WorkerCell {
         unused.pop().expect("some were added")
     }
 
-    /// Gives the block back. Its ticket goes on counting, so that late signallers fail.
+    /// Gives the block back. Its ticket keeps counting, so that late signallers fail.
     ///
     /// # Safety
-    /// The caller holds the block's scheduler or is the thread it stands for, and nobody runs on it.
+    /// The caller holds the block's scheduler or is its thread, and no code runs on it.
     pub(crate) unsafe fn give_back(&'static self) {
-        // SAFETY: by the caller's promise nobody else reaches it.
+        // SAFETY: by the caller's promise no other code accesses it.
         unsafe { *self.own.get() = Own::default() };
         lock(&UNUSED).push(self);
     }
 
-    /// What the scheduler knows of it, for a short look or change.
+    /// The private data of the worker, for a short access.
     ///
     /// # Safety
     /// The caller holds the worker's scheduler, or is the worker and runs. No reference obtained
@@ -179,18 +181,18 @@ impl WorkerCell {
     )]
     #[inline(always)]
     pub(crate) unsafe fn own(&self) -> &mut Own {
-        // SAFETY: by the caller's promise nobody else looks.
+        // SAFETY: by the caller's promise no other code accesses it.
         unsafe { &mut *self.own.get() }
     }
 
-    /// The scheduler it belongs to; `None` for a thread outside.
+    /// The scheduler it belongs to; `None` for a thread that is not a worker.
     #[inline(always)]
     pub(crate) fn scheduler(&self) -> Option<&'static Scheduler> {
         // SAFETY: schedulers are never freed.
         unsafe { self.scheduler.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Index of its record, for whoever holds the scheduler.
+    /// Its record in the page, for the holder of the scheduler.
     ///
     /// # Safety
     /// As for [`WorkerCell::own`].

@@ -1,18 +1,18 @@
-//! Yield points: where a worker lets others run.
+//! Yield points, at which a worker lets others run.
 //!
-//! All of the way from here to the suspension is inlined into the caller. A function that suspends
-//! and returns afterwards returns to an address that the processor did not predict, because the calls
-//! it remembers are the scheduler's by then: 20 ns here (AMD EPYC), as much as all the rest of a
-//! switch, and the same for one function as for five.
+//! The whole path from here to the suspension is inlined into the caller. The processor predicts
+//! returns from the calls that it remembers, and after a suspension those are the scheduler's. A
+//! function that suspends and then returns is therefore mispredicted: 20 ns here (AMD EPYC), as
+//! much as the rest of a switch, and the same for one function as for five.
 
 use std::sync::atomic::Ordering;
 
 use crate::worker;
 
-/// Lets other runnable workers of this scheduler run first. Where there are none the worker goes on
+/// Lets other runnable workers of this scheduler run first. If there are none, the worker continues
 /// at once: that counts as a yield, not as a context switch.
 ///
-/// A thread that is no worker yields to the kernel's other threads.
+/// A thread that is not a worker yields to the kernel's other threads.
 #[inline(always)]
 pub fn yield_now() {
     match worker::current().and_then(|cell| Some((cell, cell.scheduler()?))) {
@@ -21,9 +21,9 @@ pub fn yield_now() {
     }
 }
 
-/// Yields if the worker's quantum is over; else costs a load. For loops that wait for nothing.
+/// Yields if the worker's quantum is over; otherwise it costs one load. For loops that never wait.
 ///
-/// Does nothing on a thread that is no worker. Returns whether it yielded.
+/// Returns whether it yielded. Does nothing on a thread that is not a worker.
 #[inline(always)]
 pub fn check_quantum() -> bool {
     let Some((cell, scheduler)) =

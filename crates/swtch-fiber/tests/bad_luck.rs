@@ -1,4 +1,4 @@
-//! What is refused, and what ends the process with a reason.
+//! What is refused, and what ends the process with a message.
 
 mod child;
 
@@ -16,7 +16,7 @@ fn refused(builder: swtch_fiber::Builder) -> String {
     }
 }
 
-/// Nothing could ever run.
+/// A runtime with these settings could never run a task.
 #[test]
 fn settings_that_make_no_sense_are_refused_with_the_remedy() {
     let builder = Runtime::builder;
@@ -28,7 +28,7 @@ fn settings_that_make_no_sense_are_refused_with_the_remedy() {
     assert!(refused(builder().stack_size(1000)).starts_with("stack_size is 1000 bytes: "));
 }
 
-/// Libraries call yield points without knowing who runs them.
+/// Libraries call yield points without knowing whether a worker runs them.
 #[test]
 fn yield_points_outside_of_a_runtime_are_harmless() {
     yield_now();
@@ -38,7 +38,7 @@ fn yield_points_outside_of_a_runtime_are_harmless() {
     assert!(matches!(spawned, Err(Error::NoRuntime)));
 }
 
-/// A typing error in a number must not hang.
+/// A mistyped number must not cause a hang.
 #[test]
 fn a_scheduler_that_is_not_there_is_refused() {
     let runtime = Runtime::builder().schedulers(2).build().expect("a runtime");
@@ -47,7 +47,7 @@ fn a_scheduler_that_is_not_there_is_refused() {
     assert!(error.contains("no scheduler with this number"), "{error}");
 }
 
-/// Tasks wait for a worker where there are fewer workers than tasks.
+/// If there are fewer workers than tasks, tasks wait for a worker.
 #[test]
 fn one_worker_runs_many_tasks_one_after_the_other() {
     for mode in [Mode::Fiber, Mode::Thread] {
@@ -64,7 +64,7 @@ fn one_worker_runs_many_tasks_one_after_the_other() {
     }
 }
 
-/// A worker that unwinds must not let others run with its panic count; a yield then is left out.
+/// A worker that unwinds must not let others run with its panic count, so a yield does nothing.
 #[test]
 fn a_yield_in_a_destructor_that_runs_in_a_panic_is_left_out() {
     struct Yields;
@@ -91,7 +91,7 @@ fn a_yield_in_a_destructor_that_runs_in_a_panic_is_left_out() {
     }
 }
 
-/// Waiting there cannot be left out, and cannot be done: the process says so.
+/// A wait cannot be skipped there, and cannot be done either, so the process ends with the reason.
 #[test]
 fn a_wait_in_a_destructor_that_runs_in_a_panic_ends_the_process_with_the_reason() {
     const NAME: &str =
@@ -140,7 +140,7 @@ fn in_thread_mode_a_destructor_may_wait_in_a_panic() {
     assert!(matches!(ended, Err(JoinError::Panicked(_))));
 }
 
-/// Cancelling twice, or what has ended, is no mistake.
+/// Cancelling twice, or after the end, is no mistake.
 #[test]
 fn cancelling_what_has_ended_does_nothing() {
     let runtime = Runtime::builder().schedulers(1).build().expect("a runtime");
@@ -153,7 +153,7 @@ fn cancelling_what_has_ended_does_nothing() {
     assert_eq!(handle.join().expect("it had ended"), 5);
 }
 
-/// A handle that is given up in time is still good.
+/// After a join that timed out the handle can be used again.
 #[test]
 fn a_join_that_times_out_gives_the_handle_back() {
     let runtime = Runtime::builder().schedulers(1).build().expect("a runtime");
@@ -166,7 +166,7 @@ fn a_join_that_times_out_gives_the_handle_back() {
     handle.join().expect("it ends");
 }
 
-/// Who lets the handle go leaves the result to the task's end, destructor and all.
+/// Without a handle the result is dropped at the task's end, and its destructor may panic.
 #[test]
 fn a_result_whose_destructor_panics_ends_nothing_but_itself() {
     struct Bomb;
@@ -189,7 +189,7 @@ fn a_result_whose_destructor_panics_ends_nothing_but_itself() {
     }
 }
 
-/// "Never" is what people mean by the longest time there is.
+/// The longest duration is used to say "never".
 #[test]
 fn the_longest_quantum_and_threshold_mean_never() {
     let builder = Runtime::builder().schedulers(1).quantum(Duration::MAX);
@@ -201,7 +201,7 @@ fn the_longest_quantum_and_threshold_mean_never() {
     let runtime = builder.build().expect("a runtime");
     let yields = runtime.run(|| {
         let other = spawn(|| ()).expect("in a runtime");
-        // The monitor still ends quanta.
+        // The monitor must still end quanta.
         while !other.is_finished() {
             check_quantum();
         }
@@ -209,7 +209,7 @@ fn the_longest_quantum_and_threshold_mean_never() {
     yields.expect("no panic");
 }
 
-/// It would wait for its own end.
+/// The worker would wait for its own end.
 #[test]
 fn a_worker_that_drops_its_runtime_ends_the_process_with_the_reason() {
     const NAME: &str = "a_worker_that_drops_its_runtime_ends_the_process_with_the_reason";
@@ -232,7 +232,7 @@ fn a_worker_that_drops_its_runtime_ends_the_process_with_the_reason() {
     assert!(!output.status.success());
 }
 
-/// Load counts sleepers, too; whoever has nothing to do must take what waits elsewhere all the same.
+/// The load counts sleepers too, so an idle scheduler must still take tasks that wait elsewhere.
 #[test]
 fn a_scheduler_without_work_takes_tasks_of_a_busy_one() {
     for mode in [Mode::Fiber, Mode::Thread] {

@@ -9,7 +9,7 @@ fn one_to(last: u32) -> Vec<f64> {
     (1..=last).rev().map(f64::from).collect()
 }
 
-/// Quantiles are those of any textbook (type 7 of Hyndman and Fan).
+/// The quantiles are of type 7 of Hyndman and Fan.
 #[test]
 fn quantiles_are_linear_between_neighbours() {
     assert_eq!(median(&one_to(5)), Some(3.0));
@@ -28,7 +28,7 @@ fn ranks_are_those_of_the_tables() {
     assert_eq!(interval(&one_to(20)), Some((6.0, 15.0)));
 }
 
-/// Five values hold the median with 93.8 % only, and say so by having no interval.
+/// Five values contain the median with only 93.8 %, so there is no interval.
 #[test]
 fn too_few_values_have_no_interval() {
     assert_eq!(interval(&one_to(5)), None);

@@ -1,4 +1,4 @@
-//! The counters are exact: what a program does follows from how it is built, and must be found in them.
+//! The counters are exact: they must show what follows from how a program is built.
 
 mod sync_common;
 
@@ -37,8 +37,8 @@ fn waits(scheduler: &SchedulerCounters, wait_type: &str) -> (u64, u64) {
     })
 }
 
-/// The rule that people get wrong: a worker that yields and finds nobody else has yielded, and has not
-/// been switched.
+/// A worker that yields and finds no other runnable has yielded, but has not been switched. This
+/// rule is often misunderstood.
 #[test]
 fn yielding_alone_is_no_context_switch() {
     in_both_modes(|runtime| {
@@ -53,7 +53,7 @@ fn yielding_alone_is_no_context_switch() {
     });
 }
 
-/// With a peer each yield is a switch.
+/// With a second worker each yield is a switch.
 #[test]
 fn yielding_to_a_peer_is_a_context_switch_each() {
     in_both_modes(|runtime| {
@@ -79,7 +79,7 @@ fn yielding_to_a_peer_is_a_context_switch_each() {
         let scheduler = settled(runtime, 3);
         let yields = scheduler.yield_count - waits(&scheduler, "JOIN").0;
         assert!((1000..1010).contains(&yields), "{yields}");
-        // The last yields of the one that ends later find nobody, or the parent.
+        // The last yields of the worker that ends later find no other worker, or the parent.
         assert!(scheduler.self_reselect_count <= 2, "{scheduler:?}");
         let switched = yields - scheduler.self_reselect_count;
         assert_eq!(
@@ -89,7 +89,7 @@ fn yielding_to_a_peer_is_a_context_switch_each() {
     });
 }
 
-/// Idle is counted when the scheduler has nothing to run, once each time, and is no context switch.
+/// Idle is counted once each time that nothing is runnable, and is no context switch.
 #[test]
 fn each_time_that_nothing_is_runnable_is_one_idle_switch() {
     in_both_modes(|runtime| {
@@ -111,7 +111,7 @@ fn each_time_that_nothing_is_runnable_is_one_idle_switch() {
     });
 }
 
-/// Preemptive sections are counted apart, and come back through the queue.
+/// Preemptive sections are counted separately, and come back through the queue.
 #[test]
 fn each_preemptive_section_is_one_preemptive_switch() {
     let wait_type = WaitType::named("PREEMPTIVE_TEST_COUNT").expect("there is room");
@@ -129,8 +129,8 @@ fn each_preemptive_section_is_one_preemptive_switch() {
     });
 }
 
-/// A pair that signals each other would keep all others from running for ever. `C` counts the signals
-/// between two of its turns.
+/// Without a limit, two workers that signal each other would keep all others from running. `C`
+/// counts the signals between two of its turns.
 #[test]
 fn a_signalled_worker_goes_to_the_head_a_thousand_times_in_a_row() {
     in_both_modes(|runtime| {
@@ -157,7 +157,7 @@ fn a_signalled_worker_goes_to_the_head_a_thousand_times_in_a_row() {
                 }
                 turns
             });
-            // All three are there.
+            // After these yields all three have started.
             (0..10).for_each(|_| yield_now());
             events[0].set();
             let turns = third.expect("spawned").join().expect("no panic");
@@ -172,7 +172,7 @@ fn a_signalled_worker_goes_to_the_head_a_thousand_times_in_a_row() {
         let gaps = gaps.expect("no panic");
         let long: Vec<_> = gaps.iter().copied().filter(|gap| *gap > 10).collect();
         assert!(long.len() >= 8, "{gaps:?}");
-        // Two workers, each a thousand times at the head.
+        // Two workers, each a thousand times at the head of the queue.
         assert!(
             long.iter().all(|gap| (1990..=2010).contains(gap)),
             "{long:?}"
@@ -180,7 +180,7 @@ fn a_signalled_worker_goes_to_the_head_a_thousand_times_in_a_row() {
     });
 }
 
-/// One step of a random program; what it must be found as.
+/// One step of a random program, which must be found in the counters.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Yield,
@@ -311,7 +311,7 @@ fn check(runtime: &Runtime, done: &[Done], wait_type: WaitType, wall: Duration, 
     }
 }
 
-/// Whatever workers do, the sums hold.
+/// The sums hold for any program.
 #[test]
 fn counters_of_random_programs_add_up() {
     let wait_type = WaitType::named("PREEMPTIVE_TEST_RANDOM").expect("there is room");
@@ -340,7 +340,8 @@ fn counters_of_random_programs_add_up() {
     }
 }
 
-/// The states of one worker contain its task's life, and lie within what passed outside.
+/// The times of a worker's states contain its task's life, and lie within what was measured
+/// outside.
 #[test]
 fn the_states_of_a_worker_add_up_to_its_life() {
     in_both_modes(|runtime| {
@@ -361,7 +362,7 @@ fn the_states_of_a_worker_add_up_to_its_life() {
     });
 }
 
-/// Threads named after the runtime.
+/// Number of threads that are named after the runtime.
 fn threads(name: &str) -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("procfs");
     tasks
@@ -371,7 +372,7 @@ fn threads(name: &str) -> usize {
         .count()
 }
 
-/// Tasks, threads: a runtime that was dropped is gone.
+/// After a runtime was dropped, neither its tasks nor its threads are left.
 #[test]
 fn nothing_is_left_of_a_runtime() {
     for mode in [Mode::Fiber, Mode::Thread] {

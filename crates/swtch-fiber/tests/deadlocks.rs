@@ -1,7 +1,8 @@
-//! Workers that wait for ever are reported, with who waits for whom; workers that may be woken are not.
+//! Workers that wait for ever are reported, with which waits for which; workers that may be woken
+//! are not.
 //!
-//! "Nothing is left that could wake them" is said of a whole process, so those programs run in a process
-//! of their own each.
+//! "Nothing is left that could wake them" is decided for a whole process, so those programs run in
+//! a process of their own each.
 
 mod child;
 
@@ -25,7 +26,7 @@ const AGAIN: Duration = Duration::from_millis(1500);
 /// Long enough for the monitor to look twice.
 const LONG: Duration = Duration::from_millis(2500);
 
-/// A runtime with one scheduler and one task that always has something to do, and its deadlocks.
+/// A runtime with one scheduler, one task that always has work, and its reported deadlocks.
 fn busy(mode: Mode) -> (Runtime, mpsc::Receiver<Deadlock>) {
     let (send, deadlocks) = mpsc::channel();
     let runtime = Runtime::builder()
@@ -43,7 +44,7 @@ fn busy(mode: Mode) -> (Runtime, mpsc::Receiver<Deadlock>) {
     (runtime, deadlocks)
 }
 
-/// The tasks of a circle with what each blocker has to do, in the order of names.
+/// The tasks of a cycle with what each blocker has to do, in the order of names.
 fn members(deadlock: &Deadlock) -> Vec<(String, HasTo)> {
     let Deadlock::Cycle(circle) = deadlock else {
         panic!("{deadlock}");
@@ -62,12 +63,13 @@ fn members(deadlock: &Deadlock) -> Vec<(String, HasTo)> {
     members
 }
 
-/// Plays `program` beside a task that sleeps and runs, in both modes; the circle must be this one, and
-/// reported once.
+/// Runs `program` beside a task that sleeps and runs, in both modes. The cycle must be this one,
+/// and must be reported once.
 fn assert_circle(expected: &[(&str, HasTo)], program: fn()) {
     for mode in MODES {
         let (runtime, deadlocks) = busy(mode);
-        // As a task, which keeps the scheduler: else the first may end before the second.
+        // As a task, which keeps the scheduler: otherwise the first may end before the second
+        // starts.
         let program = runtime.spawn_with(TaskBuilder::new().name("program"), program);
         let deadlock = deadlocks.recv_timeout(PATIENCE).expect("a report");
         let expected: Vec<_> = expected
@@ -90,7 +92,7 @@ fn start(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
         .expect("it starts")
 }
 
-/// The classic: two locks in two orders. Others sleep and run meanwhile.
+/// The classic case: two locks in two orders, while others sleep and run.
 #[test]
 fn two_mutexes_in_two_orders_are_a_circle() {
     let expected = [("left", HasTo::Unlock), ("right", HasTo::Unlock)];
@@ -107,7 +109,7 @@ fn two_mutexes_in_two_orders_are_a_circle() {
     });
 }
 
-/// Two tasks that got each other's handle.
+/// Two tasks that have each other's handle.
 #[test]
 fn two_tasks_that_join_each_other_are_a_circle() {
     let expected = [("left", HasTo::End), ("right", HasTo::End)];
@@ -121,7 +123,7 @@ fn two_tasks_that_join_each_other_are_a_circle() {
     });
 }
 
-/// Who holds a lock and joins a task that wants it; the lock is held by readers or by a writer.
+/// The holder of a lock joins a task that wants the lock; it is held by readers or by a writer.
 #[test]
 fn a_circle_may_be_of_several_kinds() {
     let expected = [
@@ -133,7 +135,7 @@ fn a_circle_may_be_of_several_kinds() {
         let mutex = Arc::new(Mutex::new(()));
         let lock = Arc::new(RwLock::new(()));
         let (theirs, wanted) = (mutex.clone(), lock.clone());
-        // Two may read: the one who waits for the mutex is in the circle.
+        // Two may read: the one that waits for the mutex is in the cycle.
         let _idle_reader = start("bystander", {
             let lock = lock.clone();
             move || {
@@ -155,7 +157,7 @@ fn a_circle_may_be_of_several_kinds() {
     });
 }
 
-/// A writer that stands between two read locks of one task: the case that `RwLock`'s page warns of.
+/// A writer waits between two read locks of one task: the case that the docs of `RwLock` warn of.
 #[test]
 fn a_second_read_lock_behind_a_writer_is_a_circle() {
     let expected = [("reader", HasTo::GoFirst), ("writer", HasTo::Unlock)];
@@ -200,7 +202,7 @@ fn a_scope_that_holds_what_its_task_wants_is_a_circle() {
     }
 }
 
-/// Where it can be known at once, it is an error and no deadlock.
+/// This can be detected at once, so it is an error and no deadlock.
 #[test]
 fn a_task_that_joins_itself_is_told() {
     for mode in MODES {
@@ -217,8 +219,8 @@ fn a_task_that_joins_itself_is_told() {
     }
 }
 
-/// What ends by itself is no deadlock: a lock with a time limit, a timeout around it, a sleeper that
-/// holds what others want, a preemptive section, a semaphore, an event.
+/// Waits that end by themselves are no deadlock: a lock with a time limit, a timeout around it, a
+/// sleeper that holds what others want, a preemptive section, a semaphore, an event.
 #[test]
 fn waits_that_may_end_are_not_reported() {
     for mode in MODES {
@@ -260,13 +262,14 @@ fn waits_that_may_end_are_not_reported() {
     }
 }
 
-/// The program of `name` runs alone in a process, by the harness's main thread; its standard error.
+/// Standard error of the program `name`, which runs alone in a process, on the harness's main
+/// thread.
 fn said_by(name: &str) -> String {
     let output = in_a_child(name, &["--test-threads=1"], PATIENCE);
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Ends this process. By another one: a thread that sleeps could wake somebody.
+/// Ends this process, from another process: a sleeping thread in this one could wake a worker.
 fn kill_after(span: Duration) {
     let end = format!(
         "sleep {}; kill -9 {}",
@@ -277,7 +280,7 @@ fn kill_after(span: Duration) {
     drop(shell.expect("there is a shell"));
 }
 
-/// Plays `body` in a process whose only other thread waits for it, until `LONG` is over.
+/// Runs `body` in a process whose only other thread waits for it, until `LONG` has passed.
 fn play_until_it_is_over(mode: Mode, body: fn()) {
     let runtime = Runtime::builder()
         .schedulers(2)
@@ -289,8 +292,8 @@ fn play_until_it_is_over(mode: Mode, body: fn()) {
     drop(main.expect("it starts").join());
 }
 
-/// All wait, and the thread that started them waits for their end: nothing can wake them, which is said
-/// without being asked for, once, with who waits for what.
+/// All workers wait, and the thread that started them waits for their end. Nothing can wake them,
+/// which is reported by default, once, with what each waits for.
 #[test]
 fn all_waiting_with_nobody_left_is_told_on_standard_error() {
     const NAME: &str = "all_waiting_with_nobody_left_is_told_on_standard_error";
@@ -336,7 +339,7 @@ fn all_waiting_in_thread_mode_is_told() {
     );
 }
 
-/// A task that no worker is free for, and the one worker waits for it.
+/// One worker waits for a task that has no free worker.
 #[test]
 fn a_task_without_a_worker_is_part_of_the_report() {
     const NAME: &str = "a_task_without_a_worker_is_part_of_the_report";
@@ -352,8 +355,8 @@ fn a_task_without_a_worker_is_part_of_the_report() {
     assert!(text.contains("tasks that wait for a worker: 1"), "{text}");
 }
 
-/// Each of these could wake somebody: a sleeper, a preemptive section, a socket, a thread that sleeps, a
-/// thread that is in a system call, another runtime.
+/// Each of these could wake a worker: a sleeper, a preemptive section, a socket, a thread that
+/// sleeps, a thread in a system call, another runtime.
 #[test]
 fn all_waiting_while_somebody_could_wake_them_is_not_told() {
     const NAME: &str = "all_waiting_while_somebody_could_wake_them_is_not_told";

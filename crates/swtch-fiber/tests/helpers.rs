@@ -1,5 +1,5 @@
-//! Preemptive sections of fiber mode borrow threads: not more than there may be, and nothing is silent
-//! when they do not suffice.
+//! Preemptive sections of fiber mode use helper threads: at most as many as allowed, and a shortage
+//! is reported.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
@@ -11,7 +11,7 @@ use swtch_fiber::{Error, Runtime, WaitType, preemptive, spawn};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A gate for threads: closed until it is opened.
+/// A gate for threads, closed until it is opened.
 #[derive(Default)]
 struct Gate(Mutex<bool>, Condvar);
 
@@ -27,7 +27,7 @@ impl Gate {
     }
 }
 
-/// Opens a gate also when the test fails: else the runtime would wait for its sections for ever.
+/// Opens a gate also when the test fails, since the runtime would wait for its sections for ever.
 struct OpensAtEnd(Arc<Gate>);
 
 impl Drop for OpensAtEnd {
@@ -36,7 +36,7 @@ impl Drop for OpensAtEnd {
     }
 }
 
-/// Threads of this process with the name of a helper of the runtime `name`.
+/// Threads of this process that are named as helpers of the runtime `name`.
 fn helpers(name: &str) -> usize {
     let threads = std::fs::read_dir("/proc/self/task").expect("/proc is there");
     threads
@@ -45,7 +45,7 @@ fn helpers(name: &str) -> usize {
         .count()
 }
 
-/// What another process would see of the runtime's sections: those that run or wait, and of them those
+/// The runtime's sections as another process sees them: those that run or wait, and those of them
 /// that wait.
 fn sections(task_name: &str) -> (usize, usize) {
     let page = Page::of_process(std::process::id()).expect("a runtime lives");
@@ -61,7 +61,7 @@ fn sections(task_name: &str) -> (usize, usize) {
     (waiting.iter().filter(ours).count(), queued as usize)
 }
 
-/// One section was one thread: 5,000 sections were 5,003 threads, for ten seconds.
+/// With one thread per section, 5,000 sections were 5,003 threads, for ten seconds.
 #[test]
 fn five_thousand_sections_take_no_more_threads_than_there_may_be() {
     const SECTIONS: usize = 5_000;
@@ -103,7 +103,7 @@ fn five_thousand_sections_take_no_more_threads_than_there_may_be() {
     assert!(helpers("many") <= MOST);
 }
 
-/// Sections that wait for one that waits for a thread: silent before, and nothing went on.
+/// The running sections wait for one that waits for a thread. Formerly this hung without a report.
 #[test]
 fn sections_that_need_more_threads_than_there_may_be_are_told() {
     let (send, deadlocks) = mpsc::channel();
@@ -125,7 +125,7 @@ fn sections_that_need_more_threads_than_there_may_be_are_told() {
                 });
             };
             let section = runtime.spawn(body).unwrap();
-            // In this order.
+            // They must start in this order.
             std::thread::sleep(Duration::from_millis(50));
             section
         })
@@ -142,14 +142,14 @@ fn sections_that_need_more_threads_than_there_may_be_are_told() {
         deadlock.to_string().contains("Builder::helpers"),
         "{deadlock}"
     );
-    // A thread outside helps.
+    // A thread outside opens the gate.
     gate.open();
     for section in sections {
         section.join().unwrap();
     }
 }
 
-/// Nothing could ever run; and a task cannot be started where no worker runs.
+/// Without helpers no section could run; and a task cannot be spawned where no worker runs.
 #[test]
 fn what_a_section_cannot_have_is_refused() {
     let built = Runtime::builder().helpers(0).build();

@@ -1,10 +1,10 @@
-//! A scheduler that can do nothing sleeps in the kernel: it takes no CPU from anybody.
+//! A scheduler that has nothing to do sleeps in the kernel and uses no CPU.
 
 use std::time::Duration;
 
 use swtch_fiber::{Runtime, WaitType, preemptive, sleep, spawn};
 
-/// A task that waits for a worker cannot run, so there is no use in looking at it again and again.
+/// A task that waits for a worker cannot run, so checking it again and again would be useless.
 #[test]
 fn a_scheduler_without_a_free_worker_sleeps() {
     let runtime = Runtime::builder().schedulers(1).workers(1).build().unwrap();

@@ -1,4 +1,4 @@
-//! What the shared page says of pending operations. Alone in its process, whose page it reads.
+//! The count of pending operations in the shared page. Alone in its process, whose page it reads.
 
 mod io_ways;
 
@@ -10,7 +10,7 @@ use swtch_fiber::net::{TcpListener, TcpStream};
 use swtch_fiber::observe::Page;
 use swtch_fiber::{sleep, spawn};
 
-/// Operations that the kernel has not finished, on all schedulers.
+/// Operations that have not ended, on all schedulers.
 fn pending() -> u32 {
     let page = Page::of_process(std::process::id()).expect("there is a runtime");
     let snapshot = page.snapshot().expect("readable");
@@ -18,7 +18,7 @@ fn pending() -> u32 {
     schedulers.map(|scheduler| scheduler.pending_io_count).sum()
 }
 
-/// Waits until the count is what it must come to. It hangs, and fails by that, where it does not.
+/// Waits until the count has this value; hangs, and so fails, if it never does.
 fn until_pending(count: u32) {
     while pending() != count {
         sleep(Duration::from_micros(100));
@@ -45,7 +45,7 @@ fn pending_operations_are_counted_exactly() {
                         spawn(move || (&near).read(&mut [0; 8])).expect("in a runtime")
                     })
                     .collect();
-                // Eight wait for good. Two come and go with their deadline.
+                // Eight wait without end. Two come and go with their deadlines.
                 until_pending(8);
                 for stream in &mut far[2..5] {
                     stream.write_all(b"x").expect("connected");
@@ -57,7 +57,7 @@ fn pending_operations_are_counted_exactly() {
                 until_pending(2);
                 drop(far);
                 for reader in readers {
-                    // Data, the end, a deadline or a cancellation.
+                    // Ended by data, the end of the stream, a deadline or a cancellation.
                     let _ended = reader.join();
                 }
                 until_pending(0);

@@ -1,4 +1,5 @@
-//! Out of descriptors: errors, not waits without end. Alone in its process, whose limit it lowers.
+//! Without free descriptors there are errors, and no endless waits. Alone in its process, whose
+//! limit it lowers.
 
 mod io_ways;
 
@@ -17,8 +18,8 @@ fn use_up_descriptors() -> Vec<std::fs::File> {
     std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
 }
 
-/// The monitor that looks for stalls opens files of `/proc`: it may hold a descriptor while all are used
-/// up, and give it back just when there should be none.
+/// The monitor that looks for stalls opens files of `/proc`. It could hold a descriptor while all
+/// are used up, and free it just when there should be none.
 fn unwatched() -> Builder {
     Runtime::builder().stall_threshold(Duration::ZERO)
 }
@@ -51,7 +52,7 @@ fn wait_for(flag: &Flag) {
     }
 }
 
-/// Accepting and connecting fail; those that wait go on waiting, and succeed when there is room.
+/// Accepting and connecting fail; calls that already wait continue to wait, and succeed later.
 #[test]
 fn without_descriptors_there_is_an_error_and_not_a_hang() {
     let before = getrlimit(Resource::Nofile);
@@ -73,10 +74,10 @@ fn without_descriptors_there_is_an_error_and_not_a_hang() {
                     raise(&tells_begins);
                     let first = listener.accept().map(drop);
                     raise(&tells_failed);
-                    // A call that finds nobody has a descriptor for a moment: the last one, which the
-                    // other side needs to connect.
+                    // A call without a pending connection has a descriptor for a moment. That is
+                    // the last one, which the other side needs to connect.
                     wait_for(&learns_connected);
-                    // The connection stays with the kernel until there is a descriptor for it.
+                    // The connection stays in the kernel until there is a descriptor for it.
                     let second = loop {
                         match listener.accept() {
                             Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
@@ -94,7 +95,7 @@ fn without_descriptors_there_is_an_error_and_not_a_hang() {
                 assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
                 let refused = File::open("/dev/null").expect_err("no descriptor");
                 assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
-                // One for our end, none for theirs.
+                // One for this end, none for the other end.
                 all.pop();
                 let near = TcpStream::connect(address).expect("one descriptor");
                 wait_for(&failed);
@@ -111,7 +112,7 @@ fn without_descriptors_there_is_an_error_and_not_a_hang() {
     in_all_ways_of(unwatched, |runtime| {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port of loopback");
         let all = use_up_descriptors();
-        // No descriptor for the driver itself.
+        // There is no descriptor for the driver itself.
         let error = runtime.run(move || listener.accept().map(drop));
         let error = error.expect("no panic").expect_err("no descriptor");
         assert_eq!(error.raw_os_error(), Some(libc::EMFILE));

@@ -10,7 +10,7 @@ use io_ways::in_all_ways;
 use swtch_fiber::fs::{self, File, OpenOptions};
 use swtch_fiber::spawn;
 
-/// A path of its own, gone at the end.
+/// A path of its own, which is removed at the end.
 struct Place(PathBuf);
 
 impl Place {
@@ -24,12 +24,12 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Not every test has made its file.
+        // Not every test has created its file.
         let _gone = std::fs::remove_file(&self.0);
     }
 }
 
-/// What was written is what is read, at its place.
+/// What was written must be read back, at the same offset.
 #[test]
 fn what_was_written_is_read_back() {
     in_all_ways(|runtime| {
@@ -91,7 +91,7 @@ fn workers_write_parts_of_one_file() {
     });
 }
 
-/// The conveniences, and files that do not know their length.
+/// The convenience functions, and files whose length is not known.
 #[test]
 fn whole_files_are_read_and_written() {
     in_all_ways(|runtime| {
@@ -108,7 +108,7 @@ fn whole_files_are_read_and_written() {
     });
 }
 
-/// Errors are the kernel's own.
+/// Errors must be the kernel's own.
 #[test]
 fn errors_are_those_of_the_kernel() {
     in_all_ways(|runtime| {
@@ -132,7 +132,7 @@ fn errors_are_those_of_the_kernel() {
     });
 }
 
-/// Threads that are no workers use files as ever.
+/// Threads that are not workers can use files as usual.
 #[test]
 fn threads_outside_use_files() {
     let place = Place::new();

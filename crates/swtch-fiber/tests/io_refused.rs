@@ -1,5 +1,6 @@
-//! A kernel that refuses `io_uring` (a seccomp filter, as containers have one; `kernel.io_uring_disabled`
-//! answers alike): sockets and files go on by epoll, and views say why.
+//! If the kernel refuses `io_uring` (by a seccomp filter, as in containers;
+//! `kernel.io_uring_disabled` gives the same answer), sockets and files use epoll, and the views
+//! show why.
 
 mod child;
 
@@ -10,7 +11,7 @@ use swtch_fiber::net::{TcpListener, TcpStream};
 use swtch_fiber::observe::{IoDriver, Page};
 use swtch_fiber::{Error, Io, Mode, Runtime, spawn};
 
-/// From here on the kernel refuses to make rings for this process.
+/// From here on the kernel refuses to set up rings for this process.
 fn refuse_io_uring() {
     let instruction = |code: u32, value: u32, otherwise: u8| libc::sock_filter {
         code: u16::try_from(code).expect("16 bits"),
@@ -44,7 +45,7 @@ fn refuse_io_uring() {
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// What the page says of the scheduler that lives.
+/// The driver that the page shows for the live scheduler.
 fn driver() -> Option<IoDriver> {
     let page = Page::of_process(std::process::id()).expect("there is a runtime");
     page.snapshot().expect("readable").schedulers[0].io_driver
@@ -67,7 +68,8 @@ fn echo() {
     far.expect("it starts").join().expect("no panic");
 }
 
-/// Where it is refused epoll serves, which the views say; who asked for nothing else is told.
+/// If it is refused, epoll is used, and the views show that; a program that insists on it gets an
+/// error.
 #[test]
 fn without_io_uring_epoll_serves_and_says_so() {
     const NAME: &str = "without_io_uring_epoll_serves_and_says_so";
@@ -91,7 +93,7 @@ fn without_io_uring_epoll_serves_and_says_so() {
     assert!(output.status.success(), "{said}");
 }
 
-/// In thread mode epoll is the choice, and nobody refused anything.
+/// In thread mode epoll is the choice, and nothing was refused.
 #[test]
 fn a_driver_by_choice_is_told_apart() {
     let runtime = Runtime::builder().schedulers(1).mode(Mode::Thread).build();

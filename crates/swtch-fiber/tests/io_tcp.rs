@@ -12,14 +12,13 @@ use swtch_fiber::net::{TcpListener, TcpStream};
 use swtch_fiber::sync::Event;
 use swtch_fiber::{JoinError, Runtime, sleep, spawn, yield_now};
 
-/// Everything here must be over long before.
+/// A limit that no test here should come near.
 const LONG: Duration = Duration::from_secs(60);
 
 fn local() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").expect("a port of loopback")
 }
 
-/// A connection, both ends.
 fn pair() -> (TcpStream, TcpStream) {
     let listener = local();
     let address = listener.local_addr().expect("bound");
@@ -40,7 +39,7 @@ fn echo(mut stream: TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// A server is what all this is for.
+/// A server with many connections is the main purpose of this module.
 #[test]
 fn a_hundred_connections_get_back_what_they_sent() {
     in_all_ways(|runtime| {
@@ -87,7 +86,7 @@ fn a_hundred_connections_get_back_what_they_sent() {
     });
 }
 
-/// More than a socket holds goes over in pieces; each byte arrives once and in order.
+/// More bytes than a socket holds are sent in pieces; each byte arrives once and in order.
 #[test]
 fn a_large_transfer_arrives_whole() {
     const BYTES: usize = 8 << 20;
@@ -99,7 +98,7 @@ fn a_large_transfer_arrives_whole() {
             let tell = full.clone();
             let writer = spawn(move || {
                 let data: Vec<u8> = (0..BYTES).map(byte).collect();
-                // One write does not take it all: nobody reads before it has returned.
+                // One write does not take everything, since no one reads before it has returned.
                 let first = (&near).write(&data).expect("connected");
                 tell.set();
                 assert!(first < BYTES, "a socket that holds {first} bytes");
@@ -145,7 +144,7 @@ fn two_workers_share_a_stream() {
     });
 }
 
-/// Nobody listens: the kernel says so, and so do we.
+/// There is no listener: the kernel's error must be passed on.
 #[test]
 fn connecting_to_nobody_is_refused() {
     in_all_ways(|runtime| {
@@ -160,7 +159,7 @@ fn connecting_to_nobody_is_refused() {
     });
 }
 
-/// A listener that was shut down while a worker waits at it does not keep it waiting.
+/// A worker that waits at a listener must wake when the listener is shut down.
 #[test]
 fn a_closed_listener_wakes_who_waits() {
     in_all_ways(|runtime| {
@@ -177,7 +176,7 @@ fn a_closed_listener_wakes_who_waits() {
     });
 }
 
-/// A deadline ends the wait, and what comes later is still there.
+/// A deadline ends the wait, and bytes that come later are not lost.
 #[test]
 fn a_read_that_timed_out_has_taken_nothing() {
     in_all_ways(|runtime| {
@@ -200,7 +199,7 @@ fn a_read_that_timed_out_has_taken_nothing() {
     });
 }
 
-/// However deadlines and data race, each byte is read once: none is lost to a deadline.
+/// Deadlines and data may race, but each byte is read once: none is lost to a deadline.
 #[test]
 fn no_byte_is_lost_to_deadlines() {
     in_all_ways(|runtime| {
@@ -231,7 +230,7 @@ fn no_byte_is_lost_to_deadlines() {
     });
 }
 
-/// A write that nobody takes in ends with its deadline.
+/// A write that the other end does not read ends with its deadline.
 #[test]
 fn a_write_without_room_times_out() {
     in_all_ways(|runtime| {
@@ -250,7 +249,7 @@ fn a_write_without_room_times_out() {
     });
 }
 
-/// Cancelling unwinds out of the kernel's hands.
+/// A cancelled task unwinds out of an operation that the kernel has.
 #[test]
 fn blocked_operations_can_be_cancelled() {
     in_all_ways(|runtime| {
@@ -270,10 +269,12 @@ fn blocked_operations_can_be_cancelled() {
     });
 }
 
-/// Buffers on stacks that go: cancel readers at any moment, and let their senders go on.
+/// Buffers lie on stacks that go away: readers are cancelled at any moment, and their senders
+/// continue.
 ///
-/// Few rounds: on one scheduler the canceller, whose sleep is over, is passed by reader and writer a
-/// thousand times each, as signalled workers may be (a quarter of a second a round by epoll).
+/// Few rounds: on one scheduler the canceller, whose sleep has ended, is overtaken by reader and
+/// writer a thousand times each, as signalled workers may be (a quarter of a second a round by
+/// epoll).
 #[test]
 fn cancelled_readers_leave_no_buffer_to_the_kernel() {
     in_all_ways(|runtime| {
@@ -297,7 +298,7 @@ fn cancelled_readers_leave_no_buffer_to_the_kernel() {
     });
 }
 
-/// The other end resets the connection: an error, and not the end of the stream.
+/// The other end resets the connection, which is an error, and not the end of the stream.
 #[test]
 fn a_reset_is_an_error() {
     in_all_ways(|runtime| {
@@ -315,7 +316,7 @@ fn a_reset_is_an_error() {
     });
 }
 
-/// Idle connections cost no thread and do not end anything.
+/// Idle connections need no threads, and do not end anything.
 #[test]
 fn a_thousand_idle_sockets_wait_and_then_all_wake() {
     raise_descriptors();
@@ -349,7 +350,7 @@ fn a_thousand_idle_sockets_wait_and_then_all_wake() {
     });
 }
 
-/// A runtime ends although the kernel still works for its workers.
+/// A runtime can end while the kernel still works for its workers.
 #[test]
 fn dropping_a_runtime_ends_pending_operations() {
     in_all_ways(|runtime| {
@@ -376,7 +377,8 @@ fn dropping_a_runtime_ends_pending_operations() {
     });
 }
 
-/// Also when its tasks have hardly begun: one that is bound and has not run yet is told as well.
+/// The same when its tasks have hardly begun: one that is bound and has not run yet is cancelled
+/// too.
 #[test]
 fn dropping_a_runtime_at_any_moment_ends_it() {
     for round in 0..10 {
@@ -396,7 +398,7 @@ fn dropping_a_runtime_at_any_moment_ends_it() {
     }
 }
 
-/// A socket belongs to no scheduler: it may go from one to another between two operations.
+/// A socket belongs to no scheduler: it may move from one to another between two operations.
 #[test]
 fn a_stream_serves_workers_of_two_schedulers() {
     in_all_ways(|runtime| {
@@ -428,7 +430,7 @@ fn a_stream_serves_workers_of_two_schedulers() {
     });
 }
 
-/// The same socket works for a thread that is no worker: it blocks.
+/// The same socket works for a thread that is not a worker, which blocks in the kernel.
 #[test]
 fn threads_outside_use_the_same_sockets() {
     let runtime = Runtime::builder().schedulers(1).build().expect("a runtime");
@@ -451,7 +453,7 @@ fn threads_outside_use_the_same_sockets() {
     served.expect("no panic").expect("no error");
 }
 
-/// As many descriptors as this process may have.
+/// Raises the limit of descriptors to the most that this process may have.
 fn raise_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let most = getrlimit(Resource::Nofile).maximum;

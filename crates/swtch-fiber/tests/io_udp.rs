@@ -13,7 +13,7 @@ fn local() -> UdpSocket {
     UdpSocket::bind("127.0.0.1:0").expect("a port of loopback")
 }
 
-/// A datagram arrives whole, and says from whom.
+/// A datagram arrives whole, with the address of its sender.
 #[test]
 fn a_datagram_comes_back() {
     in_all_ways(|runtime| {
@@ -45,7 +45,7 @@ fn a_datagram_comes_back() {
     });
 }
 
-/// Datagrams get lost: a receiver must be able to stop waiting.
+/// Datagrams get lost, so a receiver must be able to stop waiting.
 #[test]
 fn a_receive_times_out_and_can_be_cancelled() {
     in_all_ways(|runtime| {
@@ -68,7 +68,7 @@ fn a_receive_times_out_and_can_be_cancelled() {
     });
 }
 
-/// A timeout of 0 reads like "none" and like "at once": std refuses it, and so do we.
+/// A timeout of 0 could mean "none" or "at once": std refuses it, and so do we.
 #[test]
 fn a_timeout_of_nothing_is_refused() {
     let error = local().set_read_timeout(Some(Duration::ZERO));

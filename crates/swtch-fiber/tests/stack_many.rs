@@ -1,4 +1,5 @@
-//! A hundred thousand workers: what they take of memory and mappings, and that each is guarded.
+//! A hundred thousand workers: how much memory and how many mappings they need, and that each stack
+//! is guarded.
 //!
 //! Run with `--nocapture` to see the figures.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -51,7 +52,7 @@ fn mappings() -> usize {
         .count()
 }
 
-/// Suspends all workers, prints what they cost, and lets one of them run over.
+/// Suspends all workers, prints what they cost, and lets one of them overflow its stack.
 fn play_many() {
     let _guard = overflow::guard_this_thread().unwrap();
     let pool = StackPool::of_size(DEFAULT_STACK_SIZE).unwrap();
@@ -72,7 +73,8 @@ fn play_many() {
     workers[OVERFLOWING as usize].resume(());
 }
 
-/// Leaves the process a quarter of a gigabyte more than it has, and takes stacks until it is used up.
+/// Limits the address space to a quarter of a gigabyte more than it has, and takes stacks until
+/// that is used up.
 fn play_out_of_address_space() {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
@@ -87,7 +89,7 @@ fn play_out_of_address_space() {
     take_until_refused(StackPool::of_size(DEFAULT_STACK_SIZE).unwrap());
 }
 
-/// Takes stacks until the kernel refuses, and goes on with what it has.
+/// Takes stacks until the kernel refuses, and continues with those it has.
 fn take_until_refused(pool: &'static StackPool) {
     let mut stacks = Vec::new();
     let error = loop {
@@ -102,7 +104,7 @@ fn take_until_refused(pool: &'static StackPool) {
     println!("after_return {}", pool.take().is_ok());
 }
 
-/// The way in for children; does nothing in the program that starts them.
+/// Entry point for children; does nothing in the program that starts them.
 #[test]
 fn child() {
     match std::env::var(PLAY).as_deref() {
@@ -115,7 +117,7 @@ fn child() {
     }
 }
 
-/// How the child ended, and what it said on both streams.
+/// How the child ended, and its output on both streams.
 fn played(name: &str) -> (Option<i32>, String, String) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture", "--test-threads=1"])
@@ -139,7 +141,8 @@ fn line<'a>(text: &'a str, word: &str) -> &'a str {
         .trim()
 }
 
-/// The promise of the crate, on kernels with guard markers; and a guard among so many still faults.
+/// A hundred thousand workers must be possible on kernels with guard markers, and each guard must
+/// fault.
 #[test]
 fn a_hundred_thousand_workers_are_small_few_mappings_and_guarded() {
     if Guards::of_this_kernel() != Guards::Markers {
@@ -151,7 +154,7 @@ fn a_hundred_thousand_workers_are_small_few_mappings_and_guarded() {
     println!("{said}");
     let bytes: usize = line(&said, "bytes_each").parse().unwrap();
     let mappings: usize = line(&said, "mappings_more").parse().unwrap();
-    // A sanitizer makes every frame larger, and keeps memory of its own.
+    // A sanitizer makes every frame larger, and has memory of its own.
     if std::env::var_os("ASAN_OPTIONS").is_none() {
         assert!((4096..=4300).contains(&bytes), "{said}");
     }
@@ -176,7 +179,7 @@ fn running_out_of_mappings_is_an_error_with_a_remedy() {
     assert_eq!(line(&said, "after_return"), "true");
 }
 
-/// Where large slabs no longer fit, smaller ones use up what is left; then it is an error as well.
+/// If large slabs no longer fit, smaller ones use the rest; then it is an error as well.
 #[test]
 fn running_out_of_address_space_is_an_error_with_a_remedy() {
     let (signal, said, last_words) = played("out of address space");

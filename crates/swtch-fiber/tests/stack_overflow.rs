@@ -1,5 +1,5 @@
-//! Faults end the process, so each is lived through in a child: this program again, with the name
-//! of a play in its environment.
+//! Faults end the process, so each test runs in a child: this program again, with the name of a
+//! case in its environment.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod child;
@@ -15,7 +15,7 @@ use swtch_fiber::internals::{
     DEFAULT_STACK_SIZE, Guards, SMALLEST_STACK_SIZE, StackPool, overflow,
 };
 
-/// Recursion without a bound: what overflows stacks in real programs.
+/// Endless recursion, the usual cause of stack overflows.
 #[inline(never)]
 fn recurse(depth: u64) -> u64 {
     let frame = black_box([depth; 32]);
@@ -133,7 +133,7 @@ fn play(name: &str) {
     }
 }
 
-/// The way in for children; does nothing in the program that starts them.
+/// Entry point for children; does nothing in the program that starts them.
 #[test]
 fn child() {
     if let Some(name) = child::play() {
@@ -141,7 +141,7 @@ fn child() {
     }
 }
 
-/// The promise: never a silent SIGSEGV. It says whose stack, how large, and what to do.
+/// Never a silent SIGSEGV: the message tells whose stack, how large, and what to do.
 #[test]
 fn overflow_of_a_coroutine_names_its_task_and_aborts() {
     let (output, said) = lived_through("coroutine");
@@ -153,8 +153,8 @@ fn overflow_of_a_coroutine_names_its_task_and_aborts() {
     assert!(said.contains("stack_size"), "{said}");
 }
 
-/// On kernels before 6.13 the guard is another, and the message the same; without a scheduler that
-/// knows names, the worker's number must do.
+/// On kernels before 6.13 the guard is of the other kind, and the message is the same. Without a
+/// scheduler that knows names, the message has the worker's number.
 #[test]
 fn overflow_into_an_mprotect_guard_names_the_worker() {
     let (output, said) = lived_through("mprotect");
@@ -165,7 +165,8 @@ fn overflow_into_an_mprotect_guard_names_the_worker() {
     );
 }
 
-/// Programs that lock their memory get no markers from the kernel (madvise(2)): still guarded.
+/// Programs that lock their memory get no markers from the kernel (madvise(2)), but are still
+/// guarded.
 #[test]
 fn overflow_in_locked_memory_names_the_worker() {
     if Guards::of_this_kernel() == Guards::Markers {
@@ -180,8 +181,8 @@ fn overflow_in_locked_memory_names_the_worker() {
     }
 }
 
-/// The smallest size must do for the most that a worker needs without its own doing: the first panic
-/// of a process, which reads debug information to print where it was.
+/// The smallest stack must be large enough for the most that a worker needs by itself: the first
+/// panic of a process, which reads debug information to print its location.
 #[test]
 fn smallest_stack_holds_a_panic_with_its_backtrace() {
     let (output, said) = lived_through("smallest");
@@ -192,7 +193,7 @@ fn smallest_stack_holds_a_panic_with_its_backtrace() {
     );
 }
 
-/// Rust's library has a message of its own for threads; our handler stands before it.
+/// Rust's library has its own message for threads, although our handler comes first.
 #[test]
 fn overflow_of_an_ordinary_thread_is_still_told_by_rust() {
     let (output, said) = lived_through("thread");
@@ -204,7 +205,7 @@ fn overflow_of_an_ordinary_thread_is_still_told_by_rust() {
     assert!(!said.contains("swtch-fiber"), "{said}");
 }
 
-/// A null pointer is no overflow and must not be called one.
+/// A fault at a null pointer is no overflow and must not be reported as one.
 #[test]
 fn other_faults_keep_their_default_action() {
     for name in ["null", "default", "ignored", "sent"] {
@@ -218,14 +219,15 @@ fn other_faults_keep_their_default_action() {
     }
 }
 
-/// A crash reporter that was installed before us keeps working.
+/// A crash reporter that was installed before us must keep working.
 #[test]
 fn other_faults_reach_the_handler_installed_before() {
     let (output, said) = lived_through("plain handler");
     assert_eq!(output.status.code(), Some(42), "{said}");
 }
 
-/// A guard can be hit from elsewhere; the worker whose stack it is may be innocent.
+/// A guard can be touched by other code; the worker that owns the stack may have done nothing
+/// wrong.
 #[test]
 fn stray_access_to_a_guard_is_not_called_an_overflow() {
     let (output, said) = lived_through("stray");
@@ -236,7 +238,7 @@ fn stray_access_to_a_guard_is_not_called_an_overflow() {
     );
 }
 
-/// Handlers that would run on a worker's small stack are found, and only those.
+/// Handlers that would run on a worker's small stack are found, and no others.
 #[test]
 fn handlers_that_would_run_on_small_stacks_are_listed() {
     extern "C" fn nothing(_: libc::c_int) {}

@@ -1,6 +1,6 @@
-//! Stacks of a runtime's workers: whose overflow is told by the name of the task, and what becomes of
-//! a worker that forks. Each ends the process, so it is lived through in a child: this program again,
-//! with the name of a play in its environment.
+//! Stacks of a runtime's workers: an overflow is reported with the name of the task, and a worker
+//! may fork. Each case ends the process, so it runs in a child: this program again, with the name
+//! of the case in its environment.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod child;
@@ -18,9 +18,9 @@ use swtch_fiber::{Error, Mode, Runtime, TaskBuilder, WaitType, preemptive, sleep
 const WORKERS: usize = 100_000;
 const OVERFLOWING: usize = 54_321;
 
-/// Workers that have begun their task.
+/// Number of workers that have begun their task.
 static STARTED: AtomicUsize = AtomicUsize::new(0);
-/// The one that is to run over may begin.
+/// Set when the worker that is to overflow may begin.
 static ALL_SLEEP: AtomicBool = AtomicBool::new(false);
 
 #[inline(never)]
@@ -37,7 +37,7 @@ fn runtime() -> Runtime {
     Runtime::builder().schedulers(1).build().unwrap()
 }
 
-/// How the child of `fork` ended, to the worker that forked.
+/// Forks, runs `child` in the child, and returns its wait status.
 fn forked(child: impl FnOnce()) -> i32 {
     // SAFETY: what the children here do before they end is what the plays are about.
     let pid = unsafe { libc::fork() };
@@ -70,7 +70,7 @@ fn mappings() -> usize {
         .count()
 }
 
-/// Bytes in memory of mappings that huge pages are kept from: stacks, and nothing else here.
+/// Bytes in memory of the mappings without huge pages: stacks, and nothing else here.
 fn bytes_of_stacks() -> usize {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (mut bytes, mut present) = (0, 0);
@@ -89,7 +89,7 @@ fn bytes_of_stacks() -> usize {
     bytes
 }
 
-/// Bytes in memory of this process.
+/// Resident memory of this process, in bytes.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -97,7 +97,7 @@ fn resident() -> usize {
     1024 * size.parse::<usize>().unwrap()
 }
 
-/// All workers sleep; one of them wakes up and runs over.
+/// All workers sleep; one of them wakes up and overflows its stack.
 fn play_many() {
     let runtime = Runtime::builder()
         .schedulers(1)
@@ -126,7 +126,7 @@ fn play_many() {
         }
         println!("bytes_each {}", bytes_of_stacks() / WORKERS);
         println!("mappings_more {}", mappings() - before);
-        // The scheduler has been idle once: queues have given back what the crowd took.
+        // The scheduler has been idle once, so its queues have given memory back.
         sleep(Duration::from_millis(200));
         println!("resident_each {}", (resident() - resident_before) / WORKERS);
         ALL_SLEEP.store(true, Ordering::Relaxed);
@@ -194,7 +194,7 @@ fn play(name: &str) {
     }
 }
 
-/// The way in for children; does nothing in the program that starts them.
+/// Entry point for children; does nothing in the program that starts them.
 #[test]
 fn child() {
     if let Some(name) = child::play() {
@@ -202,7 +202,8 @@ fn child() {
     }
 }
 
-/// Who reads the message knows his tasks, not our workers. A name cannot start a line of its own.
+/// The reader of the message knows the tasks, not our workers. A name cannot start a line of its
+/// own.
 #[test]
 fn overflow_of_a_worker_names_its_task() {
     let (output, said) = lived_through("overflow");
@@ -213,8 +214,8 @@ fn overflow_of_a_worker_names_its_task() {
     );
 }
 
-/// A worker may be a thread, or have lent its task to one: the task is named all the same, and the size
-/// is the one that was asked for.
+/// A worker may be a thread, or its task may run on a helper thread. The task is named in each
+/// case, with the size that was asked for.
 #[test]
 fn overflow_of_a_thread_that_runs_a_task_names_the_task() {
     for (play, words) in [
@@ -233,7 +234,8 @@ fn overflow_of_a_thread_that_runs_a_task_names_the_task() {
     }
 }
 
-/// A signal that comes while a worker runs would use its stack: whoever installs the handler is told, once.
+/// A signal that comes while a worker runs would use its stack: the program is warned of such
+/// handlers, once.
 #[test]
 fn a_handler_that_would_run_on_small_stacks_is_warned_of() {
     let (output, said) = lived_through("handlers");
@@ -259,7 +261,7 @@ fn other_faults_of_a_thread_keep_their_default_action() {
     assert!(!said.contains("swtch-fiber"), "{said}");
 }
 
-/// The promise of the crate, with all that a worker keeps on its stack while it waits: one page.
+/// A worker that waits needs one page of stack, with everything that it keeps there.
 #[test]
 fn a_hundred_thousand_workers_have_small_stacks_and_an_overflow_is_named() {
     if Guards::of_this_kernel() != Guards::Markers {
@@ -278,7 +280,8 @@ fn a_hundred_thousand_workers_have_small_stacks_and_an_overflow_is_named() {
     if std::env::var_os("ASAN_OPTIONS").is_none() {
         assert!((4096..=4300).contains(&figure("bytes_each")), "{said}");
         assert!(figure("mappings_more") <= 64, "{said}");
-        // All in all: block, record, name, timer, packet and the lists they stand in take 700 bytes.
+        // In total: block, record, name, timer, packet and the queues that they are in take 700
+        // bytes.
         assert!(figure("resident_each") <= 4900, "{said}");
     }
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{last_words}");
@@ -289,7 +292,7 @@ fn a_hundred_thousand_workers_have_small_stacks_and_an_overflow_is_named() {
     );
 }
 
-/// The parent goes on; a child that would schedule is told why it cannot.
+/// The parent continues; a child that enters the scheduler is ended with the reason.
 #[test]
 fn worker_may_fork_but_the_child_may_not_schedule() {
     let (output, said) = lived_through("fork");
@@ -302,7 +305,7 @@ fn worker_may_fork_but_the_child_may_not_schedule() {
     );
 }
 
-/// A size that makes no sense is refused when the runtime is built, not when a worker faults.
+/// A bad size is refused when the runtime is built, not when a worker faults.
 #[test]
 fn stack_size_that_makes_no_sense_is_refused() {
     let built = |bytes| Runtime::builder().schedulers(1).stack_size(bytes).build();
@@ -317,14 +320,14 @@ fn stack_size_that_makes_no_sense_is_refused() {
     assert!(error.to_string().contains("too large"), "{error}");
 }
 
-/// Uses a good part of a stack, and gives it back.
+/// Uses a large part of a stack, and returns.
 #[inline(never)]
 fn use_a_stack_deeply() -> u8 {
     let deep = black_box([7_u8; 40 << 10]);
     deep[black_box(20 << 10)]
 }
 
-/// How large stacks should be is seen from outside, in both modes: the monitor looks once a second.
+/// Observers can see how deeply stacks are used, in both modes: the monitor measures once a second.
 #[test]
 fn views_show_how_deep_a_stack_was_used() {
     for mode in [Mode::Fiber, Mode::Thread] {

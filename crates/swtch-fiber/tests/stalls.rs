@@ -1,7 +1,7 @@
-//! Faults that are put in on purpose, and the verdict that each must get, in both modes.
+//! Deliberate faults, and the verdict that each must get, in both modes.
 //!
-//! A busy machine may really not schedule a thread just then, and the verdict says so; hence the
-//! expected one must come within some tries. What must never come is silence.
+//! On a busy machine the OS may really not schedule a thread at that moment, and the verdict says
+//! so. Hence the expected verdict must come within several tries. There must always be a report.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -13,16 +13,16 @@ use swtch_fiber::{Mode, Runtime, WaitType, check_quantum, preemptive, sleep, spa
 const MODES: [Mode; 2] = [Mode::Fiber, Mode::Thread];
 const TRIES: usize = 20;
 
-/// How long a fault lasts: some times the threshold.
+/// How long a fault lasts: several times the threshold.
 const FAULT: Duration = Duration::from_millis(120);
 
-/// Faults use up CPUs: one at a time.
+/// Faults use up CPUs, so only one runs at a time.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One scheduler, on one CPU, and its stalls.
+/// A runtime with one scheduler on one CPU, and its reported stalls.
 fn one_scheduler(mode: Mode) -> (Runtime, mpsc::Receiver<Stall>) {
     let (send, receive) = mpsc::channel();
     let runtime = Runtime::builder()
@@ -30,7 +30,7 @@ fn one_scheduler(mode: Mode) -> (Runtime, mpsc::Receiver<Stall>) {
         .pinned(true)
         .mode(mode)
         .on_stall(move |stall| {
-            // The test may have seen enough.
+            // The test may have ended already.
             let _ = send.send(stall.clone());
         })
         .build()
@@ -38,13 +38,13 @@ fn one_scheduler(mode: Mode) -> (Runtime, mpsc::Receiver<Stall>) {
     (runtime, receive)
 }
 
-/// Plays a fault until its verdict comes; the stall with it.
+/// Repeats a fault until its verdict comes; returns the stall.
 fn assert_verdict(expected: Verdict, mode: Mode, fault: impl Fn(&Runtime)) -> Stall {
     assert_stall(expected, mode, fault, |_| true)
 }
 
-/// As [`assert_verdict`], until it also comes with what must be there. On a busy machine a thread may not
-/// run in time to tell its backtrace, and the report says so.
+/// As [`assert_verdict`], until the stall also has the required contents. On a busy machine a
+/// thread may not run in time to give its backtrace, and the report says so.
 fn assert_stall(
     expected: Verdict,
     mode: Mode,
@@ -55,7 +55,7 @@ fn assert_stall(
     for number in 1..=TRIES {
         let (runtime, stalls) = one_scheduler(mode);
         fault(&runtime);
-        // A report may still be on its way: its thread ends before the runtime's reporter does.
+        // A report may still be on its way, since its thread runs on its own.
         drop(runtime);
         for stall in stalls {
             if stall.verdict == expected && is_told(&stall) {
@@ -86,7 +86,7 @@ fn a_loop_that_never_yields() {
     std::hint::black_box(());
 }
 
-/// Fault 1. Its report names the task and the loop.
+/// Fault 1: an endless loop. Its report names the task and the loop.
 #[test]
 fn a_user_loop_is_named() {
     let _turn = turn();
@@ -104,7 +104,7 @@ fn a_user_loop_is_named() {
     }
 }
 
-/// Fault 2: the CPU time is the kernel's.
+/// Fault 2: the CPU time is spent in the kernel.
 #[test]
 fn a_loop_of_system_calls_is_inside_the_kernel() {
     let _turn = turn();
@@ -123,7 +123,7 @@ fn a_loop_of_system_calls_is_inside_the_kernel() {
     }
 }
 
-/// Fault 3: a call that blocks the thread, and is not disturbed by being looked at.
+/// Fault 3: a call that blocks the thread, and is not disturbed by the samples.
 #[test]
 fn a_blocking_call_is_named() {
     let _turn = turn();
@@ -144,11 +144,11 @@ fn a_blocking_call_is_named() {
     }
 }
 
-/// A thread that uses up the CPU on which it is started, until it is dropped.
+/// A thread that uses up the CPU on which it is started, until this is dropped.
 struct Hog(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
 
 impl Hog {
-    /// On the CPU of the calling thread, which must be bound to it.
+    /// Starts it on the CPU of the calling thread, which must be bound to that CPU.
     fn start() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let theirs = stop.clone();
@@ -169,14 +169,14 @@ impl Drop for Hog {
     }
 }
 
-/// Lets thread `tid` run only when nobody else wants its CPU, or like any other again.
+/// Lets thread `tid` run only when no other wants its CPU, or normally again.
 fn set_policy(tid: i32, policy: i32) {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the parameters are readable.
     unsafe { libc::sched_setscheduler(tid, policy, &raw const parameters) };
 }
 
-/// Fault 4: a stranger uses the CPU.
+/// Fault 4: another program's thread uses the CPU.
 #[test]
 fn a_starved_scheduler_is_not_scheduled() {
     let _turn = turn();
@@ -194,7 +194,7 @@ fn a_starved_scheduler_is_not_scheduled() {
     }
 }
 
-/// Fault 5: the same, by work of its own that went preemptive.
+/// Fault 5: preemptive work of the scheduler itself uses the CPU.
 #[test]
 fn preemptive_work_that_starves_its_scheduler_is_named() {
     let _turn = turn();
@@ -214,13 +214,13 @@ fn preemptive_work_that_starves_its_scheduler_is_named() {
     }
 }
 
-/// What the handler of fault 6 does: nothing, for long.
+/// The handler of fault 6, which sleeps for long.
 extern "C" fn doze(_signal: i32) {
     std::thread::sleep(FAULT);
 }
 
-/// Fault 6: an idle scheduler does not take up a task that was queued, because a signal handler
-/// keeps its thread.
+/// Fault 6: an idle scheduler does not run a queued task, because a signal handler keeps its
+/// thread.
 #[test]
 fn a_queue_that_is_not_served_is_stalled() {
     let _turn = turn();
@@ -242,8 +242,9 @@ fn a_queue_that_is_not_served_is_stalled() {
     }
 }
 
-/// The trap of `std` locks: a worker yields with a guard in its hand, and the next one blocks the
-/// thread that both need. Only in fiber mode it is for ever; here the lock is opened from outside.
+/// The trap of `std` locks: a worker yields while it holds a guard, and the next one blocks the
+/// thread that both need. Only in fiber mode this lasts for ever; here the lock is opened from
+/// outside.
 #[test]
 fn who_holds_a_std_lock_over_a_yield_is_named() {
     let _turn = turn();
@@ -255,7 +256,7 @@ fn who_holds_a_std_lock_over_a_yield_is_named() {
         .schedulers(1)
         .on_stall(move |stall| {
             if !stall.holders.is_empty() {
-                // The lock's word: unlocked, and its waiter woken.
+                // Set the lock's word to unlocked, and wake its waiter.
                 open(stall.numbers.call);
                 theirs.store(1, Ordering::SeqCst);
             }
@@ -269,7 +270,7 @@ fn who_holds_a_std_lock_over_a_yield_is_named() {
         while opened.load(Ordering::SeqCst) == 0 {
             yield_now();
         }
-        // It was opened by force.
+        // The lock was opened by force, so the guard must not unlock it again.
         std::mem::forget(guard);
     });
     let victim = runtime.spawn(|| std::mem::forget(LOCK.lock().unwrap()));
@@ -284,7 +285,7 @@ fn who_holds_a_std_lock_over_a_yield_is_named() {
     );
 }
 
-/// Unlocks by force what a thread waits for.
+/// Unlocks by force the lock that a thread waits for.
 fn open(call: swtch_fiber::stall::Call) {
     let address = swtch_fiber::internals::waited_at(call).expect("a lock");
     let address = usize::try_from(address).expect("an address");
@@ -297,11 +298,11 @@ fn open(call: swtch_fiber::stall::Call) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), wake, 1) };
 }
 
-/// Twice as many busy schedulers as CPUs, workers that yield, wait and sleep: the OS switches
+/// Twice as many busy schedulers as CPUs, with workers that yield, wait and sleep: the OS switches
 /// threads all the time, and that is no stall. Seconds: `SWTCH_STALL_SECONDS`, 3 by default.
 ///
-/// A machine that is busy with other things too may take the CPU for longer than the threshold;
-/// a report that says so is right, and any other is not.
+/// On a machine that is busy with other work too, a thread may lack a CPU for longer than the
+/// threshold. A report that says so is right, and any other is not.
 #[test]
 fn oversubscription_alone_is_no_stall() {
     let _turn = turn();

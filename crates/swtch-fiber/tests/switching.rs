@@ -16,7 +16,7 @@ fn runtime(mode: Mode, schedulers: usize) -> Runtime {
         .expect("a runtime")
 }
 
-/// The smallest program.
+/// The smallest program that has a result.
 #[test]
 fn a_task_has_a_result() {
     for mode in MODES {
@@ -24,7 +24,7 @@ fn a_task_has_a_result() {
     }
 }
 
-/// Yielding is taking turns.
+/// Two workers that yield take turns.
 #[test]
 fn two_workers_that_yield_take_turns() {
     for mode in MODES {
@@ -55,7 +55,7 @@ fn two_workers_that_yield_take_turns() {
     }
 }
 
-/// Who sleeps must not keep others from running.
+/// A sleeping worker must not keep others from running.
 #[test]
 fn sleepers_sleep_at_the_same_time() {
     for mode in MODES {
@@ -79,7 +79,7 @@ fn sleepers_sleep_at_the_same_time() {
     }
 }
 
-/// A panic is that task's error.
+/// A panic is an error of its task only.
 #[test]
 fn a_panic_ends_one_task_and_not_the_scheduler() {
     for mode in MODES {
@@ -90,7 +90,7 @@ fn a_panic_ends_one_task_and_not_the_scheduler() {
     }
 }
 
-/// What waits is unwound: its destructors run.
+/// A waiting task unwinds when it is cancelled: its destructors run.
 #[test]
 fn cancelling_a_task_unwinds_it() {
     struct Told(Arc<AtomicU32>);
@@ -118,7 +118,7 @@ fn cancelling_a_task_unwinds_it() {
     }
 }
 
-/// A runtime that ends leaves nobody behind.
+/// A runtime that ends leaves no task behind.
 #[test]
 fn dropping_a_runtime_cancels_what_is_left() {
     for mode in MODES {
@@ -158,7 +158,7 @@ fn others_run_while_a_worker_is_preemptive() {
     }
 }
 
-/// Many schedulers, many tasks, all at once.
+/// Many tasks on several schedulers, all at once.
 #[test]
 fn tasks_spread_over_schedulers_all_end() {
     for mode in MODES {

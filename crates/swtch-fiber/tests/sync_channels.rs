@@ -1,4 +1,4 @@
-//! Channels: each message to one receiver, in order, and none is lost with those who give up.
+//! Channels: each message goes to one receiver, in order, and none is lost when a wait is given up.
 
 mod sync_common;
 
@@ -13,7 +13,7 @@ use sync_common::{in_all_shapes, until_waits};
 const LONG: Duration = Duration::from_secs(1000);
 const SHORT: Duration = Duration::from_millis(3);
 
-/// Capacities that differ in how both sides wait: never, one for the other, sometimes.
+/// The capacities differ in how the two sides wait: never, each for the other, sometimes.
 #[test]
 fn every_message_arrives_once_and_those_of_one_sender_in_order() {
     in_all_shapes(|runtime| {
@@ -36,7 +36,7 @@ fn every_message_arrives_once_and_those_of_one_sender_in_order() {
                     runtime.spawn(body).expect("spawned")
                 })
                 .collect();
-            // A thread that is no worker takes part.
+            // A thread that is not a worker takes part.
             let mut all: Vec<_> = receiver.iter().collect();
             for receiver in receivers {
                 let part = receiver.join().expect("no panic");
@@ -58,7 +58,7 @@ fn every_message_arrives_once_and_those_of_one_sender_in_order() {
     });
 }
 
-/// With capacity 0 a message is in the sender's hand until somebody takes it.
+/// With capacity 0 the sender keeps its message until a receiver takes it.
 #[test]
 fn at_a_rendezvous_both_sides_meet() {
     in_all_shapes(|runtime| {
@@ -83,7 +83,7 @@ fn at_a_rendezvous_both_sides_meet() {
     });
 }
 
-/// A receiver that times out or is cancelled has taken no message with it, a sender leaves none.
+/// A receiver that times out or is cancelled has taken no message, and such a sender leaves none.
 #[test]
 fn those_who_give_up_swallow_nothing_and_leave_nothing() {
     in_all_shapes(|runtime| {
@@ -98,7 +98,7 @@ fn those_who_give_up_swallow_nothing_and_leave_nothing() {
             cancelled.join(),
             Err(JoinError::Cancelled) | Ok(Ok(1))
         ));
-        // Cancelled in time, or served before: in both cases there is room for one.
+        // It was cancelled in time, or served before: in both cases there is room for one.
         let _may_be_gone = receiver.try_recv();
         sender.send(2).expect("open");
         let theirs = sender.clone();
@@ -111,7 +111,7 @@ fn those_who_give_up_swallow_nothing_and_leave_nothing() {
     });
 }
 
-/// The end of one side is the news of the other.
+/// When all ends of one side are dropped, the other side is told.
 #[test]
 fn when_one_side_is_gone_the_other_is_told() {
     in_all_shapes(|runtime| {

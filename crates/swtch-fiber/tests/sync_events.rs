@@ -1,4 +1,4 @@
-//! Event, condition variable, barrier: who is woken, and that nobody is woken for nothing.
+//! Event, condition variable, barrier: which waiters are woken, and that no other is.
 
 mod sync_common;
 
@@ -25,7 +25,7 @@ fn waiters(runtime: &Runtime, event: &Arc<Event>, count: usize) -> Vec<JoinHandl
     waiters
 }
 
-/// Who waited when it happened goes on, also when it is over before the waiter runs.
+/// Waiters continue after `set`, also if the event is reset before they run.
 #[test]
 fn a_manual_event_releases_all_who_wait_even_if_reset_at_once() {
     in_all_shapes(|runtime| {
@@ -43,7 +43,7 @@ fn a_manual_event_releases_all_who_wait_even_if_reset_at_once() {
     });
 }
 
-/// One for each `set`: with two it would be no hand-off, with none a lost wakeup.
+/// One waiter for each `set`: two would break a hand-off, none would be a lost wakeup.
 #[test]
 fn an_automatic_event_releases_one_for_each_set() {
     in_all_shapes(|runtime| {
@@ -57,7 +57,7 @@ fn an_automatic_event_releases_one_for_each_set() {
         assert_eq!(finished, 1);
         assert!(!event.is_set(), "it was used up");
         waiters.retain(|waiter| !waiter.is_finished());
-        // A waiter that is cancelled takes no signal with it.
+        // A waiter that is cancelled must not use up a signal.
         let cancelled = waiters.remove(0);
         cancelled.cancel();
         event.set();
@@ -75,7 +75,7 @@ fn an_automatic_event_releases_one_for_each_set() {
     });
 }
 
-/// The classic: a queue that workers and a thread fill and empty.
+/// The classic case: a queue that workers and a thread fill and empty.
 #[test]
 fn a_condition_is_waited_for_without_the_lock() {
     in_all_shapes(|runtime| {
@@ -109,8 +109,8 @@ fn a_condition_is_waited_for_without_the_lock() {
     });
 }
 
-/// A waiter that has been notified and is cancelled while it waits for the lock has taken the
-/// notification: it has to hand it on.
+/// A waiter that has been notified and is cancelled while it waits for the lock has used up the
+/// notification, so it has to pass it on.
 #[test]
 fn a_cancelled_waiter_hands_its_notification_on() {
     in_all_shapes(|runtime| {
@@ -137,7 +137,7 @@ fn a_cancelled_waiter_hands_its_notification_on() {
     });
 }
 
-/// A group goes on when it is complete, and the next group can come.
+/// A group continues when it is complete, and the next group can come.
 #[test]
 fn a_barrier_holds_until_all_have_come_again_and_again() {
     in_all_shapes(|runtime| {
@@ -166,7 +166,7 @@ fn a_barrier_holds_until_all_have_come_again_and_again() {
     });
 }
 
-/// Else the others would go on without the one who is missing.
+/// Otherwise the others would continue without the missing one.
 #[test]
 fn a_cancelled_waiter_does_not_count_at_the_barrier() {
     in_all_shapes(|runtime| {

@@ -1,4 +1,5 @@
-//! Mutex, read-write lock, semaphore: who gets in, in which order, and what becomes of those who give up.
+//! Mutex, read-write lock, semaphore: which waiter is served, in which order, and what happens to
+//! those that give up.
 
 mod sync_common;
 
@@ -13,7 +14,7 @@ use sync_common::{in_all_shapes, in_both_modes, until, until_waits};
 const LONG: Duration = Duration::from_secs(1000);
 const SHORT: Duration = Duration::from_millis(3);
 
-/// The lock is held over a yield: with a broken one the additions would be lost.
+/// The lock is held over a yield: without exclusion, additions would be lost.
 #[test]
 fn one_worker_at_a_time_has_the_mutex() {
     in_all_shapes(|runtime| {
@@ -33,7 +34,7 @@ fn one_worker_at_a_time_has_the_mutex() {
                 runtime.spawn(move || adds(50)).expect("spawned")
             })
             .collect();
-        // A thread that is no worker takes its turns as well.
+        // A thread that is not a worker takes its turns as well.
         adds(50);
         for worker in workers {
             worker.join().expect("no panic");
@@ -43,8 +44,8 @@ fn one_worker_at_a_time_has_the_mutex() {
     });
 }
 
-/// A worker that locks again and again, and yields only with the lock in hand, would starve all others
-/// if it could overtake more than once.
+/// A worker that locks again and again, and yields only while it holds the lock, would starve all
+/// others if it could overtake more than once.
 #[test]
 fn a_waiter_is_overtaken_once_at_most() {
     in_both_modes(|runtime| {
@@ -73,7 +74,7 @@ fn a_waiter_is_overtaken_once_at_most() {
     });
 }
 
-/// Who gives up must not leave a hole: the next one gets the lock.
+/// A waiter that gives up must not block the line: the next one gets the lock.
 #[test]
 fn a_waiter_that_is_cancelled_or_too_late_hands_nothing_to_nobody() {
     in_all_shapes(|runtime| {
@@ -100,7 +101,7 @@ fn a_waiter_that_is_cancelled_or_too_late_hands_nothing_to_nobody() {
     });
 }
 
-/// Cancellation unwinds through guards: others find the lock open, and not poisoned.
+/// Cancellation unwinds through guards: others find the lock free, and not poisoned.
 #[test]
 fn unwinding_unlocks() {
     in_all_shapes(|runtime| {
@@ -115,7 +116,7 @@ fn unwinding_unlocks() {
     });
 }
 
-/// The one deadlock that a lock can see by itself.
+/// The one deadlock that a lock can detect by itself.
 #[test]
 fn locking_twice_is_a_panic_and_not_for_ever() {
     in_both_modes(|runtime| {
@@ -130,7 +131,7 @@ fn locking_twice_is_a_panic_and_not_for_ever() {
     });
 }
 
-/// Readers share, a writer does not.
+/// Readers share the lock, a writer does not.
 #[test]
 fn many_read_or_one_writes() {
     in_all_shapes(|runtime| {
@@ -180,7 +181,7 @@ fn many_read_or_one_writes() {
     });
 }
 
-/// Else a stream of readers starves the writer.
+/// Otherwise a stream of readers would starve the writer.
 #[test]
 fn a_reader_does_not_overtake_a_waiting_writer() {
     in_all_shapes(|runtime| {
@@ -196,7 +197,7 @@ fn a_reader_does_not_overtake_a_waiting_writer() {
         let reader = runtime.spawn(move || drop(theirs.read())).expect("spawned");
         until_waits(runtime, "RWLOCK_SHARED", 1);
         assert!(!reader.is_finished());
-        // The writer gives up: the reader behind it goes on at once.
+        // The writer gives up, and the reader behind it continues at once.
         writer.cancel();
         assert!(matches!(writer.join(), Err(JoinError::Cancelled)));
         reader.join().expect("no panic");
@@ -205,7 +206,8 @@ fn a_reader_does_not_overtake_a_waiting_writer() {
     });
 }
 
-/// A large wish is not starved by small ones, and a large one that is withdrawn is not waited for.
+/// Small requests must not starve a large one, and a large one that is withdrawn must not block
+/// others.
 #[test]
 fn permits_are_given_in_order_whatever_the_wish() {
     in_all_shapes(|runtime| {
@@ -238,7 +240,7 @@ fn permits_are_given_in_order_whatever_the_wish() {
     });
 }
 
-/// Borrowed data, all primitives at once: what a user writes first.
+/// Tasks that borrow data and use all primitives: what a user writes first.
 #[test]
 fn tasks_of_a_scope_share_locks_by_reference() {
     in_all_shapes(|runtime| {
@@ -264,7 +266,7 @@ fn tasks_of_a_scope_share_locks_by_reference() {
     });
 }
 
-/// The thread that is no worker waits in the kernel, and gets what it waits for.
+/// A thread that is not a worker waits in the kernel, and gets what it waits for.
 #[test]
 fn a_thread_outside_waits_for_workers_and_they_for_it() {
     in_all_shapes(|runtime| {
@@ -287,7 +289,7 @@ fn a_thread_outside_waits_for_workers_and_they_for_it() {
     });
 }
 
-/// The mistake is told with the numbers that led to it, not as an overflow of something inside.
+/// The mistake is reported with the numbers that led to it, not as an internal overflow.
 #[test]
 #[should_panic(
     expected = "3 permits cannot be 18446744073709551615 more: 9223372036854775807 is the most"

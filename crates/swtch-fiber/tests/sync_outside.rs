@@ -1,5 +1,5 @@
-//! The primitives between threads that are no workers: no scheduler, no assembly. Miri can play these:
-//! `cargo +nightly miri test -p swtch-fiber --test sync_outside`.
+//! The primitives between threads that are not workers: no scheduler, no assembly. Miri can run
+//! these: `cargo +nightly miri test -p swtch-fiber --test sync_outside`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -40,7 +40,7 @@ fn locks_exclude_threads() {
     assert_eq!(gate.available_permits(), 2);
 }
 
-/// What times out leaves the line in order.
+/// A waiter that times out leaves a correct line behind.
 #[test]
 fn threads_give_up_in_time() {
     let (mutex, lock, gate) = (Mutex::new(()), RwLock::new(()), Semaphore::new(0));
@@ -57,7 +57,7 @@ fn threads_give_up_in_time() {
     assert!(gate.try_acquire().is_some());
 }
 
-/// Messages own memory: one that is lost or doubled would be seen.
+/// Messages own memory, so a lost or doubled one would be detected.
 #[test]
 fn messages_pass_between_threads() {
     for capacity in [0, 1, usize::MAX] {
@@ -81,7 +81,7 @@ fn messages_pass_between_threads() {
     }
 }
 
-/// What threads tell each other.
+/// Threads wake each other by events, conditions and barriers.
 #[test]
 fn threads_wake_each_other() {
     let (event, barrier) = (Event::automatic(), Barrier::new(2));

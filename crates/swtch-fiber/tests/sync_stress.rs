@@ -1,7 +1,7 @@
-//! Random programs over all primitives, with random timeouts and cancellations. What must hold is
-//! checked at the end: nothing shared twice, nothing lost, nobody left waiting.
+//! Random programs over all primitives, with random timeouts and cancellations. The invariants are
+//! checked at the end: nothing was shared twice, nothing lost, no task left waiting.
 //!
-//! A failure names its seed; `SWTCH_SEED=N` plays that one alone.
+//! A failure names its seed; `SWTCH_SEED=N` runs that one alone.
 
 mod sync_common;
 
@@ -20,12 +20,12 @@ const TASKS: usize = 24;
 const STEPS: usize = 60;
 const PERMITS: usize = 5;
 
-/// All that the tasks share, and what they saw of it.
+/// The primitives that the tasks share, and what the tasks observed.
 struct World {
     mutex: Mutex<u64>,
     in_mutex: AtomicBool,
     lock: RwLock<u64>,
-    /// Readers, or -1000 for a writer.
+    /// Number of readers, or -1000 for a writer.
     in_lock: AtomicI64,
     semaphore: Semaphore,
     in_semaphore: AtomicI64,
@@ -40,7 +40,7 @@ struct World {
     condvar: Condvar,
 }
 
-/// Undoes a note when the task unwinds out of a critical section.
+/// Undoes a count when the task unwinds out of a critical section.
 struct Inside<'a>(&'a AtomicI64, i64);
 
 impl<'a> Inside<'a> {
@@ -174,7 +174,7 @@ impl World {
         let sent = match random.u8(0..3) {
             0 => self.sender.try_send(message).is_ok(),
             1 => self.sender.send_timeout(message, short(random)).is_ok(),
-            // Cut short by the timeout around it: sent, or not sent, never both.
+            // Cut off by the timeout around it: the message was sent or not sent, never both.
             _ => matches!(
                 timeout(short(random), || self.sender.send(message)),
                 Ok(Ok(()))
@@ -205,7 +205,7 @@ impl World {
         drop(guard);
     }
 
-    /// After all tasks have ended.
+    /// Checks the invariants after all tasks have ended.
     fn check(&self, what: &str) {
         assert!(
             self.mutex.try_lock().is_some(),
@@ -293,7 +293,7 @@ fn seeds() -> Vec<u64> {
     }
 }
 
-/// One scheduler: all races are between waits, timeouts and the threads outside.
+/// One scheduler: all races are between waits, timeouts and the other threads.
 #[test]
 fn nothing_is_lost_on_one_scheduler() {
     for seed in seeds() {
@@ -302,7 +302,7 @@ fn nothing_is_lost_on_one_scheduler() {
     }
 }
 
-/// Several schedulers: signals cross threads.
+/// Several schedulers: signals go from thread to thread.
 #[test]
 fn nothing_is_lost_between_schedulers() {
     for seed in seeds() {

@@ -1,4 +1,4 @@
-//! Timeouts and scopes: what is cut short, what is waited for, and what is left behind (nothing).
+//! Timeouts and scopes: what is cut off, what is waited for, and that nothing is left behind.
 
 mod sync_common;
 
@@ -24,7 +24,7 @@ impl Drop for Counts {
     }
 }
 
-/// The wait is cut short, its stack unwound, and the worker goes on.
+/// The wait is cut off, its stack unwound, and the worker continues.
 #[test]
 fn a_timeout_ends_the_wait_it_is_in_and_nothing_else() {
     in_all_shapes(|runtime| {
@@ -44,11 +44,11 @@ fn a_timeout_ends_the_wait_it_is_in_and_nothing_else() {
         assert_eq!(runtime.run(body).expect("no panic"), (Err(Elapsed), Ok(7)));
         assert_eq!(dropped.load(Ordering::SeqCst), 1);
     });
-    // A thread that is no worker can be cut short as well.
+    // A thread that is not a worker can be cut off as well.
     assert_eq!(timeout(SHORT, || Event::manual().wait()), Err(Elapsed));
 }
 
-/// The outer one must not be mistaken for the inner one, whichever is over first.
+/// The outer timeout must not be mistaken for the inner one, whichever passes first.
 #[test]
 fn of_nested_timeouts_the_one_that_is_over_ends() {
     in_both_modes(|runtime| {
@@ -68,7 +68,7 @@ fn of_nested_timeouts_the_one_that_is_over_ends() {
     });
 }
 
-/// A loop that only yields has no wait to be cut short.
+/// A loop that only yields has no wait that could be cut off.
 #[test]
 fn a_timeout_ends_a_loop_that_yields_and_lets_other_code_finish() {
     in_both_modes(|runtime| {
@@ -86,7 +86,7 @@ fn a_timeout_ends_a_loop_that_yields_and_lets_other_code_finish() {
     });
 }
 
-/// Cancellation is not a timeout: it goes on through it.
+/// Cancellation is not a timeout: it passes through one.
 #[test]
 fn cancelling_goes_through_a_timeout() {
     in_both_modes(|runtime| {
@@ -99,7 +99,7 @@ fn cancelling_goes_through_a_timeout() {
     });
 }
 
-/// Never early; what is missed is counted and left out.
+/// It never ticks early; missed moments are counted and skipped.
 #[test]
 fn an_interval_keeps_its_distance() {
     in_both_modes(|runtime| {
@@ -120,7 +120,7 @@ fn an_interval_keeps_its_distance() {
     });
 }
 
-/// What a scope is for: no `Arc`, no `'static`, results by handle.
+/// The purpose of a scope: no `Arc`, no `'static`, results by handle.
 #[test]
 fn tasks_of_a_scope_borrow_and_give_results() {
     in_all_shapes(|runtime| {
@@ -145,7 +145,7 @@ fn tasks_of_a_scope_borrow_and_give_results() {
     });
 }
 
-/// The borrowed data dies when the scope returns: whoever still sleeps must have ended by then.
+/// The borrowed data is freed when the scope returns, so sleeping tasks must have ended by then.
 #[test]
 fn a_scope_that_unwinds_ends_its_tasks_first() {
     in_all_shapes(|runtime| {
@@ -201,7 +201,7 @@ fn a_scope_that_unwinds_ends_its_tasks_first() {
     });
 }
 
-/// A panic that nobody looks at must not be lost.
+/// A panic whose result is not taken must not be lost.
 #[test]
 fn a_scope_tells_of_a_panic_that_nobody_took() {
     in_both_modes(|runtime| {

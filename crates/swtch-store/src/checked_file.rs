@@ -1,8 +1,8 @@
-//! A file whose bytes are checked before anybody sees them.
+//! A file whose bytes are checked before they are used.
 //!
-//! Both decoders read through this: the Arrow stream reader from the start to the end, the Parquet
-//! reader here and there. Each read fetches whole chunks, compares their checksums, and only then
-//! hands out what was asked for.
+//! Both decoders read through this: the Arrow stream reader from start to end, the Parquet reader
+//! at any position. Each read fetches whole chunks, compares their checksums, and only then returns
+//! the bytes that were requested.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,8 +18,9 @@ use crate::checksums::{Checksums, Chunk};
 use crate::directory::Directory;
 use crate::error::Error;
 
-/// A chunk is in memory as a whole. Those of a finished file have 64 KiB; one of a stream holds at most 8192
-/// rows, and this is 128 kB for each of them. A larger one is no writer's: a sparse file can have any length.
+/// The largest chunk that is read, because a chunk is in memory as a whole. Chunks of a finished
+/// file have 64 KiB; one of a stream holds at most 8192 rows, and this is 128 KiB for each of them.
+/// No writer makes a larger one, but a sparse file can have any length.
 const MOST_CHUNK_BYTES: usize = 1 << 30;
 
 /// A file and the checksums of its parts. Clones share the file.
@@ -30,16 +31,16 @@ pub(crate) struct CheckedFile(Arc<Inner>);
 struct Inner {
     path: PathBuf,
     file: File,
-    /// Size of the file, or of what is listed when that is more.
+    /// Size of the file, or the end of the listed chunks if that is larger.
     extent: u64,
-    /// Without holes, from the start of the file.
+    /// The chunks without holes, from the start of the file.
     chunks: Vec<Chunk>,
-    /// Set when bytes were found not to be as written: decoders pass errors on as text only.
+    /// Set when bytes differ from what was written: decoders pass errors on as text only.
     damage: OnceLock<String>,
 }
 
 impl CheckedFile {
-    /// Opens `dir/name`. What the list does not name, or names after a hole, does not count.
+    /// Opens `dir/name`. Bytes that are not listed, or listed after a hole, are not used.
     pub(crate) fn open(dir: &Directory, name: &str, list: &Checksums) -> Result<Self, Error> {
         let path = dir.path().join(name);
         let open = || {
@@ -76,12 +77,12 @@ impl CheckedFile {
         &self.0.path
     }
 
-    /// Bytes that are there or should be, and that no checksum vouches for.
+    /// Number of bytes that exist or should exist, but have no valid checksum.
     pub(crate) fn unreadable_bytes(&self) -> u64 {
         self.0.extent - self.len()
     }
 
-    /// The file up to the first chunk that is not as it was written.
+    /// The file up to the first chunk that is damaged.
     pub(crate) fn intact_prefix(self) -> Result<Self, Error> {
         let mut intact = 0;
         for index in 0..self.0.chunks.len() {
@@ -100,7 +101,7 @@ impl CheckedFile {
         Ok(Self::new(self.0.path.clone(), file, self.0.extent, chunks))
     }
 
-    /// A decoder's error, or the damage behind it.
+    /// The error of a decoder, or the damage behind it.
     pub(crate) fn explain(
         &self,
         error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -111,7 +112,7 @@ impl CheckedFile {
         }
     }
 
-    /// Reads from `offset` on.
+    /// A reader of the bytes from `offset` on.
     pub(crate) fn reader_at(&self, offset: u64) -> CheckedReader {
         CheckedReader {
             file: self.clone(),
@@ -139,12 +140,12 @@ impl CheckedFile {
             chunk.offset,
             chunk.end()
         );
-        // The first damage that is found is the one to report.
+        // The first damage found is the one to report.
         let what = self.0.damage.get_or_init(|| what);
         Err(Error::damaged(self.path(), what.clone()))
     }
 
-    /// What is left, from `offset` on, of the chunk that holds it; empty at the end.
+    /// The bytes from `offset` to the end of its chunk; empty at the end of the file.
     fn rest_of_chunk(&self, offset: u64) -> Result<Bytes, Error> {
         if offset >= self.len() {
             return Ok(Bytes::new());
@@ -158,7 +159,7 @@ impl CheckedFile {
 }
 
 impl Length for CheckedFile {
-    /// Length of the part that checksums vouch for: all that readers get to see.
+    /// Length of the part with checksums, which is all that readers see.
     fn len(&self) -> u64 {
         self.0.chunks.last().map_or(0, Chunk::end)
     }
@@ -192,13 +193,13 @@ fn external(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Parqu
     ParquetError::External(error.into())
 }
 
-/// Reads a [`CheckedFile`] in order.
+/// Reads a [`CheckedFile`] in order of its bytes.
 #[derive(Debug)]
 pub(crate) struct CheckedReader {
     file: CheckedFile,
-    /// Where `ahead` begins.
+    /// Offset in the file of the first byte of `ahead`.
     next: u64,
-    /// Checked, and not yet handed out.
+    /// Bytes that are checked but not yet returned.
     ahead: Bytes,
 }
 

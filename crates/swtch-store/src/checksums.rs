@@ -1,14 +1,14 @@
-//! `checksums.csv`: what a trace consists of, and how each part of it was written.
+//! `checksums.csv`: the files of a trace, with a checksum for each part of them.
 //!
 //! A line is `file,offset,length,crc32`. While recording, a line is appended after each batch, so
-//! the lines name exactly what can be read. When the trace is finished, one rename puts a list of
-//! the final files in its place: whichever list is there decides which files count.
+//! the lines name exactly what can be read. When the trace is finished, one rename replaces the
+//! list by one of the final files: the list that is present decides which files belong to the
+//! trace.
 //!
 //! Names in the list are compared with the names of tables and never opened as paths.
 
 use std::fmt::Write;
 
-/// Name of the file.
 pub(crate) const CHECKSUMS: &str = "checksums.csv";
 
 const HEADER: &str = "file,offset,length,crc32";
@@ -38,7 +38,7 @@ impl Chunk {
         *self == Self::of(self.offset, bytes)
     }
 
-    /// Its line, with the newline.
+    /// The line for this chunk, with the newline.
     pub(crate) fn line(&self, file: &str) -> String {
         let Self {
             offset,
@@ -49,20 +49,20 @@ impl Chunk {
     }
 }
 
-/// The list.
+/// The list of all chunks, in the order in which they were written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Checksums {
     lines: Vec<(String, Chunk)>,
-    /// Lines that could not be understood.
+    /// Number of lines that could not be parsed.
     pub(crate) odd_lines: usize,
 }
 
 impl Checksums {
-    /// Reads a list. A line that is torn or odd is counted, not guessed at.
+    /// Parses a list. A line that is torn or malformed is counted and left out.
     pub(crate) fn parse(csv: &[u8]) -> Self {
         let mut list = Self::default();
         let mut lines = csv.split(|byte| *byte == b'\n');
-        // What follows the last newline: nothing, unless the file is torn.
+        // The rest after the last newline is empty unless the file is torn.
         let is_torn = lines.next_back().is_none_or(|rest| !rest.is_empty());
         let has_header = lines.next() == Some(HEADER.as_bytes());
         list.odd_lines = usize::from(is_torn) + usize::from(!has_header);
@@ -85,7 +85,7 @@ impl Checksums {
         lines.filter(move |line| line.0 == file).map(|line| line.1)
     }
 
-    /// Whether it lists final files.
+    /// Whether the list names Parquet files, which only a finished trace has.
     pub(crate) fn is_of_finished_trace(&self) -> bool {
         self.lines.iter().any(|line| line.0.ends_with(".parquet"))
     }

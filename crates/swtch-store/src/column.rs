@@ -1,10 +1,10 @@
-//! One column: its name, type and meaning, and how a field of a row gets in and out of Arrow.
+//! One column: its name, type and meaning, and how a field of a row is converted to and from Arrow.
 //!
 //! A batch is encoded and decoded column by column over a slice of rows, so that each loop is
-//! compiled for one field instead of an indirect call a value.
+//! compiled for one field and needs no indirect call per value.
 //!
 //! Words (reasons, rules, …) are dictionaries over closed lists. The list is one shared array, so a
-//! stream carries it once.
+//! stream contains it once.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use arrow_schema::{DataType, Field};
 /// One column of a table of rows `R`.
 #[derive(Debug)]
 pub struct Column<R: 'static> {
-    /// Its name, which ends in the unit where it has one.
+    /// Name of the column, which ends in the unit where there is one.
     pub name: &'static str,
-    /// Its type.
+    /// Type of the column's values.
     pub kind: Kind,
-    /// Whether a value may be missing.
+    /// Whether the column may hold null.
     pub presence: Presence,
-    /// The format version that brought it.
+    /// The format version that added the column.
     pub since: u32,
-    /// What it means, in one line.
+    /// Meaning of the column, in one line.
     pub meaning: &'static str,
     pub(crate) encode: fn(&[R]) -> ArrayRef,
     pub(crate) decode: fn(&dyn Array, &mut [R]) -> Result<(), Mismatch>,
@@ -37,31 +37,31 @@ pub struct Column<R: 'static> {
 /// The types that columns have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Signed, 64 bits. The kernel's unsigned numbers keep their bits; SQL engines on the JVM
-    /// have no unsigned ones.
+    /// Signed integer, 64 bits. The kernel's unsigned numbers keep their bits; SQL engines on the
+    /// JVM have no unsigned types.
     Int64,
-    /// Signed, 16 bits.
+    /// Signed integer of 16 bits.
     Int16,
-    /// Unsigned, 64 bits.
+    /// Unsigned integer of 64 bits.
     UInt64,
-    /// Unsigned, 32 bits.
+    /// Unsigned integer of 32 bits.
     UInt32,
-    /// Unsigned, 16 bits.
+    /// Unsigned integer of 16 bits.
     UInt16,
-    /// Yes or no.
+    /// Yes or no, as one bit.
     Boolean,
-    /// A word of a closed list.
+    /// A word of a closed list, as a dictionary.
     Word,
-    /// Text.
+    /// Text in UTF-8 of any length.
     Utf8,
-    /// Bytes.
+    /// Bytes that need not be UTF-8.
     Binary,
     /// A list of unsigned numbers, 32 bits each.
     UInt32List,
 }
 
 impl Kind {
-    /// The Arrow type.
+    /// The Arrow data type of such a column.
     pub fn arrow(self) -> DataType {
         match self {
             Self::Int64 => DataType::Int64,
@@ -85,7 +85,7 @@ fn list_item() -> Arc<Field> {
 /// Whether a value may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Every row has one.
+    /// Every row has a value; there are no nulls.
     Always,
     /// Null means "not known" or "does not apply"; the meaning says which.
     Optional,
@@ -94,18 +94,19 @@ pub enum Presence {
 /// Why a column of a file does not fit the schema.
 #[derive(Debug)]
 pub(crate) enum Mismatch {
-    /// It is of another type.
+    /// The column is of another type.
     Type(DataType),
-    /// A value is missing that every row has.
+    /// A value is null in a column that has no nulls.
     Null,
     /// A word is in no list of this version.
     Word(String),
-    /// A name is longer than any can be.
+    /// A name of this many bytes is longer than [`MOST_NAME_BYTES`].
     TooLong(usize),
 }
 
-/// The longest name of a task: the kernel keeps 15 bytes (`TASK_COMM_LEN`, `include/linux/sched.h`, v6.18), and
-/// says at most 63 of a kernel thread (`proc_task_name`, `fs/proc/array.c`). Names are headings and labels.
+/// The longest name of a task that is read. The kernel keeps 15 bytes (`TASK_COMM_LEN`,
+/// `include/linux/sched.h`, v6.18) and reports at most 63 for a kernel thread (`proc_task_name`,
+/// `fs/proc/array.c`). Names are headings and labels.
 pub(crate) const MOST_NAME_BYTES: usize = 256;
 
 impl<R> Column<R> {
@@ -118,7 +119,7 @@ impl<R> Column<R> {
     }
 }
 
-/// Encodes numbers that every row has.
+/// Encodes numbers of a column without nulls.
 pub(crate) fn numbers<P: ArrowPrimitiveType, R>(
     rows: &[R],
     get: impl Fn(&R) -> P::Native,
@@ -126,7 +127,7 @@ pub(crate) fn numbers<P: ArrowPrimitiveType, R>(
     Arc::new(PrimitiveArray::<P>::from_iter_values(rows.iter().map(get)))
 }
 
-/// Encodes numbers that may be missing.
+/// Encodes numbers of a column with nulls.
 pub(crate) fn maybe_numbers<P: ArrowPrimitiveType, R>(
     rows: &[R],
     get: impl Fn(&R) -> Option<P::Native>,
@@ -135,7 +136,7 @@ pub(crate) fn maybe_numbers<P: ArrowPrimitiveType, R>(
     Arc::new(array)
 }
 
-/// The array as what it should be.
+/// The array as its concrete type, or a mismatch.
 fn typed<A: 'static>(array: &dyn Array) -> Result<&A, Mismatch> {
     array
         .as_any()
@@ -151,7 +152,7 @@ fn without_nulls<A: Array>(array: &A) -> Result<&A, Mismatch> {
     }
 }
 
-/// Decodes numbers that every row has.
+/// Decodes numbers of a column without nulls.
 pub(crate) fn set_numbers<P: ArrowPrimitiveType, R>(
     array: &dyn Array,
     rows: &mut [R],
@@ -164,7 +165,7 @@ pub(crate) fn set_numbers<P: ArrowPrimitiveType, R>(
     Ok(())
 }
 
-/// Decodes numbers that may be missing.
+/// Decodes numbers of a column with nulls.
 pub(crate) fn set_maybe_numbers<P: ArrowPrimitiveType, R>(
     array: &dyn Array,
     rows: &mut [R],
@@ -177,12 +178,11 @@ pub(crate) fn set_maybe_numbers<P: ArrowPrimitiveType, R>(
     Ok(())
 }
 
-/// Encodes yes-or-no.
 pub(crate) fn flags<R>(rows: &[R], get: impl Fn(&R) -> bool) -> ArrayRef {
     Arc::new(rows.iter().map(get).map(Some).collect::<BooleanArray>())
 }
 
-/// Decodes yes-or-no.
+/// Decodes yes-or-no values of a column without nulls.
 pub(crate) fn set_flags<R>(
     array: &dyn Array,
     rows: &mut [R],
@@ -200,13 +200,13 @@ pub(crate) fn word_list<'a>(words: impl Iterator<Item = &'a str>) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(words))
 }
 
-/// Encodes words that every row has, by their places in `list`.
+/// Encodes words of a column without nulls, by their indices in `list`.
 pub(crate) fn words<R>(rows: &[R], list: &ArrayRef, get: impl Fn(&R) -> usize) -> ArrayRef {
     let keys = UInt8Array::from_iter_values(rows.iter().map(|row| place(get(row))));
     dictionary(keys, list)
 }
 
-/// Encodes words that may be missing, by their places in `list`.
+/// Encodes words of a column with nulls, by their indices in `list`.
 pub(crate) fn maybe_words<R>(
     rows: &[R],
     list: &ArrayRef,
@@ -220,13 +220,13 @@ fn place(index: usize) -> u8 {
     u8::try_from(index).expect("a list has at most 256 words")
 }
 
-/// Joins places and list.
+/// A dictionary array from indices and the list they point into.
 pub(crate) fn dictionary(keys: UInt8Array, list: &ArrayRef) -> ArrayRef {
     let array = DictionaryArray::try_new(keys, Arc::clone(list));
     Arc::new(array.expect("every place is in the list"))
 }
 
-/// Decodes words that every row has.
+/// Decodes words of a column without nulls.
 pub(crate) fn set_words<R, W: Copy>(
     array: &dyn Array,
     rows: &mut [R],
@@ -241,7 +241,7 @@ pub(crate) fn set_words<R, W: Copy>(
     Ok(())
 }
 
-/// Decodes words that may be missing.
+/// Decodes words of a column with nulls.
 pub(crate) fn set_maybe_words<R, W: Copy>(
     array: &dyn Array,
     rows: &mut [R],
@@ -256,7 +256,7 @@ pub(crate) fn set_maybe_words<R, W: Copy>(
     Ok(())
 }
 
-/// A column of words with the meaning of each word looked up once a batch. A word without a
+/// A column of words. The meaning of each word is looked up once per batch. A word without a
 /// meaning is an error only where a row uses it: the list of a newer trace is longer.
 struct Words<'a, W> {
     keys: &'a UInt8Array,
@@ -287,7 +287,7 @@ impl<'a, W: Copy> Words<'a, W> {
     }
 }
 
-/// Calls `set` with each row, its word, and the word's place in this batch's list.
+/// Calls `set` with each row, its word, and the index of the word in this batch's list.
 pub(crate) fn for_each_word<R>(
     array: &dyn Array,
     rows: &mut [R],
@@ -302,17 +302,17 @@ pub(crate) fn for_each_word<R>(
     Ok(())
 }
 
-/// Encodes text that every row has.
+/// Encodes text of a column without nulls.
 pub(crate) fn texts<R>(rows: &[R], get: impl Fn(&R) -> Cow<'_, str>) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(rows.iter().map(get)))
 }
 
-/// Encodes text that may be missing.
+/// Encodes text of a column with nulls.
 pub(crate) fn maybe_texts<R>(rows: &[R], get: impl Fn(&R) -> Option<&str>) -> ArrayRef {
     Arc::new(rows.iter().map(get).collect::<StringArray>())
 }
 
-/// Decodes text; null where it is missing.
+/// Decodes text; `set` gets `None` for null.
 pub(crate) fn set_texts<R>(
     array: &dyn Array,
     rows: &mut [R],
@@ -344,12 +344,12 @@ fn check_length(bytes: usize) -> Result<(), Mismatch> {
     }
 }
 
-/// Encodes bytes that may be missing.
+/// Encodes bytes of a column with nulls.
 pub(crate) fn maybe_bytes<R>(rows: &[R], get: impl Fn(&R) -> Option<&[u8]>) -> ArrayRef {
     Arc::new(rows.iter().map(get).collect::<BinaryArray>())
 }
 
-/// Decodes names as bytes, of at most [`MOST_NAME_BYTES`]; null where they are missing.
+/// Decodes names as bytes, of at most [`MOST_NAME_BYTES`]; `set` gets `None` for null.
 pub(crate) fn set_name_bytes<R>(
     array: &dyn Array,
     rows: &mut [R],
@@ -362,7 +362,6 @@ pub(crate) fn set_name_bytes<R>(
     Ok(())
 }
 
-/// Encodes lists of numbers.
 pub(crate) fn number_lists<R>(rows: &[R], get: impl Fn(&R) -> &[u32]) -> ArrayRef {
     let mut lists = ListBuilder::new(UInt32Builder::new()).with_field(list_item());
     for row in rows {
@@ -372,7 +371,7 @@ pub(crate) fn number_lists<R>(rows: &[R], get: impl Fn(&R) -> &[u32]) -> ArrayRe
     Arc::new(lists.finish())
 }
 
-/// Decodes lists of numbers.
+/// Decodes lists of numbers of a column without nulls.
 pub(crate) fn set_number_lists<R>(
     array: &dyn Array,
     rows: &mut [R],

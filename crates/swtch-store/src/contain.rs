@@ -1,9 +1,10 @@
-//! Keeps the panics of a decoder inside.
+//! Turns panics of a decoder into errors.
 //!
-//! Checksums say that a file is as it was written, not by whom. The crates that decode Arrow, Parquet and perf's
-//! format check much of what they read, and not all: `arrow-buffer` 60.1 panics at a buffer that a message places
-//! outside of its own body, for example. Such a panic is the fault of the file. So decoders are called through
-//! [`contained`], which turns a panic into an error, and keeps what it says off stderr.
+//! Checksums show that a file is as it was written, not who wrote it. The crates that decode Arrow,
+//! Parquet and perf's format check much of what they read, but not all: `arrow-buffer` 60.1 panics
+//! at a buffer that a message places outside of its own body, for example. Such a panic is caused
+//! by the file. So decoders are called through [`contained`], which turns a panic into an error and
+//! keeps its message off stderr.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
@@ -12,22 +13,24 @@ use std::sync::Once;
 thread_local! {
     /// Whether this thread is inside of [`contained`].
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// What the last panic inside said.
+    /// Message of the last panic inside of [`contained`].
     static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 static HOOK: Once = Once::new();
 
-/// A decoder gave up.
+/// A decoder panicked, because its input is damaged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the file is damaged: its reader cannot go on ({said})")]
 pub struct Panicked {
     said: String,
 }
 
-/// What `read` returns. After an error, nothing that `read` changed may be used again.
+/// Calls `read` and returns its result. After an error, nothing that `read` changed may be used
+/// again.
 ///
-/// The first call sets a panic hook that is silent inside of `read` and calls the former hook elsewhere.
+/// The first call sets a panic hook that is silent inside of `read` and calls the former hook
+/// elsewhere.
 ///
 /// # Errors
 /// When `read` panics.
@@ -48,7 +51,7 @@ fn silence_inside() {
             outside(panic);
             return;
         }
-        // The place is for us: whoever meets such a file can report it.
+        // The source location is for the developers, when a user reports such a file.
         let place = panic
             .location()
             .map(|at| format!("{}:{}", at.file(), at.line()));
@@ -62,7 +65,7 @@ fn silence_inside() {
     }));
 }
 
-/// An iterator whose panics are errors; after one, it has ended.
+/// An iterator that returns panics as errors; after one, it has ended.
 #[derive(Debug)]
 pub(crate) struct ContainedIter<I>(Option<I>);
 

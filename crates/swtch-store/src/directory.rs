@@ -1,9 +1,10 @@
 //! The directory of a trace, held by its descriptor.
 //!
-//! The path is used once, when the directory is made or opened. From then on each file is reached
-//! through the descriptor. So a recorder that has given up its rights still reaches its trace in a
-//! home directory that is closed to everybody else, and a directory that is moved away and replaced
-//! while it is recorded is written to the end, without touching the one that has its name now.
+//! The path is used once, when the directory is created or opened. From then on each file is
+//! reached through the descriptor. So a recorder that has dropped its privileges still reaches its
+//! trace in a home directory that is closed to all other users. If the directory is moved away and
+//! replaced while it is recorded, the recorder goes on writing into it and does not touch the new
+//! one.
 //!
 //! A trace holds addresses of the kernel and the names of other users' processes, so its directory
 //! has mode 0700 and its files 0600, as `perf.data` has.
@@ -31,27 +32,27 @@ const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 pub struct Directory {
     path: PathBuf,
     descriptor: Arc<OwnedFd>,
-    /// Its absolute path when it was made; `None` without `/proc`, and for a directory that is only
-    /// read.
+    /// Absolute path when the directory was created; `None` without `/proc`, and for a directory
+    /// that is only read.
     made_at: Option<PathBuf>,
 }
 
-/// Where the directory is by now.
+/// The present place of a trace's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
-    /// Where it was made, as far as can be told.
+    /// Where it was created, as far as can be seen.
     InPlace,
-    /// It, or a directory above it, was renamed: it is here now.
+    /// The directory, or one above it, was renamed; this is its path now.
     Moved(PathBuf),
-    /// It was removed.
+    /// The directory was removed, so its files have no names any more.
     Removed,
 }
 
 impl Directory {
-    /// Makes an empty directory with mode 0700.
+    /// Creates an empty directory with mode 0700.
     ///
     /// # Errors
-    /// [`Error::Exists`] when the path is taken, [`Error::Write`] when it cannot be made.
+    /// [`Error::Exists`] when the path is taken, [`Error::Write`] when it cannot be created.
     pub(crate) fn make(path: &Path) -> Result<Self, Error> {
         rustix::fs::mkdirat(CWD, path, DIRECTORY_MODE).map_err(|error| match error {
             rustix::io::Errno::EXIST => Error::Exists {
@@ -62,9 +63,9 @@ impl Directory {
         Self::open_made(path).map_err(|error| Error::write(path, error))
     }
 
-    /// Opens the directory that was made a moment ago. Who may write to the directory above can have
-    /// put another one in its place: a link is refused, and so is a directory of somebody else's or one
-    /// that holds something.
+    /// Opens the directory that was just created. A user who may write to the directory above can
+    /// have replaced it meanwhile: a link is refused, and so is a directory that belongs to another
+    /// user or is not empty.
     fn open_made(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let descriptor = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
@@ -100,13 +101,13 @@ impl Directory {
         })
     }
 
-    /// The path that it was made or opened by. It may have been moved since.
+    /// The path by which it was created or opened. It may have been moved since.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives the files and then the directory to another user. Until the directory is theirs, nobody
-    /// but us could put a name into it, and a link is not followed.
+    /// Gives the files and then the directory to another user. Until the directory is theirs, only
+    /// this user can put a name into it, and links are not followed.
     pub(crate) fn give_to(&self, user: u32, group: u32) -> io::Result<()> {
         let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
         self.for_each_name(|name| {
@@ -130,7 +131,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Where the directory is by now.
+    /// The present place of the directory.
     pub fn whereabouts(&self) -> Whereabouts {
         let removed = rustix::fs::fstat(&*self.descriptor).is_ok_and(|stat| stat.st_nlink == 0);
         if removed {
@@ -142,13 +143,13 @@ impl Directory {
         }
     }
 
-    /// Its absolute path as the kernel knows it; `None` without `/proc`.
+    /// Absolute path as the kernel knows it; `None` without `/proc`.
     fn current_path(&self) -> Option<PathBuf> {
         let link = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
         std::fs::read_link(link).ok()
     }
 
-    /// Makes a file with mode 0600. A file or link of this name is an error.
+    /// Creates a file with mode 0600. A file or link of this name is an error.
     pub(crate) fn create_file(&self, name: &str) -> io::Result<File> {
         let new = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let flags = OFlags::RDWR | new | OFlags::CLOEXEC;
@@ -156,14 +157,14 @@ impl Directory {
         Ok(File::from(file))
     }
 
-    /// Opens a file to append to it.
+    /// Opens a file for appending to it.
     pub(crate) fn append_to_file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&*self.descriptor, name, flags, Mode::empty())?;
         Ok(File::from(file))
     }
 
-    /// Opens a regular file to read it, as [`input::open`] does.
+    /// Opens a regular file for reading, as [`input::open`] does.
     pub(crate) fn open_file(&self, name: &str) -> io::Result<File> {
         let never_waiting = OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = OFlags::RDONLY | never_waiting | OFlags::CLOEXEC;
@@ -176,7 +177,7 @@ impl Directory {
         input::read_opened(self.open_file(name)?, most_bytes)
     }
 
-    /// Renames a file, in place of an older one if need be.
+    /// Renames a file, replacing an older one if there is one.
     pub(crate) fn rename_file(&self, from: &str, to: &str) -> io::Result<()> {
         let dir = &*self.descriptor;
         Ok(rustix::fs::renameat(dir, from, dir, to)?)
@@ -190,14 +191,14 @@ impl Directory {
         )?)
     }
 
-    /// Makes the names in it last beyond a power cut.
+    /// Makes the names in the directory survive a power cut.
     pub(crate) fn sync(&self) -> Result<(), Error> {
         let synced = rustix::fs::fsync(&*self.descriptor);
         synced.map_err(|error| Error::write(&self.path, error.into()))
     }
 
-    /// Removes its files, and then itself where it was made. What has its name by now is not touched
-    /// unless it is an empty directory.
+    /// Removes the files, and then the directory where it was created. Another one that has its
+    /// name by now is left alone unless it is empty.
     pub(crate) fn remove(&self) -> io::Result<()> {
         self.for_each_name(|name| rustix::fs::unlinkat(&*self.descriptor, name, AtFlags::empty()))?;
         std::fs::remove_dir(&self.path)
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!((mode(&path), mode(&path.join("a"))), (0o700, 0o600));
     }
 
-    /// Somebody who may write to the directory could have put a link there.
+    /// Another user who may write to the directory could have put a link there.
     #[test]
     fn a_file_is_never_made_through_a_link() {
         let dir = tempfile::tempdir().unwrap();
@@ -251,7 +252,7 @@ mod tests {
         assert!(Directory::open_made(&link).is_err());
     }
 
-    /// The one that has its name by then belongs to somebody else.
+    /// The directory that has its name by then belongs to another user.
     #[test]
     fn what_is_moved_is_written_where_it_is() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A file that gets its name when it is whole and on the disk. Until then it is `NAME.tmp`, which
-//! no reader looks at; one that is never published is removed.
+//! A file that gets its name only when it is whole and on the disk. Until then it is `NAME.tmp`,
+//! which readers ignore; a draft that is never published is removed.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,10 +9,10 @@ use crate::checksums::Chunk;
 use crate::directory::Directory;
 use crate::error::Error;
 
-/// Length of the parts that a file is checked in: what a reader fetches at least.
+/// Length of the parts that have a checksum each, and so the least that a reader fetches.
 const PART_BYTES: usize = 64 * 1024;
 
-/// A file being written.
+/// A file that is being written and has no final name yet.
 #[derive(Debug)]
 pub(crate) struct Draft {
     directory: Directory,
@@ -25,7 +25,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Begins the file that is to be `name` in the directory.
+    /// Creates the draft of the file `name` in the directory.
     pub(crate) fn create(directory: &Directory, name: &str) -> Result<Self, Error> {
         let temporary = format!("{name}.tmp");
         let file = directory.create_file(&temporary);
@@ -41,8 +41,8 @@ impl Draft {
         })
     }
 
-    /// Puts the file in its place, in that of an older one if need be; gives back the checksums
-    /// of its parts.
+    /// Gives the file its name, replacing an older file if there is one; returns the checksums of
+    /// its parts.
     pub(crate) fn publish(mut self) -> Result<Vec<Chunk>, Error> {
         self.put_in_place()
             .map_err(|err| Error::write(&self.path(), err))?;
@@ -50,7 +50,7 @@ impl Draft {
         Ok(std::mem::take(&mut self.chunks))
     }
 
-    /// What errors speak of.
+    /// The final path, for error messages.
     fn path(&self) -> PathBuf {
         self.directory.path().join(&self.name)
     }
@@ -83,7 +83,7 @@ impl Write for Draft {
         Ok(count)
     }
 
-    /// Parts are of one length, so what is begun waits for [`Draft::publish`].
+    /// Does nothing: parts have one length, so an incomplete one waits for [`Draft::publish`].
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -92,13 +92,13 @@ impl Write for Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.is_published {
-            // A reader passes over what is left if this fails, and there is nobody to tell.
+            // If this fails, readers ignore the rest, and there is no one to report it to.
             let _ = self.directory.remove_file(&self.temporary);
         }
     }
 }
 
-/// Writes a whole file as a draft.
+/// Writes a whole file as a draft and publishes it.
 pub(crate) fn replace(
     directory: &Directory,
     name: &str,

@@ -1,4 +1,4 @@
-//! What can go wrong with a trace, and what to do about it.
+//! Errors of reading and writing a trace, with advice.
 
 use std::error::Error as StdError;
 use std::io::{self, ErrorKind};
@@ -6,94 +6,94 @@ use std::path::{Path, PathBuf};
 
 use crate::column::{MOST_NAME_BYTES, Mismatch};
 
-/// Why a trace could not be written or read.
+/// Reasons for which a trace could not be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The output path is taken. Nothing is ever overwritten.
     #[error("{} already exists", path.display())]
     Exists {
-        /// The path.
+        /// The path that exists already.
         path: PathBuf,
     },
-    /// The trace's directory or one of its files could not be made or written.
+    /// The trace's directory or one of its files could not be created or written.
     #[error("cannot write {}", path.display())]
     Write {
-        /// The file.
+        /// The file or directory concerned.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The trace was removed while it was written.
+    /// The trace was removed while it was being written.
     #[error("{} was removed while it was written", path.display())]
     Removed {
-        /// The trace.
+        /// The directory of the trace.
         path: PathBuf,
     },
-    /// The trace could not be given to another user.
+    /// The owner of the trace could not be changed.
     #[error("{} cannot be given to user {user}", path.display())]
     Owner {
-        /// The trace.
+        /// The directory of the trace.
         path: PathBuf,
-        /// The user's number.
+        /// Number of the user who should have owned it.
         user: u32,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// An earlier write failed, so that this trace takes no more rows.
+    /// An earlier write failed, so this trace accepts no more rows.
     #[error("{} takes no more rows: an earlier write failed", path.display())]
     Stopped {
-        /// The trace.
+        /// The directory of the trace.
         path: PathBuf,
     },
     /// A file of the trace could not be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file.
+        /// The file that could not be read.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The path is no trace.
+    /// The path does not lead to a trace.
     #[error("{} is not a trace: it has no {missing}", path.display())]
     NotATrace {
-        /// The path.
+        /// The path that was given.
         path: PathBuf,
-        /// The file that makes a directory a trace.
+        /// The missing file, which every trace has.
         missing: &'static str,
     },
     /// A file is not as it was written: bytes differ or are missing.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {
-        /// The file.
+        /// The file that is damaged.
         path: PathBuf,
         /// What is wrong, and where.
         what: String,
     },
-    /// The bytes are as written, and yet no table of a trace.
+    /// The bytes are as written, but they are not a table of a trace.
     #[error("cannot decode {}", path.display())]
     Decode {
-        /// The file.
+        /// The file that could not be decoded.
         path: PathBuf,
-        /// What the decoder said.
+        /// Error of the Arrow or Parquet decoder.
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// A batch could not be encoded.
+    /// A batch of rows could not be encoded.
     #[error("cannot encode a batch of {}", path.display())]
     Encode {
-        /// The file.
+        /// The file it was meant for.
         path: PathBuf,
-        /// What the encoder said.
+        /// Error of the Arrow or Parquet encoder.
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// A column holds something else than the schema says.
+    /// A column holds something other than the schema says.
     #[error("column {column} of {}: {found}", path.display())]
     Column {
-        /// The file.
+        /// The file with the column.
         path: PathBuf,
-        /// The column.
+        /// Name of the column in the schema.
         column: &'static str,
-        /// What it holds.
+        /// Description of what it holds.
         found: String,
     },
     /// The trace uses a word that this version does not know.
@@ -102,25 +102,25 @@ pub enum Error {
         path.display()
     )]
     NewerWord {
-        /// The file.
+        /// The file with the column.
         path: PathBuf,
-        /// The column.
+        /// Name of the column in the schema.
         column: &'static str,
-        /// The word.
+        /// The word that is not known.
         word: String,
     },
-    /// `meta.json` is not what it should be.
+    /// `meta.json` cannot be parsed as the facts of a trace.
     #[error("cannot understand {}", path.display())]
     Meta {
-        /// The file.
+        /// Path of `meta.json` in the trace.
         path: PathBuf,
-        /// What the parser said.
+        /// Error of the JSON parser.
         source: serde_json::Error,
     },
 }
 
 impl Error {
-    /// What a person can do about it; `None` where the message says all.
+    /// What the user can do about it; `None` where the message says everything.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Exists { .. } => Some("choose another name, or remove the old trace first"),

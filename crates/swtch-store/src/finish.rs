@@ -1,7 +1,7 @@
-//! From the streams of a recording to the Parquet files of a finished trace.
+//! Turns the streams of a recording into the Parquet files of a finished trace.
 //!
 //! A kill at any moment leaves a trace that can be read: the streams stay until everything else is
-//! on the disk, and one rename decides which files count.
+//! on the disk, and one rename decides which files belong to the trace.
 //!
 //! ```text
 //! 1  switch.parquet, …   written beside the streams, each under its name when whole
@@ -35,7 +35,8 @@ pub(crate) fn finish(
     let mut finished = Checksums::default();
     finished.add(META, Chunk::of(0, &json));
     if let Err(err) = write_tables(dir, recorded, &mut finished, progress) {
-        // The facts are small and may fit where the tables do not: they say why it ended.
+        // The facts are small and may fit where the tables do not: they say why the recording
+        // ended.
         let _ = put_facts(dir, recorded, &json);
         return Err(err);
     }
@@ -61,7 +62,7 @@ fn write_tables(
     Ok(())
 }
 
-/// Replaces the facts of a trace whose streams still count.
+/// Replaces the facts of a trace that still consists of its streams.
 fn put_facts(dir: &Directory, recorded: &Checksums, json: &[u8]) -> Result<(), Error> {
     let mut both = recorded.clone();
     both.add(META, Chunk::of(0, json));
@@ -70,7 +71,7 @@ fn put_facts(dir: &Directory, recorded: &Checksums, json: &[u8]) -> Result<(), E
     dir.sync()
 }
 
-/// Name and schema of every table, in the order of the page.
+/// Name and schema of every table, in the order of `docs/SCHEMA.md`.
 pub(crate) fn tables() -> [(&'static str, SchemaRef); 9] {
     [
         (schema::SWITCH.name, schema::SWITCH.arrow()),
@@ -85,7 +86,7 @@ pub(crate) fn tables() -> [(&'static str, SchemaRef); 9] {
     ]
 }
 
-/// The tables that a trace of this format version has: later ones are missing from older traces.
+/// Names of the tables that a trace of this format version has; older traces lack later ones.
 pub(crate) fn tables_of(format_version: u32) -> impl Iterator<Item = &'static str> {
     let since = |name: &str| match name {
         _ if name == schema::WAIT_TYPE.name => 2,
@@ -99,7 +100,8 @@ pub(crate) fn tables_of(format_version: u32) -> impl Iterator<Item = &'static st
         .filter(move |name| is_there(name))
 }
 
-/// `switch` alone is put in order of time, and its rows are the progress.
+/// Writes one table as Parquet. Only `switch` is sorted by time, and only its rows are reported as
+/// progress.
 fn write_parquet(
     dir: &Directory,
     table: &str,

@@ -1,9 +1,9 @@
-//! Opening and reading a file that somebody else may have made.
+//! Opening and reading files that may come from anybody.
 //!
-//! A name can lead to anything: opening a FIFO waits for a writer that may never come, `/dev/zero` has no end,
-//! and a sparse file says that it has a terabyte. So every file that swtch takes as input is opened by [`open`],
-//! which accepts regular files only, and what must be in memory as a whole is read by [`read`], which has a
-//! limit.
+//! A path can lead to anything: opening a FIFO waits for a writer that may never come, `/dev/zero`
+//! has no end, and a sparse file can claim a terabyte. So every file that swtch takes as input is
+//! opened by [`open`], which accepts regular files only, and a file that must be in memory as a
+//! whole is read by [`read`], which has a limit.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read as _};
@@ -13,11 +13,12 @@ use std::path::Path;
 /// Opens a regular file for reading. It never waits.
 ///
 /// # Errors
-/// What the system says, and [`io::ErrorKind::InvalidInput`] where the path leads to something else than a
-/// regular file.
+/// Errors of the system, and [`io::ErrorKind::InvalidInput`] where the path leads to something
+/// other than a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    // With O_NONBLOCK, opening a FIFO does not wait for its writer; for a regular file it has no effect
-    // (open(2)). With O_NOCTTY, a terminal does not become that of this process.
+    // With O_NONBLOCK, opening a FIFO does not wait for its writer; for a regular file it has no
+    // effect (open(2)). With O_NOCTTY, a terminal does not become the controlling terminal of this
+    // process.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
@@ -25,7 +26,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     regular(file)
 }
 
-/// The file, when it is a regular one.
+/// Returns the file if it is a regular one.
 pub(crate) fn regular(file: File) -> io::Result<File> {
     let found = file.metadata()?.file_type();
     match found.is_file() {
@@ -48,7 +49,7 @@ pub fn read(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
 /// Reads all of an open file that has at most `most_bytes`.
 pub(crate) fn read_opened(file: File, most_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // One byte more shows that there are too many, whatever the length is said to be.
+    // One byte more shows that there are too many, whatever length the file claims.
     let limit = most_bytes.saturating_add(1);
     file.take(limit).read_to_end(&mut bytes)?;
     match u64::try_from(bytes.len()) {
@@ -119,7 +120,7 @@ mod tests {
         );
     }
 
-    /// Nobody writes to the FIFO, and nothing ends the devices.
+    /// A FIFO has no writer here, and the devices have no end.
     #[test]
     fn what_is_no_regular_file_is_refused_at_once() {
         let dir = tempfile::tempdir().unwrap();
@@ -131,7 +132,7 @@ mod tests {
         assert!(refusal(dir.path()).contains("a directory"));
     }
 
-    /// A file can say that it is longer than every memory.
+    /// A file can claim to be longer than any memory.
     #[test]
     fn a_sparse_file_is_refused_by_its_limit() {
         let dir = tempfile::tempdir().unwrap();

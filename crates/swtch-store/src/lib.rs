@@ -2,10 +2,10 @@
 //!
 //! # The story of one trace
 //!
-//! While it is recorded, a trace is one Arrow IPC stream a table. Each [`Writer::flush`] appends
-//! whole batches, and a line of `checksums.csv` for each, so that a kill at any moment costs what
-//! came after the last flush and nothing else. On a clean end the streams become Parquet: sorted,
-//! compressed, 8 to 18 bytes a switch. A [`Trace`] reads both and says which it found.
+//! While it is recorded, a trace is one Arrow IPC stream per table. Each [`Writer::flush`] appends
+//! whole batches, and a line of `checksums.csv` for each, so that a kill at any moment loses only
+//! what came after the last flush. On a clean end the streams become Parquet: sorted, compressed, 8
+//! to 18 bytes per switch. A [`Trace`] reads both and says which it found.
 //!
 //! ```text
 //!            push, flush                      finish
@@ -19,10 +19,10 @@
 //! - [`schema`] is the one table of all columns; writer, reader and `docs/SCHEMA.md` follow it.
 //! - Arrow IPC has no checksum of its own, so nothing is decoded before its bytes are checked: a
 //!   flipped bit is an error or an announced end, never another number.
-//! - `checksums.csv` decides what a trace consists of. Replacing it by one rename is the moment at
-//!   which a trace is finished.
+//! - `checksums.csv` decides which files a trace consists of. A trace is finished at the moment
+//!   when one rename replaces that file.
 //!
-//! A [`PlainTable`] is no trace: small results, one Parquet file each.
+//! A [`PlainTable`] is not a trace: it holds small results, as one Parquet file.
 //!
 //! What this crate does *not* do: judge (rules are in `swtch-core`), aggregate, or print.
 #![forbid(unsafe_code)]

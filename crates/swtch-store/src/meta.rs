@@ -1,5 +1,5 @@
-//! `meta.json`: what a trace is of, and what it cost. Fields are only ever added; a reader fills
-//! what an older trace lacks with defaults and passes over what it does not know.
+//! `meta.json`: the facts about a trace, and what recording it cost. A reader fills fields that an
+//! older trace lacks with defaults, and ignores fields that it does not know.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use swtch_core::RULES_VERSION;
 
 use crate::error::Error;
 
-/// Version of the layout of a trace. It grows by one whenever a table, a column or a word is
-/// added. Nothing is ever removed or changed in meaning.
+/// Version of the layout of a trace. It grows by one whenever a table, a column or a word is added.
+/// None is ever removed or changed in meaning.
 pub const FORMAT_VERSION: u32 = 4;
 
 /// The facts about one trace.
@@ -18,19 +18,19 @@ pub const FORMAT_VERSION: u32 = 4;
 pub struct Meta {
     /// [`FORMAT_VERSION`] of the program that wrote it.
     pub format_version: u32,
-    /// [`RULES_VERSION`] of the rules that judged it.
+    /// [`RULES_VERSION`] of the rules that decided the reasons.
     pub rules_version: u32,
     /// Version of the program that wrote it.
     pub swtch_version: String,
-    /// How far the recording came.
+    /// How far the recording had come when this was written.
     pub state: State,
-    /// Why it ended, when it did not end as asked for.
+    /// Why it ended, when it did not end as requested.
     pub stop_reason: Option<String>,
-    /// The machine.
+    /// The machine that was recorded.
     pub host: Host,
     /// One moment on three clocks, to tell wall time from trace time.
     pub clock: Clock,
-    /// The traced command; empty when there was none.
+    /// The traced command and its arguments; empty when there was none.
     pub command: Vec<String>,
     /// What was recorded, in words: the command, process ids, a cgroup, the whole system.
     pub scope: String,
@@ -38,54 +38,55 @@ pub struct Meta {
     pub start_ns: u64,
     /// End of the capture, on the trace clock.
     pub end_ns: u64,
-    /// Where the switches went; the sum is checked.
+    /// What became of the switches; the sum is checked.
     pub counts: Counts,
-    /// What the kernel itself counted.
+    /// The kernel's own counts of switches.
     pub kernel: KernelCounts,
-    /// What the kernel knew of the processes that were recorded; `None` of another scope, and in
+    /// The kernel's counts for the processes that were recorded; `None` for another scope, and in
     /// traces of older programs.
     pub tree: Option<TreeCounts>,
-    /// How the recorder was kept from being starved; `None` in traces of older programs.
+    /// How the recorder was protected from being starved; `None` in traces of older programs.
     pub guard: Option<RecorderGuard>,
-    /// What the recording cost.
+    /// What the recording itself cost.
     pub overhead: Overhead,
-    /// What the kernel lacked.
+    /// Hooks that this kernel lacks or that were not used.
     pub hooks: Hooks,
     /// How stacks were taken; `None` when they were not.
     pub stacks: Option<Stacks>,
-    /// Where the switches of user-mode schedulers went; `None` when no such scheduler was met.
+    /// What became of the switches of user-mode schedulers; `None` when there was no such
+    /// scheduler.
     pub user: Option<UserCounts>,
-    /// What it was imported from; `None` for a recording of our own.
+    /// The file it was imported from; `None` for a recording.
     pub imported: Option<Imported>,
 }
 
-/// How far a recording came.
+/// How far a recording had come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It goes on, or its recorder was killed.
     #[default]
     Recording,
-    /// It ended as asked for.
+    /// It ended as it was asked to.
     Finished,
-    /// It ended before; [`Meta::stop_reason`] says why.
+    /// It ended earlier; [`Meta::stop_reason`] says why.
     StoppedEarly,
 }
 
-/// The machine of a trace.
+/// The machine that a trace was recorded on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Host {
-    /// Its name.
+    /// Host name of the machine.
     pub hostname: String,
     /// Kernel release, as `uname -r` says it.
     pub kernel_release: String,
     /// Architecture, as `uname -m` says it.
     pub machine: String,
-    /// CPUs that are online.
+    /// Number of CPUs that are online.
     pub cpus: u32,
-    /// CPUs that the recorder could use, by its affinity and its cgroup's quota. A command that it starts
-    /// inherits both. `None` in traces of versions that did not tell.
+    /// Number of CPUs that the recorder could use, by its affinity and its cgroup's quota. A
+    /// command that it starts inherits both. `None` in traces of older versions.
     pub usable_cpus: Option<u32>,
 }
 
@@ -93,68 +94,69 @@ pub struct Host {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Clock {
-    /// `CLOCK_MONOTONIC`: the trace clock.
+    /// `CLOCK_MONOTONIC`, the trace clock, in ns.
     pub monotonic_ns: u64,
-    /// `CLOCK_BOOTTIME`: as the former, with time in suspend.
+    /// `CLOCK_BOOTTIME` in ns: since boot, with time in suspend.
     pub boottime_ns: u64,
-    /// `CLOCK_REALTIME`: since 1970.
+    /// `CLOCK_REALTIME` in ns since 1970.
     pub realtime_ns: u64,
 }
 
-/// Where the switches went: `switches_seen` is the sum of all but `idle`.
+/// What became of the switches. `switches_seen` is the sum of `stored`, `filtered`, `lost`,
+/// `unnamed` and `storage_failed`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
     /// Switch-outs of tasks that the probes saw.
     pub switches_seen: u64,
-    /// Rows of `switch`.
+    /// Number of kernel switches stored in the table `switch`.
     pub stored: u64,
-    /// Out of scope.
+    /// Switches of tasks out of scope.
     pub filtered: u64,
-    /// No space in a ring; the `gap` table says when and where.
+    /// Records lost because a ring had no space; the `gap` table says when and where.
     pub lost: u64,
-    /// Switches away from idle: nobody pays for them.
+    /// Switches away from idle, which no task pays for.
     pub idle: u64,
     /// Switch-outs whose task could not be named.
     pub unnamed: u64,
-    /// Rows that came after a later one had been stored; they are in the trace, in their place.
+    /// Rows that came after a later one had been stored; the trace holds them in order of time.
     pub late: u64,
-    /// Rows that the disk did not take.
+    /// Rows lost because a write to the disk failed.
     pub storage_failed: u64,
     /// Switches that the kernel counted for the recorded tasks (`nvcsw + nivcsw`) between two of
-    /// their rows: what is missing by the kernel's own count, [`Self::lost`] included.
+    /// their rows: the number missing by the kernel's own count, [`Self::lost`] included.
     pub uncaught: u64,
-    /// Switches that the kernel's tracepoint did not report: another task left than the one that
-    /// had come. They are not part of [`Self::switches_seen`].
+    /// Switches that the kernel's tracepoint did not report: the task that left was not the one
+    /// that had come. They are not part of [`Self::switches_seen`].
     pub untraced: u64,
-    /// Times that the kernel refused storage for a task: what that event would have told is missing,
-    /// such as a waker or the start of a wait.
+    /// Number of times that the kernel refused storage for a task. The data of that event is
+    /// missing, such as a waker or the start of a wait.
     pub storage_refused: u64,
 }
 
-/// Where the switches of user-mode schedulers went. They are in no count of the kernel's switches.
-/// `written` is the sum of the five below it.
+/// What became of the switches of user-mode schedulers. They are in no count of the kernel's
+/// switches. `written` is the sum of the five below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UserCounts {
     /// Processes with a scheduler that were watched.
     pub processes: u64,
-    /// Events that the schedulers wrote down while they were watched.
+    /// Events that the schedulers reported while they were watched.
     pub written: u64,
     /// Rows of `switch` at level `user`.
     pub stored: u64,
-    /// Events that said that nothing was runnable: no switch-out of anybody.
+    /// Events that said that no worker was runnable, so none left.
     pub idle: u64,
-    /// Overwritten before they were read, or unreadable; the `gap` table says when.
+    /// Events overwritten before they were read, or unreadable; the `gap` table says when.
     pub lost: u64,
     /// Switch-outs whose thread could not be named.
     pub unnamed: u64,
-    /// Rows that the disk did not take.
+    /// Rows lost because a write to the disk failed.
     pub storage_failed: u64,
     /// The kernel's switches of schedulers' threads at which the word that names the worker could
     /// not be read.
     pub words_unread: u64,
-    /// Why a scheduler that was met could not be watched, one sentence each.
+    /// Why a scheduler could not be watched, one sentence each.
     pub refused: Vec<String>,
 }
 
@@ -162,90 +164,91 @@ pub struct UserCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KernelCounts {
-    /// At the start.
+    /// The count when the recording began.
     pub ctxt_before: Option<u64>,
-    /// At the end.
+    /// The count when the recording ended.
     pub ctxt_after: Option<u64>,
 }
 
 impl KernelCounts {
-    /// Switches in between, those of idle tasks included; `None` when a count could not be read.
+    /// Switches in between, including those of idle tasks; `None` when a count could not be read.
     pub fn moved(&self) -> Option<u64> {
         Some(self.ctxt_after?.saturating_sub(self.ctxt_before?))
     }
 }
 
-/// What the kernel knew of the processes that were recorded, apart from the probes.
+/// The kernel's own data on the processes that were recorded, independent of the probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TreeCounts {
-    /// Processes in scope when the recording began: those that were asked for, and those below them.
+    /// Processes in scope when the recording began: those requested, and their descendants.
     pub processes: u64,
-    /// Switches that the kernel counted (`nvcsw + nivcsw`) during the recording, of their threads that
-    /// live at its end. Threads that have ended meanwhile are not in it.
+    /// Switches that the kernel counted (`nvcsw + nivcsw`) during the recording, of those of their
+    /// threads that live at its end. Threads that ended meanwhile are not included.
     pub switches: u64,
-    /// Tasks that could not be looked at when the tree was taken, because too many ended at that moment
-    /// or the kernel refused storage: when it is not 0, processes may be missing.
+    /// Tasks that could not be examined when the tree was taken, because too many ended at that
+    /// moment or the kernel refused storage. If it is not 0, processes may be missing.
     pub missed: u64,
 }
 
 /// The real-time priority that the recorder could borrow while its rings were filling, so that
-/// real-time tasks do not starve it, and how much it did.
+/// real-time tasks do not starve it, and how much it used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecorderGuard {
     /// `deadline`, `fifo`, or `none` without the right to a real-time priority.
     pub policy: String,
-    /// The priority of `fifo`, 1 to 99.
+    /// The priority of `fifo`, 1 to 99; `None` for other policies.
     pub priority: Option<u8>,
-    /// How often the rings were filling.
+    /// How often the rings were filling, so that the priority was lent.
     pub lent_times: u64,
-    /// For how long the recorder could run at that priority: at most 94 % of one CPU.
+    /// Time in which the recorder could run at that priority, in ns: at most 94 % of one CPU.
     pub lent_ns: u64,
 }
 
-/// What a recording cost.
+/// Resources that a recording used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Overhead {
-    /// CPU time of the recorder.
+    /// CPU time of the recorder, in ns.
     pub recorder_cpu_ns: u64,
-    /// Its largest resident memory.
+    /// The largest resident memory of the recorder.
     pub recorder_peak_rss_bytes: u64,
-    /// Bytes written while recording.
+    /// Bytes written to the trace while recording.
     pub bytes: u64,
 }
 
-/// Hooks of the kernel.
+/// Hooks of the kernel that a recording had to do without.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hooks {
-    /// Those that this kernel lacks; rules that need them fall back.
+    /// Hooks that this kernel lacks; rules that need them fall back.
     pub missing: Vec<String>,
-    /// Those that were not attached to, because this kernel can crash by eBPF on them; rules fall back as
-    /// without them.
+    /// Hooks that were not attached to, because eBPF on them can crash this kernel; rules fall back
+    /// as if they were missing.
     pub left_out: Vec<String>,
 }
 
-/// What a trace was made of that another program recorded. Its evidence is less: reasons go only as far.
+/// The source of a trace that another program recorded. Its evidence is less than that of a
+/// recording, and so are the reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Imported {
     /// The format, and the program that wrote it.
     pub format: String,
-    /// The file's name.
+    /// Name of the file that was imported.
     pub file: String,
-    /// The kernel's events that it holds.
+    /// Names of the kernel events that the file holds.
     pub events: Vec<String>,
-    /// Runs whose start it does not hold: their length is in no sum of run times.
+    /// Runs whose start the file does not hold: their length is in no sum of run times.
     pub runs_without_start: u64,
-    /// Records of the file that could not be understood: they are damaged, or newer than the program that
-    /// imported them. What they said is in no row.
+    /// Records of the file that could not be understood: they are damaged, or newer than the
+    /// program that imported them. No row holds their data.
     pub unreadable_records: u64,
 }
 
 impl Imported {
-    /// What is missing of the file, in a sentence; `None` when every record was understood.
+    /// What is missing from the file, in a sentence; `None` when every record was understood.
     pub fn incomplete(&self) -> Option<String> {
         let records = match self.unreadable_records {
             0 => return None,
@@ -259,11 +262,11 @@ impl Imported {
     }
 }
 
-/// How stacks were taken.
+/// How stacks were recorded with the waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Stacks {
-    /// Only of waits that were blocked at least this long.
+    /// Only waits blocked for at least this long have stacks.
     pub min_blocked_ns: u64,
 }
 
@@ -295,14 +298,14 @@ impl Default for Meta {
 }
 
 impl Meta {
-    /// CPUs that the recorded threads can have had together: those that are online, or fewer where the
-    /// recorder started the command itself, which inherits its affinity and quota.
+    /// Number of CPUs that the recorded threads can have had together: those online, or fewer where
+    /// the recorder started the command itself, which inherits its affinity and quota.
     pub fn cpus_of_the_recorded(&self) -> u32 {
         let inherited = self.host.usable_cpus.filter(|_| !self.command.is_empty());
         inherited.map_or(self.host.cpus, |usable| usable.min(self.host.cpus))
     }
 
-    /// The bytes of `meta.json`: indented, one final newline.
+    /// The bytes of `meta.json`: indented, with one final newline.
     pub(crate) fn to_json(&self, path: &Path) -> Result<Vec<u8>, Error> {
         let mut json = serde_json::to_vec_pretty(self).map_err(|err| Error::encode(path, err))?;
         json.push(b'\n');
@@ -321,7 +324,7 @@ impl Meta {
 mod tests {
     use super::*;
 
-    /// Traces outlive programs, in both directions.
+    /// Older and newer programs must be able to read the same file.
     #[test]
     fn missing_fields_default_and_unknown_ones_are_passed_over() {
         let json = br#"{"scope": "all", "moon": "full", "host": {"cpus": 2, "sun": 1}}"#;
@@ -339,7 +342,7 @@ mod tests {
         assert_eq!((meta.host.cpus, meta.host.usable_cpus), (2, None));
     }
 
-    /// `taskset -c 0 swtch record -a` sees all CPUs; `taskset -c 0 swtch record -- CMD` has one for CMD.
+    /// `taskset -c 0 swtch record -a` sees all CPUs; `taskset -c 0 swtch record -- CMD` has one.
     #[test]
     fn only_a_command_inherits_the_affinity_of_its_recorder() {
         let mut meta = Meta::default();

@@ -1,9 +1,9 @@
 //! Puts the batches of a stream in order of time.
 //!
-//! A recorder writes rows in order, but for some that came late from another CPU. So a stream is
+//! A recorder writes rows in order, except for some that came late from another CPU. So a stream is
 //! nearly sorted, and each batch may hold a few rows that belong before the end of the one before.
 //! The *floor* of a batch is the earliest moment in it and in all later ones: rows up to the next
-//! batch's floor can go on, the rest is held back and merged with that batch.
+//! batch's floor can be passed on, the rest is held back and merged with that batch.
 //!
 //! ```text
 //! batch 1   10 20 30 40 60      goes on: 10 20 30 40   held: 60
@@ -11,8 +11,8 @@
 //!           └ floor 50
 //! ```
 //!
-//! A batch that is in order and ends before the next floor passes untouched. Memory is what is
-//! out of order, at worst the whole stream.
+//! A batch that is in order and ends before the next floor is passed on unchanged. Memory holds
+//! only the rows that are out of order, at worst the whole stream.
 
 use std::path::{Path, PathBuf};
 
@@ -24,20 +24,20 @@ use arrow_select::take::take_record_batch;
 
 use crate::error::Error;
 
-/// The column that orders rows.
+/// The column by which rows are ordered.
 pub(crate) const TIME: &str = "ts_ns";
 
 /// What must be known of a stream before its rows can be put in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TimeOrder {
-    /// One a batch.
+    /// The floor of each batch, in ns.
     floors: Vec<u64>,
-    /// Rows in the stream.
+    /// Number of rows in the stream.
     pub(crate) rows: u64,
 }
 
 impl TimeOrder {
-    /// Reads a whole stream.
+    /// Computes the floors from all batches of a stream.
     pub(crate) fn of(
         path: &Path,
         batches: impl Iterator<Item = Result<RecordBatch, Error>>,
@@ -60,7 +60,7 @@ impl TimeOrder {
         Ok(order)
     }
 
-    /// The same stream's batches, in order of time. Rows of one moment keep their order.
+    /// The batches of the same stream, in order of time. Rows of one moment keep their order.
     pub(crate) fn apply<I>(&self, path: &Path, batches: I) -> InOrder<'_, I> {
         InOrder {
             path: path.to_owned(),
@@ -83,7 +83,7 @@ fn moments<'a>(path: &Path, batch: &'a RecordBatch) -> Result<&'a [i64], Error> 
 pub(crate) struct InOrder<'a, I> {
     path: PathBuf,
     batches: I,
-    /// Floors of the batches that are still to come after the next.
+    /// Floors of the batches after the next one.
     floors: &'a [u64],
     held: Option<RecordBatch>,
 }
@@ -106,7 +106,7 @@ impl<I: Iterator<Item = Result<RecordBatch, Error>>> Iterator for InOrder<'_, I>
 }
 
 impl<I> InOrder<'_, I> {
-    /// Takes a batch and gives back what can go on.
+    /// Merges a batch with the rows held back, and returns the rows that can be passed on.
     fn merge(&mut self, batch: RecordBatch) -> Result<RecordBatch, Error> {
         let floor = self.next_floor();
         let batch = match self.held.take() {
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(sorted, [vec![10, 20, 30, 40], vec![50, 60, 70, 80]]);
     }
 
-    /// However late it is.
+    /// The late row may belong several batches earlier.
     #[test]
     fn a_row_that_is_late_by_several_batches_goes_to_its_place() {
         let sorted = in_order(&[&[10, 30, 20], &[40, 50], &[], &[60, 5]]);

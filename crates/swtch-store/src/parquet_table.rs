@@ -1,9 +1,8 @@
 //! A table of a finished trace: one Parquet file.
 //!
-//! Row groups are large, so that encodings have something to work with. Each of them, and within it
-//! each page of the column of moments, carries its first and last moment: a span of time reads only
-//! what it needs. The file gets its name
-//! after it is whole and on the disk.
+//! Row groups are large, so that encodings work well. Each of them, and within it each page of the
+//! column of moments, carries its first and last moment, so a span of time reads only what it
+//! needs. The file gets its name when it is whole and on the disk.
 
 use std::io;
 use std::path::Path;
@@ -36,21 +35,21 @@ use crate::draft::Draft;
 use crate::error::Error;
 use crate::order::TIME;
 
-/// Rows of a row group.
+/// Number of rows in a row group.
 const ROW_GROUP_ROWS: usize = 1 << 20;
 
-/// Rows decoded at a time.
+/// Number of rows decoded at a time.
 const BATCH_ROWS: usize = 4096;
 
-/// Level of zstd: the fastest, for the encodings do most of the work.
+/// Level of zstd: the fastest, because the encodings do most of the compression.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Name of a table's file.
+/// File name of a table in a finished trace.
 pub(crate) fn parquet_name(table: &str) -> String {
     format!("{table}.parquet")
 }
 
-/// Writes a table from its batches; gives back the checksums of its parts.
+/// Writes a table from its batches; returns the checksums of its parts.
 pub(crate) fn write_table(
     dir: &Directory,
     table: &str,
@@ -75,7 +74,7 @@ pub(crate) fn write_table(
     draft.publish()
 }
 
-/// The system's error behind an encoder's, if there is one.
+/// The error of the system behind an encoder's error, if there is one.
 pub(crate) fn write_error(path: &Path, error: ParquetError) -> Error {
     let ParquetError::External(source) = error else {
         return Error::encode(path, error);
@@ -86,7 +85,7 @@ pub(crate) fn write_error(path: &Path, error: ParquetError) -> Error {
     }
 }
 
-/// How the columns of a file are encoded.
+/// Encodings, compression and statistics of a file's columns.
 pub(crate) fn properties(schema: &SchemaRef) -> WriterProperties {
     let level = ZstdLevel::try_new(ZSTD_LEVEL).expect("a level of zstd");
     let mut properties = WriterProperties::builder()
@@ -118,7 +117,7 @@ fn ascending(column: i32) -> SortingColumn {
     }
 }
 
-/// A table that can be read.
+/// A table of a finished trace, open for reading.
 #[derive(Debug)]
 pub(crate) struct ParquetTable {
     file: CheckedFile,
@@ -126,7 +125,7 @@ pub(crate) struct ParquetTable {
 }
 
 impl ParquetTable {
-    /// Opens the file of a table, of which every byte must be listed.
+    /// Opens the file of a table. Every byte of it must be listed in the checksums.
     pub(crate) fn open(dir: &Directory, table: &str, list: &Checksums) -> Result<Self, Error> {
         let file = CheckedFile::open(dir, &parquet_name(table), list)?;
         if file.unreadable_bytes() > 0 {
@@ -144,19 +143,19 @@ impl ParquetTable {
         Ok(Self { file, metadata })
     }
 
-    /// Rows in the table.
+    /// Number of rows in the table.
     pub(crate) fn rows(&self) -> u64 {
         let rows = self.metadata.metadata().file_metadata().num_rows();
         u64::try_from(rows).unwrap_or(0)
     }
 
-    /// Size of the file.
+    /// Size of the file in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.file.len()
     }
 
-    /// Its batches, with those `columns` (all without), from the row groups and pages that reach
-    /// into the span of time (all without).
+    /// The batches of the table, with only these `columns` (`None`: all), from the row groups and
+    /// pages that overlap the span of time (`None`: all).
     pub(crate) fn batches<'a>(
         &'a self,
         columns: Option<&[&str]>,
@@ -207,8 +206,8 @@ impl ParquetTable {
         }
     }
 
-    /// Rows of the pages of a row group that may hold a row of the span; `None` where the file does
-    /// not tell, and all must be read.
+    /// Rows of the pages of a row group that may hold a row of the span. `None` where the file has
+    /// no page index, so that all must be read.
     fn rows_of_pages(&self, group: usize, (since, until): Span) -> Option<RowSelection> {
         let metadata = self.metadata.metadata();
         let columns = metadata.row_group(group).columns();
@@ -220,7 +219,7 @@ impl ParquetTable {
             return None;
         };
         let (firsts, lasts) = (times.min_values(), times.max_values());
-        // A moment beyond 2^63 comes from a broken clock: its order is not that of statistics.
+        // A moment beyond 2^63 comes from a broken clock; statistics compare it as negative.
         if firsts.iter().any(|first| *first < 0) {
             return None;
         }
@@ -239,7 +238,7 @@ impl ParquetTable {
     }
 }
 
-/// From a moment to a moment, both included.
+/// From the first moment to the second, both included.
 type Span = (Timestamp, Timestamp);
 
 /// Whether a row group may hold a row of the span. Without statistics it may.
@@ -250,7 +249,7 @@ fn reaches(group: &RowGroupMetaData, (since, until): Span) -> bool {
         return true;
     };
     match (times.min_opt(), times.max_opt()) {
-        // Negative is a moment beyond 2^63: a broken clock, whose order is not that of statistics.
+        // A negative value is a moment beyond 2^63, from a broken clock; statistics misorder it.
         (Some(first), Some(last)) if *first >= 0 => {
             first.cast_unsigned() <= until.as_ns() && last.cast_unsigned() >= since.as_ns()
         }

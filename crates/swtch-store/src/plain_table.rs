@@ -1,8 +1,8 @@
-//! A small table that is no trace: named columns of plain values, as one Parquet file.
+//! A small table apart from any trace: named columns of plain values, as one Parquet file.
 //!
 //! It is for results that people query beside traces, such as a list of prices. Nothing here knows
-//! what the columns mean; what holds for all rows travels as key and value in the file's footer
-//! (`parquet_kv_metadata` in `DuckDB`, `schema.metadata` in pyarrow).
+//! what the columns mean. Facts that hold for all rows are stored as keys and values in the file's
+//! footer (`parquet_kv_metadata` in `DuckDB`, `schema.metadata` in pyarrow).
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,21 +18,21 @@ use parquet::file::metadata::KeyValue;
 use crate::error::Error;
 use crate::parquet_table::{properties, write_error};
 
-/// The values of a column, one a row; `None` is null.
+/// The values of a column, one per row; `None` is null.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlainColumn {
-    /// Text.
+    /// Text in UTF-8 of any length.
     Text(Vec<Option<String>>),
-    /// Numbers with a fraction.
+    /// Numbers with a fraction (`f64`), Arrow `Float64`.
     Number(Vec<Option<f64>>),
-    /// Whole numbers.
+    /// Whole numbers with a sign, Arrow `Int64`.
     Count(Vec<Option<i64>>),
-    /// Yes or no.
+    /// Yes or no, Arrow `Boolean`.
     Flag(Vec<Option<bool>>),
 }
 
 impl PlainColumn {
-    /// How many rows it has.
+    /// Number of rows in the column.
     pub fn len(&self) -> usize {
         match self {
             Self::Text(values) => values.len(),
@@ -42,7 +42,7 @@ impl PlainColumn {
         }
     }
 
-    /// Whether it has no row.
+    /// Whether the column has no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -66,25 +66,25 @@ impl PlainColumn {
     }
 }
 
-/// A table of plain columns.
+/// A table of plain columns, all of one length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlainTable {
-    /// Names and values of the columns, from left to right. All must have as many rows.
+    /// Names and values of the columns, from left to right. All must have the same number of rows.
     pub columns: Vec<(&'static str, PlainColumn)>,
-    /// What holds for all rows.
+    /// Keys and values that hold for all rows.
     pub metadata: Vec<(String, String)>,
 }
 
 impl PlainTable {
-    /// How many rows it has.
+    /// Number of rows in the table.
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, |(_, column)| column.len())
     }
 
-    /// Writes it as a Parquet file into `out`, and gives that back. `path` is what errors speak of.
+    /// Writes the table as a Parquet file into `out`, and returns `out`. Errors name `path`.
     ///
     /// # Errors
-    /// [`Error::Write`] when `out` cannot be written, [`Error::Encode`] when the columns are not of one
+    /// [`Error::Write`] when `out` cannot be written, [`Error::Encode`] when the columns differ in
     /// length.
     pub fn write_parquet<W: Write + Send>(&self, out: W, path: &Path) -> Result<W, Error> {
         let mut writer = PlainWriter::new(out, path, self)?;
@@ -106,7 +106,7 @@ impl PlainTable {
     }
 }
 
-/// A table that is written part by part, for one that is larger than memory.
+/// Writes a table part by part, for one that is larger than memory.
 #[derive(Debug)]
 pub struct PlainWriter<W: Write + Send> {
     writer: ArrowWriter<W>,
@@ -114,8 +114,8 @@ pub struct PlainWriter<W: Write + Send> {
 }
 
 impl<W: Write + Send> PlainWriter<W> {
-    /// Begins a Parquet file with the columns and the metadata of `first`, whose rows are not written.
-    /// `path` is what errors speak of.
+    /// Begins a Parquet file with the columns and the metadata of `first`, whose rows are not
+    /// written. Errors name `path`.
     ///
     /// # Errors
     /// [`Error::Write`] when `out` cannot be written.
@@ -133,7 +133,7 @@ impl<W: Write + Send> PlainWriter<W> {
         })
     }
 
-    /// Adds rows. The columns must be those that it began with.
+    /// Adds rows. The columns must be those with which the file was begun.
     ///
     /// # Errors
     /// As [`PlainTable::write_parquet`].
@@ -143,7 +143,7 @@ impl<W: Write + Send> PlainWriter<W> {
         written.map_err(|err| write_error(&self.path, err))
     }
 
-    /// Writes the footer, without which nobody can read the file.
+    /// Writes the footer, without which the file cannot be read.
     ///
     /// # Errors
     /// [`Error::Write`] when `out` cannot be written.

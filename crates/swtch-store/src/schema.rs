@@ -1,9 +1,9 @@
-//! The schema: every table and column, its type, its meaning and where its value lives in a row.
+//! The schema: every table and column, its type, its meaning and where its value is in a row.
 //! Writer, reader and `docs/SCHEMA.md` follow this file.
 //!
 //! To add a column: raise [`crate::FORMAT_VERSION`], add one entry *at the end* of a table with
-//! that version, run the tests with `SWTCH_BLESS=1` to renew the page. Never remove or change one:
-//! old traces stay readable because what they lack reads as "not known".
+//! that version, and run the tests with `SWTCH_BLESS=1` to renew the page. Never remove or change
+//! one: old traces stay readable because a column that they lack reads as "not known".
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,18 +26,18 @@ use crate::verdict;
 /// A table: one file of a trace.
 #[derive(Debug)]
 pub struct Table<R: 'static> {
-    /// Its name, and the stem of its file's.
+    /// Name of the table, and stem of its file name.
     pub name: &'static str,
-    /// What a row is, in one line.
+    /// Meaning of a row, in one line.
     pub meaning: &'static str,
-    /// Its columns, in order.
+    /// The columns, in the order of the schema.
     pub columns: &'static [Column<R>],
-    /// A row of which nothing is known.
+    /// A row in which no value is known.
     pub(crate) blank: fn() -> R,
 }
 
 impl<R> Table<R> {
-    /// The Arrow schema.
+    /// The Arrow schema of the table.
     pub fn arrow(&self) -> SchemaRef {
         let fields: Vec<_> = self.columns.iter().map(Column::field).collect();
         Arc::new(Schema::new(fields))
@@ -53,13 +53,13 @@ impl<R> Table<R> {
     ///
     /// # Errors
     ///
-    /// The column's name and what is wrong with it.
+    /// The name of the column and what is wrong with it.
     pub(crate) fn decode(
         &self,
         batch: &RecordBatch,
         rows: &mut [R],
     ) -> Result<(), (&'static str, Mismatch)> {
-        // In the order of the schema: `rule` completes what `reason` and `certainty` set.
+        // In the order of the schema: `rule` completes what `reason` and `certainty` have set.
         for column in self.columns {
             let array = batch.column_by_name(column.name);
             if let Some(array) = array.or_else(|| batch.column_by_name(old_name(column.name)?)) {
@@ -70,7 +70,7 @@ impl<R> Table<R> {
     }
 }
 
-/// `number!(Type name: meaning; from row; into row)`: a number that every row has.
+/// `number!(Type name: meaning; from row; into row)`: a number in a column without nulls.
 macro_rules! number {
     ($kind:ident $name:ident: $meaning:literal; $get:expr; $set:expr) => {
         entry!($kind $name Always: $meaning;
@@ -79,7 +79,7 @@ macro_rules! number {
     };
 }
 
-/// As `number!`, for one that may be missing.
+/// As `number!`, for a column with nulls.
 macro_rules! maybe_number {
     ($kind:ident $name:ident: $meaning:literal; $get:expr; $set:expr) => {
         entry!($kind $name Optional: $meaning;
@@ -97,7 +97,7 @@ macro_rules! word {
     };
 }
 
-/// As `word!`, for one that may be missing.
+/// As `word!`, for a column with nulls.
 macro_rules! maybe_word {
     ($list:ident $name:ident: $meaning:literal; $get:expr; $set:expr) => {
         entry!(Word $name Optional: $meaning;
@@ -130,12 +130,12 @@ macro_rules! entry {
     };
 }
 
-/// What a column was called before: `offset` is a word of SQL, which would have to be written in quotes.
+/// The former name of a column. `offset` is a keyword of SQL and would need quotes.
 fn old_name(name: &str) -> Option<&'static str> {
     (name == "symbol_offset").then_some("offset")
 }
 
-/// `since(version, entry)`: a column that a later version brought.
+/// `since(version, entry)`: a column that a later version added.
 const fn since<R>(version: u32, column: Column<R>) -> Column<R> {
     Column {
         since: version,
@@ -161,7 +161,7 @@ macro_rules! arrow_type {
     };
 }
 
-/// One array a list and a column, so that a stream writes it once.
+/// One array per list and column, so that a stream contains it once.
 macro_rules! shared_list {
     ($list:ident) => {{
         static LIST: LazyLock<ArrayRef> =
@@ -379,7 +379,7 @@ const TASK_COLUMNS: &[Column<TaskEvent>] = &[
         |row, count| row.involuntary_switches = count.cast_unsigned()),
 ];
 
-/// What was lost, where and when.
+/// Stretches of time in which records were lost.
 pub static GAP: Table<Gap> = Table {
     name: "gap",
     meaning: "records that were produced and could not be kept",
@@ -403,7 +403,7 @@ const GAP_COLUMNS: &[Column<Gap>] = &[
     ),
 ];
 
-/// Waits and runs that were open at the end.
+/// Waits and runs that were open when the capture ended.
 pub static OPEN: Table<Open> = Table {
     name: "open",
     meaning: "waits and runs that were still open when the capture ended",
@@ -422,7 +422,7 @@ const OPEN_COLUMNS: &[Column<Open>] = &[
         |row| length(row.lasted); |row, ns| row.lasted = to_length(ns)),
 ];
 
-/// Paths of cgroups.
+/// Paths of the cgroups that tasks were in.
 pub static CGROUP: Table<CgroupRow> = Table {
     name: "cgroup",
     meaning: "where each cgroup is in the hierarchy",
@@ -439,7 +439,7 @@ const CGROUP_COLUMNS: &[Column<CgroupRow>] = &[
         set_texts |row: &mut CgroupRow, text| row.path = text.unwrap_or_default().into()),
 ];
 
-/// Command lines of processes.
+/// Command lines of processes, as they were read.
 pub static COMMAND: Table<CommandRow> = Table {
     name: "command",
     meaning: "command lines of processes, a row each time that one was read and had changed (since format 4)",
@@ -467,7 +467,7 @@ const COMMAND_COLUMNS: &[Column<CommandRow>] = &[
     ),
 ];
 
-/// Names of wait types.
+/// Names of wait types of user-mode schedulers.
 pub static WAIT_TYPE: Table<WaitTypeRow> = Table {
     name: "wait_type",
     meaning: "what tasks of user-mode schedulers wait for, in the schedulers' words (since format 2)",
@@ -489,7 +489,7 @@ const WAIT_TYPE_COLUMNS: &[Column<WaitTypeRow>] = &[
     ),
 ];
 
-/// Distinct stacks.
+/// Distinct stacks, as lists of frames.
 pub static STACK: Table<StackRow> = Table {
     name: "stack",
     meaning: "one row per distinct stack",
@@ -509,7 +509,7 @@ const STACK_COLUMNS: &[Column<StackRow>] = &[
         set_number_lists |row: &mut StackRow, frames| row.frames = frames),
 ];
 
-/// Distinct frames.
+/// Distinct frames, with symbols where known.
 pub static FRAME: Table<FrameRow> = Table {
     name: "frame",
     meaning: "one row per distinct frame of a stack; what could not be told is null",
@@ -555,7 +555,8 @@ fn to_length(ns: i64) -> Nanos {
     Nanos::from_ns(ns.cast_unsigned())
 }
 
-/// Registers of a task that did not block say nothing.
+/// An argument of the system call; `None` if the task did not block, since its registers are then
+/// unrelated.
 fn argument(row: &Switch, index: usize) -> Option<i64> {
     (row.evidence.state != 0).then(|| row.evidence.args[index].cast_signed())
 }
@@ -632,7 +633,7 @@ fn blank_open() -> Open {
     }
 }
 
-/// A set of columns of `switch`: what a scan decodes.
+/// A set of columns of `switch`, which a scan decodes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Columns(u64);
 
@@ -686,15 +687,15 @@ columns! {
 }
 
 impl Columns {
-    /// No column.
+    /// The empty set: rows are only counted.
     pub const NONE: Self = Self(0);
 
-    /// Every column.
+    /// The set of every column of `switch`.
     pub const fn all() -> Self {
         Self(u64::MAX >> (u64::BITS as usize - SWITCH_COLUMNS.len()))
     }
 
-    /// Both sets together.
+    /// The union of both sets of columns.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -705,7 +706,7 @@ impl Columns {
         self.0 & other.0 == other.0
     }
 
-    /// The columns' names, in the order of the schema.
+    /// Names of the columns, in the order of the schema.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let chosen = move |index: usize| self.0 >> index & 1 == 1;
         let columns = SWITCH_COLUMNS.iter().enumerate();
@@ -714,7 +715,7 @@ impl Columns {
             .map(|(_, column)| column.name)
     }
 
-    /// The column of this name; a misspelt one does not compile.
+    /// The column with this name; a misspelt name does not compile.
     const fn named(name: &str) -> Self {
         let mut index = 0;
         while index < SWITCH_COLUMNS.len() {
@@ -727,7 +728,7 @@ impl Columns {
     }
 }
 
-/// `==` for a constant expression.
+/// `==` for strings in a constant expression.
 const fn is_same(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     if left.len() != right.len() {
@@ -770,7 +771,7 @@ mod tests {
         );
     }
 
-    /// `rule` completes the verdict of the two before it.
+    /// The column `rule` completes the verdict of the two before it.
     #[test]
     fn the_rule_comes_after_reason_and_certainty() {
         let place = |name| SWITCH_COLUMNS.iter().position(|column| column.name == name);
@@ -782,7 +783,7 @@ mod tests {
         SWITCH.encode(&SWITCH.arrow(), rows)
     }
 
-    /// Columns are only ever added, so an older trace has the first ones.
+    /// Columns are only ever added at the end, so an older trace has the first ones.
     #[test]
     fn what_an_older_trace_lacks_is_not_known() {
         let mut written = blank_switch();

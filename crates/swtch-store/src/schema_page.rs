@@ -1,4 +1,4 @@
-//! `docs/SCHEMA.md`, from the code: what a trace consists of, for people who query one.
+//! Generates `docs/SCHEMA.md`, the description of a trace's tables for people who query them.
 
 use std::fmt::Write;
 
@@ -62,7 +62,7 @@ SELECT pid, arg_max(command, ts_ns) AS command FROM 'NAME.swtch/command.parquet'
   a newer one has.
 ";
 
-/// The page, whole.
+/// The whole text of `docs/SCHEMA.md`.
 pub fn schema_markdown() -> String {
     let mut page = format!("{HEAD}\nFormat version {FORMAT_VERSION}.\n\n## Tables\n");
     table(&mut page, &schema::SWITCH);
@@ -87,7 +87,7 @@ fn line(page: &mut String, text: &str) {
     page.push('\n');
 }
 
-/// A row of a table; a bar inside a cell would end it.
+/// Appends a row of a table, with bars inside cells escaped.
 fn row(page: &mut String, cells: &[&str]) {
     for cell in cells {
         let cell = cell.replace('|', "\\|");

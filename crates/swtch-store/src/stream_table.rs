@@ -1,10 +1,10 @@
 //! A table while it is recorded: one Arrow IPC stream.
 //!
-//! Each batch is encoded in memory and goes to the file in one write, so nothing waits in the
-//! process after a flush. The kernel's page cache survives the death of the recorder; a power cut
-//! costs what the kernel had not yet written, for there is no `fsync` a flush.
+//! Each batch is encoded in memory and written to the file at once, so no data stays in the process
+//! after a flush. The kernel's page cache survives the death of the recorder. A power cut loses
+//! what the kernel had not yet written, because a flush does not call `fsync`.
 //!
-//! The first chunk holds the schema and all word lists: later ones stand on it alone.
+//! The first chunk holds the schema and all word lists; later chunks need no other.
 
 use std::fmt;
 use std::fs::File;
@@ -24,15 +24,15 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::schema::Table;
 
-/// Rows of a batch. They wait in memory until it is full or flushed.
+/// Number of rows in a full batch. Rows wait in memory until the batch is full or flushed.
 const BATCH_ROWS: usize = 8192;
 
-/// Name of a table's stream.
+/// File name of a table's stream.
 pub(crate) fn stream_name(table: &str) -> String {
     format!("{table}.arrows")
 }
 
-/// A table being recorded.
+/// A table that is being recorded.
 pub(crate) struct StreamTableWriter<R: 'static> {
     table: &'static Table<R>,
     schema: SchemaRef,
@@ -55,7 +55,7 @@ impl<R> fmt::Debug for StreamTableWriter<R> {
 }
 
 impl<R> StreamTableWriter<R> {
-    /// Makes the stream's file with the schema and the word lists, which are the first chunk.
+    /// Creates the stream's file with the schema and the word lists, which are the first chunk.
     pub(crate) fn create(
         dir: &Directory,
         table: &'static Table<R>,
@@ -81,12 +81,12 @@ impl<R> StreamTableWriter<R> {
         Ok((stream, first))
     }
 
-    /// Name of its file.
+    /// File name of the stream.
     pub(crate) fn name(&self) -> String {
         stream_name(self.table.name)
     }
 
-    /// Takes a row; says whether a batch is full.
+    /// Adds a row to the pending ones; true if they make a full batch.
     pub(crate) fn push(&mut self, row: R) -> bool {
         self.pending.push(row);
         self.pending.len() >= BATCH_ROWS
@@ -96,12 +96,12 @@ impl<R> StreamTableWriter<R> {
         self.pending.len()
     }
 
-    /// Rows in the file.
+    /// Number of rows in the file.
     pub(crate) const fn rows_written(&self) -> u64 {
         self.rows_written
     }
 
-    /// Writes the pending rows as one batch. They are gone then, written or not.
+    /// Writes the pending rows as one batch. They are dropped even if the write fails.
     pub(crate) fn write_pending(&mut self) -> Result<Chunk, Error> {
         let rows = u64::try_from(self.pending.len()).expect("a length fits 64 bits");
         let batch = self.table.encode(&self.schema, &self.pending);
@@ -121,10 +121,10 @@ impl<R> StreamTableWriter<R> {
         Ok(chunk)
     }
 
-    /// Gives the room of a batch that was half written back to a full disk: the finished trace,
-    /// which is a tenth as large, often fits there.
+    /// Frees the space of a half-written batch on a full disk: the finished trace, which is a tenth
+    /// as large, often fits there.
     fn cut_torn_end(&self) {
-        // When it cannot be cut, a reader passes over it.
+        // If it cannot be cut, a reader ignores it.
         let _ = self.file.set_len(self.size);
     }
 }
@@ -132,14 +132,14 @@ impl<R> StreamTableWriter<R> {
 /// The batches of a stream.
 pub(crate) type StreamBatches = Box<dyn Iterator<Item = Result<RecordBatch, Error>> + Send>;
 
-/// A table that was recorded, or still is: the part of its stream that is whole.
+/// A table that was or is being recorded: the intact part of its stream.
 #[derive(Debug)]
 pub(crate) struct StreamTable {
     file: Option<CheckedFile>,
 }
 
 impl StreamTable {
-    /// Opens the stream of a table. One that was never begun is an empty table.
+    /// Opens the stream of a table. A stream that was never begun is an empty table.
     pub(crate) fn open(dir: &Directory, table: &str, list: &Checksums) -> Result<Self, Error> {
         let name = stream_name(table);
         let is_listed = list.of_file(&name).next().is_some();
@@ -155,27 +155,27 @@ impl StreamTable {
         Ok(Self { file })
     }
 
-    /// Whether it was never begun.
+    /// Whether the stream was never begun.
     pub(crate) const fn is_missing(&self) -> bool {
         self.file.is_none()
     }
 
-    /// Size of the part that can be read.
+    /// Size of the part that can be read, in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.file.as_ref().map_or(0, Length::len)
     }
 
-    /// Where it is.
+    /// Path of the stream; empty if it was never begun.
     pub(crate) fn path(&self) -> &Path {
         self.file.as_ref().map_or(Path::new(""), CheckedFile::path)
     }
 
-    /// Bytes at its end that are torn or damaged.
+    /// Number of bytes at its end that are torn or damaged.
     pub(crate) fn unreadable_bytes(&self) -> u64 {
         self.file.as_ref().map_or(0, CheckedFile::unreadable_bytes)
     }
 
-    /// Its batches as they were written, with those `columns` (all without).
+    /// The batches as they were written, with only these `columns` (`None`: all).
     pub(crate) fn batches(&self, columns: Option<&[&str]>) -> Result<StreamBatches, Error> {
         let Some(file) = self.file.as_ref().filter(|file| file.len() > 0) else {
             return Ok(Box::new(std::iter::empty()));
@@ -195,7 +195,7 @@ impl StreamTable {
 
 type Project = Box<dyn Fn(RecordBatch) -> Result<RecordBatch, ArrowError> + Send>;
 
-/// Keeps the chosen columns of a batch; one that an older trace lacks stays away.
+/// Keeps the chosen columns of a batch. Columns that an older trace lacks are left out.
 fn projection(reader: &StreamReader<CheckedReader>, columns: Option<&[&str]>) -> Project {
     let Some(columns) = columns else {
         return Box::new(Ok);

@@ -1,7 +1,7 @@
 //! A trace being read: finished, unfinished, or still growing.
 //!
-//! `checksums.csv` says which files count. What they hold is fixed when the trace is opened: a
-//! recorder that goes on, or finishes, changes nothing for a reader that is at work.
+//! `checksums.csv` says which files belong to it. The contents are fixed when the trace is opened:
+//! a recorder that goes on or finishes changes nothing for a reader at work.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -23,34 +23,36 @@ use crate::schema::{self, Columns, Table};
 use crate::stream_table::StreamTable;
 use crate::writer::META;
 
-/// Batches that are decoded ahead of the one being looked at.
+/// Batches that are decoded ahead of the one being processed.
 const BATCHES_AHEAD: usize = 8;
 
-/// How often a trace is looked at again when its recorder finishes it just then.
+/// How often opening is tried when the recorder finishes the trace at that moment.
 const TRIES: usize = 3;
 
-/// The longest list of checksums: some 40 bytes for each batch that was written, so ten million batches.
+/// The longest list of checksums: some 40 bytes for each batch that was written, so ten million
+/// batches.
 const MOST_LIST_BYTES: u64 = 400 << 20;
 
-/// The longest `meta.json`: a command line has at most 6 MB (execve(2)), and JSON may take 6 bytes for one.
+/// The longest `meta.json`: a command line has at most 6 MB (execve(2)), and JSON may take 6 bytes
+/// for one.
 const MOST_META_BYTES: u64 = 40 << 20;
 
-/// Whether a trace is all that its recorder saw.
+/// Whether a trace holds everything that its recorder stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Completeness {
-    /// It is. Whether the recording ended as asked for is in [`Meta::state`].
+    /// It does. [`Meta::state`] says whether the recording ended as requested.
     Finished,
-    /// Only what had been flushed can be read.
+    /// Only rows that had been flushed can be read.
     Unfinished {
-        /// Why, in words.
+        /// Why it is unfinished, in words.
         why: String,
-        /// Bytes that are torn, damaged or missing, and were left out.
+        /// Number of bytes that are torn, damaged or missing, and were left out.
         unreadable_bytes: u64,
     },
 }
 
-/// A trace being read.
+/// A trace that is open for reading.
 #[derive(Debug)]
 pub struct Trace {
     path: PathBuf,
@@ -75,9 +77,9 @@ impl Trace {
     ///
     /// # Errors
     ///
-    /// [`Error::NotATrace`] when the path is none; [`Error::Damaged`] when a file is not as it was
-    /// written (an unfinished trace is read up to there instead, see [`Self::completeness`]);
-    /// [`Error::Read`] when a file is missing or may not be read.
+    /// [`Error::NotATrace`] when the path is not a trace; [`Error::Damaged`] when a file is not as
+    /// it was written (an unfinished trace is read up to there instead, see
+    /// [`Self::completeness`]); [`Error::Read`] when a file is missing or may not be read.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let dir = Directory::open(path).map_err(|source| match source.kind() {
             ErrorKind::NotADirectory => not_a_trace(path, CHECKSUMS),
@@ -86,8 +88,8 @@ impl Trace {
         Self::open_in(&dir)
     }
 
-    /// Opens the trace in a directory that is open already: that of a [`Writer`](crate::Writer), whose
-    /// path this process may not be allowed to use any more.
+    /// Opens the trace in a directory that is already open: that of a [`Writer`](crate::Writer),
+    /// whose path this process may no longer be allowed to use.
     ///
     /// # Errors
     ///
@@ -97,7 +99,7 @@ impl Trace {
         loop {
             let list = read_file(dir, CHECKSUMS, MOST_LIST_BYTES)?;
             match Self::open_listed(dir, &Checksums::parse(&list)) {
-                // Its recorder may have put other files in place since the list was read.
+                // The recorder may have put other files in place since the list was read.
                 Err(_) if tries < TRIES && read_file(dir, CHECKSUMS, MOST_LIST_BYTES)? != list => {
                     tries += 1
                 }
@@ -120,17 +122,17 @@ impl Trace {
         })
     }
 
-    /// What the trace is of.
+    /// The facts about the trace from `meta.json`.
     pub const fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// Where it is.
+    /// The path by which the trace was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is all that its recorder saw.
+    /// Whether the trace holds everything that its recorder stored.
     pub fn completeness(&self) -> Completeness {
         let Files::Recorded { tables, .. } = &self.files else {
             return Completeness::Finished;
@@ -156,7 +158,7 @@ impl Trace {
         }
     }
 
-    /// Rows of `switch` at level `os`.
+    /// Number of rows of `switch` at level `os`.
     pub fn row_count(&self) -> u64 {
         let all = match &self.files {
             Files::Finished(tables) => named(tables, schema::SWITCH.name).rows(),
@@ -165,7 +167,7 @@ impl Trace {
         all.saturating_sub(self.user_row_count())
     }
 
-    /// Rows of `switch` at level `user`.
+    /// Number of rows of `switch` at level `user`.
     pub fn user_row_count(&self) -> u64 {
         match &self.files {
             Files::Finished(_) => self.meta.user.as_ref().map_or(0, |user| user.stored),
@@ -173,7 +175,7 @@ impl Trace {
         }
     }
 
-    /// Bytes of the tables on disk.
+    /// Size of all tables on disk, in bytes.
     pub fn bytes(&self) -> u64 {
         match &self.files {
             Files::Finished(tables) => tables.iter().map(|table| table.1.size()).sum(),
@@ -181,14 +183,14 @@ impl Trace {
         }
     }
 
-    /// Calls `row` for each switch of the kernel, in order of time. Only `columns` are decoded; the other fields
-    /// hold their "not known" value. With a `span`, only rows from its first moment to its second,
-    /// both included.
+    /// Calls `row` for each switch of the kernel, in order of time. Only `columns` are decoded; the
+    /// other fields hold their "not known" value. With a `span`, only rows from its first moment to
+    /// its second are read, both included.
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`], [`Error::Decode`] or [`Error::NewerWord`] at the batch concerned: rows
-    /// before it have been handed out then.
+    /// [`Error::Damaged`], [`Error::Decode`] or [`Error::NewerWord`] at the batch concerned; rows
+    /// before it have already been passed to `row`.
     pub fn scan(
         &self,
         columns: Columns,
@@ -205,8 +207,8 @@ impl Trace {
         })
     }
 
-    /// As [`Self::scan`], with the switches of user-mode schedulers among them: [`Switch::level`],
-    /// which is in [`Columns::LEVEL`], tells which is which.
+    /// As [`Self::scan`], with the switches of user-mode schedulers among them. [`Switch::level`],
+    /// which is in [`Columns::LEVEL`], says which level a row is of.
     ///
     /// # Errors
     ///
@@ -235,7 +237,7 @@ impl Trace {
         })
     }
 
-    /// Decodes on one thread and works on another.
+    /// Decodes batches on one thread and works on them on another.
     fn for_each_batch(
         &self,
         columns: Columns,
@@ -250,7 +252,7 @@ impl Trace {
                     Err(err) => Box::new(std::iter::once(Err(err))),
                 };
                 for batch in batches {
-                    // The other side is gone when its work failed.
+                    // The receiver is gone when its work failed.
                     if sender.send(batch).is_err() {
                         break;
                     }
@@ -291,7 +293,7 @@ impl Trace {
         self.rows(&schema::TASK)
     }
 
-    /// What was lost of the kernel's switches, where and when.
+    /// Times and CPUs in which switches of the kernel were lost.
     ///
     /// # Errors
     ///
@@ -300,7 +302,7 @@ impl Trace {
         self.gaps_of(Level::Os)
     }
 
-    /// What was lost at one level, where and when.
+    /// Times and CPUs in which records of one level were lost.
     ///
     /// # Errors
     ///
@@ -320,7 +322,7 @@ impl Trace {
         self.rows(&schema::WAIT_TYPE)
     }
 
-    /// Waits and runs that were open at the end.
+    /// Waits and runs that were still open when the capture ended.
     ///
     /// # Errors
     ///
@@ -329,7 +331,7 @@ impl Trace {
         self.rows(&schema::OPEN)
     }
 
-    /// Paths of cgroups.
+    /// Paths of the cgroups that tasks were in.
     ///
     /// # Errors
     ///
@@ -347,7 +349,7 @@ impl Trace {
         self.rows(&schema::COMMAND)
     }
 
-    /// Distinct stacks.
+    /// All distinct stacks of the trace.
     ///
     /// # Errors
     ///
@@ -356,7 +358,7 @@ impl Trace {
         self.rows(&schema::STACK)
     }
 
-    /// Distinct frames.
+    /// All distinct frames of the stacks.
     ///
     /// # Errors
     ///
@@ -409,8 +411,8 @@ impl Files {
         let open = |name| Ok((name, StreamTable::open(dir, name, list)?));
         let tables: Result<Vec<_>, Error> = tables_of(meta.format_version).map(open).collect();
         let tables = tables?;
-        // A recorder that was killed at its very start may not have begun them all. Later, it is
-        // the list of a finished trace that was cut.
+        // A recorder that was killed at its very start may not have created all streams. In a later
+        // state, missing streams mean that the list of a finished trace was cut.
         if meta.state != State::Recording && tables.iter().any(|table| table.1.is_missing()) {
             let what = "it lists neither the streams nor the final files";
             return Err(Error::damaged(&dir.path().join(CHECKSUMS), what));
@@ -426,7 +428,7 @@ impl Files {
     }
 }
 
-/// Rows of level `user` in a stream.
+/// Number of rows of level `user` in a stream.
 fn user_rows(switch: &StreamTable) -> Result<u64, Error> {
     let level: Vec<_> = Columns::LEVEL.names().collect();
     let (mut rows, mut count) = (Vec::new(), 0);
@@ -437,7 +439,7 @@ fn user_rows(switch: &StreamTable) -> Result<u64, Error> {
     Ok(u64::try_from(count).expect("a length fits 64 bits"))
 }
 
-/// Makes `rows` the rows of `batch`. Rows of an earlier batch may stand in it: each column
+/// Fills `rows` with the rows of `batch`. Rows of an earlier batch may still be in it: each column
 /// overwrites its field, and a field without a column is blank in all of them.
 fn decode_batch<R: Clone>(
     path: &Path,
@@ -454,7 +456,7 @@ fn named<'a, T>(tables: &'a [(&'static str, T)], name: &str) -> &'a T {
     find(tables, name).expect("every table of the schema is opened")
 }
 
-/// A table that older traces lack may be missing.
+/// The table with this name; `None` if the trace is older than the table.
 fn find<'a, T>(tables: &'a [(&'static str, T)], name: &str) -> Option<&'a T> {
     let found = tables.iter().find(|table| table.0 == name);
     found.map(|table| &table.1)
@@ -475,7 +477,8 @@ fn not_a_trace(path: &Path, missing: &'static str) -> Error {
     }
 }
 
-/// The facts, as one of the listed versions: while a trace is being finished there are two.
+/// The facts. Their checksum must be one of those listed: while a trace is being finished there are
+/// two versions.
 fn read_meta(dir: &Directory, list: &Checksums) -> Result<Meta, Error> {
     let json = read_file(dir, META, MOST_META_BYTES)?;
     let path = dir.path().join(META);

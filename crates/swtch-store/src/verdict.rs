@@ -1,10 +1,10 @@
-//! Rules in and out of a trace. A row of `switch` holds a `&'static Rule`; a file holds the rule's
-//! name and, apart from it, the reason and certainty that were decided then.
+//! Reads and writes the rules of a trace. A row of `switch` holds a `&'static Rule`; a file holds
+//! the rule's name and, apart from it, the reason and certainty that were decided then.
 //!
-//! The table of rules changes between versions: rules come, go, and are judged anew. What a trace
-//! says stays true, so a stored verdict is never replaced by today's. Where today's table has no
-//! rule of that name with that verdict, a [`Rule::foreign`] stands in. Each distinct one is kept
-//! for good; there are as many as verdicts of other versions, not as rows.
+//! The table of rules changes between versions: rules are added and removed, and verdicts change. A
+//! stored verdict stays as it is and is never replaced by today's. Where today's table has no rule
+//! of that name with that verdict, a [`Rule::foreign`] is used instead. Each distinct one is
+//! leaked; there are as many as distinct verdicts of other versions, not as rows.
 
 use std::ptr;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -18,14 +18,14 @@ use crate::column::{Mismatch, dictionary, for_each_word, word_list};
 /// Names of all rules of this version: the values of the `rule` column.
 static NAMES: LazyLock<ArrayRef> = LazyLock::new(|| word_list(all_rules().map(|rule| rule.name)));
 
-/// Address and place of each rule, by address: rows are written by the million.
+/// Address and index of each rule, sorted by address, because millions of rows are written.
 static PLACES: LazyLock<Vec<(usize, u8)>> = LazyLock::new(|| {
     let mut places: Vec<_> = all_rules().map(address).zip(0..).collect();
     places.sort_unstable();
     places
 });
 
-/// A verdict of which only the reason and certainty were read.
+/// Stand-ins for rules of which only the reason and certainty were read.
 static NAMELESS: LazyLock<Vec<[Rule; 2]>> = LazyLock::new(|| {
     let nameless = |reason, certainty| Rule::foreign("", reason, certainty);
     let by_certainty = |&reason| {
@@ -43,12 +43,12 @@ fn address(rule: &Rule) -> usize {
     ptr::from_ref(rule).addr()
 }
 
-/// The rule of a row that has not been read.
+/// The rule in a row whose columns have not been read.
 pub(crate) fn unread() -> &'static Rule {
     nameless(Reason::Unknown, Certainty::Inferred)
 }
 
-/// A rule of which only the verdict is known.
+/// The stand-in for a rule of which only the verdict is known.
 pub(crate) fn nameless(reason: Reason, certainty: Certainty) -> &'static Rule {
     &NAMELESS[reason.index()][certainty.index()]
 }
@@ -78,9 +78,9 @@ fn foreign(name: &str, verdict: &Rule) -> &'static Rule {
     rule
 }
 
-/// Completes the verdicts that `reason` and `certainty` have set with the rules' names.
+/// Adds the rules' names to the verdicts that the columns `reason` and `certainty` have set.
 pub(crate) fn set_rules(array: &dyn Array, rows: &mut [Switch]) -> Result<(), Mismatch> {
-    // A name has one verdict in nearly all traces: it is looked up once a batch.
+    // A name has one verdict in nearly all traces, so its rule is looked up once per batch.
     let mut last = [None::<&'static Rule>; 256];
     for_each_word(array, rows, |row: &mut Switch, name, place| {
         let verdict = row.rule;
@@ -96,7 +96,7 @@ fn is_same_verdict(left: &Rule, right: &Rule) -> bool {
     left.reason == right.reason && left.certainty == right.certainty
 }
 
-/// The `rule` column of these rows.
+/// The `rule` column of these rows, as a dictionary array.
 pub(crate) fn rule_names(rows: &[Switch]) -> ArrayRef {
     let own: Option<Vec<u8>> = rows.iter().map(|row| own_place(row.rule)).collect();
     match own {
@@ -110,7 +110,7 @@ fn own_place(rule: &Rule) -> Option<u8> {
     found.ok().map(|index| PLACES[index].1)
 }
 
-/// As [`rule_names`], for a trace made of another: the list gets the foreign names as well.
+/// As [`rule_names`], for a trace made from another: the list gets the foreign names as well.
 fn rule_names_with_foreign(rows: &[Switch]) -> ArrayRef {
     let mut names: Vec<&str> = all_rules().map(|rule| rule.name).collect();
     let mut place = |rule: &Rule| {
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Today's rule of that name may decide otherwise.
+    /// Today's rule of that name may decide differently.
     #[test]
     fn a_stored_verdict_is_not_replaced_by_todays() {
         let today = named("futex_call", nameless(Reason::Futex, Certainty::Certain));

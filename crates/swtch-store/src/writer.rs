@@ -1,11 +1,11 @@
-//! A trace being recorded.
+//! Writes a trace while it is being recorded.
 //!
 //! Rows wait in memory until a batch is full or [`Writer::flush`] is called, which the recorder
 //! does at least every second. A batch is written first and its line in `checksums.csv` after it,
-//! so a kill between the two costs that batch and cannot make a wrong one count.
+//! so a kill between the two loses that batch and cannot make a wrong one valid.
 //!
-//! After a write has failed, the writer takes no more rows: what comes after a hole would read as
-//! if the hole were none. What was stored before stays, and can still be finished.
+//! After a write has failed, the writer accepts no more rows: rows after a hole would look as if
+//! there were no hole. Rows stored before stay, and can still be finished.
 
 use std::fs::File;
 use std::io::Write;
@@ -24,10 +24,10 @@ use crate::rows::{CgroupRow, CommandRow, FrameRow, StackRow, WaitTypeRow};
 use crate::schema::{self, Table};
 use crate::stream_table::StreamTableWriter;
 
-/// Name of the file of facts.
+/// Name of the file with the facts about the trace.
 pub(crate) const META: &str = "meta.json";
 
-/// A trace being recorded.
+/// Writes a trace while it is being recorded.
 #[derive(Debug)]
 pub struct Writer {
     log: Log,
@@ -45,17 +45,17 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes the directory `path` and an empty trace in it.
+    /// Creates the directory `path` and an empty trace in it.
     ///
     /// # Errors
     ///
     /// [`Error::Exists`] when the path is taken; [`Error::Write`] when the directory or a file
-    /// cannot be made, and then nothing is left behind.
+    /// cannot be created, and then nothing is left behind.
     pub fn create(path: &Path, meta: &Meta) -> Result<Self, Error> {
         let dir = Directory::make(path)?;
         let created = Self::fill(&dir, meta);
         if created.is_err() {
-            // It was made a moment ago and holds nothing. The first error is the one to report.
+            // It was just created and is empty. The first error is the one to report.
             let _ = dir.remove();
         }
         created
@@ -79,7 +79,7 @@ impl Writer {
         })
     }
 
-    /// Takes a switch.
+    /// Adds a row to the table `switch`.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Writer {
         pushed
     }
 
-    /// Rows of level `user` that were pending are written, or gone.
+    /// Counts the pending rows of level `user` as written, or drops them from the count.
     fn settle_user_rows(&mut self, is_written: bool) {
         if self.switches.pending_rows() == 0 {
             let pending = std::mem::take(&mut self.user_pending);
@@ -99,7 +99,7 @@ impl Writer {
         }
     }
 
-    /// Takes a change of a task's identity.
+    /// Adds a change of a task's identity.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl Writer {
         self.log.push(&mut self.tasks, row.clone())
     }
 
-    /// Takes a gap.
+    /// Adds a gap in which records were lost.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl Writer {
         self.log.push(&mut self.gaps, *row)
     }
 
-    /// Takes a wait or run that is open at the end.
+    /// Adds a wait or run that is open at the end.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Writer {
         self.log.push(&mut self.opens, *row)
     }
 
-    /// Takes the path of a cgroup.
+    /// Adds the path of a cgroup.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl Writer {
         self.log.push(&mut self.cgroups, CgroupRow { cgroup, path })
     }
 
-    /// Takes a stack.
+    /// Adds a stack, whose frames are added apart from it.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Writer {
         self.log.push(&mut self.stacks, row.clone())
     }
 
-    /// Takes a frame.
+    /// Adds a frame, which stacks name by number.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl Writer {
         self.log.push(&mut self.frames, row.clone())
     }
 
-    /// Takes the name of a wait type.
+    /// Adds the name of a wait type.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Writer {
         self.log.push(&mut self.wait_types, row.clone())
     }
 
-    /// Takes the command line of a process.
+    /// Adds the command line of a process.
     ///
     /// # Errors
     ///
@@ -172,12 +172,12 @@ impl Writer {
         self.log.push(&mut self.commands, row.clone())
     }
 
-    /// Writes all pending rows. After it, they survive the end of this process.
+    /// Writes all pending rows. After that, they survive the end of this process.
     ///
     /// # Errors
     ///
-    /// [`Error::Write`] when the system takes no more (a full disk); [`Error::Stopped`] when that
-    /// happened before.
+    /// [`Error::Write`] when the system accepts no more data (a full disk); [`Error::Stopped`] when
+    /// that happened before.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.log.check()?;
         self.log.flush(&mut self.tasks)?;
@@ -212,8 +212,8 @@ impl Writer {
         })
     }
 
-    /// Looks whether the trace was removed meanwhile. Without this a recorder would write to the end
-    /// into files that have no name any more. It takes no more rows then.
+    /// Checks whether the trace was removed meanwhile. Without this check a recorder would write to
+    /// the end into files that no longer have a name. If it was removed, no more rows are accepted.
     ///
     /// # Errors
     ///
@@ -224,37 +224,37 @@ impl Writer {
         there
     }
 
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     pub const fn bytes_written(&self) -> u64 {
         self.log.bytes_written
     }
 
-    /// Switches of the kernel written so far: those that a reader would find.
+    /// Number of kernel switches written so far, which a reader would find.
     pub const fn switches_written(&self) -> u64 {
         self.switches.rows_written() - self.user_written
     }
 
-    /// Switches of user-mode schedulers written so far.
+    /// Number of switches of user-mode schedulers written so far.
     pub const fn user_switches_written(&self) -> u64 {
         self.user_written
     }
 
-    /// Removes the trace, for a recording that came to nothing.
+    /// Removes the trace, for a recording that failed.
     ///
     /// # Errors
     ///
-    /// [`Error::Write`] when the system does not let go of it.
+    /// [`Error::Write`] when the system cannot remove it.
     pub fn discard(self) -> Result<(), Error> {
         let dir = &self.log.dir;
         dir.remove().map_err(|err| Error::write(dir.path(), err))
     }
 
-    /// Ends the recording: writes what is pending and turns the streams into Parquet. `progress`
-    /// hears of rows done and rows in all.
+    /// Ends the recording: writes pending rows and turns the streams into Parquet. `progress` gets
+    /// the number of rows done and of all rows.
     ///
     /// # Errors
     ///
-    /// [`Error::Write`] when there is no room for the final files. The trace then stays as it was
+    /// [`Error::Write`] when there is no space for the final files. The trace then stays as it was
     /// recorded, and readable. [`Error::Removed`] when it was removed, and then nothing is written.
     pub fn finish(mut self, meta: &Meta, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
         self.log.check_that_it_is_there()?;
@@ -290,7 +290,7 @@ impl Log {
         let mut checksums = Checksums::default();
         checksums.add(META, Chunk::of(0, &json));
         let csv = checksums.to_csv();
-        // Who finds the list, which makes the directory a trace, must find what it lists.
+        // The list makes the directory a trace, so a reader that finds it must find what it lists.
         draft::replace(dir, META, &json)?;
         draft::replace(dir, CHECKSUMS, csv.as_bytes())?;
         let file = dir.append_to_file(CHECKSUMS);

@@ -1,5 +1,6 @@
-//! Bad input and bad luck: whatever is done to a trace's files, its reader gives the true rows, a
-//! prefix of them that is announced as such, or a clear error. Never a panic, never other numbers.
+//! Damaged files and failures: whatever is done to a trace's files, its reader returns the true
+//! rows, a prefix of them that is announced as such, or a clear error. Never a panic, never other
+//! numbers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -35,7 +36,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What must hold of a trace whose files somebody has changed.
+/// Checks a trace whose files were changed: it must be a true prefix or an error.
 fn assert_true_prefix_or_error(path: &Path, what: &str) {
     let Ok(trace) = Trace::open(path) else {
         return;
@@ -146,7 +147,7 @@ fn a_flipped_byte_in_a_table_is_called_damage() {
     assert!(error.advice().is_some());
 }
 
-/// What `kill -9` in the middle of a write leaves.
+/// The state that `kill -9` in the middle of a write leaves.
 #[test]
 fn a_torn_batch_costs_that_batch_alone() {
     let (_dir, path) = place();
@@ -178,8 +179,8 @@ fn a_missing_file_is_an_error() {
     }
 }
 
-/// The steps of `finish` leave the trace readable wherever it is killed. Its states in between
-/// are made of files from before and after.
+/// A kill during `finish` leaves the trace readable. The states in between are made of files from
+/// before and after.
 #[test]
 fn a_kill_while_finishing_leaves_a_readable_trace() {
     let (_dir, path) = place();
@@ -320,7 +321,7 @@ fn a_full_disk_is_reported_and_what_was_flushed_stays_readable() {
     );
 }
 
-/// Makes the list of checksums right for the files as they are.
+/// Makes the list of checksums match the files as they are.
 fn write_checksums(path: &Path) {
     let mut list = "file,offset,length,crc32\n".to_owned();
     for file in files(path) {
@@ -335,8 +336,8 @@ fn write_checksums(path: &Path) {
     fs::write(path.join("checksums.csv"), list).unwrap();
 }
 
-/// Checksums say that bytes are as they were written, not by whom. The decoder of Arrow panics at a buffer that
-/// lies outside of its message, which one flipped bit can bring about.
+/// Checksums show that bytes are as they were written, not who wrote them. The decoder of Arrow
+/// panics at a buffer that lies outside of its message, which one flipped bit can cause.
 #[test]
 fn a_crafted_trace_with_right_checksums_is_an_error_and_no_panic() {
     for (end, step) in [(End::Killed, 31), (End::Finished, 101)] {
@@ -375,7 +376,7 @@ fn a_crafted_trace_with_right_checksums_is_an_error_and_no_panic() {
     }
 }
 
-/// Whoever reads a trace waits for nobody.
+/// Reading a trace must never wait for a writer.
 #[test]
 fn a_fifo_in_place_of_a_file_is_an_error_at_once() {
     let (_dir, path) = place();

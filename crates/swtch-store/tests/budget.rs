@@ -32,7 +32,7 @@ fn cpu_time() -> Duration {
     Duration::from_millis(10 * ticks.sum::<u64>())
 }
 
-/// Begins a new peak (`Documentation/filesystems/proc.rst`, `clear_refs`).
+/// Resets the peak (`Documentation/filesystems/proc.rst`, `clear_refs`).
 fn forget_peak_rss() {
     fs::write("/proc/self/clear_refs", "5").expect("Linux has it");
 }
@@ -44,7 +44,7 @@ fn peak_rss_mb() -> u64 {
     kb.and_then(|kb| kb.parse::<u64>().ok()).expect("a number") / 1024
 }
 
-/// Bytes a row of the columns that take the most.
+/// Prints the bytes per row of the largest columns.
 fn print_largest_columns(path: &Path, rows: usize) {
     let file = File::open(path).unwrap();
     let reader = SerializedFileReader::new(file).unwrap();
@@ -92,7 +92,7 @@ fn a_switch_costs_little_to_store() {
     for (name, switches, most_bytes) in [
         ("pipe", pipe(1).take(ROWS).collect::<Vec<_>>(), 12.0),
         // Waits of 400 tasks are spread over 50 ms: off-CPU and run-queue time alone hold 24 bits
-        // each that no encoding of single columns can take out.
+        // each, which no encoding of single columns can remove.
         ("messaging", messaging(1).take(ROWS).collect(), 20.0),
     ] {
         let (append, finish, bytes) = measure(name, &switches);

@@ -1,4 +1,4 @@
-//! What is written is what is read: every column, both forms of a trace, any order of arrival.
+//! Rows are read as they were written: every column, both forms of a trace, any order of arrival.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -84,7 +84,7 @@ fn a_killed_recorders_trace_says_so() {
     assert_eq!(unreadable_bytes, 0);
 }
 
-/// Records from several CPUs arrive late now and then.
+/// Records from several CPUs sometimes arrive late.
 #[test]
 fn late_rows_are_read_in_order_of_time() {
     for end in [End::Killed, End::Finished] {
@@ -142,7 +142,7 @@ fn only_the_asked_for_columns_are_known() {
     }
 }
 
-/// No column at all still counts rows.
+/// A scan without columns still counts rows.
 #[test]
 fn a_scan_of_no_columns_counts_rows() {
     for end in [End::Killed, End::Finished] {
@@ -182,8 +182,8 @@ fn a_span_includes_both_its_ends() {
     }
 }
 
-/// In a finished trace only the pages that reach into a span are read: at their edges no row may be
-/// missed, whole rows must come, and moments may repeat across pages.
+/// In a finished trace only the pages that overlap a span are read: at their edges no row may be
+/// missed, rows must be complete, and moments may repeat across pages.
 #[test]
 fn a_span_is_the_same_however_many_pages_it_cuts() {
     let (_dir, path) = place();
@@ -221,7 +221,7 @@ fn a_span_is_the_same_however_many_pages_it_cuts() {
     }
 }
 
-/// A trace can be made of another, and rules come and go.
+/// A trace can be made from another, and rules are added and removed.
 #[test]
 fn a_rule_of_another_version_keeps_its_name_and_verdict() {
     static GONE: Rule = Rule::foreign("gone", Reason::Net, Certainty::Inferred);
@@ -264,7 +264,8 @@ fn meta_is_as_it_was_given_at_the_end() {
     assert_eq!(Trace::open(&path).unwrap().meta(), &meta);
 }
 
-/// Every third row of a user-mode scheduler's; whoever does not ask for them gets the kernel's alone.
+/// Every third row is of a user-mode scheduler; a reader that does not ask for these gets only the
+/// kernel's.
 #[test]
 fn levels_are_never_mixed_unless_asked_for() {
     for end in [End::Killed, End::Finished] {
@@ -290,7 +291,7 @@ fn levels_are_never_mixed_unless_asked_for() {
     }
 }
 
-/// What a user-mode scheduler's ring lost is no gap in the kernel's switches.
+/// Records lost in a user-mode scheduler's ring are no gap in the kernel's switches.
 #[test]
 fn gaps_of_one_level_are_not_those_of_the_other() {
     let (_dir, path) = place();
@@ -308,7 +309,7 @@ fn gaps_of_one_level_are_not_those_of_the_other() {
     assert_eq!(trace.gaps_of(Level::User).unwrap().len(), 2);
 }
 
-/// A real one, recorded by the first version: it lacks a table and some columns.
+/// A real trace, recorded by the first version: it lacks a table and some columns.
 #[test]
 fn a_trace_of_format_1_still_opens() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/format-1.swtch");

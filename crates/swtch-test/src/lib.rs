@@ -1,26 +1,29 @@
 //! How a test says that it cannot run here, so that it is counted as skipped and not as passed.
 //!
-//! The standard harness knows tests that are ignored when they are compiled, and none that find out while
-//! they run that the machine lacks what they need (perf, a cgroup controller, a kernel's hook). Such a test
-//! returns early, and the harness takes it for passed. [`skip!`] prints one line before it returns:
+//! The standard harness knows tests that are ignored at compile time, but none that find out while
+//! they run that the machine lacks what they need (perf, a cgroup controller, a hook of the
+//! kernel). Such a test returns early, and the harness counts it as passed. [`skip!`] prints one
+//! line before it returns:
 //!
 //! ```text
-//! test it::counts::root_a_cgroup_is_recorded ... skipped: no cgroup hierarchy with the cpu controller
+//! test it::counts::root_a_cgroup_is_recorded ... skipped: no cgroup hierarchy with cpu controller
 //! ```
 //!
-//! The line is written to the real standard error, since the harness shows the output of failed tests only.
-//! `scripts/test.sh` takes these lines off the passed tests and lists them. A test program with a harness of
-//! its own uses [`Results`], which prints the same lines and a result as the standard harness does.
+//! The line is written to the real standard error, since the harness shows the output of failed
+//! tests only. `scripts/test.sh` subtracts these lines from the passed tests and lists them. A test
+//! program with a harness of its own uses [`Results`], which prints the same lines and a result as
+//! the standard harness does.
 #![forbid(unsafe_code)]
 
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Ends the calling test, which cannot run here. The arguments are those of `format!`: what is missing,
-/// and what to do to have the test run.
+/// Ends the calling test, which cannot run here. The arguments are those of `format!`: what is
+/// missing, and what to do to have the test run.
 ///
-/// It stands in the test's own function, or in one that the test returns from as well.
+/// The macro returns from the function it is used in: the test itself, or one after which the test
+/// returns at once.
 ///
 /// ```
 /// fn reads_what_perf_wrote() {
@@ -38,10 +41,11 @@ macro_rules! skip {
     };
 }
 
-/// Says that the calling test cannot run here, for helpers that cannot end the test themselves: the test
-/// has to return right afterwards, without a check that could fail.
+/// Reports that the calling test cannot run here, for helpers that cannot end the test themselves:
+/// the test must return right afterwards, without a check that could fail.
 ///
-/// The harness names the thread of a test after it. With `--test-threads=1` the thread is the main one.
+/// The harness names the thread of a test after it. With `--test-threads=1` all tests run in the
+/// main thread, and the place of the call is printed instead.
 #[track_caller]
 pub fn skipped(why: &str) {
     let thread = std::thread::current();
@@ -51,25 +55,26 @@ pub fn skipped(why: &str) {
     }
 }
 
-/// Writes one line past the harness, which shows printed text of failed tests only.
+/// Writes one line to standard error, past the harness, which captures what `eprint!` writes.
 ///
 /// # Panics
-/// When standard error cannot be written to: a test that is not counted as skipped must not pass.
+/// When standard error cannot be written: a test that is not counted as skipped must not pass.
 fn print_skipped(name: &str, why: &str) {
     let line = skipped_line(name, why);
-    // One write: other threads and programs write to the same pipe.
+    // A single write: other threads and programs write to the same pipe.
     let written = io::stderr().write_all(line.as_bytes());
     written.expect("a skipped test can say so on standard error");
 }
 
-/// The line break in front: the harness may have written the beginning of a line of its own.
+/// Begins with a line break, since the harness may have written the beginning of a line of its own.
 fn skipped_line(name: &str, why: &str) -> String {
     let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
     format!("\ntest {name} ... skipped: {why}\n")
 }
 
-/// Counts and prints the results of a test program with a harness of its own, in the words of the standard
-/// one, and understands those of its arguments that `scripts/test.sh` uses.
+/// Counts and prints the results of a test program with a harness of its own, in the wording of the
+/// standard one. It understands those arguments of the standard harness that `scripts/test.sh`
+/// uses.
 #[derive(Debug, Default)]
 pub struct Results {
     filters: Vec<String>,
@@ -81,7 +86,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// With the filters and options of the command line.
+    /// A new count, with the filters and options of the command line.
     pub fn from_args() -> Self {
         Self::with_arguments(std::env::args().skip(1))
     }
@@ -100,8 +105,8 @@ impl Results {
         self.is_named(name) && !self.only_ignored
     }
 
-    /// True if the command line asks for this test, which needs root. `scripts/test.sh` runs such tests
-    /// apart, with `--ignored`, when it is not root itself.
+    /// True if the command line asks for this test, which needs root. `scripts/test.sh` runs such
+    /// tests separately, with `--ignored`, when it is not root itself.
     pub fn asks_for_privileged(&self, name: &str) -> bool {
         self.is_named(name)
     }
@@ -111,7 +116,7 @@ impl Results {
         self.filters.is_empty() || filters.any(|filter| name.contains(filter))
     }
 
-    /// Counts a test that ran. It has failed if there are any `complaints`, which are shown.
+    /// Counts a test that ran. It failed if there are any `complaints`, which are printed.
     pub fn record<Complaint: Display>(&mut self, name: &str, complaints: &[Complaint]) {
         let is_ok = complaints.is_empty();
         println!("test {name} ... {}", if is_ok { "ok" } else { "FAILED" });
@@ -125,20 +130,20 @@ impl Results {
         }
     }
 
-    /// Counts a test that needs root, and was started without.
+    /// Counts a test that needs root and was started without it.
     pub fn ignore(&mut self, name: &str) {
         println!("test {name} ... ignored, needs root");
         self.ignored += 1;
     }
 
-    /// Counts a test that cannot run here, for another reason than missing rights.
+    /// Counts a test that cannot run here for another reason than missing rights.
     pub fn skip(&mut self, name: &str, why: &str) {
         print_skipped(name, why);
         self.skipped += 1;
     }
 
-    /// Prints the result, which `scripts/test.sh` adds up. The exit code is that of a failure if any test
-    /// failed.
+    /// Prints the result line, which `scripts/test.sh` adds up. The exit code is 1 if any test
+    /// failed, otherwise 0.
     #[must_use]
     pub fn finish(self) -> ExitCode {
         let verdict = if self.failed == 0 { "ok" } else { "FAILED" };
@@ -154,7 +159,7 @@ impl Results {
 mod tests {
     use super::*;
 
-    /// `scripts/test.sh` looks for the words at the beginning of a line.
+    /// `scripts/test.sh` looks for this text at the beginning of a line.
     #[test]
     fn a_skipped_test_is_one_line_of_its_own() {
         assert_eq!(
@@ -163,7 +168,8 @@ mod tests {
         );
     }
 
-    /// `scripts/test.sh` runs all tests without root and then, with sudo, those that need root: none twice.
+    /// `scripts/test.sh` runs all tests without root and then, with sudo, those that need root, so
+    /// that none runs twice.
     #[test]
     fn tests_without_root_are_not_asked_for_again_with_it() {
         let arguments =

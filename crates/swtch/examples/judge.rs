@@ -1,6 +1,6 @@
 //! Judges traces of workloads: does each switch have the reason that follows from how its workload
-//! is built? For traces that were taken elsewhere, such as on another kernel in a virtual machine
-//! (`scripts/vm-test`).
+//! is built? It is meant for traces from elsewhere, such as those of another kernel in a virtual
+//! machine (`scripts/vm-test`).
 //!
 //! ```text
 //! DIR/MODEL/SCOPE/trace.swtch      a recording, in which workloads ran one after another
@@ -8,10 +8,10 @@
 //!                /futex.outcome    what `swtch workload futex` printed
 //!                /exit, talk       the recorder's exit code, and what it said
 //!
-//! cargo run -p swtch --example judge -- DIR             one line a recording; exit 1 when one is wrong
-//!                                       --each          and one line a workload
-//!                                       --rows          and the rows that no rule explains
-//!                                       --head          the line above the table, too
+//! cargo run -p swtch --example judge -- DIR         one line a recording; exit 1 when one is wrong
+//!                                       --each      and one line a workload
+//!                                       --rows      and the rows that no rule explains
+//!                                       --head      the line above the table, too
 //!                                       --rung WORDS    the first column
 //! ```
 
@@ -27,25 +27,25 @@ use swtch_core::evidence::Cause;
 use swtch_core::{Certainty, Reason, Switch, TaskEvent, TaskKey};
 use swtch_store::{Columns, Meta, Trace};
 
-/// Share of a workload's rows whose reason must be right, where the kernel says who asked for the
-/// CPU, and where that is inferred.
+/// Share of a workload's rows whose reason must be right, in percent: where the kernel says who
+/// asked for the CPU, and where that is inferred.
 const RIGHT_PCT: u64 = 99;
 const RIGHT_INFERRED_PCT: u64 = 95;
 
-/// So many wrong rows are forgiven where a workload has few.
+/// This many wrong rows are allowed in a workload that has few rows.
 const FORGIVEN: u64 = 2;
 
 /// Rows of each thread that may wait for the lock of the address space: the standard library maps a
-/// stack for signals when a thread starts, and unmaps it when the thread ends.
+/// signal stack when a thread starts, and unmaps it when the thread ends.
 const MEMORY_CALLS: usize = 3;
 
-/// The thread of the workload `sampler` that makes a cgroup of its own, at the root.
+/// The thread of the workload `sampler` that makes a cgroup of its own, below the root.
 const MOVES: &str = "hog-on-quota";
 
-/// Without it causes of preemption are inferred.
+/// Without this hook, causes of preemption are inferred.
 const CAUSE_HOOK: &str = "sched_set_need_resched_tp";
 
-/// Columns before the numbers: rung, model, scope.
+/// Widths of the columns before the numbers: rung, model, scope.
 const LABEL_WIDTHS: [usize; 3] = [12, 10, 8];
 
 fn main() -> ExitCode {
@@ -89,7 +89,7 @@ impl Request {
     }
 }
 
-/// Judges every recording in the directory and prints the table; whether all are right.
+/// Judges every recording in the directory and prints the table. True if all of them are right.
 fn judge(request: &Request) -> Result<bool> {
     if request.with_head {
         print_labels(["kernel", "preempt", "scope"]);
@@ -104,8 +104,8 @@ fn judge(request: &Request) -> Result<bool> {
     Ok(all_right)
 }
 
-/// Judges one recording and prints its line, then what is wrong with it. One that cannot be read is
-/// wrong, and no reason to leave the others unjudged.
+/// Judges one recording and prints its line, then what is wrong with it. A recording that cannot be
+/// read counts as wrong, and the others are still judged.
 fn judge_recording(request: &Request, model: &str, dir: &Path) -> bool {
     print_labels([&request.rung, model, &name_of(dir)]);
     let recording = match Recording::read(dir) {
@@ -142,7 +142,8 @@ fn print_labels(labels: [&str; 3]) {
     }
 }
 
-/// The directories in a directory, by name, traces apart.
+/// The directories in a directory, sorted by name. `lost+found` is left out: the directory may be a
+/// disk image.
 fn dirs_in(dir: &Path) -> Result<Vec<PathBuf>> {
     let reading = || format!("reading {}", dir.display());
     let mut dirs = Vec::new();
@@ -165,7 +166,7 @@ fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// The counts of a line of the table.
+/// The numbers of one line of the table.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     rows: u64,
@@ -207,7 +208,7 @@ impl fmt::Display for Sums {
 struct Recording {
     meta: Meta,
     exit_code: String,
-    /// All rows of the trace, those of bystanders too.
+    /// All rows of the trace, including those of other threads.
     stored: u64,
     runs: Vec<Run>,
     names: BTreeMap<TaskKey, String>,
@@ -265,7 +266,7 @@ impl Recording {
         missing.any(|hook| hook == CAUSE_HOOK)
     }
 
-    /// What must not be, in words; nothing when the recording is right.
+    /// What is wrong with the recording, in words; empty if it is right.
     fn wrongs(&self) -> Vec<String> {
         let right_pct = match self.is_inferring() {
             true => RIGHT_INFERRED_PCT,
@@ -304,7 +305,7 @@ impl Recording {
             .collect()
     }
 
-    /// Rows that no rule explains, or only with the word for the rest; alike ones together.
+    /// Prints the rows that no rule explains, or only as `other`; equal ones are counted together.
     fn print_unexplained(&self, run: &Run) {
         let mut alike: BTreeMap<String, u64> = BTreeMap::new();
         for row in run.all_rows() {
@@ -332,11 +333,11 @@ impl Recording {
     }
 }
 
-/// One workload: what must be found, and the rows of the threads that it watches.
+/// One workload: the expected result, and the rows of the threads that it watches.
 struct Run {
     name: String,
     outcome: Outcome,
-    /// Rows of each entry of `outcome.threads`.
+    /// The rows of each thread, in the order of `outcome.threads`.
     rows: Vec<Vec<Switch>>,
 }
 
@@ -352,8 +353,8 @@ impl Run {
         })
     }
 
-    /// In a recording of a cgroup a thread that moves to another one, for its quota, leaves what is recorded: of
-    /// its switches there are those that others in the cgroup waited for.
+    /// In a recording of a cgroup, a thread that moves to another cgroup leaves the scope. Only
+    /// those of its switches are recorded for whose CPU a task in scope waited.
     fn leave_out_those_that_move(&mut self) {
         let threads = std::mem::take(&mut self.outcome.threads);
         let pairs = threads.into_iter().zip(std::mem::take(&mut self.rows));
@@ -409,7 +410,7 @@ impl Run {
         words.join(", ")
     }
 
-    /// What must not be, in words; nothing when its rows are right.
+    /// What is wrong with its rows, in words; empty if they are right.
     fn wrongs(&self, right_pct: u64) -> Vec<String> {
         self.missing_rows()
             .into_iter()
@@ -418,8 +419,9 @@ impl Run {
             .collect()
     }
 
-    /// Statements of the workload that do not hold. Its exact numbers are for a machine that is its
-    /// own: an emulated CPU stands still for milliseconds, and a timer is over before its task sleeps.
+    /// Statements of the workload that do not hold. Its exact numbers are meant for a real and
+    /// quiet machine: an emulated CPU stops for milliseconds, and a timer expires before its task
+    /// sleeps.
     fn notes(&self) -> Vec<String> {
         let pairs = self.outcome.threads.iter().zip(self.tallies());
         pairs
@@ -445,7 +447,7 @@ impl Run {
         })
     }
 
-    /// Without the hook nothing says for certain who won the CPU by waking or by the tick.
+    /// Without the hook, no preemption by a wakeup or by the tick can be certain.
     fn wrongly_certain(&self) -> Option<String> {
         let needs_hook = |row: &Switch| {
             row.evidence.cause == Cause::NoHook
@@ -456,7 +458,7 @@ impl Run {
     }
 }
 
-/// Which entry of the outcome a task belongs to.
+/// The index in `outcome.threads` for each task that belongs to it.
 fn threads_of(outcome: &Outcome, tasks: &[TaskEvent]) -> BTreeMap<TaskKey, usize> {
     let entry_of = |event: &TaskEvent| {
         let is_it =

@@ -1,14 +1,14 @@
-//! Makes a trace up, of any size, for looking at what size does: `make bench-view` and the tests in
-//! a browser use it. No number in it was measured.
+//! Makes up a trace of any size, to see how time and memory depend on the size: `make bench-view`
+//! and the browser tests use it. No number in it was measured.
 //!
 //! ```text
 //! make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N]
 //! ```
 //!
-//! Each CPU plays a queue of threads: the one that was woken first runs, for a drawn time, leaves
-//! for a drawn reason, and is woken again after a drawn wait by the thread that runs then. Rows of
-//! a thread and runs of a CPU do not overlap, as in a real trace. The same numbers give the same
-//! trace.
+//! Each CPU simulates a queue of threads: the one that was woken first runs for a random time,
+//! leaves for a random reason, and is woken again after a random wait by the thread that runs then.
+//! As in a real trace, the rows of a thread and the runs of a CPU do not overlap. The same
+//! arguments give the same trace.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,10 +25,9 @@ use swtch_store::{Counts, FrameRow, Host, Meta, StackKind, StackRow, State, Writ
 
 const START_NS: u64 = 1_000_000_000;
 
-/// Threads of one process.
 const THREADS_PER_PROCESS: u32 = 8;
 
-/// Reasons, and how often of a hundred.
+/// Each reason with its share of all switches, in percent.
 const REASONS: [(Reason, u32); 8] = [
     (Reason::Futex, 30),
     (Reason::Net, 15),
@@ -40,7 +39,7 @@ const REASONS: [(Reason, u32); 8] = [
     (Reason::Yield, 4),
 ];
 
-/// Where threads wait, in a made-up program.
+/// The functions of a made-up program in which threads wait.
 const FUNCTIONS: [&str; 6] = [
     "main",
     "serve",
@@ -138,9 +137,9 @@ struct Cpu {
     now_ns: u64,
     mean_run_ns: f64,
     random: fastrand::Rng,
-    /// Threads by the moment they are woken.
+    /// Threads that wait, by the moment they are woken.
     waiting: BinaryHeap<Reverse<(u64, u32)>>,
-    /// When and why each of its threads left last.
+    /// The moment and the reason of each thread's last switch.
     left: Vec<Option<(u64, Reason)>>,
 }
 
@@ -152,7 +151,7 @@ impl Cpu {
         Self {
             number,
             now_ns: START_NS,
-            // Half of the time is idle.
+            // The CPU is idle for half of the time.
             mean_run_ns: size.seconds as f64 * 1e9 / per_cpu.max(1.0) / 2.0,
             random: fastrand::Rng::with_seed(u64::from(number) + 1),
             waiting: own
@@ -162,7 +161,7 @@ impl Cpu {
         }
     }
 
-    /// A length of this mean: many short, few long.
+    /// A random length with this mean, exponentially distributed and at least 200 ns.
     fn drawn(&mut self, mean_ns: f64) -> u64 {
         let ns = -mean_ns * (1.0 - self.random.f64()).ln();
         Nanos::from_rounded(ns).as_ns().max(200)
@@ -259,7 +258,7 @@ fn evidence(reason: Reason, key: u32) -> Evidence {
     Evidence {
         state: 1,
         bits: EvidenceBits::VOLUNTARY,
-        // x86-64: futex, and four words that are fought for.
+        // On x86-64: futex, with four words that the threads contend for.
         syscall: (reason == Reason::Futex).then_some(202),
         args: [0x7f00_0000_0000 + u64::from(key % 4) * 64, 0, 0],
         ..Evidence::RUNNABLE
@@ -287,7 +286,7 @@ fn thread(key: u32) -> TaskEvent {
     }
 }
 
-/// Stacks of growing depth, the innermost frame first.
+/// Writes stacks of increasing depth, each with the innermost frame first.
 fn push_stacks(writer: &mut Writer) -> Result<(), swtch_store::Error> {
     for (frame, symbol) in (0..).zip(FUNCTIONS) {
         writer.push_frame(&FrameRow {

@@ -1,16 +1,16 @@
-//! A load with a known number of switches at the upper level, for recording both levels: it says
-//! what its schedulers and the kernel counted between two moments.
+//! A load with a known number of switches of a user-mode scheduler, for recording both levels: it
+//! prints what its schedulers and the kernel counted between two moments.
 //!
 //! ```text
 //! two_levels_load MODE SCHEDULERS WORKERS MILLISECONDS [OWN_CODE]
 //! two_levels_load fiber 1 4 1000
 //! ```
 //!
-//! Workers scan memory and give the CPU up at the end of each quantum; every fourth takes turns with
-//! its neighbour all the time. It waits half a second before it begins, for a recorder to find it. The
-//! answer is one line of `key=value` on stdout. In the file `OWN_CODE` it leaves when each worker was in
-//! its own code, by its own reading of the clock, as lines of `task=… from_ns=… to_ns=…`: from after it
-//! had come back from the scheduler until before it called it again.
+//! Workers scan memory and give the CPU up at the end of each quantum; every fourth yields all the
+//! time. The load waits half a second before it begins, so that a recorder can find it. The answer
+//! is lines of `key=value` on stdout. To the file `OWN_CODE` it writes when each worker was in its
+//! own code, by its own reading of the clock, as lines of `task=… from_ns=… to_ns=…`: from its
+//! return from the scheduler until its next call of it.
 #![allow(clippy::print_stdout, reason = "the answer of a program")]
 
 use std::error::Error;
@@ -23,7 +23,7 @@ use nix::time::{ClockId, clock_gettime};
 use swtch_fiber::observe::{Page, Snapshot, ThreadKind};
 use swtch_fiber::{Mode, Runtime, check_quantum, sleep, spawn, yield_now};
 
-/// What was counted up to a moment.
+/// The counters at one moment.
 struct Counted {
     monotonic_ns: u64,
     context_switches: u64,
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut stays = Vec::new();
         for task in tasks.into_iter().flatten() {
             let id = task.id();
-            // A worker that panicked has said so.
+            // A worker that panicked has printed a message.
             let own = task.join().unwrap_or_default();
             stays.extend(own.into_iter().map(|stay| (id, stay)));
         }
@@ -75,8 +75,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs for this long: every fourth worker yields all the time, the others at the end of a quantum.
-/// When it was in here.
+/// Scans memory for this long: every fourth worker yields all the time, the others at the end of a
+/// quantum. Returns the times during which the worker was in its own code.
 fn scan(index: usize, length: Duration) -> Vec<Range<u64>> {
     let mut memory = vec![1_u64; 1 << 15];
     let mut stays = Vec::new();
@@ -103,15 +103,15 @@ fn scan(index: usize, length: Duration) -> Vec<Range<u64>> {
     stays
 }
 
-/// The clock of traces.
+/// The clock of time stamps in traces, `CLOCK_MONOTONIC`.
 fn monotonic_ns() -> u64 {
-    // It is there on every Linux.
+    // Every Linux kernel has this clock.
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Counted {
-    /// Seen from the worker that asks: no other one of its scheduler runs meanwhile.
+    /// The counters as a worker sees them: no other worker of its scheduler runs meanwhile.
     fn now() -> Result<Self, String> {
         let page = Page::of_process(std::process::id()).map_err(|error| error.to_string())?;
         let snapshot = page.snapshot().map_err(|error| error.to_string())?;

@@ -1,11 +1,11 @@
-//! The user who called `sudo`, as whom a recorder goes on.
+//! The user who called `sudo`; the recorder goes on as that user once it needs no more rights.
 //!
 //! `sudo` gives the rights of root for the loading of eBPF programs. What comes after needs none of
 //! them: the trace belongs to the user who typed the command, in a directory that may be closed to
 //! everybody else. And root without capabilities still owns the files of the system.
 //!
-//! Not for other ways to root (`su`, a login, `doas`): they leave no numbers behind, and the trace is
-//! root's.
+//! Other ways to root (`su`, a login, `doas`) are not handled: they do not set `SUDO_UID` and
+//! `SUDO_GID`, so the trace is root's.
 
 use std::path::PathBuf;
 
@@ -13,24 +13,24 @@ use anyhow::{Context as _, Result, bail};
 use nix::sys::prctl::set_keepcaps;
 use nix::unistd::{Gid, Uid, User, geteuid, getgrouplist, setgroups, setresgid, setresuid};
 
-/// A user who is not root.
+/// The user who called `sudo`; never root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The number.
     pub user: Uid,
-    /// The number of the user's first group.
+    /// The user's primary group, from `SUDO_GID`.
     pub group: Gid,
-    /// What the user database says; `None` for a user who is not in it.
+    /// The entry of the user database; `None` if the user has none, or the database cannot be read.
     account: Option<User>,
-    /// All groups of the user. Looked up at once: a database may take seconds, and later a command runs.
+    /// All groups of the user. They are looked up early, because a user database may take seconds
+    /// to answer and a command runs later.
     groups: Vec<Gid>,
 }
 
 impl Caller {
-    /// Who called `sudo`; `None` when nobody did, or root did.
+    /// Returns the user who called `sudo`; `None` without `sudo`, or if root called it.
     ///
     /// # Errors
-    /// When `SUDO_UID` or `SUDO_GID` hold something else than a number of a user and a group.
+    /// When `SUDO_UID` or `SUDO_GID` is set to something that is not a user or group id.
     pub fn of_sudo() -> Result<Option<Self>> {
         if !geteuid().is_root() {
             return Ok(None);
@@ -44,7 +44,8 @@ impl Caller {
         let Some((user, group)) = numbers else {
             return Ok(None);
         };
-        // A database that cannot be asked knows no user: what it would add is not needed.
+        // If the database cannot be read, go on without an entry: only the home directory and the
+        // further groups come from it.
         let account = User::from_uid(user).unwrap_or_default();
         let groups = groups(account.as_ref(), group)
             .with_context(|| format!("looking up the groups of user {user}, who called sudo"))?;
@@ -56,14 +57,15 @@ impl Caller {
         }))
     }
 
-    /// The home directory.
+    /// The home directory in the user database, if it is an absolute path.
     pub fn home(&self) -> Option<PathBuf> {
         let home = self.account.as_ref().map(|account| account.dir.clone());
         home.filter(|home| home.is_absolute())
     }
 
-    /// Makes this process, with all its threads, one of this user. Capabilities of the calling thread
-    /// stay permitted, for [`swtch_capture::drop_privileges`] to choose from; other threads lose theirs.
+    /// Changes the user of this process, with all its threads, to this user. Capabilities of the
+    /// calling thread stay permitted, for [`swtch_capture::drop_privileges`] to choose from; other
+    /// threads lose theirs.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -87,7 +89,7 @@ fn groups(account: Option<&User>, group: Gid) -> nix::Result<Vec<Gid>> {
     }
 }
 
-/// The two numbers that `sudo` leaves; `None` for root's and where there are none.
+/// The user and group id that `sudo` left; `None` if they are root's or not set.
 fn numbers(user: Option<&str>, group: Option<&str>) -> Result<Option<(Uid, Gid)>> {
     let (Some(user), Some(group)) = (user, group) else {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! What may be typed. What single words may be is in [`values`], what all means in the file of each
-//! verb.
+//! Definition of the command line. Parsers of single values are in [`values`]; what an option does
+//! is in the module of its command.
 
 mod values;
 

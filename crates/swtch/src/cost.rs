@@ -38,14 +38,14 @@ mod tails;
 pub use menu::Effort;
 pub use tails::run_tails;
 
-/// What to measure, and where it goes.
+/// What to measure, and where the answer goes.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// How much time is spent.
+    /// How much time the session takes.
     pub effort: Effort,
     /// Kinds and sections; empty for all.
     pub kinds: Vec<String>,
-    /// The CPU; `None` for the last that may be used.
+    /// The CPU that is measured on; `None` for the last that may be used.
     pub cpu: Option<u32>,
     /// How the answer is written.
     pub format: Format,
@@ -57,18 +57,18 @@ pub struct Request {
     pub plot: Option<PathBuf>,
 }
 
-/// The answer was asked for and could not be given: an interval is too wide.
+/// Exit code when an interval is too wide for an answer.
 const UNRESOLVED: u8 = 1;
 
-/// A check that was asked for has failed: something became dearer.
+/// Exit code when a comparison finds that something became dearer.
 const WORSE: u8 = 1;
 
-/// Measures and writes the list; the exit code.
+/// Measures, writes the list, and returns the exit code.
 ///
 /// # Errors
 /// Nothing can be measured, or the list cannot be written.
 pub fn run(request: &Request) -> Result<u8> {
-    // Minutes are spent below: what cannot be written is refused before.
+    // Refuses files that cannot be written, before minutes are spent on measuring.
     if let Some(path) = &request.plot {
         plot::check_path(path)?;
     }
@@ -78,8 +78,8 @@ pub fn run(request: &Request) -> Result<u8> {
     }
     let place = request.save.then(saved::place).transpose()?;
     let list = measured(request.effort, &request.kinds, request.cpu)?;
-    // The answer comes first, and each place has its try: what took minutes is not lost because one
-    // disk is full.
+    // The answer comes first, and each place is tried even if another fails: one full disk must not
+    // lose what took minutes.
     let answer = match request.format {
         Format::Json => json_text(&saved::to_json(&list)),
         Format::Csv => export::to_csv(&export::prices_table(&list)),
@@ -101,8 +101,8 @@ pub fn run(request: &Request) -> Result<u8> {
     Ok(UNRESOLVED)
 }
 
-/// Keeps the list as this machine's. One that was ended early replaces none that was not: every bill
-/// would be the worse for it.
+/// Keeps the list as this machine's. One that was ended early does not replace one that was not,
+/// because every bill would be less exact.
 fn keep(list: &PriceList, place: &Path, kinds: &[String]) -> Result<()> {
     let was_whole = || saved::load(place).is_ok_and(|old| !old.session.was_interrupted);
     if !list.has_values() || list.session.was_interrupted && was_whole() {
@@ -165,7 +165,7 @@ fn write_file(list: &PriceList, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the figures.
+/// Writes the figures, or says that there are none.
 fn write_plots(list: &PriceList, path: &Path) -> Result<()> {
     let figures = plot::figures(list);
     if figures.is_empty() {
@@ -176,7 +176,7 @@ fn write_plots(list: &PriceList, path: &Path) -> Result<()> {
     destination::write_pictures(&figures, path)
 }
 
-/// Compares two saved lists; the exit code.
+/// Compares two saved lists, prints the result, and returns the exit code.
 ///
 /// # Errors
 /// A list cannot be read, or the two cannot be compared.
@@ -200,24 +200,24 @@ pub fn run_compare(before: &Path, after: &Path, format: Format) -> Result<u8> {
     Ok(if comparison.is_worse { WORSE } else { 0 })
 }
 
-/// What `explain` knows of prices before it records: the recorder gives up the rights of root.
+/// The prices that `explain` found before recording: the recorder gives up the rights of root.
 #[derive(Debug)]
 pub struct FoundPrices {
     /// The saved list of root, when there is one and this user called sudo.
     of_root: Option<Result<PriceList>>,
-    /// Where the list of the user is, or will be.
+    /// Path of the user's list, which may not exist yet.
     place: Result<PathBuf>,
 }
 
 impl FoundPrices {
-    /// Whether there are none yet.
+    /// True if no prices are saved yet.
     pub fn must_be_measured(&self) -> bool {
         let is_saved = |place: &PathBuf| place.exists();
         self.of_root.is_none() && !self.place.as_ref().is_ok_and(is_saved)
     }
 }
 
-/// Looks for saved prices. Under sudo those of root come first, and then those of the caller.
+/// Looks for saved prices. Under sudo, root's list is preferred to that of the caller.
 pub fn find_prices(caller: Option<&Caller>) -> FoundPrices {
     let place = saved::place();
     let Some(caller) = caller else {
@@ -240,8 +240,8 @@ fn load_saved(place: &Path) -> Result<PriceList> {
         .context("the saved prices cannot be used (`swtch cost --save` measures them anew)")
 }
 
-/// The prices for the page of `explain`: those that are saved, or measured now in ten seconds and
-/// saved. `None`, with the reason on stderr, when they cannot be had: the page does without.
+/// The prices for the page of `explain`: the saved ones, else measured now in ten seconds and
+/// saved. `None`, with the reason on stderr, when they cannot be had; the page has no bill then.
 ///
 /// # Errors
 /// A saved list cannot be read.
@@ -282,7 +282,7 @@ pub fn prices_for_explain(found: FoundPrices) -> Result<Option<PriceList>> {
     Ok(Some(list))
 }
 
-/// Measures what is asked for.
+/// Measures the kinds that are asked for, and makes the list.
 fn measured(effort: Effort, kinds: &[String], cpu: Option<u32>) -> Result<PriceList> {
     let stop = stop_on_signals()?;
     let menu = menu::Menu::new(effort, kinds, cpu)?;
@@ -295,7 +295,7 @@ fn measured(effort: Effort, kinds: &[String], cpu: Option<u32>) -> Result<PriceL
     Ok(list)
 }
 
-/// Set by Ctrl-C and its like: what is done is kept.
+/// A flag that Ctrl-C and similar signals set; what was done until then is kept.
 ///
 /// # Errors
 /// Signals cannot be caught.

@@ -1,5 +1,5 @@
-//! The first answer without privilege: how many switches, from the counters the kernel keeps per
-//! task.
+//! Counts switches without privilege, from the counters that the kernel keeps for each task: the
+//! first answer of `swtch explain` where nothing can be recorded.
 //!
 //! Nothing is recorded here. The kernel counts for each task how often it left the CPU asleep
 //! (voluntary) and how often runnable (involuntary), how long it ran and how long it was runnable
@@ -12,11 +12,13 @@
 //!   threads     each by its last sample: may miss the last moments
 //! ```
 //!
-//! For a running process (`-p`) there is nothing to reap: its totals are the sum of the differences
-//! of its threads, and a thread that ended in between is counted up to its last sample.
+//! A running process (`-p`) is not a child of ours and cannot be reaped: its totals are the sum of
+//! the differences of its threads, and a thread that ended in between is counted up to its last
+//! sample.
 //!
-//! "Nonvoluntary" is not "preempted": the kernel counts there whatever left while runnable, and so
-//! `sched_yield` and a used-up quota too (`__schedule`, `kernel/sched/core.c`, v6.18).
+//! "Nonvoluntary" is not "preempted": the kernel counts there every task that left while runnable,
+//! also by `sched_yield` or because its quota was used up (`__schedule`, `kernel/sched/core.c`,
+//! v6.18).
 //!
 //! Sources: `proc_pid_status(5)`, `Documentation/scheduler/sched-stats.rst`, `getrusage(2)`.
 
@@ -51,36 +53,36 @@ use signals::{Origin, Signals};
 /// Time between two samples as long as they are quick to take.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
 
-/// Pauses are at least this many times as long as the sample before them, so that sampling takes at
-/// most a tenth of one CPU, be there 10,000 threads.
+/// A pause lasts at least this many times as long as the sample before it, so that sampling takes
+/// at most a tenth of one CPU even with 10,000 threads.
 const PAUSE_PER_SAMPLE: u32 = 9;
 
-/// Exit codes of a shell for a command that is not there, and for one that cannot be executed.
+/// Exit codes that a shell gives for a command that is not found, and for one that cannot be
+/// executed.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
-/// What was counted, and of whom.
+/// The result of counting: the subject, its totals, and the counters of its threads.
 #[derive(Debug)]
 struct Count {
     subject: Subject,
     duration: Nanos,
     totals: Totals,
     tally: Tally,
-    /// Own CPU time.
+    /// CPU time that counting itself used.
     overhead: Nanos,
-    /// How often the threads were looked at.
     samples: u64,
-    /// The longest time between two samples: no thread's last moments are longer.
+    /// The longest time between two samples. A thread that ended may lack at most this much of its
+    /// counters.
     longest_gap: Nanos,
 }
 
-/// Whose switches were counted.
 #[derive(Debug)]
 enum Subject {
     Command {
         words: Vec<OsString>,
         exit_code: u8,
-        /// Processes that it started and left behind: not in the totals.
+        /// Processes that it started and that still ran at the end: not in the totals.
         left_running: usize,
     },
     Processes {
@@ -90,7 +92,7 @@ enum Subject {
     },
 }
 
-/// Switches and CPU time of all together.
+/// Switches and CPU time of all threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Totals {
     voluntary: u64,
@@ -98,7 +100,8 @@ struct Totals {
     /// Time on the CPU in user mode and in the kernel; unknown apart for running processes.
     user: Option<Nanos>,
     system: Option<Nanos>,
-    /// Whether the kernel counted them as a whole, to the end.
+    /// True if the totals are those of `getrusage` for a command that was reaped, not sums of
+    /// samples.
     is_exact: bool,
 }
 
@@ -107,7 +110,7 @@ impl Totals {
         self.voluntary + self.involuntary
     }
 
-    /// What the children that were reaped between two moments used.
+    /// The growth between two readings of `RUSAGE_CHILDREN`: all children reaped in between.
     fn between(before: &Usage, after: &Usage) -> Self {
         Self {
             voluntary: grown(
@@ -136,7 +139,7 @@ impl Totals {
     }
 }
 
-/// How much a counter grew that never shrinks.
+/// The growth of a counter that never decreases.
 fn grown(before: i64, after: i64) -> u64 {
     u64::try_from(after - before).unwrap_or_default()
 }
@@ -149,7 +152,7 @@ fn length(span: Duration) -> Nanos {
     Nanos::from_ns(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Own CPU time since `before`.
+/// CPU time that this process has used since `before`.
 fn own_cpu_since(before: &Usage) -> Result<Nanos> {
     let now = usage(UsageWho::RUSAGE_SELF)?;
     let user = elapsed(before.user_time(), now.user_time());
@@ -165,11 +168,12 @@ fn usage(who: UsageWho) -> Result<Usage> {
 /// SIGQUIT are passed on to it.
 ///
 /// Returns the command's exit code: 128 + n when signal n ended it, 127 when it was not found and
-/// 126 when it could not be executed, which is then told on stderr.
+/// 126 when it could not be executed, which is then reported on stderr.
 ///
 /// # Errors
 ///
-/// No command, signals or counters that cannot be had, or an `out` that cannot be written.
+/// If there is no command, if signals cannot be caught or counters not read, or if `out` cannot be
+/// written.
 pub fn explain_command(
     command: &[OsString],
     format: Format,
@@ -179,7 +183,7 @@ pub fn explain_command(
     let Some((program, arguments)) = command.split_first() else {
         bail!("no command to run");
     };
-    // Before the start, so that no signal finds us without a handler.
+    // Before the command starts, so that no signal arrives without a handler.
     let signals = Signals::listen().context("listening for signals")?;
     let before = usage(UsageWho::RUSAGE_CHILDREN)?;
     let own_before = usage(UsageWho::RUSAGE_SELF)?;
@@ -216,13 +220,13 @@ pub fn explain_command(
     Ok(exit_code)
 }
 
-/// Counts the switches of the threads of running processes, and of those below them, until `limit` is over, all of them have
-/// ended, or SIGINT or SIGTERM asks to stop.
+/// Counts the switches of the threads of running processes, and of the processes below them, until
+/// `limit` is over, all of them have ended, or SIGINT or SIGTERM asks to stop.
 ///
 /// # Errors
 ///
-/// A process that is not there, a thread's id instead of a process's, signals that cannot be had,
-/// or an `out` that cannot be written.
+/// If a process does not exist, if an id is that of a thread and not of a process, if signals
+/// cannot be caught, or if `out` cannot be written.
 pub fn explain_processes(
     (pids, children): (&[Pid], Children),
     limit: Option<Duration>,
@@ -244,7 +248,7 @@ pub fn explain_processes(
         if processes.count_ended(pids) == pids.len() || left.is_zero() {
             break;
         }
-        // A last sample is taken when the time is up: the loop ends at `left` zero.
+        // The loop ends when `left` is zero, after one more sample: a last one is taken then.
         if let Some(signal) = signals.next_within(pause.min(left))
             && signal.number != libc::SIGCHLD
         {
@@ -267,7 +271,7 @@ pub fn explain_processes(
     show::write(&count, format, obstacles, out)
 }
 
-/// Sampling as it goes on.
+/// The samples taken so far, and how they were spaced.
 #[derive(Debug, Default)]
 struct Watch {
     tally: Tally,
@@ -291,7 +295,7 @@ impl Watch {
 }
 
 /// Samples until the command has ended, and passes signals on to it meanwhile. The last sample is
-/// taken when it has ended and is not reaped: the counters of its first thread are final then.
+/// taken after its end and before it is reaped: the counters of its first thread are final then.
 fn wait_while_sampling(
     mut child: Child,
     processes: &mut Processes,
@@ -305,7 +309,7 @@ fn wait_while_sampling(
         }
         if let Some(signal) = signals.next_within(pause) {
             match signal.origin {
-                // The terminal has sent it to the command as well.
+                // The terminal has sent this signal to the command as well.
                 Origin::Kernel => {}
                 Origin::Process => signals::pass_on(signal.number, &child),
             }
@@ -313,7 +317,7 @@ fn wait_while_sampling(
     }
 }
 
-/// Tells on stderr why the command did not start, and returns the exit code for it.
+/// Reports on stderr why the command did not start, and returns the exit code for it.
 fn report_not_started(program: &OsStr, error: &io::Error) -> u8 {
     let shown = program.to_string_lossy();
     let program_shown = crate::text::escaped(&shown);
@@ -326,8 +330,8 @@ fn report_not_started(program: &OsStr, error: &io::Error) -> u8 {
     }
 }
 
-/// Whether there is a file of this name where `execvp` looks. Its error does not tell: one
-/// directory of PATH that may not be searched turns "not found" into "permission denied".
+/// True if a file of this name exists where `execvp` looks. The error of `execvp` does not tell:
+/// one directory of PATH that may not be searched turns "not found" into "permission denied".
 fn is_found(program: &OsStr) -> bool {
     let is_there = |path: &Path| fs::exists(path).unwrap_or(false);
     if program.as_encoded_bytes().contains(&b'/') {
@@ -337,7 +341,7 @@ fn is_found(program: &OsStr) -> bool {
     std::env::split_paths(&directories).any(|directory| is_there(&directory.join(program)))
 }
 
-/// What a shell would give: the code, or 128 + the signal.
+/// The exit code that a shell would give: the command's own, or 128 + the signal.
 fn exit_code(status: ExitStatus) -> u8 {
     let code = status
         .code()
@@ -384,7 +388,7 @@ mod tests {
         assert_eq!(explained(&["sh", "-c", "kill -TERM $$"]).0, 128 + 15);
     }
 
-    /// Every sleep is one voluntary switch; the shell waits for each.
+    /// Every sleep is one voluntary switch, and the shell waits for each of them.
     #[test]
     fn switches_of_children_that_were_waited_for_are_counted() {
         let (code, json) = explained(&["sh", "-c", "for i in 1 2 3 4 5; do sleep 0.02; done"]);
@@ -435,7 +439,7 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// What it did before the count is not counted.
+    /// Switches of a process before counting began are not in its count.
     #[test]
     fn counts_of_a_process_are_differences() {
         let script = "i=0; while [ $i -lt 300 ]; do sleep 0.001; i=$((i+1)); done; exec sleep 5";
@@ -444,7 +448,7 @@ mod tests {
         while std::fs::read_to_string(&status).unwrap().trim() != "sleep" {
             std::thread::sleep(Duration::from_millis(20));
         }
-        // From the exec to the sleep itself.
+        // Enough time to get from the exec to the sleep itself.
         std::thread::sleep(Duration::from_millis(300));
         let mut out = Vec::new();
         let limit = Some(Duration::from_millis(100));

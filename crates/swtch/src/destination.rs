@@ -1,5 +1,5 @@
-//! Files that an answer goes to besides stdout: names checked before minutes are spent, further files
-//! beside the one that was named.
+//! Output files other than stdout: paths are checked before minutes are spent on an answer, files
+//! are written whole or not at all, and further files get names beside the one that was given.
 
 use std::fs::{self, File, Permissions};
 use std::io::Write as _;
@@ -12,10 +12,10 @@ use tempfile::NamedTempFile;
 use crate::plot::Picture;
 use crate::text::escaped;
 
-/// Refuses a file whose directory is not there.
+/// Refuses a file whose directory does not exist.
 ///
 /// # Errors
-/// It is not.
+/// If the directory does not exist.
 pub fn check_directory(path: &Path) -> Result<()> {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
@@ -28,11 +28,11 @@ pub fn check_directory(path: &Path) -> Result<()> {
     }
 }
 
-/// Makes a file beside `path` that can be put in its place when it is whole. Its name is random and it
-/// is made anew, so that nobody can have put a link there before.
+/// Creates a temporary file beside `path`, to be renamed over it when it is complete. Its name is
+/// random and it is created with `O_EXCL`, so that nobody can have put a link there before.
 ///
 /// # Errors
-/// It cannot be made.
+/// If it cannot be created.
 pub fn draft(path: &Path) -> Result<NamedTempFile> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let directory = match path.parent() {
@@ -42,16 +42,16 @@ pub fn draft(path: &Path) -> Result<NamedTempFile> {
     let draft = tempfile::Builder::new()
         .prefix(&format!("{name}."))
         .suffix(".partial")
-        // As other files that a person makes; the umask takes from it.
+        // The mode of ordinary new files; the umask is applied to it.
         .permissions(Permissions::from_mode(0o666))
         .tempfile_in(directory);
     draft.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Writes a file whole or not at all. A link is followed; a device or FIFO is written as it stands.
+/// Writes a file whole or not at all. A link is followed; a device or FIFO is written directly.
 ///
 /// # Errors
-/// It cannot be written, and then an older file is still there.
+/// If it cannot be written. An older file is still there then.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let shown = || format!("writing {}", path.display());
     let found = fs::metadata(path);
@@ -78,8 +78,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// `a/b.csv` with `curves`: `a/b-curves.csv`; with `b` or `b-curves`, which say it themselves: `a/b.csv`,
-/// `a/b-curves.csv`.
+/// The path of a further file: `a/b.csv` with `curves` gives `a/b-curves.csv`. If `what` begins
+/// with the stem, it is not repeated: `b` gives `a/b.csv`, and `b-curves` gives `a/b-curves.csv`.
 pub fn beside(path: &Path, what: &str) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let what = match what.strip_prefix(&*stem) {
@@ -91,10 +91,11 @@ pub fn beside(path: &Path, what: &str) -> PathBuf {
     path.with_file_name(format!("{stem}-{what}.{ending}"))
 }
 
-/// Writes pictures: one to the file itself, several each to a file of its own beside it; and says which.
+/// Writes pictures: one to the file itself, several each to a file of its own beside it. Reports
+/// each file that was written.
 ///
 /// # Errors
-/// One cannot be drawn or written.
+/// If one cannot be drawn or written.
 pub fn write_pictures(pictures: &[Picture], path: &Path) -> Result<()> {
     for picture in pictures {
         let place = match pictures {
@@ -107,7 +108,7 @@ pub fn write_pictures(pictures: &[Picture], path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Says that a file was written.
+/// Reports on stderr that a file was written.
 pub fn tell_written(path: &Path) {
     talk!("swtch: wrote {}", escaped(&path.to_string_lossy()));
 }
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!(path, Path::new("a/b-curves.csv"));
     }
 
-    /// Whoever may write to the directory could put links at names that can be foreseen.
+    /// Anybody who may write to the directory could put links at names that can be foreseen.
     #[test]
     fn a_file_is_replaced_whole_and_through_no_name_that_can_be_foreseen() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `swtch doctor`: what this machine allows, why not, and what to do about it.
+//! `swtch doctor`: what swtch can do on this machine, what stands in the way, and the remedy.
 //!
 //! ```text
 //!   Probe ──ability.rs──▶ what swtch can do here        yes or no, why not, the remedy
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! It needs no privilege and judges for the process that asks: run it with `sudo` to learn what
-//! root may do. The judgement is pure, from a [`Probe`]; the tests judge machines that we do not
-//! have.
+//! root may do. The judgement is a pure function of a [`Probe`], so that tests can judge machines
+//! that we do not have.
 
 use std::io::Write;
 
@@ -25,7 +25,7 @@ mod kernel;
 
 pub use ability::{Ability, Obstacle, obstacles};
 
-/// Everything the doctor found.
+/// Everything that `swtch doctor` found; as JSON, the whole answer.
 #[derive(Debug, Serialize)]
 pub struct Diagnosis {
     schema: &'static str,
@@ -37,16 +37,16 @@ pub struct Diagnosis {
     facts: Vec<Fact>,
 }
 
-/// One hook of the kernel, as it is shown.
+/// One hook of the kernel, as a row of the answer.
 #[derive(Debug, Serialize)]
 struct HookRow {
     hook: &'static str,
     need: &'static str,
-    /// Unknown where the kernel does not describe its types.
+    /// `None` if the kernel does not describe its types (no BTF).
     present: Option<bool>,
-    /// Attached to only on demand, because eBPF on it can crash this kernel.
+    /// True if the hook is attached only on demand, because eBPF on it can crash this kernel.
     can_crash: bool,
-    /// What answers lose without it.
+    /// What is missing from answers if the hook is not used.
     without: &'static str,
 }
 
@@ -62,7 +62,7 @@ impl HookRow {
     }
 }
 
-/// How much is told to people; JSON holds all.
+/// How much the table shows; JSON holds everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// What swtch can do here, and what stands in the way of more.
@@ -71,12 +71,12 @@ pub enum Extent {
     All,
 }
 
-/// Examines this machine and writes what it found. Whether switches can be recorded here is the
-/// answer, and with it the exit code.
+/// Examines this machine and writes what it found. Returns whether switches can be recorded here,
+/// from which the exit code follows.
 ///
 /// # Errors
 ///
-/// `out` cannot be written, or the format is CSV: three tables do not fit one.
+/// If `out` cannot be written, or if the format is CSV: three tables do not fit one.
 pub fn run(format: Format, extent: Extent, out: &mut dyn Write) -> Result<bool> {
     if format == Format::Csv {
         bail!("swtch doctor writes a table or json, not csv");
@@ -133,7 +133,7 @@ impl Diagnosis {
         write_facts(out, &self.facts)
     }
 
-    /// The hooks that are not used, and where the rest is.
+    /// Writes which hooks are not used, and how to see the rest.
     fn write_rest(&self, out: &mut dyn Write) -> Result<()> {
         let is_used = |row: &&HookRow| row.present == Some(true) && !row.can_crash;
         let missing: Vec<_> = self.hooks.iter().filter(|row| !is_used(row)).collect();
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// Ninety facts hide the six that matter.
+    /// A list of ninety facts would hide the six that matter.
     #[test]
     fn what_matters_fits_on_a_screen() {
         let mut out = Vec::new();

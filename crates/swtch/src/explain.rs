@@ -1,5 +1,5 @@
-//! `swtch explain`: record, keep the trace, and say why it switched. Where recording is not
-//! possible, the kernel's own counters give a first answer, marked as such.
+//! `swtch explain`: records, keeps the trace, and says why threads left the CPU. Where recording is
+//! not possible, the kernel's own counters give a first answer, which says that it is no recording.
 
 use std::io::stdout;
 use std::path::Path;
@@ -20,28 +20,26 @@ use crate::{cost, counters, doctor, opening, prices, text};
 /// Whether the page says what the switches cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bill {
-    /// It does; without prices, they are measured.
+    /// It does. After a recording, prices that are missing are measured.
     With,
-    /// It does not.
     Without,
 }
 
-/// What is wanted of the answer.
+/// The form and the extent of the answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    /// How it is written.
     pub format: Format,
-    /// How much is told to people.
+    /// How much the table shows.
     pub extent: Extent,
-    /// Whether it says what the switches cost.
+    /// Whether the answer says what the switches cost.
     pub bill: Bill,
 }
 
-/// Explains a trace that was recorded before; 0. Without prices that can be read it says so, and
-/// explains all the same.
+/// Explains a trace that was recorded before, and returns the exit code 0. If the saved prices
+/// cannot be read, it says so and explains without them.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the trace cannot be read.
 pub fn again(path: &Path, answer: Answer) -> Result<u8> {
     let trace = opening::open(path)?;
     let prices = match answer.bill {
@@ -52,7 +50,7 @@ pub fn again(path: &Path, answer: Answer) -> Result<u8> {
     Ok(0)
 }
 
-/// Records and explains; the command's exit code.
+/// Records and explains, and returns the command's exit code.
 ///
 /// # Errors
 /// When neither a recording nor a first answer can be had.
@@ -104,7 +102,8 @@ fn tell(trace: &Trace, answer: Answer, prices: Option<&PriceList>) -> Result<()>
     report::explain(trace, &request, prices, answer.extent, &mut stdout())
 }
 
-/// The prices of this machine. Without them the recording can be explained all the same.
+/// The prices of this machine. A failure is reported, and the recording is explained without a
+/// bill.
 fn prices_of_here(found: FoundPrices) -> Option<PriceList> {
     or_no_bill(cost::prices_for_explain(found))
 }
@@ -116,7 +115,7 @@ fn or_no_bill(prices: Result<Option<PriceList>>) -> Option<PriceList> {
     })
 }
 
-/// Whether the kernel refused to record, rather than the request being wrong.
+/// True if the kernel refused to record; false if the request was wrong.
 fn is_refused(error: &anyhow::Error) -> bool {
     use swtch_capture::Error;
     matches!(
@@ -138,8 +137,8 @@ const fn can_be_counted(target: &Target) -> bool {
     matches!(target, Target::Command(_) | Target::Processes { .. })
 }
 
-/// What stands in the way of a recording that was refused. Where the machine as a whole allows it, the
-/// refusal itself does.
+/// The causes for which a recording was refused. If the machine as a whole allows recording, the
+/// cause is the refusal itself.
 fn obstacles_of(refusal: &anyhow::Error) -> Vec<Obstacle> {
     let obstacles = doctor::obstacles(&Probe::take());
     if !obstacles.is_empty() {

@@ -1,16 +1,17 @@
 //! `swtch export`: a trace in the formats that other tools read.
 //!
 //! ```text
-//! Trace ─▶ Rows (the filter's, as in reports) ─▶ perfetto │ chrome │ firefox │ folded │ csv │ parquet ─▶ Sink
+//! Trace ─▶ Rows (those that the filter takes, as in reports)
+//!            └─▶ perfetto │ chrome │ firefox │ folded │ csv │ parquet ─▶ Sink
 //! ```
 //!
-//! - [`rows`] chooses; a format never counts otherwise than a report with the same filter.
-//! - [`life`] joins what two rows tell of one wait; [`evidence`] names what is known of it.
-//! - Each format is a file that takes rows one by one: a trace may be larger than memory. Firefox's is
-//!   the exception, and has a limit.
-//! - [`sink`] lets nobody mistake a part for the whole.
+//! - [`rows`] chooses the rows, so that each format counts as a report with the same filter does.
+//! - [`life`] joins the two rows that describe one wait; [`evidence`] names what is known about it.
+//! - Each format is a file that takes rows one by one, because a trace may be larger than memory.
+//!   Firefox is the exception, and has a limit.
+//! - [`sink`] makes sure that an unfinished file is never taken for a whole one.
 //!
-//! Prices are in no export: they are of a machine and a day, not of a trace.
+//! No export has prices: they belong to a machine and a day, not to a trace.
 
 mod chrome;
 mod evidence;
@@ -33,25 +34,23 @@ use crate::text::escaped;
 use rows::Rows;
 pub use sink::{Bytes, Packing, Sink};
 
-/// The formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
-    /// Perfetto's protobuf.
+    /// Protobuf messages that Perfetto reads.
     Perfetto,
-    /// Chrome's JSON.
+    /// JSON in Chrome's trace event format.
     Chrome,
-    /// The Firefox Profiler's JSON.
+    /// JSON that the Firefox Profiler reads.
     Firefox,
     /// Folded stacks, for flame graphs.
     Folded,
-    /// A row a switch.
+    /// Comma-separated values, with one row per switch.
     Csv,
-    /// A row a switch.
+    /// A Parquet file with one row per switch.
     Parquet,
 }
 
 impl To {
-    /// All of them.
     pub const ALL: [Self; 6] = [
         Self::Perfetto,
         Self::Chrome,
@@ -73,7 +72,7 @@ impl To {
         }
     }
 
-    /// The one with this word.
+    /// The format with this word; `None` if there is none.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|to| to.as_str() == word)
     }
@@ -85,7 +84,7 @@ impl To {
         }
     }
 
-    /// How a file of it is called, so that its readers know it.
+    /// The ending of file names by which readers of the format know it.
     const fn suffix(self) -> &'static str {
         match self {
             Self::Perfetto => "pftrace",
@@ -96,7 +95,7 @@ impl To {
         }
     }
 
-    /// What opens it.
+    /// A hint on which programs read the format.
     const fn reader(self) -> &'static str {
         match self {
             Self::Perfetto => "open it at https://ui.perfetto.dev",
@@ -109,7 +108,7 @@ impl To {
         }
     }
 
-    /// Whether the file is compressed, as its name asks.
+    /// Whether the file is compressed: if its name ends in `.gz`.
     fn packing(self, output: Option<&Path>) -> Result<Packing> {
         if output.and_then(Path::extension) != Some(OsStr::new("gz")) {
             return Ok(Packing::None);
@@ -122,20 +121,18 @@ impl To {
     }
 }
 
-/// What to export.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The trace.
+    /// Directory of the trace to export.
     pub trace: PathBuf,
-    /// The format.
     pub to: To,
     /// The file; stdout when `None`.
     pub output: Option<PathBuf>,
-    /// What of it.
+    /// Which rows of it to export.
     pub filter: Filter,
 }
 
-/// Exports; the exit code.
+/// Exports a trace, and returns the exit code.
 ///
 /// # Errors
 /// When the trace cannot be read or the export not be written.

@@ -1,14 +1,14 @@
-//! `swtch fiber`: the user-mode schedulers of another process, and what the kernel does beside them.
+//! `swtch fiber`: shows the user-mode schedulers of another process, beside the kernel's counters.
 //!
 //! ```text
 //! shared page of the process ─▶ Snapshot ─┬─▶ views: schedulers, workers, tasks, threads, waits
 //! /proc/PID/task/TID         ─▶ counters ─┴─▶ rates of both levels, side by side, every second
 //! ```
 //!
-//! The target neither stops nor answers: its page is mapped ([`swtch_fiber::observe`]), the kernel's
-//! counters are read from procfs. Names of columns are those of SQL Server's views
-//! (`sys.dm_os_schedulers` and its like) with the unit added. What this does *not* do: record single
-//! switches; `swtch record` does.
+//! The target neither stops nor answers: its page is mapped ([`swtch_fiber::observe`]), and the
+//! kernel's counters are read from procfs. Columns are named as in SQL Server's views
+//! (`sys.dm_os_schedulers` and its like), with the unit added. Single switches are not recorded
+//! here; `swtch record` does that.
 
 use std::fs;
 use std::io::{Write, stdout};
@@ -33,25 +33,24 @@ use head::Head;
 use kernel::Threads;
 pub use views::View;
 
-/// What is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// The process; without one, all that have schedulers are listed.
+    /// The process to look at; `None` lists all processes that have schedulers.
     pub pid: Option<u32>,
-    /// Which view; without one, the rates of both levels.
+    /// The view to show; `None` shows the rates of both levels.
     pub view: Option<View>,
-    /// The form of the answer.
     pub format: Format,
-    /// Time between two looks at the rates.
+    /// Time between two readings of the rates.
     pub interval: Duration,
-    /// How often rates are shown; without it, until the target ends.
+    /// How many readings are shown; `None` goes on until the target ends.
     pub count: Option<u64>,
 }
 
-/// Answers it.
+/// Answers one `swtch fiber` command and returns its exit code.
 ///
 /// # Errors
-/// There is no such process, it has no scheduler, it may not be looked at; or stdout cannot be written.
+/// If the process does not exist, has no scheduler or may not be inspected, or if stdout cannot be
+/// written.
 pub fn run(request: &Request) -> Result<u8> {
     let Some(pid) = request.pid else {
         let (sheet, head) = list::processes();
@@ -66,8 +65,8 @@ pub fn run(request: &Request) -> Result<u8> {
     Ok(0)
 }
 
-/// Opens the page of a process. A thread's id is no process's, and the page's finder would say only that
-/// there is no scheduler.
+/// Opens the page of a process. A thread id is refused here with its own message: the search for a
+/// page would only report that there is no scheduler.
 fn open(pid: u32) -> Result<Page> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let owner = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
@@ -85,7 +84,7 @@ fn show_once(page: &Page, view: View, format: Format) -> Result<()> {
     write(&view.sheet(&snapshot, &threads), &head, format)
 }
 
-/// Writes a sheet with its head.
+/// Writes a sheet with its head, in one of the three formats.
 fn write(sheet: &Sheet, head: &Head, format: Format) -> Result<()> {
     let mut answer = Vec::new();
     match format {

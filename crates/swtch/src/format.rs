@@ -1,11 +1,11 @@
-//! How an answer is written.
+//! The formats of an answer on stdout.
 
 use std::io::{self, ErrorKind, Write};
 
-/// The form of an answer on stdout.
+/// The format of an answer on stdout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// For people: aligned, with units a person would choose.
+    /// Aligned columns for people, in the units they would choose.
     #[default]
     Table,
     /// One JSON object, all columns in raw units.
@@ -16,7 +16,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them.
+    /// In the order in which help and errors list them.
     pub const ALL: [Self; 3] = [Self::Table, Self::Json, Self::Csv];
 
     /// The word on the command line.
@@ -28,17 +28,17 @@ impl Format {
         }
     }
 
-    /// The one with this word.
+    /// The format with this word; `None` if there is none.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.as_str() == word)
     }
 }
 
-/// Writes a whole answer. A reader that has read enough (`swtch … | head`) is no error.
+/// Writes a whole answer. It is no error if the reader closes the pipe early (`swtch … | head`).
 ///
 /// # Errors
 ///
-/// `out` cannot be written for any other cause: a full disk, say.
+/// If `out` cannot be written for any other cause, such as a full disk.
 pub fn write_answer(out: &mut dyn Write, answer: &[u8]) -> io::Result<()> {
     match out.write_all(answer).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -50,7 +50,7 @@ pub fn write_answer(out: &mut dyn Write, answer: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Refuses every byte for the same cause.
+    /// Fails every write with this kind of error.
     struct Refusing(ErrorKind);
 
     impl Write for Refusing {

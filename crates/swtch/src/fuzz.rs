@@ -4,21 +4,21 @@
 //! supervisor (the test)                     worker (a process of its own)
 //!   start a worker ────────────────────────▶ draw input N from the seed ─▶ run it ─▶ N + 1
 //!   look at its progress, CPU time, memory ◀─ progress file ┘                 │
-//!   a hang, a death, no memory: keep the input, start another worker         └▶ a panic: keep the input
+//!   a hang, a death, no memory: keep the input, start another worker         └▶ panic: keep input
 //! ```
 //!
-//! - [`mutate`] damages bytes and text; each target knows in addition how to damage its own format without
-//!   making it unreadable at once (checksums that are right again, records that are whole).
-//! - [`supervise`] watches a worker, because a hang and an exhausted memory cannot be caught in the process.
-//!   [`worker`] runs the inputs.
-//! - Every test here is one target. In `cargo test` it runs for a few seconds from a fixed seed. `make fuzz`
-//!   runs the same tests for longer (`CONTRIBUTING.md`).
+//! - [`mutate`] damages bytes and text. Each target knows in addition how to damage its own format
+//!   without making it unreadable at once (by correct checksums and complete records).
+//! - [`supervise`] watches a worker, because a hang or exhausted memory cannot be caught inside the
+//!   process. [`worker`] runs the inputs.
+//! - Every test here is one target. In `cargo test` it runs for a few seconds from a fixed seed.
+//!   `make fuzz` runs the same tests for longer (`CONTRIBUTING.md`).
 //! - Files in `crates/swtch/fuzz/TARGET/` are inputs that once failed. Each run begins with them.
 //!
-//! This is a module of tests and not a crate of its own, because what it calls is private to this program.
-//! libFuzzer (`cargo fuzz`) needs a nightly compiler, which this project does not ask for. What is missing here
-//! in comparison is feedback from coverage: inputs are drawn from a corpus that reaches every table and
-//! format, and by mutators that know the formats.
+//! This is a module of tests and not a crate of its own, because what it calls is private to this
+//! program. libFuzzer (`cargo fuzz`) needs a nightly compiler, which this project does not require.
+//! Feedback from coverage is missing here in comparison; instead, inputs are drawn from a corpus
+//! that reaches every table and format, and by mutators that know the formats.
 
 mod archive;
 mod http;
@@ -34,16 +34,16 @@ use std::path::{Path, PathBuf};
 
 use supervise::supervise;
 
-/// What reads a kind of input.
+/// Code under test, with the inputs that suit it.
 trait Subject {
-    /// Draws an input.
+    /// Draws one input: damaged data in the format of this subject.
     fn draw(&mut self, random: &mut fastrand::Rng) -> Vec<u8>;
 
-    /// Gives an input to the code under test. An error is an answer; a panic is a fault.
+    /// Gives an input to the code under test. Returning an error is correct; a panic is a fault.
     fn run(&mut self, input: &[u8]);
 }
 
-/// A kind of input.
+/// The kinds of input, each with a test of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     Stream,
@@ -55,7 +55,7 @@ enum Target {
 }
 
 impl Target {
-    /// Its word, which names the test and the directory of saved inputs.
+    /// The name of the test, and of the directory of saved inputs.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Stream => "stream",
@@ -67,7 +67,7 @@ impl Target {
         }
     }
 
-    /// Makes the code under test ready; its files go into `directory`.
+    /// Prepares the code under test; its files go into `directory`.
     fn subject(self, directory: &Path) -> Box<dyn Subject> {
         match self {
             Self::Stream => Box::new(trace::Traces::recorded(directory)),
@@ -79,44 +79,45 @@ impl Target {
         }
     }
 
-    /// Where inputs are kept that once failed.
+    /// The directory of inputs that once failed: `crates/swtch/fuzz/TARGET`.
     fn saved_inputs(self) -> PathBuf {
         let crate_directory = Path::new(env!("CARGO_MANIFEST_DIR"));
         crate_directory.join("fuzz").join(self.as_str())
     }
 }
 
-/// A trace of an unfinished recording: its streams damaged, its checksums mostly right again.
+/// A trace of an unfinished recording, with damaged streams and checksums that usually match the
+/// damaged bytes.
 #[test]
 fn stream() {
     supervise(Target::Stream);
 }
 
-/// A finished trace: its Parquet files damaged, its checksums mostly right again.
+/// A finished trace, with damaged Parquet files and checksums that usually match the damaged bytes.
 #[test]
 fn parquet() {
     supervise(Target::Parquet);
 }
 
-/// What `swtch import` reads.
+/// Files of perf, as `swtch import` reads them.
 #[test]
 fn perf_data() {
     supervise(Target::PerfData);
 }
 
-/// What `swtch lab run` reads.
+/// Files that describe loads, as `swtch lab run` reads them.
 #[test]
 fn load_file() {
     supervise(Target::LoadFile);
 }
 
-/// What `--prices` and `cost --compare` read.
+/// Price lists, as `--prices` and `cost --compare` read them.
 #[test]
 fn price_list() {
     supervise(Target::PriceList);
 }
 
-/// What the viewer's server reads from its sockets.
+/// Requests to the viewer's server, as bytes on its sockets.
 #[test]
 fn http() {
     supervise(Target::Http);

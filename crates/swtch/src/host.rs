@@ -1,10 +1,10 @@
 //! The facts of a host that change the answers: a switch means something else under full
 //! preemption, in a virtual machine, or with half the CPUs taken by a quota.
 //!
-//! Each [`Fact`] says where it was read and why it matters. What cannot be read is an unknown value
-//! with the cause; nothing is filled in from what such machines usually have. Every fact is read by
-//! one function and understood by another that is pure, so that the tests can show it the files of
-//! machines we do not have:
+//! Each [`Fact`] says where it was read and why it matters. A fact that cannot be read has an
+//! unknown value and the cause; no typical value is filled in. Every fact is read by one function
+//! and parsed by another that is pure, so that the tests can show it the files of machines that we
+//! do not have:
 //!
 //! ```text
 //!   /proc, /sys ──read──▶ text ──pure parser──▶ Value ──▶ Fact { name, value, source, note }
@@ -14,11 +14,11 @@
 //! - [`config`]: options that the kernel was built with.
 //! - [`own`]: policy, clamp and speculation of this process.
 //! - [`processor`]: CPUs, SMT, frequency, mitigations, virtualisation.
-//! - [`clock`]: what time is read from.
-//! - [`cache`], [`paging`], [`idle`]: what a switch may lose, must load, and waits for.
-//! - [`memory`]: huge pages, swap, what the kernel moves about.
-//! - [`pressure`], [`cgroup`], [`interference`]: how full the host is, and how much of it is ours.
-//! - [`program`]: how we were built.
+//! - [`clock`]: the clock source, and what a time stamp costs.
+//! - [`cache`], [`paging`], [`idle`]: caches, TLB and registers, idle states.
+//! - [`memory`]: huge pages, swap, migration of pages.
+//! - [`pressure`], [`cgroup`], [`interference`]: load, limits, and other work on this host.
+//! - [`program`]: how this program was built.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -41,12 +41,12 @@ mod processor;
 mod program;
 mod scheduler;
 
-/// One fact, with its origin.
+/// One fact about the host, with its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fact {
     /// A key in lower case that ends in its unit where it has one.
     pub name: &'static str,
-    /// What was found.
+    /// The value as text, or why it is not known.
     #[serde(flatten)]
     pub value: Value,
     /// The file or rule it was read from.
@@ -55,14 +55,14 @@ pub struct Fact {
     pub note: &'static str,
 }
 
-/// The value of a fact.
+/// The value of a fact, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Value {
-    /// It is this.
+    /// The value as text, as it is shown.
     #[serde(rename = "value")]
     Known(String),
-    /// It could not be had, for this reason.
+    /// The reason why the value could not be read.
     #[serde(rename = "unknown")]
     Unknown(String),
 }
@@ -76,7 +76,7 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// A value with the place where it was found, or why there is none.
+/// A value with the place where it was read, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     value: Value,
@@ -98,7 +98,8 @@ impl Finding {
         }
     }
 
-    /// What `parse` makes of the text of `path`; unknown when either does not work out.
+    /// The value that `parse` finds in the file `path`; unknown if the file cannot be read or
+    /// parsed.
     fn in_file(path: &str, parse: impl FnOnce(&str) -> Option<String>) -> Self {
         match read(path) {
             Ok(text) => match parse(&text) {
@@ -109,7 +110,7 @@ impl Finding {
         }
     }
 
-    /// As [`Finding::in_file`], where it is an answer that the file is not there.
+    /// As [`Finding::in_file`], but a file that does not exist has the meaning `absent`.
     fn in_file_or(path: &str, absent: &str, parse: impl FnOnce(&str) -> Option<String>) -> Self {
         match fs::exists(path) {
             Ok(false) => Self::known(absent, format!("no {path}")),
@@ -117,7 +118,7 @@ impl Finding {
         }
     }
 
-    /// The text of `path` as it is.
+    /// The whole text of `path` as the value.
     fn text_of(path: &str) -> Self {
         Self::in_file(path, |text| Some(or_none(text)))
     }
@@ -137,7 +138,7 @@ fn or_none(text: &str) -> String {
     if text.is_empty() { "none" } else { text }.to_owned()
 }
 
-/// The text of a file without its last newline, or why it cannot be had.
+/// The text of a file without its last newline, or the reason why it cannot be read.
 fn read(path: &str) -> Result<String, String> {
     match fs::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned()),
@@ -152,10 +153,9 @@ fn read(path: &str) -> Result<String, String> {
     }
 }
 
-/// Which host this is.
+/// The identity of this host.
 #[derive(Clone, Debug, Serialize)]
 pub struct Host {
-    /// Its name.
     pub hostname: String,
     /// The kernel's release, as `uname -r` shows it.
     pub kernel_release: String,
@@ -168,7 +168,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Reads it; what is missing reads `unknown`.
+    /// Reads these facts; those that cannot be read are `unknown`.
     pub fn read() -> Self {
         let kernel = |name: &str| {
             read(&format!("/proc/sys/kernel/{name}")).unwrap_or_else(|_| "unknown".to_owned())
@@ -183,18 +183,19 @@ impl Host {
     }
 }
 
-/// Periods so far in which a CPU quota above us was used up; `None` where nobody counts them.
+/// Number of periods so far in which a CPU quota above this process was used up; `None` if no
+/// cgroup counts them.
 pub fn throttled_periods() -> Option<u64> {
     cgroup::throttled_periods(probe::cgroups().ok().as_ref())
 }
 
-/// The quotas on CPU time of our cgroup and of those above it: `/a: 50000 of 100000 us`; `None` when
-/// there is none.
+/// The CPU quotas of our cgroup and of those above it: `/a: 50000 of 100000 us`; `None` if there is
+/// none.
 pub fn cpu_limits() -> Option<String> {
     cgroup::limits(probe::cgroups().ok().as_ref())
 }
 
-/// Size of the second-level cache, which a CPU has to itself or with its sibling; `None` where the
+/// Size of the second-level cache, which a CPU shares at most with its sibling; `None` if the
 /// kernel shows none.
 pub fn private_cache_bytes() -> Option<u64> {
     cache::second_level_bytes()
@@ -205,7 +206,7 @@ pub fn last_level_cache_bytes() -> Option<u64> {
     cache::largest_bytes()
 }
 
-/// All facts, in the order in which a person would ask for them.
+/// All facts, with those that people ask for first at the top.
 pub fn facts() -> Vec<Fact> {
     let config = config::KernelConfig::read();
     let cgroups = probe::cgroups().ok();
@@ -227,7 +228,8 @@ pub fn facts() -> Vec<Fact> {
     .concat()
 }
 
-/// All facts as a price list keeps them: what is not known has no value, and its source says why.
+/// All facts in the form of a price list: a fact that is not known has no value, and its source
+/// says why.
 pub fn price_facts() -> Vec<cost::Fact> {
     facts().into_iter().map(Fact::for_prices).collect()
 }
@@ -246,7 +248,7 @@ impl Fact {
     }
 }
 
-/// Which machine, kernel and boot prices that are measured now hold for.
+/// The machine, kernel and boot for which prices measured now hold.
 pub fn origin() -> cost::Origin {
     let host = Host::read();
     let unknown = || "unknown".to_owned();

@@ -1,20 +1,21 @@
-//! Pieces of the pages that are sent: nothing is fetched, no script runs.
+//! The parts that all HTML pages share. Such a page is a file to send: it fetches nothing and runs
+//! no script.
 //!
-//! Words are escaped by the templates; figures are our own SVG. A page may show names that others
-//! chose: its policy allows no script and no network even if one got through.
+//! Text is escaped by the templates; figures are our own SVG. A page may show names that others
+//! chose, so its policy allows no script and no network, even if markup got through the escaping.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::report::{Sheet, Shown};
 use crate::text::{Side, escaped};
 
-/// How pages look.
+/// The style sheet of every page.
 const STYLE: &str = include_str!("html.css");
 
-/// What a page may do: nothing but look.
+/// The content security policy of every page: only inline styles and embedded images.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'";
 
-/// A whole page: what every one of them says of itself to the browser, around its own words.
+/// A whole page: the head that every page needs, around its own body.
 pub fn page(title: &str, body: &Markup) -> String {
     let markup = html! {
         (DOCTYPE)
@@ -33,12 +34,12 @@ pub fn page(title: &str, body: &Markup) -> String {
     markup.into_string()
 }
 
-/// Text that others may have named, without what turns or hides it.
+/// Text that may come from others, with control and invisible characters made visible.
 pub fn shown(text: &str) -> String {
     escaped(text).into_owned()
 }
 
-/// The first `most` rows of a sheet, and its notes.
+/// A table of the first `most` rows of a sheet, with its notes.
 pub fn table(title: &str, sheet: &Sheet, most: usize) -> Markup {
     let title = shown(title);
     html! {
@@ -75,7 +76,7 @@ fn cells(title: &str, part: &Shown) -> Markup {
     }
 }
 
-/// What must be known when reading.
+/// Notes that a reader must know about; nothing if there are none.
 pub fn notes(notes: &[String]) -> Markup {
     html! {
         @if !notes.is_empty() {

@@ -1,14 +1,15 @@
-//! `swtch import`: a trace out of what perf recorded (`perf sched record`, `perf record -a -e sched:*`).
+//! `swtch import`: makes a trace from what `perf sched record` recorded, or from
+//! `perf record -a -e sched:*`.
 //!
 //! ```text
 //! perf.data ─▶ layout ─▶ fields ─▶ scheduler ─Event─▶ timeline ─Switch─▶ store
 //!             (is sound)  (where)   (what the kernel side keeps)
 //! ```
 //!
-//! From `Event` on the road is the recorder's, and so are the rules. perf's tracepoints say when a thread
-//! left, in which state, and who woke it; they do not say in which system call it was, nor who asked for
-//! the reschedule. So most reasons are only `blocked` or `preempted` there:
-//! [`Meta::imported`](swtch_store::Meta) marks it.
+//! From `Event` on, the code and the rules are the recorder's. perf's tracepoints say when a thread
+//! left, in which state, and which task woke it. They do not say in which system call it was, nor
+//! what asked for the reschedule. So most reasons are only `blocked` or `preempted`, and the trace
+//! is marked as imported: [`Meta::imported`](swtch_store::Meta).
 
 mod compressed;
 mod cursor;
@@ -42,19 +43,19 @@ use fields::Format;
 use losses::Losses;
 use scheduler::{Scheduler, Side};
 
-/// What to import.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What perf wrote.
+    /// The file that perf wrote.
     pub file: PathBuf,
-    /// Where the trace goes; the file's name with `.swtch` for `.data`, in this directory, when `None`.
+    /// Where the trace goes. `None` means this directory, with the file's name and `.swtch` in
+    /// place of `.data`.
     pub output: Option<PathBuf>,
 }
 
-/// Imports; the exit code.
+/// Imports a file, and returns the exit code.
 ///
 /// # Errors
-/// When the file is none of perf's, cannot be read to any switch, or the trace cannot be written.
+/// When perf did not write the file, no switch can be read from it, or the trace cannot be written.
 pub fn run(request: &Request) -> Result<u8> {
     let path = &request.file;
     let shown = || format!("reading {}", path.display());
@@ -97,14 +98,15 @@ pub fn run(request: &Request) -> Result<u8> {
     Ok(0)
 }
 
-/// Records of the kernel: `enum perf_event_type` (`include/uapi/linux/perf_event.h`, v6.18), with room for some
-/// that later kernels may add.
+/// Record types of the kernel: `enum perf_event_type` (`include/uapi/linux/perf_event.h`, v6.18),
+/// with room for some that later kernels may add.
 const KINDS_OF_THE_KERNEL: RangeInclusive<u32> = 1..=31;
 
-/// Records of perf itself: `enum perf_user_event_type` (`tools/lib/perf/include/perf/event.h`, v6.18), likewise.
+/// Record types of perf itself: `enum perf_user_event_type` (`tools/lib/perf/include/perf/event.h`,
+/// v6.18), likewise.
 const KINDS_OF_PERF: RangeInclusive<u32> = 64..=95;
 
-/// Hands every record on, in order of time.
+/// Hands on every record of the kernel, in order of time.
 fn read_all(reader: &mut PerfFileReader<BufReader<File>>, road: &mut Road) -> Result<()> {
     let PerfFileReader {
         perf_file,
@@ -124,7 +126,7 @@ fn read_all(reader: &mut PerfFileReader<BufReader<File>>, road: &mut Road) -> Re
     }
 }
 
-/// Everything between the file and the trace.
+/// All stages between the file and the trace.
 struct Road {
     head: Head,
     scheduler: Scheduler,
@@ -133,7 +135,7 @@ struct Road {
     writer: Writer,
     first: Option<Timestamp>,
     last: Timestamp,
-    /// Records that could not be understood.
+    /// Number of records that could not be understood.
     odd: u64,
 }
 
@@ -191,12 +193,12 @@ impl Road {
             .and_then(Result::ok)
             .and_then(|common| common.cpu);
         let cpu = cpu.and_then(|cpu| u16::try_from(cpu).ok()).map(CpuId::new);
-        // What perf counts at the end has no moment (0).
+        // Losses that perf counts at the end have no moment (0).
         let ts = ts.max(self.first.unwrap_or_default());
         self.scheduler.lose(ts, cpu, lost)
     }
 
-    /// A tracepoint; `None` when its bytes are not what its description says.
+    /// Takes a tracepoint; `None` if its bytes do not match its description.
     fn sample(&mut self, sample: &SampleRecord<'_>) -> Option<()> {
         let Some(raw) = &sample.raw else {
             return Some(());
@@ -206,7 +208,8 @@ impl Road {
         // Every tracepoint begins with its number, `common_type`.
         let number = Cursor::new(&bytes, endian).short()?;
         let Some(format) = self.head.formats.get(&number) else {
-            // Of another system, or a number that nothing in this file describes.
+            // A tracepoint of another system is fine; one that nothing in this file describes is
+            // not.
             return self.head.others.contains(&number).then_some(());
         };
         let at = self.head.place(sample, format, &bytes)?;
@@ -228,7 +231,8 @@ impl Road {
                 };
                 self.scheduler.switch(at, prev, get("prev_state")?, next);
             }
-            // The moment of a wakeup is that of sched_waking: it comes first, and in the waker's context.
+            // The moment of a wakeup is that of `sched_waking`, which comes first and in the
+            // waker's context.
             "sched_wakeup" if self.head.has_waking => {}
             "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => {
                 let woken = Side {
@@ -256,7 +260,7 @@ impl Road {
         Ok(())
     }
 
-    /// Why nothing can be made of what was read.
+    /// An error if nothing useful can be made of what was read.
     fn refusal(&self) -> Result<()> {
         let counts = self.scheduler.counts;
         if counts.switches == 0 {
@@ -271,8 +275,8 @@ impl Road {
                 }
             );
         }
-        // Idle is nobody's task: who records tasks never sees it leave, and sees one of them come only
-        // where another of them left.
+        // The idle task belongs to no process. A recording of single tasks never sees it leave, and
+        // sees a task come only at the moment another of them leaves.
         if counts.idle == 0 && counts.unstarted * 10 > counts.switches {
             bail!(
                 "{}it was recorded for single tasks, so that a switch is seen only when they leave: record whole \
@@ -325,10 +329,10 @@ impl Road {
     }
 }
 
-/// How a file of perf's begins, in either order of bytes.
+/// The first bytes of a file of perf, in both byte orders.
 pub const MAGICS: [&[u8]; 2] = [b"PERFILE2", b"2ELIFREP"];
 
-/// A file that is none of perf's may be shorter than a head of perf's.
+/// A file that perf did not write may be shorter than perf's head.
 fn check_magic(file: &mut File) -> Result<()> {
     let mut magic = Vec::new();
     file.by_ref().take(8).read_to_end(&mut magic)?;
@@ -341,7 +345,7 @@ fn check_magic(file: &mut File) -> Result<()> {
     Ok(())
 }
 
-/// What the crate says, with what a person can do.
+/// The message of the crate that reads the file, with what a person can do.
 fn explained(error: PerfError) -> anyhow::Error {
     match error {
         PerfError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
@@ -356,15 +360,15 @@ fn explained(error: PerfError) -> anyhow::Error {
     }
 }
 
-/// `RECORD_LOST_SAMPLES` holds one number: how many.
+/// `RECORD_LOST_SAMPLES` holds one number: how many samples were lost.
 fn lost_samples(record: &RawEventRecord<'_>) -> u64 {
     let bytes = record.data.as_slice();
     let mut cursor = Cursor::new(&bytes, record.parse_info.endian);
     cursor.long().unwrap_or(1)
 }
 
-/// `perf.data` becomes `perf.swtch`, here. Only `.data` says no more than what `.swtch` says: of
-/// `run.1` and `run.2`, or of `perf.data.old`, all of the name is needed.
+/// `perf.data` becomes `perf.swtch`, in the current directory. Only the ending `.data` is dropped:
+/// the names `run.1` and `run.2`, or `perf.data.old`, are needed in full.
 fn default_output(file: &Path) -> PathBuf {
     let name = file.file_name().unwrap_or_default().as_bytes();
     let stem = name.strip_suffix(b".data").filter(|stem| !stem.is_empty());

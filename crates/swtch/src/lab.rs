@@ -1,4 +1,4 @@
-//! `swtch lab`: the experiments by which context switching is taught, live on this machine.
+//! `swtch lab`: runs the classic experiments on context switching on this machine.
 //!
 //! ```text
 //!  lab/NAME.toml ─parameters─▶ experiment ─▶ Findings ─▶ table | json | csv | figures
@@ -6,8 +6,8 @@
 //!            plays loads, recorded ┘   └ times arms side by side (as `swtch cost` does)
 //! ```
 //!
-//! An experiment is a file in `lab/` (what it asks, what may be changed, the load where it plays one)
-//! and an analysis here (what came of it, and what that says about the claims of the textbooks).
+//! An experiment is a file in `lab/` (its question, its parameters, and the load if it plays one)
+//! and an analysis here (what was found, and what that says about the claims of the textbooks).
 
 use std::io::stdout;
 use std::path::Path;
@@ -60,10 +60,10 @@ use crate::format::write_answer;
 use crate::host;
 use crate::text::{hung, page_width};
 
-/// Runs what was asked for; the exit code.
+/// Runs a verb of `swtch lab` and returns the exit code.
 ///
 /// # Errors
-/// As each part of it.
+/// As each verb.
 pub fn run(verb: Option<&LabVerb>) -> Result<u8> {
     match verb {
         None => tell(&list(page_width())),
@@ -74,7 +74,7 @@ pub fn run(verb: Option<&LabVerb>) -> Result<u8> {
     }
 }
 
-/// Makes one experiment.
+/// Runs one experiment and writes its outcome.
 fn make(asked: &Asked) -> Result<u8> {
     let experiment = known(&asked.name)?;
     let words = &asked.words;
@@ -85,7 +85,7 @@ fn make(asked: &Asked) -> Result<u8> {
     outcome_of(experiment, head, &parameters, &mut room)?.write(words)
 }
 
-/// What comes of an experiment.
+/// Runs an experiment and returns its outcome.
 fn outcome_of(
     experiment: &Experiment,
     head: Head,
@@ -99,7 +99,7 @@ fn outcome_of(
     outcome_with(experiment.name, head, parameters, room, make)
 }
 
-/// What comes of something that is made in a room, with all that it takes to read it.
+/// Runs `make` in a room, and adds to its findings what a reader needs: host, parameters, notes.
 fn outcome_with(
     name: &str,
     head: Head,
@@ -126,7 +126,7 @@ fn outcome_with(
     })
 }
 
-/// The player of the two levels: `swtch lab-levels SCRIPT RESULT`.
+/// Runs a script of the experiment `two-levels`: `swtch lab-levels SCRIPT RESULT`.
 ///
 /// # Errors
 /// The script cannot be read, or the result not be written.
@@ -134,7 +134,7 @@ pub fn lab_levels(script: &Path, result: &Path) -> Result<u8> {
     room::perform(script, result, two_levels::play)
 }
 
-/// What there is.
+/// The list of experiments and verbs, wrapped to `width` columns.
 fn list(width: usize) -> String {
     let verbs = [
         (
@@ -161,7 +161,7 @@ fn list(width: usize) -> String {
     page
 }
 
-/// Writes the file of an experiment.
+/// Prints the TOML file of an experiment.
 fn show(words: &ShowWords) -> Result<u8> {
     tell(known(&words.name)?.file)
 }

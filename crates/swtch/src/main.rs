@@ -1,4 +1,5 @@
-//! Context switches on Linux: the program. It joins the rooms; each verb is one pipeline.
+//! The program `swtch`: records context switches on Linux and says why they happened. Each command
+//! of the command line is one pipeline through the library crates.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
 
@@ -44,7 +45,7 @@ use cli::{Cli, Question, Verb};
 use explain::{Answer, Bill};
 use report::Extent;
 
-/// An error, or an answer that could not be given.
+/// Exit code for an error, or for an answer that could not be given.
 const FAILED: u8 = 2;
 
 fn main() -> ExitCode {
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
     ExitCode::from(run(Cli::parse()).unwrap_or_else(|error| tell(&error)))
 }
 
-/// Runs the verb; its exit code.
+/// Runs the command and returns its exit code.
 fn run(cli: Cli) -> Result<u8> {
     match cli.verb {
         Verb::Record(words) => record::run_and_tell(&words.to_request()?),
@@ -143,7 +144,7 @@ fn report(words: &cli::Report) -> Result<u8> {
     Ok(0)
 }
 
-/// Shows the last lines of the kernel's verifier, where it refused a program.
+/// Shows the last lines of the kernel's verifier if it refused a program.
 fn tell_verdict(error: &anyhow::Error) {
     let Some(error) = error.downcast_ref::<swtch_capture::Error>() else {
         return;
@@ -153,10 +154,10 @@ fn tell_verdict(error: &anyhow::Error) {
     }
 }
 
-/// Says what went wrong and what can be done about it; the exit code.
+/// Reports an error on stderr, with advice if there is some, and returns the exit code.
 fn tell(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<lab::Mistake>() {
-        // It shows a line of the file below itself.
+        // The message shows a line of the file below itself, so it has line breaks.
         Some(mistake) => talk!("error: {}", text::escaped_lines(&mistake.to_string())),
         None => talk!("error: {}", text::escaped(&format!("{error:#}"))),
     }

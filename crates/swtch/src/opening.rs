@@ -1,4 +1,5 @@
-//! Opening the trace that a person named; where it is none, what it is and what to do.
+//! Opens the trace that a user named. If the path is not a trace, the error says what it is and
+//! what to do.
 
 use std::fs;
 use std::io::Read as _;
@@ -10,10 +11,10 @@ use swtch_store::{Trace, input};
 use crate::import;
 use crate::text::shell_word;
 
-/// The file that every trace has.
+/// The file in a trace that lists the others; every trace has it.
 pub const LIST_OF_FILES: &str = "checksums.csv";
 
-/// What was named is no trace.
+/// The error for a path that is not a trace, with what it is instead.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct NoTrace {
@@ -22,7 +23,7 @@ pub struct NoTrace {
 }
 
 impl NoTrace {
-    /// What to do instead.
+    /// What the user can do instead.
     pub fn advice(&self) -> &str {
         &self.advice
     }
@@ -31,7 +32,7 @@ impl NoTrace {
 /// Opens a trace.
 ///
 /// # Errors
-/// [`NoTrace`] where something else is there, or nothing; or it cannot be read.
+/// [`NoTrace`] if the path does not exist or is something else; otherwise the error of reading it.
 pub fn open(path: &Path) -> Result<Trace> {
     match Trace::open(path) {
         Ok(trace) => Ok(trace),
@@ -42,7 +43,7 @@ pub fn open(path: &Path) -> Result<Trace> {
     }
 }
 
-/// What a path is that is no trace's; `None` where the reader's own words say it best.
+/// What a path is that is not a trace; `None` if the reader's own error says it best.
 fn no_trace(path: &Path) -> Option<NoTrace> {
     let shown = path.display();
     let Ok(found) = fs::metadata(path) else {
@@ -74,7 +75,7 @@ fn no_trace(path: &Path) -> Option<NoTrace> {
     })
 }
 
-/// For a name that may lack its end.
+/// The advice for a path that does not exist: its ending may be missing.
 fn missing_advice(path: &Path) -> String {
     let mut whole = path.as_os_str().to_owned();
     whole.push(".swtch");
@@ -103,7 +104,7 @@ mod tests {
         (why.to_string(), why.advice().to_owned())
     }
 
-    /// A person who has been told how to go on need not ask.
+    /// The advice is complete, so that a user needs no further help.
     #[test]
     fn what_is_no_trace_is_named_with_the_way_to_one() {
         let dir = tempfile::tempdir().unwrap();
@@ -123,7 +124,7 @@ mod tests {
         }
         fs::write(at("short"), "PERF").unwrap();
         assert!(refusal(&at("short")).1.contains("NAME.swtch"));
-        // Nobody writes to it: reading it would never end.
+        // The FIFO has no writer, so reading it would never end.
         let made = std::process::Command::new("mkfifo")
             .arg(at("fifo"))
             .status();
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(advice, format!("it is a file of one: give {shown} instead"));
     }
 
-    /// Of a directory that is half a trace the reader knows more.
+    /// A directory that is a damaged trace is left to the reader, which can say more about it.
     #[test]
     fn a_directory_is_judged_by_the_reader() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! `swtch report --html`: one page to send. It opens from a disk, needs no network, and runs nothing.
+//! `swtch report --html`: one page to send. It opens from a disk, needs no network, and runs no
+//! script.
 //!
 //! ```text
 //! trace ─┬▶ report::parts ─▶ head, verdict, tables ─┐
@@ -26,19 +27,19 @@ use crate::plot::Picture;
 use crate::report::{Filter, Parts, Told, parts};
 use crate::view::Loaded;
 
-/// Rows of each table.
+/// Rows that each table shows at most.
 const ROWS: usize = 30;
 
-/// A page larger than this is refused by mail servers, and read by nobody.
+/// Mail servers refuse larger pages, and nobody reads them.
 const MOST_BYTES: usize = 5_000_000;
 
-/// A drawing with more bytes goes in as an image, which has no more however much it shows.
+/// A drawing with more bytes is embedded as an image, whose size does not grow with its contents.
 const MOST_DRAWN_BYTES: usize = 1_200_000;
 
 /// Writes the page of a trace.
 ///
 /// # Errors
-/// The trace cannot be read, or the file cannot be written.
+/// If the trace cannot be read, or the file cannot be written.
 pub fn write(trace: &Path, filter: &Filter, prices: Option<&PriceList>, file: &Path) -> Result<()> {
     check_directory(file)?;
     let loaded = Loaded::read(trace, 1)?;
@@ -65,10 +66,10 @@ pub fn write(trace: &Path, filter: &Filter, prices: Option<&PriceList>, file: &P
     Ok(())
 }
 
-/// Draws the pictures of a trace: `FILE-timeline.svg` and so on.
+/// Draws the pictures of a trace to files named `FILE-timeline.svg` and so on.
 ///
 /// # Errors
-/// The trace cannot be read, or a file cannot be written.
+/// If the trace cannot be read, or a file cannot be written.
 pub fn plot(trace: &Path, filter: &Filter, file: &Path) -> Result<()> {
     crate::plot::check_path(file)?;
     check_directory(file)?;
@@ -111,7 +112,7 @@ fn page(name: &str, parts: &Parts, pictures: &[Picture]) -> Result<String> {
     Ok(html::page(&format!("Context switches of {name}"), &body))
 }
 
-/// A picture; an image where its drawing would be too large.
+/// A picture as SVG, or as an image if its SVG would be too large.
 fn figure(picture: &Picture, most_bytes: usize) -> Result<Markup> {
     let svg = picture.to_svg()?;
     if svg.len() <= most_bytes {
@@ -195,7 +196,7 @@ mod tests {
         fs::read_to_string(file).unwrap()
     }
 
-    /// Nothing is fetched, nothing runs, and a name stays a name.
+    /// The page fetches nothing and runs nothing, and names cannot become markup.
     #[test]
     fn the_page_is_alone_and_hostile_names_are_text() {
         let page = made(500);
@@ -211,7 +212,7 @@ mod tests {
         assert!(page.contains("500 context switches"));
     }
 
-    /// However much happened, the page can be sent.
+    /// However many switches a trace has, its page stays small enough to send.
     #[test]
     fn a_large_drawing_goes_in_as_an_image() {
         let picture = crate::plot::made_up::pictures().swap_remove(0);
@@ -224,7 +225,7 @@ mod tests {
         assert!(image.contains(&format!("alt=\"{}\"", picture.title)));
     }
 
-    /// A trace in which nothing happened has a page, too.
+    /// A trace without switches has a page, too.
     #[test]
     fn an_empty_trace_has_a_page() {
         let page = made(0);

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! PriceList ──figures──▶ Picture ──layout──▶ chart, lanes or dots ──pen──▶ SVG (text stays text)
-//! Findings ─────────────▶   │                                       └────▶ PNG (twice as many pixels)
+//! Findings ─────────────▶   │                                       └────▶ PNG (2 pixels a point)
 //!                           └ words, axes, values: what is shown, without places and colours
 //! ```
 //!
-//! Colours and shapes both tell the lines apart ([`palette`]), the names stand at their ends
-//! ([`spread`]), and the font is within the program, because machines that measure often have none.
-//! What cannot be drawn where its number is, is said in a note on the picture.
+//! Lines differ in colour and in shape ([`palette`]), their names are at their ends ([`spread`]),
+//! and the font is part of the program, because machines that measure often have none. A note on
+//! the picture names what cannot be drawn at its value.
 //!
 //! What it does not do: measure, judge, or choose what is shown.
 

@@ -1,6 +1,6 @@
 //! Which price list a bill takes: the one that is named, or the saved one of this machine.
 //!
-//! Who asks once takes [`chosen`]; who asks again and again keeps it ([`Kept`]).
+//! [`chosen`] reads the list once; [`Kept`] is for repeated questions.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -44,25 +44,24 @@ pub fn saved() -> Result<Option<PriceList>> {
 /// A price list, and which of its prices apply to which switch.
 #[derive(Debug)]
 pub struct Ready {
-    /// The list.
     pub list: PriceList,
-    /// Its prices by case.
+    /// Finds the prices that apply to a switch.
     pub billing: Billing,
 }
 
-/// The [`chosen`] list for questions that come one by one: read for the first, and again when its file
-/// has changed, since `swtch cost --save` may be run meanwhile.
+/// The [`chosen`] list for questions that come one by one: read for the first, and again when its
+/// file has changed, because `swtch cost --save` may be run meanwhile.
 #[derive(Debug)]
 pub struct Kept {
     path: Option<PathBuf>,
     read: Mutex<Option<Reading>>,
 }
 
-/// What came of reading.
+/// The result of reading the list.
 #[derive(Debug)]
 struct Reading {
     of: Option<Stamp>,
-    /// An error in words, which are said again to whoever asks next.
+    /// An error is kept in words, because it is given again to each later question.
     outcome: Result<Arc<Ready>, String>,
 }
 
@@ -82,7 +81,7 @@ impl Kept {
     /// As [`chosen`], in words.
     pub fn ready(&self) -> Result<Arc<Ready>, String> {
         let place = self.path.clone().or_else(|| place_of_saved().ok());
-        // Before it is read: what is written meanwhile makes it be read again.
+        // Taken before the list is read: a write meanwhile then makes it be read again.
         let now = place.as_deref().and_then(Stamp::of);
         let mut read = self.read.lock().expect("nobody panics with it");
         if let Some(reading) = read.as_ref().filter(|reading| reading.of == now) {
@@ -101,7 +100,7 @@ impl Kept {
     }
 }
 
-/// Says where the prices may not hold for the trace.
+/// Warns on stderr where the prices may not hold for the trace.
 pub fn warn(trace: &Trace, list: &PriceList) {
     for warning in report::warnings(trace, list) {
         talk!("swtch: {}", text::escaped(&warning));

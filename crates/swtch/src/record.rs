@@ -48,72 +48,68 @@ use user_level::{Finder, UserLevel};
 pub use facts::WHOLE_SYSTEM;
 pub use user_level::find_schedulers;
 
-/// What to record.
+/// The settings of one recording.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Whose switches.
     pub target: Target,
-    /// Where the trace goes; a name of our own in this directory when `None`.
+    /// The path of the trace; `None` picks a name with the date in the current directory.
     pub output: Option<PathBuf>,
-    /// Stop after this time.
+    /// Stop after this time, measured from the first round of draining; `None` sets no limit.
     pub duration: Option<Duration>,
-    /// Take stacks of waits that blocked for at least this long.
+    /// Record the stacks of waits that blocked for at least this long; `None` records no stacks.
     pub stacks: Option<Nanos>,
     /// Hooks to treat as missing.
     pub without_hooks: Vec<String>,
-    /// Hooks to attach to although this kernel can crash by them.
+    /// Hooks to attach to even if eBPF on them can crash this kernel.
     pub with_hooks: Vec<String>,
-    /// The process that started this one, if the recording shall go on no longer than it.
+    /// The process that started this one, if the recording must end with it.
     pub with_parent: Option<Pid>,
 }
 
-/// What this process does when it has recorded.
+/// What this process does after it has recorded, which decides whether it filters system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Afterwards {
-    /// It says what came of it.
+    /// It only reports what was recorded, under a filter of system calls.
     Tells,
-    /// It measures what switches cost. A filter of system calls would be in each price: 10 to 30 ns a
-    /// system call, seen on 6.18.
+    /// It measures what switches cost, without a filter of system calls: the filter would be part
+    /// of each price, 10 to 30 ns a system call (seen on 6.18).
     MeasuresPrices,
 }
 
-/// Whose switches are recorded.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A command that is started.
+    /// A command, which the recorder starts.
     Command(Vec<OsString>),
-    /// Running processes.
+    /// Processes that are running already.
     Processes {
-        /// Their ids.
         pids: Vec<Pid>,
         /// Whether the processes below them are recorded, too.
         children: Children,
     },
-    /// A cgroup.
+    /// The tasks of a cgroup, given by its directory.
     Cgroup(PathBuf),
-    /// Everything.
     All,
 }
 
-/// What came of it.
+/// The result of a recording.
 #[derive(Debug)]
 pub struct Recorded {
-    /// The trace. Its path may be one that this process must not use any more.
+    /// The trace. Its path may not be usable for this process any more.
     pub directory: Directory,
-    /// Whether there is a trace: it may have been removed while it was recorded.
+    /// False if the trace was removed while it was recorded.
     pub is_there: bool,
-    /// Its facts.
+    /// The facts that were written to `meta.json`.
     pub meta: Meta,
-    /// Switches of the tasks that were asked for: what reports count.
+    /// Switches of the tasks that were asked for, which is what reports count.
     in_scope: u64,
-    /// The exit code of the command, when there was one and it has ended.
+    /// The exit code of the command; `None` if there was no command, or it still runs.
     exit_code: Option<u8>,
 }
 
 impl Recorded {
     fn tell_counts(&self) {
         match why_empty(&self.meta, self.in_scope) {
-            // Whoever reads "0 switches, 0 lost" believes it.
+            // An empty trace must not end with "0 switches, 0 lost", which reads like an answer.
             Some(why) if self.is_failure() => talk!("error: {}", escaped(&why)),
             why => {
                 self.tell_how_many();
@@ -125,7 +121,7 @@ impl Recorded {
         }
     }
 
-    /// Whether it is empty although something switched.
+    /// True if no switch in scope was stored because of a failure, such as lost records.
     fn is_failure(&self) -> bool {
         is_failure(&self.meta, self.in_scope)
     }
@@ -148,7 +144,7 @@ impl Recorded {
         }
     }
 
-    /// What may be missing, and what was left out.
+    /// Reports what may be missing, and what was left out.
     fn tell_doubts(&self) {
         let counts = &self.meta.counts;
         let guard = self.meta.guard.as_ref();
@@ -174,7 +170,6 @@ impl Recorded {
         }
     }
 
-    /// Switches that are in the trace.
     fn stored(&self) -> u64 {
         if self.is_there {
             self.meta.counts.stored
@@ -183,13 +178,13 @@ impl Recorded {
         }
     }
 
-    /// Switches that were recorded and are not in the trace.
+    /// Switches that were recorded but did not reach the trace.
     fn not_stored(&self) -> u64 {
         let counts = &self.meta.counts;
         (counts.stored + counts.storage_failed).saturating_sub(self.stored())
     }
 
-    /// The exit code of the command, unless it is 0 and the recording failed: then that is told.
+    /// The exit code of the command if it is not 0; otherwise 2 if the recording failed, or 0.
     pub fn exit_code(&self) -> u8 {
         let own = match self.meta.state {
             State::StoppedEarly => FAILED,
@@ -199,7 +194,7 @@ impl Recorded {
         self.exit_code.filter(|code| *code != 0).unwrap_or(own)
     }
 
-    /// Says where the trace is, and when it is not all that was asked for.
+    /// Reports where the trace is, and why it does not hold all that was asked for.
     pub fn tell_path(&self) {
         let path = self.directory.path().to_string_lossy();
         match self.directory.whereabouts() {
@@ -224,7 +219,7 @@ impl Recorded {
     }
 }
 
-/// Records and says what came of it; the command's exit code.
+/// Records, reports the result, and returns the command's exit code.
 ///
 /// # Errors
 /// As [`run`].
@@ -235,20 +230,20 @@ pub fn run_and_tell(request: &Request) -> Result<u8> {
     Ok(recorded.exit_code())
 }
 
-/// How long a round waits for the next, at most: 50 wake-ups a second of our own.
+/// The longest pause between two rounds: when little happens, the recorder wakes 50 times a second.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// And at least.
+/// The shortest pause between two rounds, unless a ring fills fast.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 /// Records that a ring should gather between two rounds: 340 kB, which stays in a core's cache.
 const RECORDS_A_ROUND: u64 = 2_000;
-/// Pending rows become a batch on disk this often, so that a kill loses no more.
+/// Pending rows are written this often, so that a killed recorder loses no more than this.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-/// Processes that were asked for are looked for this often: when all have ended, so do we.
+/// How often to check whether any process that was asked for still runs; if none does, stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long the command may take to end after a signal was passed on to it.
+/// How long the recording goes on after a signal, so that the command can end.
 const GRACE: Duration = Duration::from_secs(5);
-/// Names of our own that may be taken before we give up.
+/// Names that are tried for a trace without `-o` before the recorder gives up.
 const MOST_OF_A_NAME: u32 = 1_000;
 
 /// Records until the command ends, the time is up or a signal comes.
@@ -266,8 +261,8 @@ pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
     };
     let signals = Signals::catch()?;
     let settings = settings(request, command.as_ref());
-    // It inherits a right that we drop, and shall not inherit our priority. What starting it takes is
-    // over before the first switch is recorded.
+    // The finder inherits a right that we drop later, and must not inherit our priority. The
+    // switches that starting it causes are over before recording begins.
     let finder = Finder::start().context("starting to look for user-mode schedulers")?;
     let mut capture = Capture::start(&settings, arch)?;
     let mut meta = facts::at_start(request, &capture);
@@ -278,8 +273,8 @@ pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
     let guard = start_guard(&capture, heir.is_some())?;
     let guarded_by = guard.priority();
     raise_priority();
-    // While there are still the rights to remove the trace. From here on the command runs, and there
-    // is something to record: the trace is never removed any more.
+    // The command is released while we still may remove the trace. From here on it runs and there
+    // is something to record, so the trace is never removed any more.
     if let Some(Err(error)) = command.as_mut().map(HeldCommand::release) {
         pipeline.discard()?;
         return Err(error.into());
@@ -312,8 +307,8 @@ pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
     })
 }
 
-/// Starts what keeps this thread from being starved, while there is the right to a real-time priority.
-/// With a caller, the whole process becomes one of that user later, and the guard with it.
+/// Starts the guard that keeps this thread from being starved, while there is the right to a
+/// real-time priority. If the process changes its user later, the guard changes with it.
 fn start_guard(capture: &Capture, will_change_user: bool) -> Result<Guard> {
     let kept = Kept {
         change_user: will_change_user,
@@ -328,7 +323,7 @@ fn start_guard(capture: &Capture, will_change_user: bool) -> Result<Guard> {
     Ok(guard)
 }
 
-/// Makes the trace at the path that was asked for, or at one of our own that is not taken.
+/// Creates the trace at the path that was asked for, or at a name of ours that is not taken.
 fn make_trace(request: &Request, meta: &Meta) -> Result<Writer, swtch_store::Error> {
     if let Some(path) = &request.output {
         return Writer::create(path, meta);
@@ -342,8 +337,9 @@ fn make_trace(request: &Request, meta: &Meta) -> Result<Writer, swtch_store::Err
     }
 }
 
-/// Gives the trace to who called sudo. A file system without owners keeps it root's, and then the
-/// recorder stays root, too: nobody else could write to it.
+/// Gives the trace to the user who called `sudo`; true if that worked. A file system without owners
+/// leaves it to root, and then the recorder stays root as well, since no other user could write to
+/// it.
 fn inherits(caller: &Caller, pipeline: &Pipeline) -> bool {
     let (user, group) = (caller.user.as_raw(), caller.group.as_raw());
     match pipeline.give_to(user, group) {
@@ -356,7 +352,7 @@ fn inherits(caller: &Caller, pipeline: &Pipeline) -> bool {
     }
 }
 
-/// From here on the recorder has no right that it does not need, and gets none back.
+/// Drops every right that recording does not need, so that none can be regained.
 fn give_up_rights(
     request: &Request,
     heir: Option<&Caller>,
@@ -371,9 +367,9 @@ fn give_up_rights(
     let kept = Kept {
         rings: true,
         look_at_processes: request.stacks.is_some(),
-        // As root it could read the programs whose symbols it looks up.
+        // Root would be allowed to read the programs whose symbols are looked up; this user is not.
         open_files_of_others: heir.is_some() && request.stacks.is_some(),
-        // The command may be root's, or one that changes its user.
+        // The command may run as root, or change its user.
         signal_others: command.is_some(),
         change_user: false,
     };
@@ -392,11 +388,11 @@ fn give_up_rights(
     Ok(())
 }
 
-/// Has the kernel send SIGTERM when the parent ends. It forgets that when privileges are dropped (prctl(2)),
-/// so it comes after that.
+/// Asks the kernel for SIGTERM when the parent ends. Dropping privileges clears that (prctl(2)), so
+/// this comes after it.
 fn end_with(parent: Pid) -> Result<()> {
     set_pdeathsig(Signal::SIGTERM).context("asking to end with the parent")?;
-    // The command runs by now, and the parent may have ended meanwhile: then no signal comes any more.
+    // The command runs by now, and the parent may have ended already: then no signal arrives.
     if nix::unistd::getppid().as_raw().unsigned_abs() != parent.get() {
         raise(Signal::SIGTERM).context("ending with the parent")?;
     }
@@ -425,7 +421,7 @@ fn settings(request: &Request, command: Option<&HeldCommand>) -> Settings {
     }
 }
 
-/// The pause that would have gathered the wanted number of records; none when far more came.
+/// The pause that would have gathered the wanted number of records; zero if far more came.
 fn next_pause(last: Duration, gathered: u64) -> Duration {
     if gathered > 8 * RECORDS_A_ROUND {
         return Duration::ZERO;
@@ -447,10 +443,10 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Runs the rounds until the command has ended, the time is up, or a person asks.
+    /// Runs rounds until the command has ended, the time is up, or a signal asks to stop.
     ///
     /// # Errors
-    /// When the trace takes no more, or was removed.
+    /// When the trace cannot be written any more, or was removed.
     fn watch(&self, capture: &mut Capture, pipeline: &mut Pipeline) -> Result<()> {
         let start = Instant::now();
         let (mut flushed, mut looked, mut told) = (start, start, start);
@@ -496,8 +492,8 @@ impl Session<'_> {
         }
     }
 
-    /// Ctrl-C reaches the command from the terminal, and twice might mean more to it than once; a
-    /// signal to us alone is passed on.
+    /// Passes a signal on to the command. Ctrl-C has reached the command from the terminal, and
+    /// getting it twice might mean more to it than once.
     fn pass_signal_on(&self) {
         let signal = self.signals.last();
         match &self.command {
@@ -523,7 +519,7 @@ impl Session<'_> {
         );
     }
 
-    /// Waits for the command's end, and passes signals on to it.
+    /// Waits for the command to end, and passes the first signal on to it.
     fn wait_unrecorded(&self, command: &HeldCommand) -> io::Result<Option<ExitStatus>> {
         let mut asked_to_stop = false;
         loop {
@@ -539,11 +535,11 @@ impl Session<'_> {
         }
     }
 
-    /// How the command ended. After a time limit it goes on, and has no exit code.
+    /// The exit code of the command; `None` if it still runs, as it does after a time limit.
     fn command_exit_code(&self, failure: Option<&anyhow::Error>) -> Option<u8> {
         let command = self.command.as_ref()?;
         let ended = match failure {
-            // The command is not ours to end: wait for it, unrecorded.
+            // The recorder must not end the command: it waits for it, unrecorded.
             Some(failure) => {
                 let why = format!("{failure:#}");
                 talk!("swtch: {}; the command goes on unrecorded", escaped(&why));
@@ -551,20 +547,20 @@ impl Session<'_> {
             }
             None => command.ended(),
         };
-        // That the kernel does not tell has ended the recording, and was said.
+        // An error of waiting has ended the recording, and was reported then.
         ended.ok().flatten().map(exit_code)
     }
 }
 
-/// What [`finish`] left.
+/// The state of the trace after [`finish`].
 struct Finished {
     /// Switches of the tasks that were asked for.
     in_scope: u64,
     is_there: bool,
 }
 
-/// Puts the trace in its final form. A disk that takes no more is no error of ours: what is there
-/// stays readable, and the facts say so.
+/// Writes the final form of the trace. A full disk is not an error here: what was written stays
+/// readable, and `meta.json` says that the recording stopped early.
 fn finish(
     mut pipeline: Pipeline,
     capture: &mut Capture,
@@ -572,7 +568,7 @@ fn finish(
     recorded: Result<()>,
 ) -> Finished {
     let end = Timestamp::from_ns(meta.end_ns);
-    // Even after a failure: what is left must be counted.
+    // Also after a failure, so that what is left in the rings is counted.
     let ended = pipeline.end(capture, end);
     match recorded.and(ended.map_err(Into::into)) {
         Ok(()) => meta.state = State::Finished,
@@ -590,7 +586,7 @@ fn finish(
     Finished { in_scope, is_there }
 }
 
-/// The first reason counts: the others follow from it.
+/// Keeps the first reason, since later ones follow from it.
 fn stop_early(meta: &mut Meta, error: anyhow::Error) {
     meta.state = State::StoppedEarly;
     meta.stop_reason.get_or_insert_with(|| format!("{error:#}"));
@@ -601,8 +597,8 @@ fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Signals that end a recording properly. What was ignored when we were started stays so: that is what
-/// `nohup` and the background jobs of scripts are for.
+/// Signals that end a recording properly. A signal that was ignored when we were started stays
+/// ignored, as `nohup` and the background jobs of scripts expect.
 struct Signals(Arc<AtomicUsize>);
 
 impl Signals {
@@ -625,7 +621,7 @@ impl Signals {
     }
 }
 
-/// Whether our process group, which the command shares, is the one that a terminal sends Ctrl-C to.
+/// True if our process group, which the command shares, gets the terminal's Ctrl-C.
 fn is_in_foreground() -> bool {
     let terminal = std::fs::File::open("/dev/tty");
     terminal.is_ok_and(|terminal| {
@@ -633,7 +629,7 @@ fn is_in_foreground() -> bool {
     })
 }
 
-/// A line on the terminal that is written over: nothing where nobody watches.
+/// A progress line on the terminal that is overwritten; nothing if stderr is not a terminal.
 struct Progress {
     what: &'static str,
     is_shown: bool,

@@ -1,12 +1,13 @@
-//! Whether a file is still the one that was read.
+//! Tells whether a file is still the one that was read.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Tells two states of a file apart. Times alone do not: a recorder ends by writing its list of files
-/// twice within a tick of the kernel's coarse clock.
+/// The state of a file, to be compared with a later one. The modification time alone would not do:
+/// a recorder writes its list of files twice within a tick of the kernel's coarse clock when it
+/// ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     modified: SystemTime,
@@ -15,7 +16,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The one of a file as it is now; `None` where there is none.
+    /// The stamp of a file as it is now; `None` if it does not exist.
     pub fn of(file: &Path) -> Option<Self> {
         let file = fs::metadata(file).ok()?;
         Some(Self {
@@ -25,7 +26,7 @@ impl Stamp {
         })
     }
 
-    /// How long ago it was written; `None` where that is in the future.
+    /// Time since the file was written; `None` if that is in the future.
     pub fn age(self) -> Option<Duration> {
         self.modified.elapsed().ok()
     }

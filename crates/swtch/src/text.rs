@@ -1,9 +1,9 @@
-//! Text on its way out: what others named is made harmless, and columns are set in line.
+//! Text for output: escapes hostile names, aligns columns, wraps lines.
 //!
-//! A process may call itself anything, and its name ends in somebody's terminal. Characters that
-//! move the cursor, turn the direction of reading or cannot be seen are shown by their number:
-//! `\x1b`, `\u{202e}`, and a byte that is no UTF-8 as `\xff`. All else stays as it is, the
-//! backslash too, so that names such as `dev-disk\x2dby.swap` can be read.
+//! A process may choose any name, and its name ends up in somebody's terminal. Characters that move
+//! the cursor, turn the direction of reading or cannot be seen are shown by their number: `\x1b`,
+//! `\u{202e}`, and a byte that is not UTF-8 as `\xff`. All else stays as it is, the backslash too,
+//! so that names such as `dev-disk\x2dby.swap` can be read.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,13 +11,13 @@ use std::path::Path;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Whether a character may not be shown as it is.
+/// True if a character must not be shown as it is.
 pub fn is_hostile(c: char) -> bool {
     c.is_control()
         || matches!(c,
             // Direction of reading.
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}'
-            // Without width, or blank without being a space.
+            // Characters without width, or blank without being a space.
             | '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
             | '\u{180b}'..='\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}'
             | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
@@ -26,7 +26,7 @@ pub fn is_hostile(c: char) -> bool {
             | '\u{2028}' | '\u{2029}')
 }
 
-/// As [`escaped`], for a text of our own that has several lines.
+/// As [`escaped`], but keeps line breaks: for texts of ours with several lines.
 pub fn escaped_lines(text: &str) -> String {
     let lines: Vec<_> = text.split('\n').map(escaped).collect();
     lines.join("\n")
@@ -50,7 +50,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Bytes as text; those that are no UTF-8 are shown by their number.
+/// Bytes as text; those that are not UTF-8 are shown by their number.
 pub fn from_bytes(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -78,15 +78,15 @@ pub fn json_escaped(json: &str) -> String {
     shown
 }
 
-/// A JSON value on lines of its own, indented, with no hostile character in it.
+/// A JSON value, indented over several lines, with no hostile character in it.
 pub fn json_text(value: &serde_json::Value) -> String {
     json_escaped(&format!("{value:#}\n"))
 }
 
-/// A text as a field of a CSV record. Programs that show tables take a cell that begins with `=`, `+`, `-`, `@`,
-/// a tab or a carriage return for a formula and compute it (OWASP, "CSV Injection"), and anybody can name a
-/// process so. Such a text gets an apostrophe before it, and so does one that begins with an apostrophe: whoever
-/// takes one leading apostrophe away has the text again.
+/// A text as a field of a CSV record. Spreadsheet programs take a cell that begins with `=`, `+`,
+/// `-`, `@`, a tab or a carriage return for a formula and compute it (OWASP, "CSV Injection"), and
+/// any process can choose such a name. Such a text gets an apostrophe before it, and so does one
+/// that begins with an apostrophe: removing one leading apostrophe always gives the text again.
 pub fn csv_text(text: &str) -> Cow<'_, str> {
     match text.starts_with(['=', '+', '-', '@', '\t', '\r', '\'']) {
         true => Cow::Owned(csv_field(&format!("'{text}")).into_owned()),
@@ -94,7 +94,8 @@ pub fn csv_text(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A field of a CSV record (RFC 4180): quoted where it must be. For a text from outside, see [`csv_text`].
+/// A field of a CSV record (RFC 4180), quoted if necessary. For a text from outside, see
+/// [`csv_text`].
 pub fn csv_field(text: &str) -> Cow<'_, str> {
     if text.contains(['"', ',', '\n', '\r']) {
         Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
@@ -103,7 +104,7 @@ pub fn csv_field(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A count with its thousands set apart: `1,234,567`.
+/// A count with thousands separators: `1,234,567`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut shown = String::with_capacity(digits.len() + digits.len() / 3);
@@ -126,7 +127,8 @@ pub fn counted(count: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", grouped(count))
 }
 
-/// A length with three digits and its unit; `ns` below 10 µs, because tables are read down.
+/// A length of time with three digits and its unit; in `ns` below 10 µs, so that numbers in a
+/// column can be compared.
 pub fn nanos(ns: f64) -> String {
     let size = ns.abs();
     if size < 9.995 {
@@ -142,22 +144,22 @@ pub fn nanos(ns: f64) -> String {
     }
 }
 
-/// To which side a column is set.
+/// How the cells of a column are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Words.
+    /// Left-aligned, for columns of words.
     Left,
-    /// Numbers.
+    /// Right-aligned, for columns of numbers.
     Right,
 }
 
-/// The widest that a column is made for its cells. Names come from outside: one of a million characters must not
-/// fill up a million characters of every other line.
+/// The widest that a column is made for its cells. Names come from outside: one of a million
+/// characters must not make every other line a million characters long.
 const WIDEST_COLUMN: usize = 400;
 
-/// Lines of columns in line: the head, a rule, the rows, and the total after another rule. Two
-/// spaces between columns, none at the end of a line. A cell that is wider
-/// than [`WIDEST_COLUMN`] is shown whole and moves the rest of its own line only.
+/// Aligns columns: the head, a rule, the rows, and the total after another rule. Two spaces between
+/// columns, none at the end of a line. A cell that is wider than [`WIDEST_COLUMN`] is shown whole
+/// and moves the rest of its own line only.
 pub fn columns(
     head: &[(String, Side)],
     rows: &[Vec<String>],
@@ -197,23 +199,23 @@ pub fn columns(
     lines
 }
 
-/// The widest that running text is made: longer lines are hard to read.
+/// The widest that running text is set: longer lines are hard to read.
 const WIDEST: usize = 100;
 
-/// The narrowest that anything is made.
+/// Narrower terminals are treated as if they had this width.
 const NARROWEST: usize = 40;
 
-/// How wide running text may be: as the terminal, within reason.
+/// The width for running text: that of the terminal, but at most [`WIDEST`].
 pub fn page_width() -> usize {
     told_width().map_or(WIDEST, |width| width.clamp(NARROWEST, WIDEST))
 }
 
-/// How wide a table may be: as the terminal. A file or a pipe takes any width.
+/// The width for tables: that of the terminal, without a limit for a file or a pipe.
 pub fn table_width() -> usize {
     told_width().map_or(usize::MAX, |width| width.max(NARROWEST))
 }
 
-/// What a person says in `COLUMNS`, else what the terminal says of itself; `None` where stdout is none.
+/// The width in `COLUMNS`, otherwise that of the terminal; `None` if stdout is not a terminal.
 fn told_width() -> Option<usize> {
     let said = std::env::var("COLUMNS").ok();
     let said = said.and_then(|words| words.parse().ok());
@@ -223,13 +225,13 @@ fn told_width() -> Option<usize> {
     })
 }
 
-/// How many columns of a terminal a text takes: a character of Chinese, Japanese or Korean, and most
-/// pictures, take two.
+/// Columns that a text takes on a terminal: characters of Chinese, Japanese or Korean, and most
+/// emoji, take two.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// A text that takes at most `most` columns; where it is cut, it ends in `…`.
+/// A text that takes at most `most` columns; if it is cut, it ends in `…`.
 pub fn cut(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_owned();
@@ -243,19 +245,19 @@ pub fn cut(text: &str, most: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// A text in lines of at most `most` columns, broken between words. A word that is longer has a line
-/// of its own. What is hostile is shown by its number.
+/// Breaks a text between words into lines of at most `most` columns. A longer word gets a line of
+/// its own. Hostile characters are shown by their number.
 pub fn wrapped(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut used = 0;
-    // Lines of the source, as in the files of the lab, are no lines of the answer.
+    // Line breaks in the source, such as in the lab's files, are not those of the answer.
     let mut words = text
         .split([' ', '\n'])
         .filter(|word| !word.is_empty())
         .peekable();
     while let Some(word) = words.next() {
         let mut word = escaped(word);
-        // A number and its unit stay together.
+        // A number and its unit stay in one line.
         if let Some(unit) =
             words.next_if(|next| word.ends_with(|c: char| c.is_ascii_digit()) && is_unit(next))
         {
@@ -282,8 +284,8 @@ fn is_unit(word: &str) -> bool {
     matches!(word, "%" | "ns" | "µs" | "ms" | "s")
 }
 
-/// A text after a label, in lines of at most `width` characters; those after the first are set in as far
-/// as the label is wide.
+/// A text after a label, in lines of at most `width` columns; further lines are indented by the
+/// width of the label.
 pub fn hung(label: &str, text: &str, width: usize) -> Vec<String> {
     let indent = self::width(label);
     let lines = wrapped(text, width.saturating_sub(indent).max(1));
@@ -299,7 +301,7 @@ fn push(text: &mut String, arguments: std::fmt::Arguments<'_>) {
         .expect("writing to a string cannot fail");
 }
 
-/// A path as a shell takes it: one word.
+/// A path quoted as one word for a shell.
 pub fn shell_word(path: &Path) -> String {
     let path = path.to_string_lossy();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._+-".contains(c);
@@ -373,7 +375,7 @@ mod tests {
         assert_eq!(csv_field("two\nlines"), "\"two\nlines\"");
     }
 
-    /// A table program must not compute what a process is called.
+    /// A spreadsheet must not compute the name of a process.
     #[test]
     fn csv_texts_are_no_formulas() {
         for formula in ["=1+1", "+1", "-1", "@a", "\tx", "'a"] {

@@ -5,10 +5,10 @@
 //!             ▲ read again while it is being recorded      (`web/`, embedded)
 //! ```
 //!
-//! - [`server`] lets in who knows the token, and nobody else; it only reads. [`connections`] bounds how many
-//!   connections there are and how long one is waited for.
-//! - [`timeline`] is what is drawn, [`lanes`] how it crosses to the page.
-//! - Numbers of panels are those of `swtch report`, made by the same code.
+//! - [`server`] answers only requests that have the token, and it only reads. [`connections`]
+//!   limits the number of connections, and how long a request may take to arrive.
+//! - [`timeline`] holds what is drawn; [`lanes`] encodes it for the page.
+//! - The numbers in panels are those of `swtch report`, made by the same code.
 //!
 //! To add an answer: a file with a function from [`loaded::Loaded`] and a question to JSON, and its
 //! name in [`answers`].
@@ -57,9 +57,9 @@ pub use {connections::serve, server::router};
 /// What a person asked for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The trace.
+    /// Directory of the trace to show.
     pub trace: PathBuf,
-    /// The port; any that is free when `None`.
+    /// The port to listen on; any free one when `None`.
     pub port: Option<u16>,
     /// Whether to start a browser.
     pub open: bool,
@@ -67,10 +67,10 @@ pub struct Request {
     pub prices: Option<PathBuf>,
 }
 
-/// Serves until it is ended.
+/// Serves the trace until a signal ends the process.
 ///
 /// # Errors
-/// When the trace cannot be read or the port cannot be had.
+/// When the trace cannot be read or the port cannot be opened.
 pub fn run(request: &Request) -> Result<u8> {
     let listener = listen(request.port)?;
     let address = listener.local_addr().context("asking for the port")?;
@@ -81,7 +81,7 @@ pub fn run(request: &Request) -> Result<u8> {
     let site = Arc::new(Site::new(request, loaded, address, token));
     let url = site.url();
     writeln!(stdout(), "{url}").context("writing the address")?;
-    // Kept as long as the server runs: the browser may be slow to read it.
+    // Kept while the server runs, because the browser may be slow to read the file.
     let _door = match request.open {
         true => open_browser(&url)?,
         false => None,
@@ -113,18 +113,18 @@ fn tell_loaded(loaded: &Loaded, began: Instant) {
     talk!("swtch: read {rows} in {}", Nanos::from_ns(took));
 }
 
-/// 128 random bits: who does not know them is not let in.
+/// A token of 128 random bits; requests without it are refused.
 fn token() -> Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).context("drawing a random token")?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Starts the person's browser; where that is not possible, the address that was printed is there
-/// to be opened.
+/// Starts the user's browser. If that is not possible, the user can open the address that was
+/// printed.
 ///
-/// Command lines can be read by everybody on the machine, so the browser is not given the address
-/// but a file of this user that leads there.
+/// All users of the machine can read command lines, so the browser is not given the address but a
+/// file of this user that redirects to it.
 fn open_browser(url: &str) -> Result<Option<NamedTempFile>> {
     if nix::unistd::geteuid().is_root() {
         talk!("swtch: a browser is not started as root: open the address in yours");
@@ -148,7 +148,7 @@ fn open_browser(url: &str) -> Result<Option<NamedTempFile>> {
         // Ctrl-C ends the server, not the browser.
         .process_group(0);
     match browser.spawn() {
-        // It is waited for, so that it is no zombie while the server runs.
+        // The child is waited for, so that it does not stay a zombie while the server runs.
         Ok(mut child) => drop(thread::spawn(move || child.wait())),
         Err(error) => {
             let error = error.to_string();

@@ -1,4 +1,4 @@
-//! `swtch workload`: switches made on purpose, for the tests and for a first look.
+//! `swtch workload`: makes switches on purpose, for the tests and for a first look.
 
 mod range_scan;
 
@@ -9,11 +9,11 @@ use swtch_bench::{Workload, workload_named, workloads};
 
 use crate::format::write_answer;
 
-/// Lists the workloads, or runs one and writes what a trace of it must hold, as JSON, unless
+/// Lists the workloads, or runs one and writes as JSON what a trace of it must hold, unless
 /// `quiet`.
 ///
 /// # Errors
-/// When there is no such workload, or it could not do what it is for.
+/// When there is no such workload, or it failed.
 pub fn run(name: Option<&str>, count: Option<u64>, quiet: bool) -> Result<u8> {
     let Some(name) = name else {
         let mut lines = workloads().iter().map(line_of).collect::<String>();

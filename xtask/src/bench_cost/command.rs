@@ -1,4 +1,4 @@
-//! A program that is run for its answer: bounded in time, and ended with its handle.
+//! Runs programs for their output, with a time limit; dropping the handle ends them.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -14,30 +14,27 @@ use tempfile::TempDir;
 
 use crate::cputime::switches_of_children;
 
-/// How often a running program is looked after.
+/// Pause between two checks whether a program has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A program that is in the way has this long to end by itself.
+/// A program that is interrupted gets this long before it is killed.
 const TIME_TO_END: Duration = Duration::from_secs(2);
 
-/// What a program answered.
+/// The output of a program that has ended.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// What it wrote to stdout.
     pub stdout: String,
-    /// What it wrote to stderr.
     pub stderr: String,
-    /// How it ended.
     pub status: ExitStatus,
-    /// Switches of it and its children, as the kernel counted them.
+    /// Switches of the program and its children, as the kernel counted them.
     pub switches: u64,
 }
 
 impl Answer {
-    /// The answer, if its exit code is one of `good`.
+    /// Returns the answer if its exit code is one of `good`.
     ///
     /// # Errors
-    /// When it is not.
+    /// When it is another one; the message holds the end of stderr.
     pub fn expecting(self, good: &[i32]) -> Result<Self> {
         if self.status.code().is_some_and(|code| good.contains(&code)) {
             return Ok(self);
@@ -48,8 +45,8 @@ impl Answer {
     }
 }
 
-/// Runs programs one after the other: the kernel's count of switches is of all children that have
-/// ended meanwhile.
+/// Runs programs one after the other, never two at a time: the kernel's count of switches is the
+/// sum of all children that have ended meanwhile.
 #[derive(Debug)]
 pub struct Runner<'a> {
     interrupted: &'a AtomicBool,
@@ -57,17 +54,17 @@ pub struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    /// No program may run longer than `limit`, or on when `interrupted` is set.
+    /// A runner whose programs may run for `limit`, or until `interrupted` is set.
     pub const fn new(interrupted: &'a AtomicBool, limit: Duration) -> Self {
         Self { interrupted, limit }
     }
 
-    /// How long a program may run.
+    /// The time limit of each program.
     pub const fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// Runs `words` to its end. An exit code is no error here.
+    /// Runs `words` until it ends. A bad exit code is no error here.
     ///
     /// # Errors
     /// When it cannot be started, does not end in time, or on Ctrl-C.
@@ -103,7 +100,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// A program of ours in a process group of its own. Neither outlives this.
+/// A child in a process group of its own. Dropping this ends the group.
 #[derive(Debug)]
 pub struct Running(Child);
 
@@ -113,7 +110,7 @@ impl Running {
         Self::spawn(words, file("stdout")?.into(), file("stderr")?.into())
     }
 
-    /// Starts `words`, whose output nobody reads.
+    /// Starts `words` without any output.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -137,13 +134,13 @@ impl Running {
 
     fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.0.id()).expect("the kernel's process ids are positive ints");
-        // It fails when the group has ended meanwhile, which is what is wanted.
+        // It fails if the group has ended meanwhile, which is what is wanted.
         let _ = killpg(Pid::from_raw(pid), signal);
     }
 }
 
 impl Drop for Running {
-    /// On error or Ctrl-C: by SIGINT first, on which `swtch` ends what it has started.
+    /// After an error or Ctrl-C: first with SIGINT, on which `swtch` ends what it has started.
     fn drop(&mut self) {
         if !matches!(self.0.try_wait(), Ok(None)) {
             return;
@@ -181,7 +178,7 @@ mod tests {
         assert!(error.to_string().contains("err"), "{error}");
     }
 
-    /// Its children end as well: they are of its group.
+    /// Its children end as well, since they are in its process group.
     #[test]
     fn a_program_that_takes_too_long_is_ended_with_its_children() {
         let interrupted = AtomicBool::new(false);
@@ -192,7 +189,7 @@ mod tests {
         let error = runner.run(&words(&["sh", "-c", &script])).unwrap_err();
         assert!(format!("{error:#}").contains("not done"), "{error:#}");
         let pid: i32 = fs::read_to_string(file).unwrap().trim().parse().unwrap();
-        // Killed, but perhaps it has not run since, or its new parent has not reaped it yet.
+        // It was killed, but perhaps has not run since, or its new parent has not reaped it yet.
         let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let has_ended = |stat: String| stat.is_empty() || stat.contains(") Z ");
         let deadline = Instant::now() + Duration::from_secs(10);

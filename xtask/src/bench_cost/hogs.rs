@@ -1,4 +1,4 @@
-//! One task on each CPU that does nothing but use it: the neighbour that a measurement must bear.
+//! Runs one task on each CPU that does nothing but use it: load beside a measurement.
 
 use std::fs;
 use std::hint::black_box;
@@ -10,14 +10,14 @@ use anyhow::{Context, Result, bail};
 
 use super::command::Running;
 
-/// Hogs that are running. Dropping it ends them.
+/// Hogs that are running. Dropping this ends them.
 #[derive(Debug)]
 pub struct Hogs {
     _running: Vec<Running>,
 }
 
 impl Hogs {
-    /// Starts one on each of `cpus`. They end by themselves after `limit`, should nobody do it.
+    /// Starts one on each of `cpus`. They end by themselves after `limit`.
     ///
     /// # Errors
     /// When one cannot be started.
@@ -34,10 +34,10 @@ impl Hogs {
     }
 }
 
-/// `hog SECONDS`: uses a CPU for so long, or until its parent is gone.
+/// `hog SECONDS`: uses a CPU for that time, or until its parent has ended.
 ///
 /// # Errors
-/// When the words are not of this form.
+/// When the arguments do not have this form.
 pub fn run(words: &[String]) -> Result<ExitCode> {
     let [seconds] = words else {
         bail!("usage: hog SECONDS");
@@ -55,13 +55,13 @@ pub fn run(words: &[String]) -> Result<ExitCode> {
 /// The CPUs that this process may use.
 ///
 /// # Errors
-/// When `/proc/self/status` cannot be read or does not say.
+/// When `/proc/self/status` cannot be read or does not list them.
 pub fn allowed_cpus() -> Result<Vec<u32>> {
     let status = fs::read_to_string("/proc/self/status").context("reading /proc/self/status")?;
     parse_allowed(&status).context("/proc/self/status names no CPUs")
 }
 
-/// `Cpus_allowed_list` (`man 5 proc_pid_status`), such as `0-3,8`.
+/// Parses `Cpus_allowed_list` (`man 5 proc_pid_status`), such as `0-3,8`.
 fn parse_allowed(status: &str) -> Option<Vec<u32>> {
     let list = status
         .lines()

@@ -1,13 +1,13 @@
-//! Our hand-off beside that of the programs that others use, in the same minute on the same CPU.
+//! Compares our hand-off with that of other programs, in the same minute on the same CPU.
 //!
 //! ```text
 //! round 1   swtch  perf pipe  perf pipe -T  …     ratio of a peer = ours / its, within the round
 //! round 2   perf pipe  perf pipe -T  …  swtch     reported: median (min–max) over the rounds
 //! ```
 //!
-//! A peer divides by the switches that it believes it makes. The kernel's count stands beside: of
-//! the peer and its children by `getrusage(RUSAGE_CHILDREN)`, which adds nothing to a switch, where
-//! `perf stat -e context-switches` adds 5 to 12 % (seen on Linux 6.18).
+//! A peer divides by the number of switches that it believes it makes. The kernel's count is shown
+//! beside it. For the peer and its children that is `getrusage(RUSAGE_CHILDREN)`, which adds
+//! nothing to a switch, while `perf stat -e context-switches` adds 5 to 12 % (seen on Linux 6.18).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use crate::bench_record::summary::Spread;
 use crate::bench_record::table::{NOTHING, Table, spread};
 use crate::bench_record::tool::installed;
 
-/// Round trips of `perf bench sched pipe`: 0.2 to 0.6 s.
+/// Round trips of `perf bench sched pipe`, which take 0.2 to 0.6 s.
 const PIPE_LOOPS: u64 = 100_000;
 
-/// A program that times hand-overs as we do.
+/// A program that measures hand-overs as `swtch cost` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// `perf bench sched pipe`: two processes, an operation is a round trip.
@@ -33,11 +33,11 @@ pub enum Peer {
     PerfPipeThreads,
     /// `schbench -p`: threads that hand over by a private futex.
     Schbench,
-    /// lmbench's `lat_ctx -s 0 2`: two processes and pipes, less the calls alone.
+    /// lmbench's `lat_ctx -s 0 2`: two processes and pipes, minus the cost of the calls alone.
     LatCtx,
 }
 
-/// Which of our numbers a peer's compares with.
+/// The price of ours that a peer's number is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
     kind: &'static str,
@@ -46,7 +46,7 @@ pub struct Match {
 }
 
 impl Peer {
-    /// All, in the order of the table.
+    /// All peers, in the order of the table.
     pub const ALL: [Self; 4] = [
         Self::PerfPipe,
         Self::PerfPipeThreads,
@@ -54,7 +54,7 @@ impl Peer {
         Self::LatCtx,
     ];
 
-    /// What a reader types to repeat it.
+    /// The command that a reader types to repeat the measurement.
     pub const fn title(self) -> &'static str {
         match self {
             Self::PerfPipe => "perf bench sched pipe",
@@ -64,7 +64,7 @@ impl Peer {
         }
     }
 
-    /// Where it is installed.
+    /// The path of the program; `None` if it is not installed.
     fn program(self) -> Option<PathBuf> {
         match self {
             Self::PerfPipe | Self::PerfPipeThreads => installed("perf"),
@@ -84,10 +84,10 @@ impl Peer {
         line.split(' ').map(str::to_owned).collect()
     }
 
-    /// ns of a hop, by its own account.
+    /// Nanoseconds per hop, as the peer itself reports them.
     fn hop_ns(self, answer: &Answer) -> Option<f64> {
         match self {
-            // Two hops an operation.
+            // One operation is a round trip, which is two hops.
             Self::PerfPipe | Self::PerfPipeThreads => {
                 Some(number_before(&answer.stdout, "usecs/op")? * 1e3 / 2.0)
             }
@@ -96,7 +96,7 @@ impl Peer {
         }
     }
 
-    /// Hops of a whole run, where its words say how many.
+    /// Hops of a whole run; `None` if the command does not determine them.
     const fn hops(self) -> Option<u64> {
         match self {
             Self::PerfPipe | Self::PerfPipeThreads => Some(2 * PIPE_LOOPS),
@@ -104,7 +104,7 @@ impl Peer {
         }
     }
 
-    /// Peers run under the default policy, so ours does too.
+    /// The matching price of ours. Peers run under the default policy, so ours does too.
     const fn ours(self) -> Match {
         let (kind, members, is_net) = match self {
             Self::PerfPipe => ("pipe", "processes", false),
@@ -136,20 +136,20 @@ impl Match {
     }
 }
 
-/// lmbench keeps its programs out of `PATH`, in a directory by machine.
+/// lmbench installs its programs outside of `PATH`, in a directory for each architecture.
 fn lmbench() -> Option<PathBuf> {
     let machines = fs::read_dir("/usr/lib/lmbench/bin").ok()?.flatten();
     let mut programs = machines.map(|machine| machine.path().join("lat_ctx"));
     programs.find(|program| program.is_file())
 }
 
-/// The number before a unit.
+/// The first number in the line that ends with this unit.
 fn number_before(text: &str, unit: &str) -> Option<f64> {
     let line = text.lines().find(|line| line.trim_end().ends_with(unit))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Round trips a second.
+/// Round trips per second, in the line `avg worker transfer`.
 fn schbench_rate(text: &str) -> Option<f64> {
     let line = text
         .lines()
@@ -157,17 +157,17 @@ fn schbench_rate(text: &str) -> Option<f64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// A line with the number of processes and µs; none when the subtraction came to 0 or less.
+/// The µs in the line for 2 processes. lmbench prints none when its subtraction gives 0 or less.
 fn lat_ctx_us(text: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix("2 "))?;
     line.trim().parse().ok()
 }
 
-/// One round of a peer.
+/// The numbers of one peer and ours in one round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
     peer: Peer,
-    /// `None` when it printed none.
+    /// `None` if the peer printed no number.
     peer_ns: Option<f64>,
     peer_switches_per_hop: Option<f64>,
     ours_ns: f64,
@@ -175,7 +175,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// As a row of `peers`.
+    /// The round as an entry of `peers` in the JSON file.
     pub fn to_json(self) -> Value {
         json!({
             "peer": self.peer.title(),
@@ -187,7 +187,7 @@ impl Round {
     }
 }
 
-/// The peers that are here, each with its program; and those that are not.
+/// The peers that are installed, each with its program, and those that are not.
 pub fn present() -> (Vec<(Peer, PathBuf)>, Vec<Peer>) {
     let mut here = Vec::new();
     let mut missing = Vec::new();
@@ -200,16 +200,16 @@ pub fn present() -> (Vec<(Peer, PathBuf)>, Vec<Peer>) {
     (here, missing)
 }
 
-/// Measures `rounds` rounds of all that are here.
+/// Measures `rounds` rounds of all installed peers.
 ///
 /// # Errors
-/// When a program fails or says nothing that can be read, or on Ctrl-C.
+/// When a program fails or prints nothing that can be read, or on Ctrl-C.
 pub fn measure(runner: &Runner<'_>, swtch: &Path, cpu: u32, rounds: usize) -> Result<Vec<Round>> {
     let (peers, _) = present();
     let mut measured = Vec::new();
     for round in 0..rounds {
         eprintln!("peers: round {}/{rounds}", round + 1);
-        // Every arm takes every place in the order once in as many rounds as there are arms.
+        // Every arm has every position in the order once in as many rounds as there are arms.
         let mut order: Vec<Option<&(Peer, PathBuf)>> = peers.iter().map(Some).collect();
         order.insert(0, None);
         let places = round % order.len();
@@ -277,7 +277,7 @@ const fn as_f64(count: u64) -> f64 {
     count as f64
 }
 
-/// The table, a row a peer.
+/// The table, with one row for each peer.
 pub fn table(rounds: &[Round]) -> Table {
     let mut table = Table::new(&[
         "peer",
@@ -323,7 +323,7 @@ fn numbers(rounds: &[Round]) -> [String; 6] {
 mod tests {
     use super::*;
 
-    /// As perf 6.1 prints it.
+    /// The output of perf 6.1.
     const PIPE: &str = "# Running 'sched/pipe' benchmark:
 # Executed 100000 pipe operations between two processes
 
@@ -357,7 +357,7 @@ mod tests {
         assert!((ns - 1000.0).abs() < 1e-9, "{ns}");
     }
 
-    /// It prints nothing when what is left is not above 0.
+    /// lmbench prints nothing if the difference is not above 0.
     #[test]
     fn lat_ctx_may_print_no_number() {
         let of = |said| Peer::LatCtx.hop_ns(&answer("", said, 0));
@@ -384,7 +384,8 @@ mod tests {
             ours_ns,
             ours_switches_per_hop: 1.0,
         };
-        // The machine was twice as slow in the second round; the ratio does not see it.
+        // The machine was half as fast in the second round; the ratio within a round is not
+        // affected.
         let row = numbers(&[round(1000.0, 900.0), round(2000.0, 1800.0)]);
         assert_eq!(row[2], "0.900 (0.900–0.900)");
     }

@@ -1,70 +1,63 @@
-//! What `swtch cost --format json` answers, as far as it is judged here.
+//! Reads those parts of the answer of `swtch cost --format json` that are judged here.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::command::Runner;
 
-/// Exit codes of `swtch cost` that come with an answer: 1 says that an interval is too wide.
+/// Exit codes of `swtch cost` that come with an answer; 1 means that an interval is too wide.
 const ANSWERED: [i32; 2] = [0, 1];
 
-/// A value with its interval.
+/// A value with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The value.
     pub point: f64,
-    /// Lower end.
     pub low: f64,
-    /// Upper end.
     pub high: f64,
 }
 
-/// A row of the list.
+/// One price of the list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Price {
-    /// The operation.
+    /// The primitive or operation, such as `pipe`.
     pub kind: String,
-    /// `threads` or `processes`.
+    /// `threads` or `processes`; `None` if it does not apply.
     pub members: Option<String>,
-    /// `same-cpu` and others.
+    /// Where the two run, such as `same-cpu`; `None` if it does not apply.
     pub place: Option<String>,
-    /// `default`, `batch`, `fifo`.
+    /// Scheduling policy: `default`, `batch` or `fifo`; `None` if it does not apply.
     pub policy: Option<String>,
-    /// Wall time of an operation.
+    /// Wall time of one operation, in ns.
     pub hand_off_ns: Estimate,
-    /// The same less the calls alone.
+    /// `hand_off_ns` minus the cost of the calls alone; `None` if there is nothing to subtract.
     pub net_ns: Option<Estimate>,
-    /// Voluntary switches of an operation.
     pub voluntary_per_op: f64,
-    /// Involuntary ones.
     pub involuntary_per_op: f64,
 }
 
 /// Two arms that differ in one thing, or in none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contrast {
-    /// What differs.
+    /// The name of the comparison, such as `self-check-twin`.
     pub name: String,
-    /// With it less without it.
+    /// Time of the second arm minus that of the first.
     pub difference_ns: Estimate,
-    /// With it over without it.
+    /// Time of the second arm divided by that of the first.
     pub ratio: Estimate,
     /// `larger`, `smaller`, `none` or `unresolved`.
     pub verdict: String,
 }
 
-/// The answer.
+/// A price list, as far as it is judged here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PriceList {
-    /// How long it took.
     pub took_s: f64,
-    /// Its rows.
     pub prices: Vec<Price>,
-    /// Arms that do the same.
+    /// Comparisons of arms that do the same.
     pub twins: Vec<Contrast>,
-    /// Arms that do not.
+    /// Comparisons of arms that differ in one thing.
     pub contrasts: Vec<Contrast>,
-    /// The whole of it.
+    /// The whole answer, for the JSON file of this program.
     pub json: Value,
 }
 
@@ -72,17 +65,17 @@ impl PriceList {
     /// Runs `words`, which must be a `swtch cost … --format json`, and reads the answer.
     ///
     /// # Errors
-    /// When it fails, or answers something else.
+    /// When the command fails, or its output is no price list.
     pub fn measured_by(runner: &Runner<'_>, words: &[String]) -> Result<Self> {
         let answer = runner.run(words)?.expecting(&ANSWERED);
         let answer = answer.with_context(|| words.join(" "))?;
         Self::parse(&answer.stdout).with_context(|| format!("the answer of {}", words.join(" ")))
     }
 
-    /// Reads the answer.
+    /// Reads a price list in JSON.
     ///
     /// # Errors
-    /// When it is no list.
+    /// When a part that is needed is missing.
     pub fn parse(text: &str) -> Result<Self> {
         let json: Value = serde_json::from_str(text).context("this is no JSON")?;
         let session = &json["session"];
@@ -148,7 +141,7 @@ fn contrast(row: &Value) -> Result<Contrast> {
     })
 }
 
-/// A small list, for tests.
+/// A small price list for the tests.
 #[cfg(test)]
 pub const FIXTURE: &str = r#"{
   "schema": "swtch.prices/1",

@@ -1,5 +1,5 @@
-//! Does `swtch cost` find a difference where there is none, and one where there is? Many runs of its
-//! own check, which times arms that do the same and an arm with 1 % more to do.
+//! Does `swtch cost` find a difference where there is none, and one where there is? This runs its
+//! self-check many times, which times two equal arms and one with 1 % more to do.
 
 use std::path::Path;
 
@@ -12,23 +12,23 @@ use super::share::Share;
 use crate::bench_record::summary::Spread;
 use crate::bench_record::table::{NOTHING, Table, spread};
 
-/// Two arms that do the same.
+/// The comparison of two arms that do the same.
 const TWIN: &str = "self-check-twin";
 
-/// An arm that has 1 % more to do, beside one that has not.
+/// The comparison of an arm that has 1 % more to do with one that has not.
 const INJECTED: &str = "injected-1-pct";
 
-/// What the machine did besides.
+/// Other work on the machine during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// Nothing of ours.
+    /// No load that we start.
     Idle,
     /// One task on each CPU that does nothing but use it.
     Hogs,
 }
 
 impl Load {
-    /// The words for it in tables.
+    /// The words for the load in tables.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Idle => "no load of ours",
@@ -37,19 +37,18 @@ impl Load {
     }
 }
 
-/// Runs under one load.
+/// All runs of the self-check under one load.
 #[derive(Debug)]
 pub struct Runs {
-    /// Which.
     pub load: Load,
-    /// The answers.
+    /// The price list of each run.
     pub lists: Vec<PriceList>,
 }
 
-/// Runs the check `runs` times.
+/// Runs the self-check `runs` times.
 ///
 /// # Errors
-/// When it fails or has other names, or on Ctrl-C.
+/// When it fails or lacks the expected names, or on Ctrl-C.
 pub fn measure(
     runner: &Runner<'_>,
     swtch: &Path,
@@ -78,7 +77,7 @@ pub fn measure(
     Ok(Runs { load, lists })
 }
 
-/// Contrasts of this name, wherever they stand.
+/// The comparisons with this name, among twins and contrasts.
 fn named<'l>(list: &'l PriceList, name: &str) -> Vec<&'l Contrast> {
     let all = list.twins.iter().chain(&list.contrasts);
     all.filter(|contrast| contrast.name == name).collect()
@@ -93,12 +92,12 @@ impl Runs {
         self.lists.iter().flat_map(move |list| named(list, name))
     }
 
-    /// How often arms that do the same are said to differ.
+    /// How often equal arms were reported to differ.
     pub fn false_alarms(&self) -> Share {
         Share::of(self.contrasts(TWIN).map(is_claim))
     }
 
-    /// How often 1 % more is found.
+    /// How often the delay of 1 % was found.
     pub fn found(&self) -> Share {
         Share::of(
             self.contrasts(INJECTED)
@@ -106,14 +105,14 @@ impl Runs {
         )
     }
 
-    /// By how much the second arm was seen to be longer, in per cent.
+    /// By how much the second arm was measured to be longer, in percent.
     fn longer_pct(&self, name: &str) -> Option<Spread> {
         let pct = |contrast: &Contrast| (contrast.ratio.point - 1.0) * 100.0;
         Spread::of(self.contrasts(name).map(pct))
     }
 
-    /// Half the interval of the difference between arms that do the same, in per cent of the net
-    /// price of the same run.
+    /// Half the interval of the difference between equal arms, in percent of the net price of the
+    /// same run.
     pub fn half_widths_pct(&self) -> Option<Spread> {
         let of_run = |list: &PriceList| {
             let net = list.prices.iter().find_map(|price| price.net_ns)?.point;
@@ -128,8 +127,8 @@ impl Runs {
         Spread::of(self.lists.iter().map(|list| list.took_s))
     }
 
-    /// How often an interval holds the median of all runs' points, for each kind of number; and of
-    /// arms that do the same, how often it holds 1, which is known to be true.
+    /// How often an interval holds the median of the points of all runs, for each kind of number.
+    /// For equal arms also how often it holds 1, which is known to be true.
     pub fn coverage(&self) -> [(&'static str, Share); 5] {
         let first = |list: &PriceList| {
             list.prices
@@ -160,7 +159,7 @@ const fn holds(estimate: &Estimate, value: f64) -> bool {
     estimate.low <= value && value <= estimate.high
 }
 
-/// How many intervals hold the median of all points.
+/// How many of the intervals hold the median of all points.
 fn covered(estimates: &[Estimate]) -> Share {
     let Some(points) = Spread::of(estimates.iter().map(|one| one.point)) else {
         return Share::default();
@@ -168,7 +167,7 @@ fn covered(estimates: &[Estimate]) -> Share {
     Share::of(estimates.iter().map(|one| holds(one, points.median)))
 }
 
-/// How often arms that do the same are said to differ.
+/// The table of false alarms: how often equal arms are reported to differ.
 pub fn alarms_table(all: &[Runs]) -> Table {
     let mut table = Table::new(&[
         "load",
@@ -187,7 +186,7 @@ pub fn alarms_table(all: &[Runs]) -> Table {
     table
 }
 
-/// How narrow the interval between arms that do the same is.
+/// The table of resolution: how narrow the interval between equal arms is.
 pub fn resolution_table(all: &[Runs]) -> Table {
     let mut table = Table::new(&["load", "half-width, % of net: median", "worst", "runs"]);
     for runs in all {
@@ -205,7 +204,7 @@ pub fn resolution_table(all: &[Runs]) -> Table {
     table
 }
 
-/// How often 1 % more is found.
+/// The table of injected delays: how often 1 % more is found.
 pub fn injected_table(all: &[Runs]) -> Table {
     let mut table = Table::new(&["load", "found (95 % interval)", "seen as, %"]);
     for runs in all {
@@ -218,7 +217,7 @@ pub fn injected_table(all: &[Runs]) -> Table {
     table
 }
 
-/// How often intervals hold what many runs come to.
+/// The table of coverage: how often intervals hold the median of many runs.
 pub fn coverage_table(all: &[Runs]) -> Table {
     let mut table = Table::new(&[
         "load",
@@ -239,7 +238,7 @@ mod tests {
     use super::*;
     use crate::bench_cost::price::FIXTURE;
 
-    /// Two runs: the fixture, and one in which all that can go wrong does.
+    /// Two runs: the fixture, and one in which everything that is judged goes wrong.
     fn runs() -> Runs {
         let good = FIXTURE;
         let bad = FIXTURE
@@ -269,7 +268,7 @@ mod tests {
         assert!((seen.median - 0.98).abs() < 1e-9, "{seen:?}");
     }
 
-    /// 4 of 1000 ns, and 10 of 1200 ns.
+    /// Half-widths of 4 in 1000 ns, and of 10 in 1200 ns.
     #[test]
     fn the_half_width_is_in_per_cent_of_the_net_price_of_its_run() {
         let widths = runs().half_widths_pct().unwrap();

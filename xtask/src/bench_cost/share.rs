@@ -1,21 +1,21 @@
-//! How often something happened in so many runs, and how often it may happen in the long run.
+//! A share of runs in which something happened, with the interval for its long-run probability.
 
 use std::fmt;
 
-/// The 97.5 % quantile of the normal distribution: a two-sided interval of 95 %.
+/// The 97.5 % quantile of the normal distribution, for a two-sided interval of 95 %.
 const Z: f64 = 1.959_964;
 
-/// A count of runs.
+/// How many of a number of runs had an outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// In how many it happened.
+    /// The number of runs with the outcome.
     pub hits: usize,
-    /// Of how many.
+    /// The number of all runs.
     pub of: usize,
 }
 
 impl Share {
-    /// How many of `outcomes` are true.
+    /// Counts how many of `outcomes` are true.
     pub fn of(outcomes: impl IntoIterator<Item = bool>) -> Self {
         outcomes
             .into_iter()
@@ -25,9 +25,9 @@ impl Share {
             })
     }
 
-    /// The probabilities, 0 to 1, that such a count does not rule out with 95 % confidence (Wilson,
-    /// "Probable inference, the law of succession, and statistical inference", JASA 22, 1927).
-    /// `None` without runs.
+    /// The 95 % confidence interval of the probability, each end from 0 to 1 (Wilson, "Probable
+    /// inference, the law of succession, and statistical inference", JASA 22, 1927). `None` without
+    /// runs.
     #[expect(clippy::cast_precision_loss, reason = "runs are thousands at most")]
     pub fn interval(self) -> Option<(f64, f64)> {
         if self.of == 0 {
@@ -61,7 +61,7 @@ impl fmt::Display for Share {
 mod tests {
     use super::*;
 
-    /// As tabled for Wilson's interval.
+    /// The value in tables of Wilson's interval.
     #[test]
     fn the_interval_is_wilsons() {
         let share = Share { hits: 5, of: 10 };

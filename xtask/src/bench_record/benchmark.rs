@@ -1,4 +1,4 @@
-//! What is run under each tool.
+//! The benchmarks that are run under each tool.
 
 use std::fmt;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 /// A program that does little but switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Benchmark {
-    /// Two processes pass a token through a pipe on one CPU: 400,000 switches, no idle time, so
-    /// every nanosecond added to a switch shows.
+    /// Two processes pass a token through a pipe on one CPU: 400,000 switches and no idle time, so
+    /// that every nanosecond added to a switch shows.
     Pipe,
     /// 400 processes send messages through sockets on all CPUs.
     Messaging,
@@ -16,10 +16,10 @@ pub enum Benchmark {
 }
 
 impl Benchmark {
-    /// All, in the order of the table.
+    /// All benchmarks, in the order of the table.
     pub const ALL: [Self; 3] = [Self::Pipe, Self::Messaging, Self::Storm];
 
-    /// The words to run it; a tenth of the work when `quick`.
+    /// The command that runs it, with a tenth of the work when `quick`.
     pub fn command(self, quick: bool, perf: &Path, swtch: Option<&Path>) -> Vec<String> {
         let loops = match (self, quick) {
             (Self::Pipe, false) => "200000",

@@ -1,4 +1,4 @@
-//! The machine and the versions that a table of numbers holds for.
+//! The machine and the program versions for which a table of numbers holds.
 
 use std::fmt;
 use std::fs;
@@ -8,21 +8,21 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-/// Facts without which the numbers mean nothing.
+/// The facts without which the numbers mean nothing.
 #[derive(Debug)]
 pub struct Host {
     cpu: String,
     cpus: usize,
     is_virtual: bool,
     kernel: String,
-    /// Mean number of runnable tasks in the minute before the first round.
+    /// Load average over the minute before the first round.
     load: String,
     date: String,
     versions: Vec<String>,
 }
 
 impl Host {
-    /// Reads them from `/proc` and from the programs themselves, which know `--version`.
+    /// Reads the facts from `/proc`, and the versions from the programs' `--version`.
     ///
     /// # Errors
     /// When one of them cannot be read.
@@ -50,7 +50,7 @@ impl Host {
         })
     }
 
-    /// As the object `host`.
+    /// The facts as the object `host` of the JSON file.
     pub fn to_json(&self) -> Value {
         json!({
             "cpu": self.cpu,
@@ -88,7 +88,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// x86 says `model name`, arm64 says only numbers.
+/// x86 has the line `model name`; arm64 has only numbers.
 fn cpu_model(cpuinfo: &str) -> String {
     ["model name", "CPU part"]
         .iter()

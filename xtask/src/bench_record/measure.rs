@@ -1,9 +1,9 @@
 //! One run of a benchmark under a tool.
 //!
 //! The benchmark's CPU time comes from `xtask cputime` around it; the tool's is what all children
-//! used minus that. Bare, this difference is the floor (the wrapper itself, 1 to 2 ms).
-//! The tool's peak memory is its own `VmHWM`, looked at while it runs: the kernel's `ru_maxrss`
-//! of a child would be the largest of it and its children.
+//! used minus that. In bare runs this difference is the floor (the wrapper itself, 1 to 2 ms). The
+//! tool's peak memory is its own `VmHWM`, read while it runs: the kernel's `ru_maxrss` of a child
+//! would be the maximum over the child and its children.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -24,21 +24,20 @@ use super::benchmark::Benchmark;
 use super::tool::{Programs, Recorded, Tool, Way};
 use crate::cputime::{CpuTime, cpu_ns_of_children};
 
-/// A tool that runs beside the benchmark has this long to attach (libbpf-tools take 0.3 s here).
+/// Time for a tool that runs beside the benchmark to attach (libbpf-tools take 0.3 s here).
 const TIME_TO_ATTACH: Duration = Duration::from_secs(1);
 
-/// A process that is in the way has this long to end by itself.
+/// A process that is interrupted gets this long before it is killed.
 const TIME_TO_END: Duration = Duration::from_secs(2);
 
-/// How often a running tool's memory is looked at.
+/// Pause between two readings of a running tool's memory.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What one run took.
+/// The measurements of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// The benchmark itself.
+    /// CPU time, wall time and switches of the benchmark itself.
     pub benchmark: CpuTime,
-    /// CPU time of the tool.
     pub tool_cpu_ns: u64,
     /// Peak memory of the tool; `None` when bare.
     pub tool_peak_rss_bytes: Option<u64>,
@@ -47,7 +46,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// As a row of `runs`.
+    /// The run as an entry of `runs` in the JSON file.
     pub fn to_json(self) -> Value {
         json!({
             "benchmark_cpu_ns": self.benchmark.cpu_ns,
@@ -63,18 +62,19 @@ impl Run {
     }
 }
 
-/// Runs benchmarks under tools; recordings live in a temporary directory each.
+/// Runs benchmarks under tools. Each run has a temporary directory for its recording.
 #[derive(Debug)]
 pub struct Measurer<'a> {
     programs: &'a Programs,
     quick: bool,
     myself: PathBuf,
-    /// Set by Ctrl-C and SIGTERM, so that temporary directories are removed on the way out.
+    /// Set by Ctrl-C and SIGTERM, so that temporary directories are removed before the program
+    /// ends.
     interrupted: Arc<AtomicBool>,
 }
 
 impl<'a> Measurer<'a> {
-    /// From here on Ctrl-C ends the run at hand with an error instead of the process.
+    /// From now on Ctrl-C makes the current run fail, instead of killing this process.
     ///
     /// # Errors
     /// When the signals cannot be caught.
@@ -136,7 +136,7 @@ impl<'a> Measurer<'a> {
         words
     }
 
-    /// The tool is there before the benchmark starts and is told to end after it.
+    /// Starts the tool before the benchmark, and interrupts it afterwards.
     fn run_beside(&self, tool: &[String], command: &[String], room: &Room) -> Result<u64> {
         let mut tool = Running::start(tool, &room.talk("tool"))?;
         thread::sleep(TIME_TO_ATTACH);
@@ -152,7 +152,7 @@ impl<'a> Measurer<'a> {
     }
 }
 
-/// A temporary directory with the files of one run. It is removed with all it holds.
+/// A temporary directory with the files of one run, removed when this is dropped.
 #[derive(Debug)]
 struct Room(TempDir);
 
@@ -162,7 +162,7 @@ impl Room {
         directory.map(Self).context("making a temporary directory")
     }
 
-    /// Where the tool puts its recording. The name is free: swtch overwrites nothing.
+    /// The path for the tool's recording. Nothing is there yet: swtch overwrites nothing.
     fn recording(&self) -> PathBuf {
         self.0.path().join("recording.swtch")
     }
@@ -171,13 +171,13 @@ impl Room {
         self.0.path().join("used.json")
     }
 
-    /// What `who` said on stderr.
+    /// The file with the messages of `who` on stderr.
     fn talk(&self, who: &str) -> PathBuf {
         self.0.path().join(format!("{who}.stderr"))
     }
 }
 
-/// A process of ours. It does not outlive this.
+/// A child process. Dropping this ends it.
 #[derive(Debug)]
 struct Running {
     program: String,
@@ -204,11 +204,12 @@ impl Running {
         })
     }
 
-    /// Waits for the end, looking at its memory; returns its peak.
+    /// Waits for the process to end, and reads its memory meanwhile. Returns the peak in bytes.
     fn finish(mut self, interrupted: &AtomicBool) -> Result<u64> {
         loop {
             if interrupted.load(Ordering::Relaxed) {
-                // The end of `self` kills it; its recording goes with the temporary directory.
+                // Dropping `self` kills the process; the recording goes with the temporary
+                // directory.
                 bail!("interrupted");
             }
             self.look_at_memory();
@@ -241,7 +242,7 @@ impl Running {
         kill(Pid::from_raw(pid), Signal::SIGINT).with_context(|| format!("ending {}", self.program))
     }
 
-    /// A process that has just ended has no memory any more: the last look stands.
+    /// A process that has just ended has no memory any more: the reading before counts.
     fn look_at_memory(&mut self) {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let peak = status
@@ -251,7 +252,7 @@ impl Running {
         self.peak_rss_bytes = self.peak_rss_bytes.max(peak);
     }
 
-    /// The end of what it said.
+    /// The last lines of its messages.
     fn said(&self) -> String {
         let text = fs::read_to_string(&self.talk).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
@@ -260,8 +261,9 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// On error or Ctrl-C: by SIGINT first, on which a recorder ends its command and detaches.
-    /// What fails here fails because the process has ended meanwhile, which is what is wanted.
+    /// After an error or Ctrl-C: first with SIGINT, on which a recorder ends its command and
+    /// detaches. A signal that cannot be sent means that the process has ended, which is what is
+    /// wanted.
     fn drop(&mut self) {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
@@ -276,7 +278,7 @@ impl Drop for Running {
     }
 }
 
-/// `VmHWM` of `/proc/PID/status` (`man 5 proc_pid_status`), which is in KiB.
+/// Parses `VmHWM` of `/proc/PID/status` (`man 5 proc_pid_status`), which is in KiB.
 fn peak_rss_bytes(status: &str) -> Option<u64> {
     let line = status
         .lines()
@@ -312,7 +314,7 @@ mod tests {
         assert!(kill(pid, None).is_err());
     }
 
-    /// A recorder that catches SIGINT and goes on must not outlive the measurement either.
+    /// A recorder that catches SIGINT and goes on must not outlive the measurement.
     #[test]
     fn process_that_ignores_sigint_is_killed() {
         let room = Room::new().unwrap();

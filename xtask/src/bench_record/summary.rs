@@ -1,4 +1,4 @@
-//! From runs to numbers: each arm against the bare run of its own round, and the numbers to beat.
+//! Turns runs into numbers: each arm against the bare run of its own round, and the targets.
 
 use serde_json::{Value, json};
 
@@ -9,16 +9,14 @@ use super::tool::{Lost, Tool};
 /// Median and extremes of one quantity over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The smallest.
     pub min: f64,
-    /// The middle one; between the two middle ones of an even number.
+    /// The middle value; for an even number of values, the mean of the two in the middle.
     pub median: f64,
-    /// The largest.
     pub max: f64,
 }
 
 impl Spread {
-    /// `None` of nothing.
+    /// The spread of these values; `None` if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -40,31 +38,30 @@ impl Spread {
 /// One line of the table: a benchmark under a tool, over all rounds.
 #[derive(Debug)]
 pub struct Summary {
-    /// What ran.
     pub benchmark: Benchmark,
-    /// Under what.
     pub tool: Tool,
-    /// CPU time of the benchmark, as a ratio to bare.
+    /// CPU time of the benchmark, as a ratio to the bare run of the same round.
     pub cpu_ratio: Option<Spread>,
-    /// CPU time that the tool added to the benchmark, for each switch.
+    /// CPU time in ns that the tool added to the benchmark, for each switch.
     pub extra_ns_per_switch: Option<Spread>,
-    /// The benchmark's switches a second, by the kernel's count.
+    /// The benchmark's switches per second, by the kernel's count.
     pub switches_per_s: Spread,
     /// CPU time of the tool itself.
     pub tool_cpu_ms: Spread,
-    /// Cores the tool keeps busy at 100,000 switches a second.
+    /// CPUs that the tool keeps busy at 100,000 switches per second.
     pub tool_cores_per_100k: Spread,
-    /// Peak memory of the tool.
+    /// Peak memory of the tool, in MB; `None` for bare runs.
     pub tool_peak_rss_mb: Option<Spread>,
-    /// Size of the recording.
+    /// Size of the recording on disk per recorded switch.
     pub bytes_per_switch: Option<Spread>,
-    /// Switches recorded, of those that the kernel counted for the benchmark.
+    /// Recorded switches in percent of those that the kernel counted for the benchmark; `None` if
+    /// the tool records other tasks as well.
     pub recorded_pct: Option<Spread>,
-    /// Lost in all rounds together.
+    /// The losses of all rounds together.
     pub lost: Option<Lost>,
 }
 
-/// One line for each benchmark and tool, in the order of the first round.
+/// One summary for each benchmark and tool, in the order of the first round.
 pub fn of(trials: &[Trial]) -> Vec<Summary> {
     let arms = trials.iter().filter(|trial| trial.round == 0);
     arms.map(|arm| summary(trials, arm.benchmark, arm.tool))
@@ -125,7 +122,7 @@ fn switches_per_s(trial: &Trial) -> f64 {
     float(benchmark.switches) / (float(benchmark.wall_ns) / 1e9)
 }
 
-/// Cores are CPU seconds a second, and the rate divides out: CPU seconds for 100,000 switches.
+/// CPUs are CPU seconds per second, so the rate cancels out: CPU seconds per 100,000 switches.
 fn tool_cores_per_100k(trial: &Trial) -> f64 {
     float(trial.run.tool_cpu_ns) / 1e9 / (float(trial.run.benchmark.switches) / 1e5)
 }
@@ -157,7 +154,7 @@ fn lost(arm: &[&Trial]) -> Option<Lost> {
 }
 
 impl Summary {
-    /// As a row of `summary`; what does not apply is null.
+    /// The line as an entry of `summary` in the JSON file; null where a number does not apply.
     pub fn to_json(&self) -> Value {
         let spread = |spread: Option<Spread>| spread.map(Spread::to_json);
         json!({
@@ -177,12 +174,12 @@ impl Summary {
     }
 }
 
-/// A number to beat and what was measured.
+/// A target number and the measured one.
 #[derive(Debug)]
 pub struct Target {
-    /// Of what.
+    /// The quantity in words, with its benchmark.
     pub what: &'static str,
-    /// Which side of the number is good.
+    /// The target number, and which side of it is good.
     pub bound: Bound,
     /// `None` when it was not measured.
     pub measured: Option<f64>,
@@ -191,14 +188,14 @@ pub struct Target {
 /// Which side of a number is good.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// Up to here.
+    /// Good up to this number, inclusive.
     AtMost(f64),
-    /// From here on.
+    /// Good from this number on, inclusive.
     AtLeast(f64),
 }
 
 impl Target {
-    /// Whether the measured number is on the good side; `None` when it was not measured.
+    /// True if the measured number is on the good side; `None` if it was not measured.
     pub fn holds(&self) -> Option<bool> {
         self.measured.map(|measured| match self.bound {
             Bound::AtMost(most) => measured <= most,
@@ -206,7 +203,7 @@ impl Target {
         })
     }
 
-    /// As a row of `targets`.
+    /// The target as an entry of `targets` in the JSON file.
     pub fn to_json(&self) -> Value {
         let (side, number) = match self.bound {
             Bound::AtMost(most) => ("at_most", most),
@@ -216,9 +213,9 @@ impl Target {
     }
 }
 
-/// The numbers that recording is built to: a task may lose 16 % at 400,000 switches without
-/// stacks, less than under any peer that keeps every switch; the rest keeps the recorder small
-/// beside what it watches.
+/// The targets of recording: the pipe benchmark may lose 16 % of its time at 400,000 switches
+/// without stacks, less than under any peer that keeps every switch. The others keep the recorder
+/// small compared with what it records.
 pub fn targets(summaries: &[Summary]) -> Vec<Target> {
     let of = |benchmark, tool| {
         summaries
@@ -325,8 +322,8 @@ mod tests {
         }
     }
 
-    /// The machine is twice as slow in round 2: ratios within a round do not see it, while the
-    /// ratio of the medians over all rounds would depend on it.
+    /// The machine is half as fast in round 2: ratios within a round are not affected, while the
+    /// ratio of the medians over all rounds would be.
     fn slow_second_round() -> Vec<Trial> {
         vec![
             trial(0, Tool::Bare, 100),

@@ -1,18 +1,18 @@
-//! Tables for a terminal and for Markdown, from the same cells.
+//! Tables for a terminal and in Markdown, made from the same cells.
 
 use super::summary::{Bound, Spread, Summary, Target};
 
-/// Shown where a column does not apply or was not measured.
+/// Stands where a column does not apply or was not measured.
 pub const NOTHING: &str = "–";
 
-/// A header and rows of as many cells.
+/// A table: a header, and rows with as many cells.
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// Without rows.
+    /// A table with this header and no rows.
     pub fn new(header: &[&str]) -> Self {
         Self {
             rows: vec![header.iter().map(|&cell| cell.to_owned()).collect()],
@@ -24,7 +24,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Columns aligned by spaces.
+    /// The table with its columns aligned by spaces.
     pub fn to_text(&self) -> String {
         let widths = self.widths();
         let mut text = String::new();
@@ -39,7 +39,7 @@ impl Table {
         text
     }
 
-    /// A Markdown table.
+    /// The table in the syntax of Markdown.
     pub fn to_markdown(&self) -> String {
         let mut text = String::new();
         for (number, row) in self.rows.iter().enumerate() {
@@ -65,7 +65,7 @@ impl Table {
     }
 }
 
-/// What each tool costs.
+/// The table of what each tool costs.
 pub fn costs(summaries: &[Summary]) -> Table {
     let mut table = Table::new(&[
         "benchmark",
@@ -102,7 +102,7 @@ pub fn costs(summaries: &[Summary]) -> Table {
     table
 }
 
-/// The numbers to beat beside the measured ones.
+/// The table of targets beside the measured numbers.
 pub fn targets(targets: &[Target]) -> Table {
     let mut table = Table::new(&["to beat", "target", "measured", "holds"]);
     for target in targets {
@@ -124,7 +124,7 @@ pub fn targets(targets: &[Target]) -> Table {
     table
 }
 
-/// The median with the extremes behind it.
+/// The median, followed by the extremes.
 pub fn spread(spread: Option<Spread>, digits: usize) -> String {
     match spread {
         Some(Spread { min, median, max }) => {

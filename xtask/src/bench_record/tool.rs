@@ -1,4 +1,4 @@
-//! Who records: how each tool is started, and what it tells about the recording afterwards.
+//! The recorders: how each is started, and what can be learnt about its recording afterwards.
 
 use std::env;
 use std::fmt;
@@ -14,15 +14,14 @@ use super::benchmark::Benchmark;
 /// An arm of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
-    /// Nothing records.
     Bare,
-    /// Nothing records, once more: its ratio to bare is the noise of the machine.
+    /// Nothing records, once more: its ratio to `Bare` is the noise of the machine.
     BareAgain,
-    /// Every switch with reason and waker.
+    /// `swtch record`: every switch with reason and waker.
     Swtch,
-    /// The same with the stacks of blocked switches.
+    /// `swtch record --stacks`: also the stacks of blocked switches.
     SwtchStacks,
-    /// The kernel's own recorder.
+    /// `perf sched record`: every scheduler event, without analysis.
     PerfSched,
     /// Histogram of run-queue latency in the kernel (libbpf-tools).
     Runqlat,
@@ -30,39 +29,37 @@ pub enum Tool {
     Offcputime,
 }
 
-/// How a tool is put to a benchmark.
+/// How a tool and a benchmark are run together.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Not at all.
+    /// The benchmark runs without a tool.
     Alone,
-    /// The tool starts the command that follows these words.
+    /// The tool, with these arguments, starts the command that follows them.
     Around(Vec<String>),
-    /// The tool runs beside it and ends on SIGINT.
+    /// The tool runs beside the benchmark and ends on SIGINT.
     Beside(Vec<String>),
 }
 
-/// What a recording holds.
+/// What a finished recording holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// Switches in it.
     pub switches: u64,
     /// Its size on disk when it is finished.
     pub bytes: u64,
-    /// What the tool says it lost.
+    /// The losses that the tool reports.
     pub lost: Lost,
 }
 
-/// Lost, in the tool's own unit.
+/// Losses in the tool's own unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// How many.
     pub count: u64,
-    /// Of what: switches, or perf's chunks and samples, which say less.
+    /// The unit: switches, or perf's chunks and samples, which say less.
     pub unit: &'static str,
 }
 
 impl Tool {
-    /// How it is put to a benchmark; a recording goes to `output`.
+    /// How the tool is run with a benchmark; its recording goes to `output`.
     pub fn way(self, programs: &Programs, output: &Path) -> Way {
         let output = output.to_string_lossy().into_owned();
         let words = |program: &Path, words: &[&str]| {
@@ -88,11 +85,11 @@ impl Tool {
         }
     }
 
-    /// What the finished recording at `output` holds; `None` for a tool that keeps none. What the
-    /// tool said while it recorded is in the file `talk`.
+    /// Reads what the finished recording at `output` holds; `None` for a tool that keeps none. The
+    /// file `talk` has the messages of the tool.
     ///
     /// # Errors
-    /// When the recording is not there or does not say what it holds.
+    /// When there is no recording, or it does not say what it holds.
     pub fn recorded(
         self,
         programs: &Programs,
@@ -106,7 +103,7 @@ impl Tool {
         }
     }
 
-    /// Whether it records the benchmark alone, so that its count must be the kernel's count.
+    /// True if it records the benchmark alone, so that its count must equal the kernel's count.
     pub fn records_the_command_only(self) -> bool {
         matches!(self, Self::Swtch | Self::SwtchStacks)
     }
@@ -187,7 +184,7 @@ fn switches_in(stats: &str) -> Option<u64> {
     lines.next()?.split_whitespace().last()?.parse().ok()
 }
 
-/// perf says `lost 3 chunks!` or `lost 12 samples`, and nothing when nothing was lost.
+/// perf prints `lost 3 chunks!` or `lost 12 samples`, and nothing when nothing was lost.
 fn lost_by_perf(stderr: &str) -> Lost {
     let words: Vec<&str> = stderr.split_whitespace().collect();
     let said = words.windows(3).find_map(|three| match three {
@@ -210,10 +207,10 @@ fn lost_by_perf(stderr: &str) -> Lost {
     }
 }
 
-/// Where the programs are.
+/// Paths of the programs; `None` for one that is not measured or not installed.
 #[derive(Debug)]
 pub struct Programs {
-    /// `perf`, benchmark and peer in one.
+    /// The path of `perf`, which is both benchmark and peer.
     pub perf: PathBuf,
     swtch: Option<PathBuf>,
     runqlat: Option<PathBuf>,
@@ -221,7 +218,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Looks for each; swtch where it is said to be, or beside this program.
+    /// Finds each program; `swtch` is the given path or the file beside this program.
     ///
     /// # Errors
     /// Without perf or taskset, or without swtch unless only the peers are asked for.
@@ -243,7 +240,7 @@ impl Programs {
         })
     }
 
-    /// The peers that are not here, and how to get them.
+    /// The peers that are not installed, with the package that has them.
     pub fn missing(&self) -> Vec<&'static str> {
         let peers = [
             (&self.runqlat, "runqlat (package libbpf-tools)"),
@@ -256,7 +253,8 @@ impl Programs {
             .collect()
     }
 
-    /// The arms of a benchmark, bare first. Storm is about the recorder and has no other arm.
+    /// The arms of a benchmark, bare first. `Storm` tests the recorder and has no other arm than
+    /// swtch.
     pub fn tools_for(&self, benchmark: Benchmark) -> Vec<Tool> {
         let has_swtch = self.swtch.is_some();
         let arms = [
@@ -276,14 +274,14 @@ impl Programs {
             .collect()
     }
 
-    /// Those whose version belongs to the numbers.
+    /// The programs whose versions belong to the numbers.
     pub fn with_versions(&self) -> impl Iterator<Item = &Path> {
         [Some(self.perf.as_path()), self.swtch_path()]
             .into_iter()
             .flatten()
     }
 
-    /// The swtch to measure, if it is measured.
+    /// The path of the swtch to measure; `None` if it is not measured.
     pub fn swtch_path(&self) -> Option<&Path> {
         self.swtch.as_deref()
     }
@@ -304,7 +302,7 @@ impl Programs {
     }
 }
 
-/// The swtch that is said, or the one beside this program.
+/// The given swtch, or the one beside this program.
 ///
 /// # Errors
 /// When there is none.
@@ -321,7 +319,7 @@ pub fn find_swtch(said: Option<&Path>) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Searches PATH and the directories of the system's own programs, which sudo may leave out.
+/// Searches `PATH` and the directories of system programs, which sudo may leave out.
 pub fn installed(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let directories = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -334,7 +332,7 @@ pub fn installed(program: &str) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    /// As perf 6.1 prints it.
+    /// The output of perf 6.1.
     const STATS: &str = "
 Aggregated stats:
            TOTAL events:     140457

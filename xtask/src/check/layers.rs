@@ -1,6 +1,7 @@
-//! The rooms depend on each other as the table in `ARCHITECTURE.md` says: no edge more, none less.
+//! The crates depend on each other as the table in `ARCHITECTURE.md` says, with no more and no
+//! fewer edges.
 //!
-//! The table stands between two markers, so that it can be read by people and by this check:
+//! The table stands between two markers, so that both people and this check can read it:
 //!
 //! ```text
 //! <!-- layers: begin -->
@@ -18,7 +19,7 @@ use serde_json::Value;
 const BEGIN: &str = "<!-- layers: begin -->";
 const END: &str = "<!-- layers: end -->";
 
-/// Which other rooms a room depends on.
+/// The other crates that a crate depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edges {
     /// To build it: normal and build dependencies.
@@ -27,13 +28,13 @@ pub struct Edges {
     pub in_tests: BTreeSet<String>,
 }
 
-/// The edges of each room.
+/// The edges of each crate, by its name.
 pub type Layers = BTreeMap<String, Edges>;
 
-/// The table between the markers.
+/// Reads the table between the markers.
 ///
 /// # Errors
-/// When a marker is missing, or a row has not three cells.
+/// When a marker is missing, or a row does not have three cells.
 pub fn allowed(page: &str) -> Result<Layers> {
     let (_, rest) = page
         .split_once(BEGIN)
@@ -71,10 +72,10 @@ fn in_backticks(cell: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The edges that `cargo metadata --no-deps` tells.
+/// Reads the edges from the output of `cargo metadata --no-deps`.
 ///
 /// # Errors
-/// When the answer has not the shape that cargo documents.
+/// When the output does not have the form that cargo documents.
 pub fn found(metadata: &Value) -> Result<Layers> {
     let packages = metadata["packages"]
         .as_array()
@@ -94,14 +95,14 @@ pub fn found(metadata: &Value) -> Result<Layers> {
                 _ => edges.always.insert(name),
             };
         }
-        // What is there anyway is no edge of its own in tests.
+        // A crate that is needed anyway is no additional edge in tests.
         edges.in_tests = &edges.in_tests - &edges.always;
         layers.insert(room, edges);
     }
     Ok(layers)
 }
 
-/// Where the tree and the table differ.
+/// The differences between the tree and the table, in words.
 pub fn complaints(allowed: &Layers, found: &Layers) -> Vec<String> {
     let none = Edges::default();
     let rooms: BTreeSet<&String> = allowed.keys().chain(found.keys()).collect();

@@ -1,15 +1,15 @@
 //! Every dependency has a licence that `deny.toml` allows and comes from the one registry.
 //!
-//! `cargo-deny` reads the same `deny.toml` and checks more (advisories, duplicates); this is what
-//! matters most of it, for machines that have it not. The list of licences exists once, there.
+//! `cargo-deny` reads the same `deny.toml` and checks more (advisories, duplicates). This checks
+//! the most important part on machines without it. The list of licences exists only in that file.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// The registry as cargo names it in metadata.
+/// The registry, as `cargo metadata` names it.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// The licences of `[licenses] allow = […]`.
+/// Reads the licences of `[licenses] allow = […]`.
 ///
 /// # Errors
 /// When there is no such list or it is empty.
@@ -33,8 +33,8 @@ pub fn allowed(deny_toml: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Packages of `cargo metadata` whose licence or source is not allowed. Only those that the
-/// resolved graph of this platform holds are asked.
+/// Packages of `cargo metadata` whose licence or source is not allowed. Only packages in the
+/// resolved graph of this platform are checked.
 pub fn complaints(allowed: &[String], metadata: &Value) -> Vec<String> {
     let used: Vec<&str> = metadata["resolve"]["nodes"]
         .as_array()
@@ -70,10 +70,10 @@ fn source_complaint(package: &Value) -> Option<String> {
     (source != REGISTRY).then(|| format!("{name} comes from {source}"))
 }
 
-/// Whether an SPDX expression can be met with allowed licences: one of an OR, all of an AND.
+/// True if an SPDX expression can be met with allowed licences: one side of an OR, both of an AND.
 /// A name with its exception (`X WITH y`) is one licence.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
-    // `/` is the OR of old manifests.
+    // Old manifests write `/` for OR.
     let spaced = expression
         .replace('(', " ( ")
         .replace(')', " ) ")
@@ -87,7 +87,7 @@ fn is_allowed(expression: &str, allowed: &[String]) -> bool {
 fn any_of(rest: &mut &[&str], allowed: &[String]) -> bool {
     let mut verdict = all_of(rest, allowed);
     while take(rest, "OR") {
-        // Not `||` alone: the right side must be read even when the left is allowed.
+        // Not `||`: the right side must be parsed even if the left is allowed.
         verdict |= all_of(rest, allowed);
     }
     verdict

@@ -1,17 +1,17 @@
 //! The docs name only what exists: source files, folders of the tree, targets of the Makefile.
 //!
-//! Looked at are the words between backticks, and for `make TARGET` also the lines of code blocks.
-//! A word is a path of ours when it ends in `.rs` or begins with a folder of the tree. It exists
-//! when some path of the tree is it or ends with it, so `rules.rs`, `swtch-core/src/rules.rs` and
-//! the full path are all good names. `*` stands for any name, `{a,b}` for each of several, and a
-//! name in capitals (`NAME.rs`) for one that the reader chooses: its folder must exist.
+//! Checked are the words between backticks, and for `make TARGET` also the lines of code blocks. A
+//! word is taken for a path of the tree if it ends in `.rs` or begins with one of its folders. It
+//! exists if a path of the tree equals it or ends with it, so `rules.rs`, `swtch-core/src/rules.rs`
+//! and the full path are all good names. `*` stands for any name, `{a,b}` for each of several, and
+//! a name in capitals (`NAME.rs`) for one that the reader chooses: its folder must exist.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Folders whose mention makes a word a path of ours.
+/// A word that begins with one of these folders is taken for a path of the tree.
 const FOLDERS: &[&str] = &[
     "crates/",
     "docs/",
@@ -22,7 +22,7 @@ const FOLDERS: &[&str] = &[
     ".ci/",
 ];
 
-/// Directories that are no part of the tree.
+/// Directories that do not belong to the tree.
 const SKIPPED: &[&str] = &["target", ".git", "node_modules"];
 
 /// Every path of the tree, relative to its root.
@@ -40,7 +40,7 @@ impl Tree {
         Ok(Self(paths))
     }
 
-    /// The pages to check: every Markdown file.
+    /// The pages to check, which are all Markdown files.
     pub fn pages(&self) -> impl Iterator<Item = &str> {
         self.0
             .iter()
@@ -79,7 +79,7 @@ fn collect(directory: &Path, prefix: &str, paths: &mut Vec<String>) -> Result<()
     Ok(())
 }
 
-/// One name against a pattern with at most one `*`.
+/// Compares one name with a pattern that has at most one `*`.
 fn matches_name(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         Some((start, end)) => {
@@ -89,7 +89,7 @@ fn matches_name(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The targets of a Makefile.
+/// The names of the targets of a Makefile.
 pub fn make_targets(makefile: &str) -> Vec<String> {
     let is_target = |name: &str| {
         !name.is_empty()
@@ -105,7 +105,7 @@ pub fn make_targets(makefile: &str) -> Vec<String> {
         .collect()
 }
 
-/// What a page names and the tree has not.
+/// Names on a page that the tree does not have, as complaints.
 pub fn complaints(page: &str, text: &str, tree: &Tree, targets: &[String]) -> Vec<String> {
     let mut complaints = Vec::new();
     for (number, code) in pieces_of_code(text) {
@@ -131,7 +131,7 @@ pub fn complaints(page: &str, text: &str, tree: &Tree, targets: &[String]) -> Ve
     complaints
 }
 
-/// A line of a code block, or what stands between two backticks.
+/// A line of a code block, or the text between two backticks.
 struct Code<'a> {
     text: &'a str,
     in_block: bool,
@@ -159,7 +159,7 @@ fn pieces_of_code(text: &str) -> Vec<(usize, Code<'_>)> {
     pieces
 }
 
-/// The target of a command `make TARGET`, with a prompt or sudo before it.
+/// The target of a command `make TARGET`, which may follow a prompt or sudo.
 fn make_target(code: &str) -> Option<&str> {
     let mut words = code
         .split_whitespace()
@@ -170,14 +170,14 @@ fn make_target(code: &str) -> Option<&str> {
 }
 
 fn is_path_of_ours(word: &str) -> bool {
-    // `core::fmt` and `--file=x.rs` are no paths; `.rs` alone is an ending.
+    // `core::fmt` and `--file=x.rs` are not paths; `.rs` alone is a file name extension.
     let looks_like_a_path =
         !word.contains("::") && !word.starts_with(['-', '.', '/']) || word.starts_with(".ci/");
     looks_like_a_path
         && (word.ends_with(".rs") || FOLDERS.iter().any(|folder| word.starts_with(folder)))
 }
 
-/// `a/{b,c}.rs` → `a/b.rs`, `a/c.rs`.
+/// Expands braces: `a/{b,c}.rs` becomes `a/b.rs` and `a/c.rs`.
 fn alternatives(path: &str) -> Vec<String> {
     let parts = path
         .split_once('{')

@@ -1,26 +1,26 @@
-//! AArch64: the vectors are always saved, since they have no initial state that the CPU tracks
-//! (`arch/arm64/kernel/fpsimd.c`), so there is no ladder of states to measure here. The rest is
-//! what EL0 may read.
+//! AArch64. The kernel always saves the vector registers, since the CPU does not track an initial
+//! state for them (`arch/arm64/kernel/fpsimd.c`). So there is no ladder of states to measure here,
+//! and the other functions return what EL0 may read.
 
 use std::arch::asm;
 
 use super::{Registers, SaveArea};
 use crate::error::Error;
 
-/// Whether there is such a state here: only the plain one.
+/// Whether this register state can be measured here: only the plain one can.
 pub fn is_supported(registers: Registers) -> bool {
     registers == Registers::Init
 }
 
-/// Nothing has to be asked for.
+/// Succeeds without asking: no register state needs a permission.
 pub(crate) fn permit(_registers: Registers) -> Result<(), Error> {
     Ok(())
 }
 
-/// Nothing: the plain state has nothing to write.
+/// Does nothing: the plain state has no register to write.
 pub(crate) fn leave_live(_registers: Registers) {}
 
-/// As [`leave_live`].
+/// Does nothing either, as [`leave_live`].
 pub(crate) fn leave_cleared(_registers: Registers) {}
 
 /// `None`: the CPU does not say which registers are in use.
@@ -29,23 +29,23 @@ pub fn live_components() -> Option<u64> {
     None
 }
 
-/// `None`: the kernel's `user_fpsimd_state` (528 bytes) is not asked from the CPU, and SVE's size
-/// depends on the task.
+/// `None`: the CPU does not report the size. The kernel's `user_fpsimd_state` has 528 bytes, and
+/// the size of the SVE state depends on the task.
 pub fn save_area_bytes() -> Option<SaveArea> {
     None
 }
 
-/// ASIDs are part of the architecture.
+/// Always `Some(true)`: ASIDs are part of the architecture.
 pub fn has_address_space_ids() -> Option<bool> {
     Some(true)
 }
 
-/// `None`: EL0 cannot tell.
+/// `None`: EL0 cannot tell whether it runs in a guest.
 pub fn is_guest() -> Option<bool> {
     None
 }
 
-/// The virtual counter. It is far slower than the CPU's clock.
+/// Reads the virtual counter, which ticks far more slowly than the CPU's clock.
 #[inline]
 pub fn ticks() -> u64 {
     let ticks;
@@ -54,7 +54,7 @@ pub fn ticks() -> u64 {
     ticks
 }
 
-/// Its rate.
+/// Rate of the virtual counter (`cntfrq_el0`), in Hz.
 pub fn ticks_per_second() -> Option<u64> {
     let rate: u64;
     // SAFETY: as readable as the counter itself.

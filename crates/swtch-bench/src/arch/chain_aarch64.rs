@@ -1,10 +1,10 @@
-//! Loops of one instruction that waits for itself, AArch64.
+//! Loops of one instruction that needs its own previous result, AArch64.
 
 use std::arch::asm;
 
 use crate::load::Kernel;
 
-/// Goes round `iterations` times, once at least. The CPU has the instructions of `kernel`.
+/// Runs `iterations` iterations, at least one. The CPU must have the instructions of `kernel`.
 pub(crate) fn chain(kernel: Kernel, iterations: u64) {
     match kernel {
         Kernel::Add => add(iterations),
@@ -37,8 +37,8 @@ fn multiply(iterations: u64) {
     }
 }
 
-/// The quotient becomes the next dividend, with its highest bits set again: a division of small numbers
-/// is shorter on many CPUs.
+/// The quotient becomes the next dividend, with its highest bits set again: on many CPUs a division
+/// of small numbers takes less time.
 fn divide(iterations: u64) {
     // SAFETY: registers only.
     unsafe {
@@ -58,7 +58,8 @@ fn float_add(iterations: u64) {
     }
 }
 
-/// By 1, so that the product neither grows to infinity nor shrinks to a number that takes longer.
+/// Multiplies by 1, so that the product neither grows to infinity nor becomes a denormal, which may
+/// take longer.
 fn float_multiply(iterations: u64) {
     // SAFETY: registers only.
     unsafe {
@@ -68,7 +69,7 @@ fn float_multiply(iterations: u64) {
     }
 }
 
-/// The branch goes by the highest bit of a linear congruential generator (Knuth's MMIX).
+/// The branch depends on the highest bit of a linear congruential generator (Knuth's MMIX).
 fn branches(iterations: u64) {
     // SAFETY: registers only.
     unsafe {

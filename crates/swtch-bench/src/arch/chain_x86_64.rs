@@ -1,13 +1,13 @@
-//! Loops of one instruction that waits for itself, x86-64.
+//! Loops of one instruction that needs its own previous result, x86-64.
 //!
-//! The counter is taken down beside the chain and is never what is waited for: `dec` and `jnz` take one
+//! The loop counter runs beside the chain and is never the bottleneck: `dec` and `jnz` take one
 //! cycle, as the shortest chain does.
 
 use std::arch::asm;
 
 use crate::load::Kernel;
 
-/// Goes round `iterations` times, once at least. The CPU has the instructions of `kernel`.
+/// Runs `iterations` iterations, at least one. The CPU must have the instructions of `kernel`.
 pub(crate) fn chain(kernel: Kernel, iterations: u64) {
     match kernel {
         Kernel::Add => add(iterations),
@@ -39,8 +39,8 @@ fn multiply(iterations: u64) {
     }
 }
 
-/// The quotient becomes the next dividend, with its highest bits set again: a division of small numbers
-/// is shorter on many CPUs.
+/// The quotient becomes the next dividend, with its highest bits set again: on many CPUs a division
+/// of small numbers takes less time.
 fn divide(iterations: u64) {
     // SAFETY: registers only; the divisor is 3 and the upper half of the dividend 0, so that no
     // quotient overflows.
@@ -61,7 +61,8 @@ fn float_add(iterations: u64) {
     }
 }
 
-/// By 1, so that the product neither grows to infinity nor shrinks to a number that takes longer.
+/// Multiplies by 1, so that the product neither grows to infinity nor becomes a denormal, which may
+/// take longer.
 fn float_multiply(iterations: u64) {
     // SAFETY: registers only.
     unsafe {
@@ -71,7 +72,7 @@ fn float_multiply(iterations: u64) {
     }
 }
 
-/// The branch goes by the highest bit of a linear congruential generator (Knuth's MMIX).
+/// The branch depends on the highest bit of a linear congruential generator (Knuth's MMIX).
 fn branches(iterations: u64) {
     // SAFETY: registers only.
     unsafe {
@@ -84,7 +85,7 @@ fn branches(iterations: u64) {
     }
 }
 
-/// The upper halves are set back at the end: with them in use, SSE code is slower on some CPUs.
+/// Clears the upper halves at the end: while they are in use, SSE code is slower on some CPUs.
 fn avx2(iterations: u64) {
     // SAFETY: registers only, all of them declared as clobbered; the caller knows that the CPU has
     // AVX2.

@@ -1,8 +1,8 @@
-//! From one stack to another, AArch64.
+//! Switches from one stack to another, AArch64.
 //!
-//! The caller of a function expects it to keep x19 to x29, the lower halves of v8 to v15 and the stack
-//! pointer (AAPCS64, 6.1). FPCR belongs to the thread; the second variant keeps it per stack, to say
-//! what that is worth.
+//! A caller expects a function to preserve x19 to x29, the lower halves of v8 to v15 and the stack
+//! pointer (AAPCS64, 6.1). FPCR belongs to the thread; the second variant saves it per stack, to
+//! measure what that costs.
 //!
 //! ```text
 //! saved stack pointer ─▶ [FPCR, unused]  only in the second variant
@@ -12,19 +12,19 @@
 use std::arch::naked_asm;
 use std::ptr;
 
-/// What a coroutine starts with. It must not return.
+/// The function that a coroutine starts with. It must not return.
 pub(crate) type Entry = unsafe extern "C" fn(*mut ()) -> !;
 
 /// Words of a saved stack: 12 integer and 8 floating-point registers.
 const WORDS: usize = 20;
 
-/// Saves the callee-saved registers on this stack, leaves its pointer in `save`, and goes on where
-/// the stack `load` was left. Returns when somebody switches back.
+/// Saves the callee-saved registers on this stack, stores the stack pointer in `save`, and
+/// continues on the stack `load`. Returns when some code switches back.
 ///
 /// # Safety
 ///
-/// `save` may be written to. `load` was left by this function, or made by [`lay_registers`], and was
-/// not gone on with since; its stack is still there.
+/// `save` must be writable. `load` must have been saved by this function or made by
+/// [`lay_registers`], must not have been resumed since, and its stack must still be mapped.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn switch_registers(save: *mut *mut u8, load: *mut u8) {
     naked_asm!(
@@ -56,11 +56,11 @@ pub(crate) unsafe extern "C" fn switch_registers(save: *mut *mut u8, load: *mut 
     )
 }
 
-/// As [`switch_registers`], and saves FPCR too.
+/// As [`switch_registers`], but saves FPCR too.
 ///
 /// # Safety
 ///
-/// As there, with [`lay_registers_and_float_control`].
+/// As for [`switch_registers`], with a stack from [`lay_registers_and_float_control`].
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn switch_registers_and_float_control(
     save: *mut *mut u8,
@@ -103,7 +103,8 @@ pub(crate) unsafe extern "C" fn switch_registers_and_float_control(
 ///
 /// # Safety
 ///
-/// `top` is the end of a stack of at least a page, a multiple of 16, and nobody uses it.
+/// `top` is the end of a stack of at least a page, a multiple of 16, and nothing else uses the
+/// stack.
 pub(crate) unsafe fn lay_registers(top: *mut u8, entry: Entry, argument: *mut ()) -> *mut u8 {
     let mut words = [0_usize; WORDS];
     words[0] = argument as usize; // x19
@@ -111,7 +112,7 @@ pub(crate) unsafe fn lay_registers(top: *mut u8, entry: Entry, argument: *mut ()
     words[11] = begin as *const () as usize; // where to go on; x29 = 0 ends the chain of frames
     // SAFETY: the caller says that there is a page of stack.
     let saved = unsafe { top.sub(size_of_val(&words)) };
-    // SAFETY: within the same page, which nobody uses, and aligned as `top` is.
+    // SAFETY: within the same page, which nothing else uses, and aligned as `top` is.
     unsafe { ptr::write(saved.cast(), words) };
     saved
 }
@@ -120,7 +121,7 @@ pub(crate) unsafe fn lay_registers(top: *mut u8, entry: Entry, argument: *mut ()
 ///
 /// # Safety
 ///
-/// As there.
+/// As for [`lay_registers`].
 pub(crate) unsafe fn lay_registers_and_float_control(
     top: *mut u8,
     entry: Entry,
@@ -136,7 +137,7 @@ pub(crate) unsafe fn lay_registers_and_float_control(
     saved
 }
 
-/// The first steps of a coroutine.
+/// The first instructions of a coroutine: they call its entry function.
 #[unsafe(naked)]
 unsafe extern "C" fn begin() {
     naked_asm!("mov x0, x19", "blr x20", "brk #1")

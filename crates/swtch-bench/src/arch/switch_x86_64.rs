@@ -1,9 +1,9 @@
-//! From one stack to another, x86-64 with the System V calling convention.
+//! Switches from one stack to another, x86-64 with the System V calling convention.
 //!
-//! The caller of a function expects it to keep rbx, rbp, r12 to r15 and the stack pointer (psABI 1.0,
-//! figure 3.4), so these are all that a switch within one thread has to save. The psABI also wants the
-//! control bits of MXCSR and the x87 control word kept; most coroutine libraries leave them to the
-//! whole thread, and the second variant is there to say what that is worth.
+//! A caller expects a function to preserve rbx, rbp, r12 to r15 and the stack pointer (psABI 1.0,
+//! figure 3.4), so a switch within one thread need not save more. The psABI also preserves the
+//! control bits of MXCSR and the x87 control word. Most coroutine libraries leave these to the
+//! whole thread; the second variant saves them, to measure what that costs.
 //!
 //! ```text
 //! saved stack pointer ─▶ [float control]  only in the second variant
@@ -14,20 +14,20 @@
 use std::arch::naked_asm;
 use std::ptr;
 
-/// What a coroutine starts with. It must not return.
+/// The function that a coroutine starts with. It must not return.
 pub(crate) type Entry = unsafe extern "C" fn(*mut ()) -> !;
 
 /// MXCSR and x87 control word as the psABI has them when a process starts: all exceptions masked,
 /// round to nearest, 64-bit mantissa.
 const FLOAT_CONTROL: u64 = 0x037f_0000_1f80;
 
-/// Saves the callee-saved registers on this stack, leaves its pointer in `save`, and goes on where
-/// the stack `load` was left. Returns when somebody switches back.
+/// Saves the callee-saved registers on this stack, stores the stack pointer in `save`, and
+/// continues on the stack `load`. Returns when some code switches back.
 ///
 /// # Safety
 ///
-/// `save` may be written to. `load` was left by this function, or made by [`lay_registers`], and was
-/// not gone on with since; its stack is still there.
+/// `save` must be writable. `load` must have been saved by this function or made by
+/// [`lay_registers`], must not have been resumed since, and its stack must still be mapped.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn switch_registers(save: *mut *mut u8, load: *mut u8) {
     naked_asm!(
@@ -45,18 +45,18 @@ pub(crate) unsafe extern "C" fn switch_registers(save: *mut *mut u8, load: *mut 
         "pop r12",
         "pop rbx",
         "pop rbp",
-        // Not `ret`: the processor's return stack has the address of this call, and would go there
-        // first, every time.
+        // Not `ret`: the CPU's return-address predictor holds the address of this call, so every
+        // `ret` would be mispredicted.
         "pop rcx",
         "jmp rcx",
     )
 }
 
-/// As [`switch_registers`], and saves the control words of SSE and x87 too.
+/// As [`switch_registers`], but saves the control words of SSE and x87 too.
 ///
 /// # Safety
 ///
-/// As there, with [`lay_registers_and_float_control`].
+/// As for [`switch_registers`], with a stack from [`lay_registers_and_float_control`].
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn switch_registers_and_float_control(
     save: *mut *mut u8,
@@ -93,9 +93,11 @@ pub(crate) unsafe extern "C" fn switch_registers_and_float_control(
 ///
 /// # Safety
 ///
-/// `top` is the end of a stack of at least a page, a multiple of 16, and nobody uses it.
+/// `top` is the end of a stack of at least a page, a multiple of 16, and nothing else uses the
+/// stack.
 pub(crate) unsafe fn lay_registers(top: *mut u8, entry: Entry, argument: *mut ()) -> *mut u8 {
-    // In the order in which they are taken off. The last word keeps `begin` at a multiple of 16.
+    // In the order in which they are popped. The last word keeps the stack of `begin` aligned to
+    // 16.
     let words = [
         0,                           // r15
         0,                           // r14
@@ -108,7 +110,7 @@ pub(crate) unsafe fn lay_registers(top: *mut u8, entry: Entry, argument: *mut ()
     ];
     // SAFETY: the caller says that there is a page of stack.
     let saved = unsafe { top.sub(size_of_val(&words)) };
-    // SAFETY: within the same page, which nobody uses, and aligned as `top` is.
+    // SAFETY: within the same page, which nothing else uses, and aligned as `top` is.
     unsafe { ptr::write(saved.cast(), words) };
     saved
 }
@@ -117,7 +119,7 @@ pub(crate) unsafe fn lay_registers(top: *mut u8, entry: Entry, argument: *mut ()
 ///
 /// # Safety
 ///
-/// As there.
+/// As for [`lay_registers`].
 pub(crate) unsafe fn lay_registers_and_float_control(
     top: *mut u8,
     entry: Entry,
@@ -132,8 +134,8 @@ pub(crate) unsafe fn lay_registers_and_float_control(
     saved
 }
 
-/// The first steps of a coroutine, at a multiple of 16 less 8 bytes of return address, as for any
-/// function that is called.
+/// The first instructions of a coroutine. The stack pointer is 8 below a multiple of 16, as after
+/// any call.
 #[unsafe(naked)]
 unsafe extern "C" fn begin() {
     naked_asm!("mov rdi, r12", "sub rsp, 8", "call r13", "ud2")

@@ -1,5 +1,5 @@
-//! x86-64: XSAVE state, CPUID, TSC. Sources: Intel SDM vol. 1 chapter 13 (XSAVE) and 18 (AMX), vol. 2
-//! (CPUID); AMD APM vol. 2 section 11.5.
+//! x86-64: XSAVE state, CPUID, TSC. Sources: Intel SDM vol. 1 chapter 13 (XSAVE) and 18 (AMX), vol.
+//! 2 (CPUID); AMD APM vol. 2 section 11.5.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc, CpuidResult};
@@ -8,16 +8,16 @@ use std::sync::OnceLock;
 use super::{Registers, SaveArea};
 use crate::error::{Error, checked};
 
-/// State components (SDM vol. 1, 13.1) that [`clear`] sets back: SSE, AVX, opmask, the upper halves
-/// of zmm0 to 15, zmm16 to 31. Not x87, and not PKRU, which is a right and no data.
+/// State components (SDM vol. 1, 13.1) that [`clear`] resets: SSE, AVX, opmask, the upper halves of
+/// zmm0 to 15, zmm16 to 31. Not x87, and not PKRU, which holds access rights and no data.
 const VECTORS: u32 = 0xe6;
 
 /// XCR0 bits of the tile configuration and the tiles.
 const TILES: u64 = 3 << 17;
 
-/// Whether CPU and kernel have these registers, and a user can set them back.
+/// Whether CPU and kernel have these registers, and user mode can reset them.
 pub fn is_supported(registers: Registers) -> bool {
-    // Without XSAVE nothing can be set back, so not even the plain state can be made.
+    // Without XSAVE nothing can be reset, so even the plain state cannot be produced.
     let Some(enabled) = enabled_components() else {
         return false;
     };
@@ -32,7 +32,7 @@ pub fn is_supported(registers: Registers) -> bool {
     }
 }
 
-/// Asks the kernel for what must be asked for: tiles (`Documentation/arch/x86/xstate.rst`).
+/// Requests permission to use tiles (`Documentation/arch/x86/xstate.rst`); other states need none.
 pub(crate) fn permit(registers: Registers) -> Result<(), Error> {
     const ARCH_REQ_XCOMP_PERM: libc::c_int = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_ulong = 18;
@@ -50,21 +50,21 @@ pub(crate) fn permit(registers: Registers) -> Result<(), Error> {
     checked("arch_prctl", result).map(drop)
 }
 
-/// Sets all vectors (and tiles) back, then writes `registers`, and leaves them so. The caller has
-/// made sure that they are there ([`is_supported`]) and permitted ([`permit`]).
+/// Resets all vectors (and tiles), then writes `registers`, and leaves them live. The caller has
+/// checked that they exist ([`is_supported`]) and are permitted ([`permit`]).
 pub(crate) fn leave_live(registers: Registers) {
     clear(registers);
     touch(registers);
 }
 
-/// The same instructions as [`leave_live`], with the setting back last.
+/// The same instructions as [`leave_live`], with the reset last.
 pub(crate) fn leave_cleared(registers: Registers) {
     touch(registers);
     clear(registers);
 }
 
-/// XINUSE: a bit for each state component that is not in its initial state, so that the kernel has to
-/// save it. `None` where the CPU does not say.
+/// XINUSE: a bit for each state component that is not in its initial state, so that the kernel has
+/// to save it. `None` if the CPU does not report it.
 #[inline]
 pub fn live_components() -> Option<u64> {
     static CAN_TELL: OnceLock<bool> = OnceLock::new();
@@ -78,8 +78,8 @@ pub fn live_components() -> Option<u64> {
     })
 }
 
-/// Size of the XSAVE area: CPUID.0xD.0:EBX, and CPUID.0xD.1:EBX, which also counts what only the
-/// kernel sees.
+/// Size of the XSAVE area: CPUID.0xD.0:EBX, and CPUID.0xD.1:EBX, which also counts supervisor
+/// state.
 pub fn save_area_bytes() -> Option<SaveArea> {
     enabled_components()?;
     let (standard, extensions) = (leaf(0xd, 0)?, leaf(0xd, 1)?);
@@ -91,26 +91,26 @@ pub fn save_area_bytes() -> Option<SaveArea> {
     })
 }
 
-/// PCID: the TLB keeps entries of several address spaces apart. Without it every change of the
-/// address space empties the TLB.
+/// Whether the CPU has PCID, with which the TLB keeps the entries of several address spaces apart.
+/// Without it every change of the address space flushes the TLB.
 pub fn has_address_space_ids() -> Option<bool> {
     Some(leaf(1, 0)?.ecx >> 17 & 1 == 1)
 }
 
-/// Whether a hypervisor says that it is there.
+/// Whether CPUID reports a hypervisor (bit 31 of leaf 1, ECX).
 pub fn is_guest() -> Option<bool> {
     Some(leaf(1, 0)?.ecx >> 31 == 1)
 }
 
-/// The time stamp counter.
+/// Reads the time stamp counter (RDTSC).
 #[inline]
 pub fn ticks() -> u64 {
     // SAFETY: Linux leaves RDTSC to user mode unless a task asks otherwise (PR_SET_TSC).
     unsafe { _rdtsc() }
 }
 
-/// Its rate, where the CPU says it: CPUID.0x15, crystal clock times a ratio. Seldom on AMD and in
-/// guests.
+/// Rate of the time stamp counter in Hz, from CPUID.0x15: crystal clock times a ratio. Often `None`
+/// on AMD and in guests.
 pub fn ticks_per_second() -> Option<u64> {
     let CpuidResult { eax, ebx, ecx, .. } = leaf(0x15, 0)?;
     (u64::from(ecx) * u64::from(ebx))
@@ -118,7 +118,7 @@ pub fn ticks_per_second() -> Option<u64> {
         .filter(|rate| *rate > 0)
 }
 
-/// A leaf of CPUID, where there is one.
+/// A leaf of CPUID; `None` if the CPU has fewer leaves.
 fn leaf(number: u32, part: u32) -> Option<CpuidResult> {
     (__cpuid(0).eax >= number).then(|| __cpuid_count(number, part))
 }
@@ -131,7 +131,7 @@ fn enabled_components() -> Option<u64> {
     })
 }
 
-/// XGETBV.
+/// Reads an extended control register by XGETBV.
 ///
 /// # Safety
 ///
@@ -146,8 +146,8 @@ unsafe fn extended_control(number: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// What XRSTOR reads: the legacy area and the header. `XSTATE_BV` of 0 says that every component
-/// asked for goes back to its initial state; MXCSR is loaded even then.
+/// The image that XRSTOR reads: the legacy area and the header. `XSTATE_BV` of 0 means that every
+/// requested component returns to its initial state; MXCSR is loaded even then.
 #[repr(C, align(64))]
 struct InitialState {
     legacy: [u32; 128],
@@ -164,8 +164,8 @@ static INITIAL: InitialState = {
     }
 };
 
-/// Sets vectors back to INIT, and the tiles when they are what is looked at. `vzeroupper` would not
-/// do: it leaves zmm16 to 31 and the masks, and XINUSE need not follow it.
+/// Resets the vectors to INIT, and the tiles when they are measured. `vzeroupper` would not do: it
+/// leaves zmm16 to 31 and the masks, and XINUSE need not follow it.
 #[inline(always)]
 fn clear(registers: Registers) {
     if registers == Registers::Amx {
@@ -180,9 +180,9 @@ fn clear(registers: Registers) {
     }
 }
 
-/// Writes ones, never the initial zeros, into one register of each component: the kernel saves whole
-/// components. A last register of its kind, because the code until the hand-over zeroes xmm0, and
-/// registers that are all zero again count as initial (seen on Zen 5).
+/// Writes ones, never the initial zeros, into one register of each component: the kernel saves
+/// whole components. It takes the last register of each kind, because the code until the hand-over
+/// zeroes xmm0, and registers that are all zero again count as initial (seen on Zen 5).
 #[inline(always)]
 fn touch(registers: Registers) {
     match registers {
@@ -246,8 +246,8 @@ struct Row([u8; 64]);
 static ROW: Row = Row([0xff; 64]);
 
 fn touch_tiles() {
-    // The rows of all tiles come from the same 64 bytes (stride 0). Loaded, not zeroed: a tile of
-    // zeros may count as initial.
+    // The rows of all tiles come from the same 64 bytes (stride 0). They are loaded with ones: a
+    // tile of zeros may count as initial.
     // SAFETY: AMX is there and permitted; the configuration is valid, the row is 64 bytes.
     unsafe {
         asm!("ldtilecfg [{configuration}]",
@@ -273,7 +273,7 @@ mod tests {
         (Registers::Avx512, 0b111 << 5),
     ];
 
-    /// XINUSE proves that the state is there after a touch, and gone after the setting back.
+    /// XINUSE shows that the state is live after a touch, and initial after the reset.
     #[test]
     fn what_is_touched_is_live_until_it_is_cleared() {
         for (registers, bits) in ADDED {

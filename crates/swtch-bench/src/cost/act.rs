@@ -1,4 +1,4 @@
-//! What is timed: an operation that is done many times in a block.
+//! An act: an operation that is timed in blocks of many repetitions.
 
 use swtch_core::units::Nanos;
 
@@ -6,33 +6,33 @@ use super::work::LiveRegisters;
 use crate::error::Error;
 use crate::outcome::Counted;
 
-/// An operation that can be timed in blocks. It lives in the process that does it, and is called
-/// again and again, with the blocks of other acts in between.
+/// An operation that can be timed in blocks. It lives in the process that performs it, and is
+/// called repeatedly, with blocks of other acts in between.
 pub(crate) trait Act {
-    /// Does the operation about `operations` times; the block says how often.
+    /// Performs about `operations` operations; the returned timing has the exact number.
     ///
-    /// What is needed to be warm after others had the CPU is done before, untimed.
+    /// Warming up, after others had the CPU, is done first and is not timed.
     fn block(&mut self, operations: u64) -> Result<Timing, Error>;
 }
 
-/// One block.
+/// The measurement of one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Timing {
-    /// How many operations were timed.
+    /// Number of operations that were timed.
     pub(crate) operations: u64,
     /// Wall time of all operations together.
     pub(crate) elapsed: Nanos,
-    /// Switches that the kernel counted for all tasks that took part.
+    /// Switches that the kernel counted for all participating tasks.
     pub(crate) counted: Counted,
-    /// Over how many operations they were counted: the timed ones, and more where reading the counters
-    /// of many tasks would be part of the time.
+    /// Number of operations over which they were counted: the timed ones, and more where reading
+    /// the counters of many tasks would be part of the time.
     pub(crate) counted_over: u64,
-    /// Registers that were live at the hand-overs of these operations, where the work looks at them.
+    /// Registers that were live at the hand-overs, for work that reads them; else `None`.
     pub(crate) live: Option<LiveRegisters>,
 }
 
-/// For acts of a single task: times `work`, which does `operations`, and reads the kernel's counters
-/// around it.
+/// For acts of a single task: times `work`, which performs `operations` operations, and reads the
+/// kernel's counters before and after.
 pub(crate) fn timed(
     operations: u64,
     work: impl FnOnce() -> Result<(), Error>,

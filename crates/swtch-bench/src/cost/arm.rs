@@ -1,4 +1,4 @@
-//! What can be timed, as plain data, and how each becomes the acts of a leader.
+//! Everything that can be timed, as plain data, and how each becomes the acts of a leader.
 
 use std::time::Duration;
 
@@ -18,79 +18,82 @@ use super::work::WorkSpec;
 use super::yardstick::Yardstick;
 use crate::error::Error;
 
-/// One arm: a leader process with one act or two.
+/// One arm: a leader process with one to three acts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "arm")]
 #[non_exhaustive]
 pub enum ArmSpec {
-    /// Tasks that hand a turn round. Act 0 is the ring, act 1 its hot baseline: the same calls on a
-    /// private object, by the leader alone; act 2 is the ring with its other work, if it has one.
+    /// Tasks that hand a turn round. Act 0 is the ring. Act 1 is its hot baseline: the leader alone
+    /// makes the same calls on a private object. Act 2, if there is another work, is the ring with
+    /// that work.
     Ring(RingSpec),
-    /// Tasks that stand in a ring of locks. Act 0 is the ring, act 1 its hot baseline: a lock taken and
-    /// given back by the leader alone.
+    /// Threads in a ring of locks. Act 0 is the ring. Act 1 is its hot baseline: the leader alone
+    /// takes and releases a lock.
     LockRing(LockRingSpec),
-    /// What tasks meet by, used by one task alone. A single act.
+    /// A lock or channel used by one task alone. A single act.
     Uncontended {
-        /// What.
+        /// The lock or channel that is used.
         what: Uncontended,
     },
     /// An operation without a switch, to compare with.
     Yardstick {
-        /// Which one.
+        /// The operation that is repeated.
         yardstick: Yardstick,
     },
-    /// A task that is started and ends at once. A single act.
+    /// A task that is started and ends immediately. A single act.
     Launch {
-        /// By which call.
+        /// The call that starts the task.
         how: Launcher,
-        /// What ends the time.
+        /// The event at which the time ends.
         until: Until,
         /// Memory that the parent has touched before, in MiB: a fork copies its page tables.
         ballast_mib: u32,
     },
-    /// Switches in user mode. Act 0 is bare, act 1 in situ, act 2 the work of act 1 without them.
+    /// Switches in user mode. Act 0 is the bare switch, act 1 the switch among other work, act 2
+    /// that work without switches.
     Coroutine {
-        /// Whose.
+        /// The implementation of the switch.
         which: Coroutine,
     },
-    /// Tasks of another language's runtime that hand a turn to and fro; a single act. Slow to start.
+    /// Two tasks of another language's runtime that pass a turn to and fro. A single act; slow to
+    /// start.
     Runtime {
-        /// Which one.
+        /// The language and its kind of task.
         which: Runtime,
     },
 }
 
-/// A ring of tasks.
+/// A ring of tasks that hand a turn round.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RingSpec {
-    /// With what the turn is handed on.
+    /// The object by which the turn is handed on.
     pub primitive: Primitive,
-    /// Threads or processes.
+    /// Whether the members are threads or processes.
     pub members: Members,
-    /// How many.
+    /// Number of members: two or more.
     pub count: u32,
     /// The scheduling policy of all members.
     pub policy: Policy,
-    /// What the CPUs have to do with one another. Only a name here; [`Self::cpus`] decides.
+    /// How the CPUs are related. It only labels the ring; [`Self::cpus`] places the members.
     pub place: Place,
-    /// CPU of the leader and of all others; `None` leaves them free.
+    /// CPU of the leader, and CPU of all others; `None` leaves all of them free.
     pub cpus: Option<(u32, u32)>,
-    /// What each member does when it has the turn.
+    /// What each member does while it has the turn.
     pub work: WorkSpec,
-    /// Another work that the same members do in blocks of their own (act 2): works that differ by
-    /// little are compared without the noise of where memory lies.
+    /// Another work that the same members do in blocks of their own (act 2). So two similar works
+    /// can be compared without the noise of memory placement.
     #[serde(default)]
     pub against: Option<WorkSpec>,
-    /// What members have asked the kernel to protect them from.
+    /// Mitigation that members have requested from the kernel, if any.
     #[serde(default)]
     pub mitigation: Option<MitigationSpec>,
-    /// In which cgroups they are.
+    /// The cgroups that the members are in.
     #[serde(default)]
     pub groups: Groups,
 }
 
 impl RingSpec {
-    /// A pair on one CPU that works nothing: the plain switch.
+    /// A pair on one CPU without any work: the plain switch.
     pub const fn pair(primitive: Primitive, members: Members, policy: Policy, cpu: u32) -> Self {
         Self {
             primitive,
@@ -106,14 +109,14 @@ impl RingSpec {
         }
     }
 
-    /// Its works, one or two.
+    /// The works of the members, one or two.
     pub(super) fn works(&self) -> impl Iterator<Item = WorkSpec> + use<> {
         [Some(self.work), self.against].into_iter().flatten()
     }
 }
 
 impl ArmSpec {
-    /// The acts, made in the leader that will do them.
+    /// Creates the acts, in the leader process that will perform them.
     pub(crate) fn acts(&self) -> Result<Vec<Box<dyn Act>>, Error> {
         match self {
             Self::Ring(spec) => ring::acts(spec),
@@ -130,16 +133,16 @@ impl ArmSpec {
         }
     }
 
-    /// How long it may take until the acts are made, by far.
+    /// Upper limit, generous, for the time that creating the acts takes.
     pub(crate) const fn start_limit(&self) -> Duration {
         match self {
-            // A compiler may have to build its own library first.
+            // A compiler may first have to build its own library.
             Self::Runtime { .. } => Duration::from_secs(180),
             _ => Duration::from_secs(20),
         }
     }
 
-    /// How many acts it has.
+    /// Number of acts that the arm has.
     pub fn act_count(&self) -> usize {
         match self {
             Self::Ring(spec) => 1 + spec.works().count(),

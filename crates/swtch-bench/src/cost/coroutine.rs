@@ -1,16 +1,17 @@
-//! Switches that the kernel knows nothing of: from stack to stack in user mode, and from task to task
-//! of an executor.
+//! Switches that the kernel does not see: between stacks in user mode, and between tasks of an
+//! executor.
 //!
 //! ```text
 //! act 0  bare      caller ⇄ one coroutine that does nothing
-//! act 1  in situ   caller ⇄ 64 coroutines in a shuffled order; each touches its own lines of memory
+//! act 1  in situ   caller ⇄ 64 coroutines in a shuffled order; each touches its own memory
 //! act 2  at home   the same touching, by 64 calls from one stack
 //! ```
 //!
-//! An operation is one switch: there are two between two turns of a caller, and one between two
-//! tasks. Act 2 counts as many operations as act 1 with the same touching, so that the difference is
-//! per switch. It holds that stacks begin at pages, so that their lines compete for the same few
-//! places of the cache, as those of most runtimes do.
+//! An operation is one switch: a turn of a coroutine takes two (there and back), a turn of a task
+//! one. Act 2 counts as many operations as act 1 for the same memory accesses, so that the
+//! difference is per switch. The difference includes one effect of the stacks: they begin at page
+//! boundaries, so their lines compete for the same few sets of the cache, as those of most runtimes
+//! do.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,31 +31,31 @@ use registers::{FloatControl, Plain, Registers};
 use tasks::Tasks;
 use ucontext::Ucontext;
 
-/// Coroutines in the ring of acts 1 and 2.
+/// Number of coroutines in the ring of acts 1 and 2.
 const RING: usize = 64;
 
-/// What switches.
+/// The implementation that performs the switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Coroutine {
-    /// Ours, in assembly: a function that saves the registers that a called function has to keep, and
-    /// nothing else.
+    /// Our own assembly: a function that saves the callee-saved registers and nothing else.
     Registers,
-    /// Ours, and the control words of floating point too (x86-64: MXCSR and x87; `AArch64`: FPCR).
+    /// As `Registers`, but with the floating-point control words too (x86-64: MXCSR and x87;
+    /// `AArch64`: FPCR).
     RegistersAndFloatControl,
-    /// The crate `corosensei`, whose switch is put in line: of the registers, only those are saved that
-    /// are in use there.
+    /// The crate `corosensei`, whose switch is inlined: it saves only those registers that are in
+    /// use at that point.
     Corosensei,
-    /// `swapcontext` of the C library, which saves the signal mask too: a system call a switch.
+    /// `swapcontext` of the C library, which saves the signal mask too: one system call per switch.
     Ucontext,
-    /// Stackless: tasks of an executor of one thread, in `std` words only ([`std::task::Wake`]). A
-    /// switch is a wake-up and a poll; no stack is changed.
+    /// Stackless: tasks of a single-threaded executor, built on `std` only ([`std::task::Wake`]). A
+    /// switch is a wakeup and a poll; the stack stays the same.
     AsyncTask,
 }
 
 impl Coroutine {
-    /// All of them.
+    /// All variants, in the order of their declaration.
     pub const ALL: &'static [Self] = &[
         Self::Registers,
         Self::RegistersAndFloatControl,
@@ -63,7 +64,7 @@ impl Coroutine {
         Self::AsyncTask,
     ];
 
-    /// Bare, in situ, at home.
+    /// The three acts: bare, in situ, at home.
     pub(crate) fn acts(self) -> Result<Vec<Box<dyn Act>>, Error> {
         match self {
             Self::Registers => acts_of::<Registers<Plain>>(),
@@ -74,30 +75,30 @@ impl Coroutine {
         }
     }
 
-    /// How many acts [`Self::acts`] makes.
+    /// Number of acts that [`Self::acts`] makes.
     pub(crate) const ACTS: usize = 3;
 }
 
-/// A stack that does something, a turn at a time.
+/// A coroutine with a stack of its own.
 trait Stackful: Sized + 'static {
-    /// One that has had its first turn.
+    /// Creates a coroutine and gives it its first turn.
     fn start(body: Body) -> Result<Self, Error>;
 
-    /// Gives it a turn: there and back.
+    /// Gives it a turn: switches there and back.
     fn resume(&mut self);
 }
 
-/// What a coroutine does.
+/// The work of a coroutine.
 #[derive(Clone, Copy, Debug)]
 enum Body {
-    /// Nothing but to give the turn back.
+    /// Only gives the turn back.
     Nothing,
-    /// Touches its own memory before that. The number tells it from others.
+    /// Touches its own memory first. The number is the seed of that memory.
     Patch(u64),
 }
 
 impl Body {
-    /// Does it for ever, on the stack of the caller.
+    /// Repeats the work for ever, on the caller's stack.
     fn run(self, mut suspend: impl FnMut()) -> ! {
         match self {
             Self::Nothing => loop {
@@ -114,7 +115,7 @@ impl Body {
     }
 }
 
-/// Switches between a caller and what it resumes.
+/// Switches per turn of a coroutine: to it and back.
 const THERE_AND_BACK: u64 = 2;
 
 fn acts_of<S: Stackful>() -> Result<Vec<Box<dyn Act>>, Error> {
@@ -143,7 +144,7 @@ fn acts_of_tasks() -> Vec<Box<dyn Act>> {
     ]
 }
 
-/// What a ring of coroutines does, without them.
+/// The work of a ring of coroutines, without the coroutines.
 fn at_home(switches: u64) -> Box<dyn Act> {
     let mut patches: Vec<_> = (0..RING as u64).map(Patch::new).collect();
     let mut order = Order::new();
@@ -151,7 +152,7 @@ fn at_home(switches: u64) -> Box<dyn Act> {
     Turns::act(switches, touch)
 }
 
-/// Goes through all members of a ring in an order that looks like none.
+/// Visits all members of a ring in an order that looks random.
 struct Order(usize);
 
 impl Order {
@@ -166,7 +167,7 @@ impl Order {
     }
 }
 
-/// An act of turns, each of them so many switches.
+/// An act that consists of turns, with a fixed number of switches each.
 struct Turns<F> {
     switches: u64,
     turns: F,
@@ -179,7 +180,7 @@ impl<F: FnMut(u64) + 'static> Turns<F> {
 }
 
 impl<F: FnMut(u64)> Act for Turns<F> {
-    /// An operation is a switch.
+    /// One operation is one switch.
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         let turns = (operations / self.switches).max(1);
         (self.turns)(RING as u64 + turns / 16);
@@ -194,7 +195,7 @@ impl<F: FnMut(u64)> Act for Turns<F> {
 mod tests {
     use super::*;
 
-    /// No act blocks, and each does what it is asked for.
+    /// No act blocks, and each performs the requested number of operations.
     #[test]
     fn coroutine_switches_without_the_kernel() {
         for which in Coroutine::ALL {
@@ -208,7 +209,7 @@ mod tests {
         }
     }
 
-    /// What a function keeps, and what it has on its stack, is there after each switch.
+    /// Callee-saved registers and stack values of the caller survive each switch.
     fn keeps_its_values<S: Stackful>() {
         let mut ring: Vec<_> = (0..RING as u64)
             .map(|seed| S::start(Body::Patch(seed)).unwrap())

@@ -1,16 +1,17 @@
-//! Cgroups of a ring: what it costs more to switch between tasks of two groups.
+//! Cgroups for the members of a ring: what a switch between tasks of two groups costs on top.
 //!
 //! ```text
-//! Groups::One   root ── swtch-PID-0 ── all members       Groups::Two   root ─┬─ swtch-PID-0 ── leader
-//!                                                                            └─ swtch-PID-1 ── peers
+//! Groups::One   root ── swtch-PID-0 ── all members
+//! Groups::Two   root ─┬─ swtch-PID-0 ── leader
+//!                     └─ swtch-PID-1 ── peers
 //! ```
 //!
-//! Both stand at the same depth: the scheduler walks up and down the tree of groups, so where a
-//! user's own group happens to be is part of the price and no baseline.
+//! Both layouts have the same depth. The scheduler walks up and down the tree of groups, so the
+//! depth of the user's own group is part of the price, and that group cannot be the baseline.
 //!
-//! The groups belong to a keeper, a process that does nothing but wait for the end of all members
-//! and then removes them. The members may be ended in any way: by their stage, by Ctrl-C, which the
-//! keeper holds back, or killed.
+//! The groups belong to a keeper, a process that waits for the end of all members and then removes
+//! the groups. The members may end in any way: ended by their stage, by Ctrl-C (which the keeper
+//! blocks), or killed.
 
 use std::fs;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
@@ -26,28 +27,28 @@ use crate::error::Error;
 use crate::process::Child;
 use crate::signals_held::SignalsHeld;
 
-/// In which cgroups members are.
+/// The cgroups that the members of a ring are in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Groups {
-    /// In the one that they are started in.
+    /// In the group that they are started in.
     #[default]
     Inherited,
-    /// All in a fresh one.
+    /// All of them in one new group.
     One,
-    /// The leader in a fresh one, the peers in another.
+    /// The leader in a new group, the peers in another.
     Two,
 }
 
-/// The groups of one ring. They are gone when all its members are.
+/// The groups of one ring. They are removed when all its members have ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Doors {
-    /// Of the leader and of the peers: the file that takes in who writes to it.
+    /// `cgroup.procs` or `tasks` file for the leader and for the peers; `None` without own groups.
     files: Option<[PathBuf; 2]>,
 }
 
 impl Groups {
-    /// Makes the groups that are needed, and a keeper for them.
+    /// Creates the groups that are needed, and a keeper for them.
     pub(super) fn open(self, members: Members) -> Result<Doors, Error> {
         if self == Self::Inherited {
             return Ok(Doors::default());
@@ -55,7 +56,7 @@ impl Groups {
         let controller = CpuController::find()
             .ok_or_else(|| Error::NotHere("cgroup controller `cpu` is not mounted".to_owned()))?;
         let door = match (&controller, members) {
-            // A file for single threads, which a process of one thread may use as well.
+            // This file takes single threads; a single-threaded process may use it too.
             (CpuController::V1(_), _) => "tasks",
             (CpuController::V2(_), Members::Processes) => "cgroup.procs",
             (CpuController::V2(_), Members::Threads) => {
@@ -84,7 +85,7 @@ impl Doors {
             return Ok(());
         };
         let path = &files[member.min(1)];
-        // "0" is who writes.
+        // "0" means the writing task.
         fs::write(path, "0").map_err(|source| Error::File {
             path: path.clone(),
             source,
@@ -92,7 +93,7 @@ impl Doors {
     }
 }
 
-/// Starts a keeper that makes groups of these names. Returns their directories.
+/// Starts a keeper that creates groups with these names. Returns their directories.
 fn keep(controller: &CpuController, names: &[String]) -> Result<Vec<PathBuf>, Error> {
     let (mut answer, answering) = pipe().map_err(Error::calling("pipe2"))?;
     let (ends, lives) = pipe().map_err(Error::calling("pipe2"))?;
@@ -104,8 +105,9 @@ fn keep(controller: &CpuController, names: &[String]) -> Result<Vec<PathBuf>, Er
         tend(controller, names, answering, ends)
     })?;
     drop(given);
-    // It lives on until this process and all its children have ended: their copies of `lives` tell
-    // it. The kernel closes them and reaps it, whatever happens here.
+    // The keeper lives until this process and all its children have ended: it waits until their
+    // copies of `lives` are closed. The kernel closes them and reaps the keeper, whatever happens
+    // here.
     mem::forget(keeper);
     let _open_until_the_end = lives.map(IntoRawFd::into_raw_fd);
     let mut said = String::new();
@@ -115,7 +117,8 @@ fn keep(controller: &CpuController, names: &[String]) -> Result<Vec<PathBuf>, Er
     match said.split_once('\n') {
         Some(("made", paths)) => Ok(paths.lines().map(PathBuf::from).collect()),
         _ => {
-            // The group's name holds a process id: told without it, all rings say the same.
+            // The group's name holds a process id. Without it, the message is the same for all
+            // rings.
             let (CpuController::V1(root) | CpuController::V2(root)) = controller;
             let why = said.trim().rsplit("swtch-").next().unwrap_or_default();
             let why = why.split_once(": ").map_or(said.trim(), |(_, why)| why);
@@ -127,7 +130,8 @@ fn keep(controller: &CpuController, names: &[String]) -> Result<Vec<PathBuf>, Er
     }
 }
 
-/// The keeper: makes the groups, says where they are, waits until nobody is left, and removes them.
+/// The keeper process: creates the groups, reports their paths, waits until all members have ended,
+/// and removes the groups.
 fn tend(
     controller: &CpuController,
     names: &[String],
@@ -149,7 +153,7 @@ fn tend(
         .write_all(said.as_bytes())
         .map_err(Error::calling("write"))?;
     drop(answering);
-    // Nobody writes: the read ends when the last member is gone.
+    // Nothing is ever written: the read ends when the last member has ended.
     ends.read_to_end(&mut Vec::new())
         .map(drop)
         .map_err(Error::calling("read"))
@@ -163,7 +167,7 @@ mod tests {
     use super::*;
     use crate::shared_page::SharedPage;
 
-    /// Groups must not stay behind even when their members are killed.
+    /// Groups must be removed even when their members are killed.
     #[test]
     #[ignore = "needs root"]
     fn root_groups_are_removed_when_members_are_killed() {

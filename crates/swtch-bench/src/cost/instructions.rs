@@ -1,8 +1,9 @@
-//! How many instructions the CPU could run instead: the one seam to hardware counters.
+//! Counts how many instructions the CPU could run in the time of a switch; the only use of hardware
+//! counters.
 //!
-//! A switch takes as long as very different numbers of instructions, by how well they go together. So two
-//! loops bound it: a chain in which each waits for the one before, and sums that wait for nothing.
-//! Virtual machines often hide the counters; then there is no answer.
+//! The number of instructions that fit into the time of a switch depends on how well they run in
+//! parallel. Two loops bound it: a chain in which each instruction waits for the one before, and
+//! independent sums. Virtual machines often hide the counters; then there is no answer.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -12,15 +13,15 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use crate::clock;
 use crate::error::{Error, checked};
 
-/// Rounds of each loop: a few milliseconds.
+/// Rounds of each loop, which take a few milliseconds.
 const ROUNDS: u64 = 4_000_000;
 
 /// Instructions per nanosecond in user mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InstructionRate {
-    /// Of a chain of dependent multiplications.
+    /// For a chain of dependent multiplications.
     pub chained: f64,
-    /// Of sums that are independent of one another.
+    /// For sums that are independent of one another.
     pub independent: f64,
 }
 
@@ -37,7 +38,7 @@ pub fn instruction_rate() -> Result<InstructionRate, Error> {
     })
 }
 
-/// Each product is a factor of the next; the turning keeps the compiler from joining two steps to one.
+/// Each product is a factor of the next. The rotation keeps the compiler from merging two steps.
 fn chained() {
     let mut state = black_box(1_u64);
     for round in 0..ROUNDS {
@@ -46,7 +47,7 @@ fn chained() {
     black_box(state);
 }
 
-/// Six sums that know nothing of each other; the turning keeps the compiler from a formula.
+/// Six independent sums. The rotation keeps the compiler from replacing the loop by a formula.
 fn independent() {
     let mut sums = black_box([0_u64; 6]);
     for round in 0..ROUNDS {
@@ -57,7 +58,7 @@ fn independent() {
     black_box(sums);
 }
 
-/// Instructions that the calling thread runs in user mode.
+/// A counter of the instructions that the calling thread runs in user mode.
 struct Counter(File);
 
 /// `struct perf_event_attr`, first version (`include/uapi/linux/perf_event.h`, v6.18): 64 bytes.
@@ -76,16 +77,16 @@ struct Attributes {
     config1: u64,
 }
 
-/// `PERF_TYPE_HARDWARE`.
+/// `PERF_TYPE_HARDWARE` of the kernel's `enum perf_type_id`.
 const HARDWARE: u32 = 0;
 
-/// `PERF_COUNT_HW_INSTRUCTIONS`.
+/// `PERF_COUNT_HW_INSTRUCTIONS` of the kernel's `enum perf_hw_id`.
 const INSTRUCTIONS: u64 = 1;
 
-/// `exclude_kernel` and `exclude_hv`: what anybody may count of their own.
+/// `exclude_kernel` and `exclude_hv`: any user may count this for their own tasks.
 const USER_MODE_ONLY: u64 = 1 << 5 | 1 << 6;
 
-/// `PERF_FLAG_FD_CLOEXEC`.
+/// `PERF_FLAG_FD_CLOEXEC`: the descriptor is closed on exec.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 
 impl Counter {
@@ -98,8 +99,8 @@ impl Counter {
             ..Attributes::default()
         };
         let (own_thread, any_cpu, no_group) = (0, -1, -1);
-        // SAFETY: the attributes have the layout that their size stands for and live across the call,
-        // which only reads them.
+        // SAFETY: the attributes have the layout that their size stands for and live across the
+        // call, which only reads them.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
@@ -126,7 +127,7 @@ impl Counter {
 
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
     fn rate(&mut self, work: fn()) -> Result<f64, Error> {
-        // CPU time: what others run meanwhile is no part of the loop.
+        // CPU time excludes what other tasks run meanwhile.
         let (before, start) = (self.count()?, clock::cpu_time());
         work();
         let (after, end) = (self.count()?, clock::cpu_time());
@@ -144,7 +145,7 @@ impl Counter {
 mod tests {
     use super::*;
 
-    /// The loops are not folded away: each round is one instruction at least.
+    /// The compiler has not removed the loops: each round is at least one instruction per sum.
     #[test]
     fn independent_instructions_go_faster_than_chained_ones() {
         let Ok(rate) = instruction_rate() else {

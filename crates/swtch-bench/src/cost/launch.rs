@@ -1,13 +1,13 @@
-//! Tasks that are started, do nothing, and end.
+//! Launches: tasks that are started, do nothing, and end.
 //!
 //! ```text
 //! parent  t₀ ─ call ─ … ─ waits ────────────────── joined
 //! child                 first instruction: t₁ ─ ends
 //! ```
 //!
-//! The child's first act is to read the clock, into memory that both see. A program started anew
-//! cannot do that, so for it there is only the join. Switches are those of parent and children as
-//! getrusage(2) has them; the last switch of a task that ends is not among them.
+//! The child first reads the clock, into memory that both share. A program that is executed anew
+//! cannot do that, so for it only the join is timed. The switches are those of parent and children,
+//! from getrusage(2); the last switch of a task that ends is not included.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,38 +27,38 @@ mod calls;
 use ballast::Ballast;
 use calls::SmallStack;
 
-/// What starts a task.
+/// The call that starts a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Launcher {
     /// A thread of the C library, by `std::thread`.
     Thread,
-    /// `clone` of a thread on a stack that is there and warm: what a thread costs the kernel.
+    /// `clone` of a thread on an existing, warm stack: what a thread costs the kernel.
     BareThread,
-    /// `fork`.
+    /// `fork` of the C library.
     Fork,
-    /// `clone3` of a process, without what the C library does around a fork.
+    /// `clone3` of a process, without the work that the C library does around a fork.
     Clone3,
-    /// `clone` with what `vfork` means (`CLONE_VM`, `CLONE_VFORK`). The child has a stack of its own,
-    /// since a function of Rust cannot return twice.
+    /// `clone` with the flags of `vfork` (`CLONE_VM`, `CLONE_VFORK`). The child has a stack of its
+    /// own, since a Rust function cannot return twice.
     Vfork,
     /// `posix_spawn` of the first program `true` in `PATH`.
     PosixSpawn,
 }
 
-/// What ends the time of a launch.
+/// The event at which the time of a launch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Until {
-    /// The child runs.
+    /// The child executes its first instruction.
     FirstInstruction,
-    /// The child has ended, and its parent has been told.
+    /// The child has ended, and its parent has waited for it.
     Joined,
 }
 
 impl Launcher {
-    /// All of them.
+    /// All variants, in the order of their declaration.
     pub const ALL: &'static [Self] = &[
         Self::Thread,
         Self::BareThread,
@@ -68,7 +68,7 @@ impl Launcher {
         Self::PosixSpawn,
     ];
 
-    /// Launches from a process that is `ballast_mib` larger than it would be.
+    /// Launches from a process that has touched `ballast_mib` MiB of extra memory.
     pub(crate) fn act(self, until: Until, ballast_mib: u32) -> Result<Box<dyn Act>, Error> {
         if (self, until) == (Self::PosixSpawn, Until::FirstInstruction) {
             return Err(Error::Senseless(
@@ -105,7 +105,6 @@ impl Launcher {
 /// Starts a task and waits for its end.
 type Launching = Box<dyn FnMut(&Birth) -> Result<(), Error>>;
 
-/// Launches of one kind.
 struct Launch {
     launch: Launching,
     birth: Birth,
@@ -114,7 +113,7 @@ struct Launch {
 }
 
 impl Act for Launch {
-    /// An operation is a launch.
+    /// One operation is one launch.
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         (self.launch)(&self.birth)?;
         let before = switches_of_family()?;
@@ -144,11 +143,11 @@ impl Launch {
     }
 }
 
-/// Where the child leaves the moment of its first instruction.
+/// Memory where the child stores the time of its first instruction.
 struct Birth(Shared<AtomicU64>);
 
 impl Birth {
-    /// It is now.
+    /// Stores the current time for the parent.
     fn now(&self) {
         self.0.store(clock::raw().as_ns(), Ordering::Release);
     }
@@ -158,7 +157,8 @@ impl Birth {
     }
 }
 
-/// Of all threads of this process, dead or alive, and of all children that were waited for.
+/// Switches of all threads of this process, dead or alive, and of all children that were waited
+/// for.
 fn switches_of_family() -> Result<Counted, Error> {
     Ok(switches_of(libc::RUSAGE_SELF)?.plus(switches_of(libc::RUSAGE_CHILDREN)?))
 }
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// It lies between call and join.
+    /// The time lies between the call and the join.
     #[test]
     fn first_instruction_is_told_by_the_child() {
         for how in Launcher::ALL {

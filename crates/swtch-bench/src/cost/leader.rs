@@ -1,4 +1,4 @@
-//! A leader: the process of one arm. It waits, does a block when it is told to, and says how it went.
+//! A leader: the process of one arm. It waits for orders, performs a block, and reports the result.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,25 +14,25 @@ use crate::process::Child;
 use crate::shared::Shared;
 use crate::token::{SharedFutex, SysvSemaphore, Token};
 
-/// No block takes longer, by far; an act that does is stuck.
+/// Far longer than any block takes; an act that exceeds it is stuck.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// How often a leader that is waited for is looked after.
+/// Interval between checks that an awaited leader is still alive.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The same while it starts: one that finds that it cannot (no right to a cgroup) ends then, and nothing
-/// is timed meanwhile that looking could disturb.
+/// The same interval while a leader starts. One that cannot start (no permission for a cgroup) ends
+/// then, and nothing is being timed that the checks could disturb.
 const LOOK_AT_START: Duration = Duration::from_millis(5);
 
-/// The descriptor over which members say why they fail. It is set once, before any fork.
+/// The descriptor to which members write their errors. It is set once, before any fork.
 static COMPLAINTS: AtomicI32 = AtomicI32::new(2);
 
-/// Where members say why they fail: a pipe whose descriptor all of them inherit.
+/// Sets the descriptor for errors of members: a pipe that all of them inherit.
 pub(super) fn complain_to(fd: i32) {
     COMPLAINTS.store(fd, Ordering::Release);
 }
 
-/// Says a line to the session. One that cannot be said has nobody left to hear it.
+/// Writes a line to the session. A failed write is ignored: then no reader is left.
 fn say(line: &str) {
     // SAFETY: the bytes live across the call. A line this short arrives whole (`PIPE_BUF`).
     unsafe {
@@ -44,33 +44,34 @@ fn say(line: &str) {
     };
 }
 
-/// Says which semaphore set a leader has made: it outlives a leader that is killed.
+/// Reports the semaphore set that a leader has created: the set outlives a leader that is killed.
 pub(super) fn tell_of_set(set: &SysvSemaphore) {
     say(&format!("set {}\n", set.id()));
 }
 
-/// Says why a member fails, and ends its process.
+/// Reports why a member fails, and ends its process.
 pub(super) fn fail(error: &Error) -> ! {
     say(&format!("failed {error}\n"));
     // SAFETY: _exit ends the process; what the parent's exit handlers would do stays undone.
     unsafe { libc::_exit(101) }
 }
 
-/// The stage's side of a leader. Dropping it lets the leader go and waits for it.
+/// The stage's handle of a leader. Dropping it asks the leader to end and waits for it.
 #[derive(Debug)]
 pub(super) struct Leader {
     child: Child,
     desk: std::sync::Arc<Desk>,
 }
 
-/// Where stage and leader leave word for each other.
+/// Shared memory through which stage and leader exchange orders and results.
 #[derive(Debug)]
 struct Desk {
     order: SharedFutex,
-    /// Act and operations of the next block; `LEAVE` as the act ends it.
+    /// Act and operations of the next block; `LEAVE` in place of the act asks the leader to end.
     ordered: Shared<[AtomicU64; 2]>,
     done: SharedFutex,
-    /// Operations, ns, voluntary, involuntary, operations that these are of, live registers.
+    /// Operations, ns, voluntary, involuntary, operations over which these were counted, and two
+    /// words of live registers.
     result: Shared<[AtomicU64; 7]>,
 }
 
@@ -91,7 +92,7 @@ impl Leader {
         Ok(leader)
     }
 
-    /// Lets it do a block of one of its acts.
+    /// Orders a block of one act, and waits for the result.
     pub(super) fn block(&mut self, act: usize, operations: u64) -> Result<Timing, Error> {
         self.order(act as u64, operations)?;
         self.await_done(LIMIT, LOOK)?;
@@ -142,7 +143,7 @@ impl Leader {
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        // One that is stuck or gone cannot leave by itself; its guard ends it.
+        // A leader that is stuck or dead cannot end by itself; dropping `child` kills it.
         if self.order(LEAVE, 0).is_ok() {
             self.child.wait_at_most(Duration::from_secs(2));
         }

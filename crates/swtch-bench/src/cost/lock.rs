@@ -1,13 +1,14 @@
-//! Locks that threads hand to one another in a ring: one for each way in which programs build them.
+//! Locks that threads hand to one another in a ring, one for each usual way to build a lock.
 //!
 //! ```text
-//! bare word   0 free ⇄ 1 held ─▶ 2 held and waited for      the kernel is asked only when somebody waits
+//! bare word   0 free ⇄ 1 held ─▶ 2 held, with waiters   system calls only when a thread waits
 //! mutex       the same, inside the C library
-//! condvar     a flag behind a mutex; who finds it set waits for a signal
+//! condvar     a flag behind a mutex; a thread that finds it set waits for a signal
 //! ```
 //!
-//! None of them enters the kernel when nobody else is there. All are for threads of one process, and each
-//! lies in a cache line of its own, since neighbours in a ring are used one right after the other.
+//! None of them enters the kernel when it is uncontended. All are for the threads of one process,
+//! and each lies in a cache line of its own, since neighbours in a ring are used right after each
+//! other.
 
 use std::fmt;
 
@@ -29,17 +30,17 @@ pub(crate) use library::{LibraryMutex, LibraryReadWrite};
 pub enum LockKind {
     /// `pthread_mutex_t` of the C library.
     Mutex,
-    /// A futex word, with nothing between it and the kernel.
+    /// A futex word, used without any library in between.
     Futex,
     /// A flag behind a `pthread_mutex_t` and a `pthread_cond_t`.
     Condvar,
 }
 
 impl LockKind {
-    /// All of them.
+    /// All variants, in the order of their declaration.
     pub const ALL: &'static [Self] = &[Self::Mutex, Self::Futex, Self::Condvar];
 
-    /// The word.
+    /// The word for this kind, which `Display` prints too.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Mutex => "mutex",
@@ -48,7 +49,7 @@ impl LockKind {
         }
     }
 
-    /// The one with this word.
+    /// The kind with this word; `None` if there is none.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|one| one.as_str() == word)
     }
@@ -60,12 +61,12 @@ impl fmt::Display for LockKind {
     }
 }
 
-/// A lock that one thread holds at a time.
+/// A lock that at most one thread holds at a time.
 pub(crate) trait Lock: Default + Send + Sync + 'static {
-    /// Waits until nobody else has it, and has it.
+    /// Acquires the lock; blocks while another thread holds it.
     fn lock(&self) -> Result<(), Error>;
 
-    /// Gives it back, and wakes who waits for it. The caller has it.
+    /// Releases the lock, which the caller holds, and wakes a waiter.
     fn unlock(&self) -> Result<(), Error>;
 }
 

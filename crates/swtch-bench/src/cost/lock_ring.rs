@@ -1,17 +1,18 @@
-//! Threads in a ring of locks, each of which holds one, takes the next and gives the last one back
-//! (E. Bradford, "Runtime: Context switching", 2002).
+//! Threads in a ring of locks: each holds one lock, takes the next and releases the former (E.
+//! Bradford, "Runtime: Context switching", 2002).
 //!
 //! ```text
-//!  locks     0   1   2   3   4   5        4 threads, 2 spare locks: thread i holds lock i, the leader is
-//!  threads  (0) (1) (2) (L)  ·   ·        the last; it takes 4 and 5, then waits for 0
-//!            0   1   2   ─▶  ─▶  L        and has let thread 2 go on, which takes 3 and 4, and so on
+//!  locks     0   1   2   3   4   5       4 threads, 2 spare locks: thread i holds lock i, and the
+//!  threads  (0) (1) (2) (L)  ·   ·       leader is the last; it takes 4 and 5, then waits for 0
+//!            0   1   2   ─▶  ─▶  L       and has let thread 2 go on, which takes 3 and 4, …
 //! ```
 //!
-//! A **hand-over** is one move: the next lock taken, the last one given back. Each lock has at most one
-//! thread that waits for it, the one behind, so the order is fixed by construction. A thread that keeps
-//! the CPU until it blocks moves as often as there are spare locks and then blocks: a **turn**. So with k
-//! spare locks the kernel switches 1/k times per hand-over, where who is woken does not preempt its waker
-//! (`SCHED_BATCH` on one CPU). When every thread has had a turn, that is a **lap**.
+//! A **hand-over** is one move: the next lock is taken, the former released. At most one thread
+//! waits for a lock, the one behind its holder, so the order is fixed by construction. A thread
+//! that keeps the CPU until it blocks makes as many moves as there are spare locks and then blocks:
+//! a **turn**. So with k spare locks the kernel switches 1/k times per hand-over, provided that a
+//! woken thread does not preempt its waker (`SCHED_BATCH` on one CPU). One turn of every thread is
+//! a **lap**.
 //!
 //! ```text
 //!           start      one turn      warm turns     timed turns     done
@@ -19,19 +20,21 @@
 //! others    ┤ R ─ turn ─ R₀ ─ turn, turn … ────── turn, turn … ────── R₁ ┤ the last one tells
 //! ```
 //!
-//! All make the same number of moves between R₀ and R₁ (`getrusage(RUSAGE_THREAD)`): their switches are
-//! those of exactly these moves, which are the timed ones and the warm ones. Each thread reads R₀ before
-//! the leader's t₀ and R₁ after its t₁, so that reading a thousand counters is not in the time. On one
-//! CPU the others have made exactly as many moves as the leader between t₀ and t₁, each its turns after
-//! the leader's. On several CPUs a thread may be up to k moves ahead of another: there the number of
-//! timed moves may be off by one lap.
+//! All threads make the same number of moves between R₀ and R₁ (`getrusage(RUSAGE_THREAD)`), so the
+//! counted switches are those of exactly these moves: the timed ones and the warm ones. Each thread
+//! reads R₀ before the leader's t₀ and R₁ after its t₁, so that reading a thousand counters is not
+//! part of the time. On one CPU the others make exactly as many moves as the leader between t₀ and
+//! t₁, each thread its turns after the leader's. On several CPUs a thread may be up to k moves
+//! ahead of another, and the number of timed moves may be off by one lap.
 //!
-//! Who is preempted within a turn (the kernel counts it) makes two turns of it, and from then on two
-//! threads can move, until the block ends: with several spare locks one preemption spoils all that comes
-//! after it, and blocks must be short. So where nobody should be preempted, involuntary switches are
-//! counted from the start of the block (R), and a block that has any says nothing about such a ring.
+//! A preemption within a turn (the kernel counts it) splits the turn in two, and from then on two
+//! threads can move until the block ends. With several spare locks one preemption thus spoils the
+//! rest of the block, so blocks must be short. Where no preemption should happen, involuntary
+//! switches are counted from the start of the block (R), and a block that has any is not evidence
+//! about the ring.
 //!
-//! What it does *not* do: start processes. The order is watched in runs of their own ([`observe`]).
+//! What this module does *not* do: start processes. The order of moves is checked in separate runs
+//! ([`observe`]).
 
 use std::fs;
 use std::sync::Arc;
@@ -55,14 +58,14 @@ mod order;
 pub use observed::{Observed, observe};
 pub use order::{HandOver, Violation, order_violation};
 
-/// Threads in a ring of locks.
+/// A ring of locks: its threads, locks and placement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LockRingSpec {
     /// How the locks are built.
     pub lock: LockKind,
-    /// Threads: two or more.
+    /// Number of threads: two or more.
     pub count: u32,
-    /// Locks beyond one a thread: one or more.
+    /// Number of locks beyond one per thread: one or more.
     pub spare: u32,
     /// The scheduling policy of all threads.
     pub policy: Policy,
@@ -71,17 +74,18 @@ pub struct LockRingSpec {
 }
 
 impl LockRingSpec {
-    /// Locks in the ring.
+    /// Number of locks in the ring.
     pub const fn locks(&self) -> u64 {
         self.count as u64 + self.spare as u64
     }
 
-    /// Whether a turn is one switch by construction: on one CPU, where who is woken does not preempt.
+    /// Whether a turn is one switch by construction: on one CPU, under a policy where a woken
+    /// thread does not preempt its waker.
     pub fn is_exact(&self) -> bool {
         self.policy != Policy::Default && self.cpu.is_some()
     }
 
-    /// Moves of a lap.
+    /// Number of moves in a lap.
     const fn lap(&self) -> u64 {
         self.count as u64 * self.spare as u64
     }
@@ -96,14 +100,14 @@ impl LockRingSpec {
         }
     }
 
-    /// Refuses more threads than there can be memory maps for: one that finds none for its signals ends the
-    /// process.
+    /// Refuses more threads than memory maps allow: a thread that cannot map its signal stack
+    /// aborts the process.
     fn check_maps(&self) -> Result<(), Error> {
         /// A stack, another for signals (Rust's own), and a guard page below each.
         const MAPS_OF_A_THREAD: u64 = 4;
         let path = "/proc/sys/vm/max_map_count";
         let needed = u64::from(self.count) * MAPS_OF_A_THREAD;
-        // Where the file cannot be read, the kernel says no by itself.
+        // If the file cannot be read, the kernel itself refuses too many threads.
         let allowed = fs::read_to_string(path).ok();
         let allowed = allowed.and_then(|text| text.trim().parse::<u64>().ok());
         match allowed {
@@ -115,7 +119,7 @@ impl LockRingSpec {
         }
     }
 
-    /// Moves the calling thread where all belong: those that it starts inherit both.
+    /// Sets CPU and policy of the calling thread; the threads that it starts inherit both.
     fn take_place(&self) -> Result<(), Error> {
         match self.cpu {
             Some(cpu) => cpu::move_to(0, cpu as usize)?,
@@ -142,36 +146,36 @@ fn acts_with<L: Lock>(spec: &LockRingSpec) -> Result<Vec<Box<dyn Act>>, Error> {
     Ok(vec![Box::new(ring), Box::new(alone)])
 }
 
-/// Fewest timed turns of each thread in a block: no more, so that a block of a thousand threads is as
-/// short as it can be.
+/// Minimum of timed turns of each thread in a block. It is small, so that a block of a thousand
+/// threads is as short as possible.
 const LEAST_TURNS: u64 = 2;
 
-/// Turns after which all threads have started and stand in their places.
+/// Turns after which all threads have started and hold their places in the ring.
 const FIRST_TURNS: u64 = 1;
 
-/// Turns between these and the timed ones, counted: the ring must be warm again after other arms had the
-/// caches.
+/// Turns between these and the timed ones, counted but not timed: the ring must be warm again after
+/// other arms used the caches.
 const fn warm_turns(turns: u64) -> u64 {
     1 + turns / 16
 }
 
-/// What all threads of a ring see.
+/// State that all threads of a ring share.
 struct Setting<L, W> {
     spec: LockRingSpec,
     locks: Vec<L>,
-    /// Hears of every move: the thread, and the lock that it has just taken.
+    /// Called at every move with the thread and the lock that it has just taken.
     witness: W,
-    /// Grows when a block begins; the threads wait for that.
+    /// Incremented when a block begins; the threads wait for that.
     block: AtomicU32,
-    /// Turns of the block; 0 means that it is over.
+    /// Turns of the block; 0 asks the threads to end.
     turns: AtomicU64,
-    /// Threads that are not there yet, or have not done their turns.
+    /// Threads that have not arrived yet, or have not finished their turns.
     absent: AtomicUsize,
-    /// The last of them tells the leader.
+    /// The last of these threads passes this token to the leader.
     all_there: Futex,
-    /// Switches of all threads but the leader over the counted turns.
+    /// Voluntary switches of all threads but the leader, over the counted turns.
     voluntary: AtomicU64,
-    /// The same over the whole block.
+    /// Involuntary switches of the same threads; see `involuntary_of` for the interval.
     involuntary: AtomicU64,
 }
 
@@ -190,7 +194,7 @@ impl<L: Lock, W: Fn(usize, usize)> Setting<L, W> {
         }
     }
 
-    /// Lets all threads begin a block, or leave when `turns` is 0.
+    /// Starts a block for all threads, or asks them to end when `turns` is 0.
     fn begin(&self, turns: u64) -> Result<(), Error> {
         let others = self.spec.count as usize - 1;
         self.absent.store(others, Ordering::Relaxed);
@@ -201,7 +205,7 @@ impl<L: Lock, W: Fn(usize, usize)> Setting<L, W> {
         private_wake(&self.block, self.spec.count)
     }
 
-    /// Says that the calling thread is done, and waits for the next block after number `seen`.
+    /// Reports that the calling thread is done, and waits for the block after number `seen`.
     fn await_block(&self, seen: u32) -> Result<u64, Error> {
         if self.absent.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.all_there.pass()?;
@@ -212,7 +216,7 @@ impl<L: Lock, W: Fn(usize, usize)> Setting<L, W> {
         Ok(self.turns.load(Ordering::Relaxed))
     }
 
-    /// What a thread does until it is let go.
+    /// The loop of a thread until it is asked to end.
     fn follow(&self, me: usize) -> Result<(), Error> {
         let mut stand = self.enter(me)?;
         for block in 0.. {
@@ -233,8 +237,8 @@ impl<L: Lock, W: Fn(usize, usize)> Setting<L, W> {
         Ok(())
     }
 
-    /// What of a thread's involuntary switches is told: those of the counted turns where they are part of
-    /// the ring, those of the whole block where any disturbs it.
+    /// Involuntary switches of a thread that are reported: those of the counted turns where they
+    /// belong to the ring, those of the whole block where any of them would disturb it.
     fn involuntary_of(&self, at_start: Counted, before: Counted, after: Counted) -> u64 {
         let since = match self.spec.is_exact() {
             true => at_start,
@@ -243,13 +247,13 @@ impl<L: Lock, W: Fn(usize, usize)> Setting<L, W> {
         after.since(since).involuntary
     }
 
-    /// Takes thread number `me`'s first lock.
+    /// Takes the first lock of thread number `me`.
     fn enter(&self, me: usize) -> Result<Stand, Error> {
         self.locks[me].lock()?;
         Ok(Stand { me, held: me })
     }
 
-    /// The moves of so many turns.
+    /// Makes the moves of `turns` turns.
     fn go_on(&self, stand: &mut Stand, turns: u64) -> Result<(), Error> {
         for _ in 0..turns * u64::from(self.spec.spare) {
             let next = match stand.held + 1 {
@@ -265,13 +269,13 @@ impl<L: Lock, W: Fn(usize, usize)> Setting<L, W> {
     }
 }
 
-/// Where a thread stands.
+/// Position of a thread: its number, and the lock that it holds.
 struct Stand {
     me: usize,
     held: usize,
 }
 
-/// The leader's side of a ring. Dropping it lets the others go and waits for them.
+/// The leader's side of a ring. Dropping it ends the other threads and waits for them.
 struct LockRing<L: Lock, W: Fn(usize, usize)> {
     setting: Arc<Setting<L, W>>,
     stand: Stand,
@@ -298,7 +302,7 @@ impl<L: Lock, W: Fn(usize, usize) + Send + Sync + 'static> LockRing<L, W> {
 }
 
 impl<L: Lock, W: Fn(usize, usize)> LockRing<L, W> {
-    /// A block of so many timed turns.
+    /// Runs a block of `turns` timed turns.
     fn turns(&mut self, turns: u64) -> Result<Timing, Error> {
         let setting = &*self.setting;
         setting.begin(turns)?;
@@ -327,7 +331,7 @@ impl<L: Lock, W: Fn(usize, usize)> LockRing<L, W> {
 }
 
 impl<L: Lock, W: Fn(usize, usize)> Act for LockRing<L, W> {
-    /// An operation is a hand-over.
+    /// One operation is one hand-over.
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         let turns = operations / self.setting.spec.lap();
         self.turns(turns.max(LEAST_TURNS))
@@ -342,7 +346,7 @@ impl<L: Lock, W: Fn(usize, usize)> Drop for LockRing<L, W> {
     }
 }
 
-/// The calls of a hand-over by the leader alone, on a lock that nobody else knows.
+/// The lock calls of a hand-over, made by the leader alone on a private lock.
 struct Alone<L>(L);
 
 impl<L: Lock> Act for Alone<L> {

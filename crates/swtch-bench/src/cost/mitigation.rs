@@ -1,15 +1,15 @@
-//! Mitigations of CPU bugs that a task can ask for itself (`PR_SET_SPECULATION_CTRL`,
-//! `Documentation/userspace-api/spec_ctrl.rst`), and that switches then pay for.
+//! Mitigations of CPU bugs that a task can request for itself (`PR_SET_SPECULATION_CTRL`,
+//! `Documentation/userspace-api/spec_ctrl.rst`), and that then make switches more expensive.
 //!
-//! Compare a ring of processes with a mitigation with one without. A ring of threads is the control:
-//! the barrier for indirect branches stands where the address space changes, so threads of one
-//! process must not pay for it (`cond_mitigation`, `arch/x86/mm/tlb.c`).
+//! Compare a ring of processes with a mitigation with one without. A ring of threads is the
+//! control: the barrier for indirect branches is issued when the address space changes, so threads
+//! of one process must not pay for it (`cond_mitigation`, `arch/x86/mm/tlb.c`).
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, checked};
 
-/// A mitigation.
+/// A mitigation that a task can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -17,29 +17,29 @@ pub enum Mitigation {
     /// Indirect branches of one task do not steer those of the next: a barrier (IBPB) between
     /// address spaces.
     IndirectBranch,
-    /// Loads do not pass older stores (SSBD): a register of the CPU that changes with the task.
+    /// Loads do not bypass older stores (SSBD): a CPU register whose value changes with the task.
     StoreBypass,
-    /// The first data cache is emptied when the task leaves the CPU; the kernel must have been
-    /// booted with `l1d_flush=on`.
+    /// The L1 data cache is flushed when the task leaves the CPU; the kernel must have been booted
+    /// with `l1d_flush=on`.
     L1dFlush,
 }
 
-/// Members that have it on.
+/// Which members request the mitigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protected {
-    /// All of them.
+    /// All members of the ring request it.
     All,
     /// One of the peers, so that every switch from or to it changes the setting.
     One,
 }
 
-/// A ring's mitigation.
+/// The mitigation of a ring, and the members that request it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MitigationSpec {
-    /// Which.
+    /// The mitigation that is requested.
     pub mitigation: Mitigation,
-    /// Of whom.
+    /// The members that request it.
     pub members: Protected,
 }
 
@@ -52,8 +52,8 @@ const PR_GET_SPECULATION_CTRL: libc::c_int = 52;
 const PR_SET_SPECULATION_CTRL: libc::c_int = 53;
 
 impl MitigationSpec {
-    /// Switches it on for the calling member where it is meant to have it. Threads and processes
-    /// started later inherit it, so it is a peer that has it alone, never the leader.
+    /// Enables it for the calling member, if that member should have it. Threads and processes that
+    /// are started later inherit it, so with `Protected::One` a peer has it, never the leader.
     pub(super) fn apply(self, member: usize) -> Result<(), Error> {
         match self.members {
             Protected::One if member != 1 => Ok(()),
@@ -63,11 +63,11 @@ impl MitigationSpec {
 }
 
 impl Mitigation {
-    /// Whether a task may switch it.
+    /// Checks that a task may enable it.
     ///
     /// # Errors
     ///
-    /// The kernel does not know it, or has decided for all tasks; the error says so.
+    /// The kernel does not know it, or has decided for all tasks; the error says which.
     pub fn check(self) -> Result<(), Error> {
         let state = self.state()?;
         if state & PR_SPEC_PRCTL == 0 {
@@ -76,7 +76,7 @@ impl Mitigation {
         Ok(())
     }
 
-    /// What the kernel has decided for all tasks.
+    /// The kernel's decision for all tasks, as text.
     const fn decided(self, state: libc::c_int) -> &'static str {
         let is_disabled = state & (PR_SPEC_DISABLE | PR_SPEC_FORCE_DISABLE) != 0;
         match self {
@@ -87,7 +87,7 @@ impl Mitigation {
         }
     }
 
-    /// Switches it on for the calling thread.
+    /// Enables it for the calling thread.
     fn switch_on(self) -> Result<(), Error> {
         self.check()?;
         // SAFETY: the request carries numbers and no memory.
@@ -110,7 +110,7 @@ impl Mitigation {
         Error::NotHere(why.to_owned())
     }
 
-    /// The name of the speculation.
+    /// The kernel's number of the speculation control.
     const fn number(self) -> libc::c_ulong {
         match self {
             Self::StoreBypass => 0,
@@ -119,7 +119,7 @@ impl Mitigation {
         }
     }
 
-    /// The first two are said as "no such speculation", the last as "do flush".
+    /// The first two disable a speculation, the last one enables the flush.
     const fn on(self) -> libc::c_int {
         match self {
             Self::IndirectBranch | Self::StoreBypass => PR_SPEC_DISABLE,
@@ -132,7 +132,7 @@ impl Mitigation {
 mod tests {
     use super::*;
 
-    /// Whatever the kernel offers: it can be switched on, or there is a reason.
+    /// Each mitigation can be enabled, or the error gives a reason.
     #[test]
     fn each_is_switched_on_or_said_to_be_missing() {
         let all = [
@@ -140,7 +140,7 @@ mod tests {
             Mitigation::StoreBypass,
             Mitigation::L1dFlush,
         ];
-        // In a thread of its own: the setting is a thread's, and cannot always be taken back.
+        // In a thread of its own: the setting belongs to a thread, and cannot always be undone.
         let tried = std::thread::spawn(move || all.map(|one| (one, one.switch_on())));
         for (mitigation, switched) in tried.join().unwrap() {
             if let Err(error) = switched {

@@ -23,24 +23,24 @@ use signals::SignalRing;
 use token_ring::TokenRing;
 use yields::Yields;
 
-/// How the members of a ring hand the turn on.
+/// Hands the turn on between the members of a ring.
 pub(crate) trait Relay: Send + Sync {
-    /// Called once in each member, by itself. No lap begins before it is done in all of them.
+    /// Called once by each member. No lap begins before all members have returned from it.
     fn enter(&self, _me: usize) -> Result<(), Error> {
         Ok(())
     }
 
-    /// One lap of the leader: hands the turn on, waits until it comes back, works.
+    /// One lap of the leader: hands the turn on, waits for its return, works.
     fn lead(&self, work: &mut dyn Work) -> Result<(), Error>;
 
     /// One lap of peer number `me`, from 1: waits for the turn, works, hands it on.
     fn follow(&self, me: usize, work: &mut dyn Work) -> Result<(), Error>;
 
-    /// The calls of one hop with no peer, by the leader.
+    /// The calls of one hop, made by the leader without a peer.
     fn alone(&self) -> Result<(), Error>;
 }
 
-/// The relay of a primitive.
+/// The relay for the primitive of `spec`.
 pub(super) fn relay(spec: &RingSpec) -> Result<Arc<dyn Relay>, Error> {
     let count = spec.count;
     if count < 2 {

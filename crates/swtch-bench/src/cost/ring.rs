@@ -9,12 +9,12 @@
 //! ```
 //!
 //! Every member reads its own counters (`getrusage(RUSAGE_THREAD)`, R₀ and R₁) around the same
-//! number of laps, so that the switches of all of them are those of exactly the timed hops. Start
-//! and end go over words of their own: the primitive carries nothing but the turn.
+//! number of laps, so that the sum of their switches belongs to exactly the timed hops. Start and
+//! end are signalled over separate futex words: the primitive carries nothing but the turn.
 //!
-//! A ring may have two works, each in blocks of its own: the same members, the same memory, and the
-//! work as the only difference. Of two rings that are the same, one is 1 % faster, by where their
-//! memory lies; of two works that are the same, none is.
+//! A ring may have two works, each in blocks of its own: the same members and memory, and only the
+//! work differs. Two identical rings differ by about 1 % because of memory placement; two identical
+//! works of one ring do not.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -39,7 +39,7 @@ use crate::shared::Shared;
 use crate::token::{SharedFutex, Token};
 use crate::{clock, cpu};
 
-/// The ring, its hot baseline, and the ring with its other work where there is one.
+/// The ring, its hot baseline, and the ring with its other work if there is one.
 pub(super) fn acts(spec: &RingSpec) -> Result<Vec<Box<dyn Act>>, Error> {
     let setting = Setting::make(spec)?;
     setting.take_place(spec, 0)?;
@@ -59,13 +59,13 @@ pub(super) fn acts(spec: &RingSpec) -> Result<Vec<Box<dyn Act>>, Error> {
     Ok(acts)
 }
 
-/// What is made before any peer starts, and is there for all of them.
+/// What is created before any peer starts, and shared by all of them.
 #[derive(Clone)]
 struct Setting {
     relay: Arc<dyn Relay>,
     desk: Arc<Desk>,
     doors: Doors,
-    /// Per work.
+    /// One entry for each work.
     common: Vec<Common>,
 }
 
@@ -82,7 +82,7 @@ impl Setting {
         })
     }
 
-    /// The calling member's works.
+    /// The works of the calling member.
     fn prepare(&self, spec: &RingSpec, member: usize) -> Result<Vec<Box<dyn Work>>, Error> {
         let works = spec.works().zip(&self.common);
         works
@@ -90,7 +90,7 @@ impl Setting {
             .collect()
     }
 
-    /// Moves the calling member where it belongs.
+    /// Moves the calling member to its cgroup and CPU, and sets mitigation and policy.
     fn take_place(&self, spec: &RingSpec, member: usize) -> Result<(), Error> {
         self.doors.enter(member)?;
         if let Some(mitigation) = spec.mitigation {
@@ -100,7 +100,7 @@ impl Setting {
     }
 }
 
-/// CPU and policy.
+/// Sets CPU and policy of the calling member.
 pub(super) fn take_cpu(spec: &RingSpec, member: usize) -> Result<(), Error> {
     match spec.cpus {
         Some((leader, _)) if member == 0 => cpu::move_to(0, leader as usize)?,
@@ -110,7 +110,7 @@ pub(super) fn take_cpu(spec: &RingSpec, member: usize) -> Result<(), Error> {
     adopt(spec.policy)
 }
 
-/// Makes it the calling member's policy.
+/// Makes `policy` the policy of the calling thread.
 pub(super) fn adopt(policy: Policy) -> Result<(), Error> {
     match policy {
         Policy::Default => cpu::Policy::Other,
@@ -123,33 +123,34 @@ pub(super) fn adopt(policy: Policy) -> Result<(), Error> {
     .adopt()
 }
 
-/// Laps around the timed ones. Two before suffice for a pair whose working set is small; more
-/// when blocks are long, so that a larger one is warm again after the other arms had the caches.
+/// Untimed laps before the timed ones. Two suffice for a pair with a small working set. Longer
+/// blocks get more, so that a larger working set is warm again after the other arms used the
+/// caches.
 const fn warm_laps(laps: u64) -> u64 {
     2 + laps / 16
 }
 
-/// How often a peer that is waited for is looked after.
+/// Interval between checks that an awaited peer is still alive.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a peer that is let go may take.
+/// How long a peer may take to end after it was asked to.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Laps after the counted ones, so that no member is alone during the last of them: `sched_yield`
-/// alone does not switch.
+/// Laps after the counted ones, so that no member is alone during the last of them: a lone
+/// `sched_yield` does not switch.
 const COOL_LAPS: u64 = 4;
 
-/// Where the leader and its peers leave word for each other.
+/// Shared memory through which the leader and its peers exchange orders and results.
 struct Desk {
-    /// Laps of the next block; 0 means that it is over.
+    /// Laps of the next block; 0 asks the peers to end.
     laps: Shared<AtomicU64>,
-    /// Which work the next block is of.
+    /// Index of the work of the next block.
     work: Shared<AtomicUsize>,
-    /// Per peer: may start.
+    /// One token per peer: it may start.
     start: Vec<SharedFutex>,
-    /// Per peer: is ready for the first block, or has done all laps.
+    /// One token per peer: it is ready for the first block, or has finished all laps.
     done: Vec<SharedFutex>,
-    /// Per peer, over the timed laps: switches, voluntary and involuntary, and live registers.
+    /// Per peer, over the timed laps: voluntary and involuntary switches, and live registers.
     counted: Vec<Shared<[AtomicU64; 4]>>,
 }
 
@@ -172,7 +173,7 @@ impl Desk {
     }
 }
 
-/// The leader's side of a ring. Dropping it lets the peers go and waits for them.
+/// The leader's side of a ring. Dropping it ends the peers and waits for them.
 struct Ring {
     setting: Setting,
     peers: Vec<Peer>,
@@ -186,7 +187,7 @@ struct RingWith {
 }
 
 impl Act for RingWith {
-    /// An operation is a hop.
+    /// One operation is one hop.
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         self.ring.borrow_mut().block(self.work, operations)
     }
@@ -215,7 +216,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Waits until all peers are ready. One that fails before has said why.
+    /// Waits until all peers are ready. A peer that fails before has reported why.
     fn await_peers(&mut self) -> Result<(), Error> {
         let ready = self.setting.desk.done.iter().skip(1);
         for (ready, peer) in ready.zip(&mut self.peers) {
@@ -234,7 +235,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Lets all peers start a block, or leave when `laps` is 0.
+    /// Starts a block in all peers, or asks them to end when `laps` is 0.
     fn start_peers(&self, laps: u64) -> Result<(), Error> {
         self.setting.desk.laps.store(laps, Ordering::Release);
         self.setting
@@ -245,7 +246,7 @@ impl Ring {
             .try_for_each(Token::pass)
     }
 
-    /// Adds what the peers counted and saw to what the leader did.
+    /// Adds what the peers counted and saw to the leader's values.
     fn with_peers(
         &self,
         leader: (Counted, Option<LiveRegisters>),
@@ -299,7 +300,7 @@ impl Ring {
     }
 }
 
-/// What a peer does until it is let go.
+/// The loop of a peer until it is asked to end.
 fn follow(
     me: usize,
     mut works: Vec<Box<dyn Work>>,
@@ -337,8 +338,8 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    /// Starts a peer. One that fails says why where the leader's own failure goes, and the whole
-    /// process tree ends: the others would wait for it forever.
+    /// Starts a peer. One that fails reports why where the leader reports its own failures, and
+    /// ends its process (for a thread, the leader's): the others would wait for it forever.
     pub(super) fn start(
         members: Members,
         follow: impl FnOnce() -> Result<(), Error> + Send + 'static,
@@ -357,7 +358,7 @@ impl Peer {
         }
     }
 
-    /// Fails when it has ended. A thread that fails ends the leader, too.
+    /// Fails if the peer has ended. A thread that fails ends the leader itself.
     fn check(&mut self) -> Result<(), Error> {
         let ended = match self {
             Self::Thread(_) => None,
@@ -371,7 +372,7 @@ impl Peer {
         })
     }
 
-    /// Waits for its end.
+    /// Waits until the peer has ended.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         match self {
             Self::Thread(handle) => match handle.take().map(JoinHandle::join) {
@@ -381,7 +382,7 @@ impl Peer {
                 _ => Ok(()),
             },
             Self::Process(child) => {
-                // One that has failed is reaped already, which is no error here.
+                // A peer that has failed is reaped already, which is no error here.
                 child.wait_at_most(LIMIT);
                 Ok(())
             }
@@ -397,7 +398,7 @@ impl Drop for Ring {
     }
 }
 
-/// The calls of a hop by the leader alone.
+/// The calls of a hop, made by the leader alone.
 struct Alone {
     relay: Arc<dyn Relay>,
     work: Box<dyn Work>,

@@ -1,13 +1,13 @@
-//! Tasks of other languages: a goroutine, a coroutine of asyncio, a greenlet, a virtual thread of Java.
-//! Two of them hand a turn to and fro in a child process that runs their own runtime.
+//! User-level tasks of other languages: goroutines, asyncio coroutines, greenlets, virtual threads
+//! of Java. Two of them pass a turn to and fro in a child process that runs their own runtime.
 //!
 //! ```text
 //! leader ── block N\n ─▶ runtime: warms up, does N hops, reads its own clock and counters
 //!        ◀─ OPS NS VOLUNTARY INVOLUNTARY\n
 //! ```
 //!
-//! What is needed (a compiler, an interpreter, a module) is looked for when the arm starts, and what
-//! must be built is built then, into a directory that is gone before the first block. The switches
+//! When the arm starts, it looks for what is needed (a compiler, an interpreter, a module) and
+//! builds what must be built, in a directory that is removed before the first block. The switches
 //! are those of all threads of the runtime.
 
 use std::fs;
@@ -24,7 +24,7 @@ use super::act::{Act, Timing};
 use crate::error::Error;
 use crate::outcome::Counted;
 
-/// Whose tasks.
+/// The language runtime whose tasks are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -33,17 +33,17 @@ pub enum Runtime {
     Goroutine,
     /// Two tasks of Python's asyncio that complete each other's futures.
     Asyncio,
-    /// Two greenlets of Python.
+    /// Two greenlets of Python's module `greenlet`.
     Greenlet,
     /// Two virtual threads of Java on one carrier, which park and unpark each other.
     JavaVirtualThread,
 }
 
-/// The first JDK with virtual threads that are no preview (JEP 444).
+/// The first JDK in which virtual threads are no longer a preview (JEP 444).
 const JDK: u32 = 21;
 
 impl Runtime {
-    /// All of them.
+    /// All variants, in the order of their declaration.
     pub const ALL: &'static [Self] = &[
         Self::Goroutine,
         Self::Asyncio,
@@ -51,7 +51,7 @@ impl Runtime {
         Self::JavaVirtualThread,
     ];
 
-    /// Starts the runtime. An operation is a hop.
+    /// Starts the runtime. One operation is one hop.
     pub(crate) fn act(self) -> Result<Box<dyn Act>, Error> {
         let act = match self {
             Self::Goroutine => goroutine(),
@@ -69,7 +69,7 @@ fn goroutine() -> Result<Conversation, Error> {
     let mut build = Command::new("go");
     build.args(["build", "-o"]).arg(&program);
     build.arg(directory.path().join("hops.go"));
-    // A toolchain that is not there must not be fetched.
+    // A missing toolchain must not be downloaded.
     build.env("GOTOOLCHAIN", "local").env("GO111MODULE", "auto");
     let built = output_of(&mut build, "go")?;
     if !built.status.success() {
@@ -103,7 +103,7 @@ fn java_virtual_thread() -> Result<Conversation, Error> {
     Conversation::start(&mut java, "java")
 }
 
-/// From `openjdk version "17.0.15" 2025-04-15`; before 9 it was `"1.8.0_…"`.
+/// Parses `openjdk version "17.0.15" 2025-04-15`; before Java 9 the version was `"1.8.0_…"`.
 fn java_version(text: &str) -> Option<u32> {
     let version = text.split('"').nth(1)?;
     let mut numbers = version.split(['.', '-', '_', '+']);
@@ -113,7 +113,7 @@ fn java_version(text: &str) -> Option<u32> {
     }
 }
 
-/// A directory that is removed with all that is in it when it is dropped.
+/// A directory with one file, removed with all its contents when dropped.
 fn directory_with(name: &str, content: &str) -> Result<TempDir, Error> {
     let directory = tempfile::Builder::new().prefix("swtch-").tempdir();
     let directory = directory.map_err(|source| in_file(&std::env::temp_dir(), source))?;
@@ -143,16 +143,17 @@ fn not_found(program: &str) -> impl Fn(io::Error) -> Error {
     }
 }
 
-/// A runtime that is asked for blocks. Dropping it lets it go, and waits for it.
+/// A runtime process that performs blocks on request. Dropping it ends the process and waits for
+/// it.
 struct Conversation {
     child: Child,
-    /// `None` only while it is dropped.
+    /// `None` only while the value is being dropped.
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
 }
 
 impl Conversation {
-    /// Starts it and waits until it says `ready`, or `missing` and what.
+    /// Starts the process and waits until it says `ready`, or `missing` and what is missing.
     fn start(command: &mut Command, program: &str) -> Result<Self, Error> {
         command
             .stdin(Stdio::piped())
@@ -208,13 +209,13 @@ impl Act for Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        // The end of its input tells it to go.
+        // The end of its input asks the runtime to end.
         self.to = None;
         let deadline = Instant::now() + Duration::from_secs(1);
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Neither can fail in a way that matters: it is gone already, or now.
+        // An error does not matter here: either way the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -224,7 +225,7 @@ impl Drop for Conversation {
 mod tests {
     use super::*;
 
-    /// A runtime that is here answers, one that is not is named.
+    /// A runtime that is installed answers; for one that is not, the error names what is missing.
     #[test]
     fn runtime_answers_or_is_not_here() {
         for which in Runtime::ALL {

@@ -1,4 +1,4 @@
-//! The caller's side: starts a stage, reads its lines, and ends it.
+//! The caller's side of a session: starts a stage, reads its lines, and ends it.
 
 use std::io::{BufRead, BufReader, PipeReader, pipe};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,99 +14,100 @@ use crate::outcome::Counted;
 use crate::process::Child;
 use crate::token::SysvSemaphore;
 
-/// Arms that are timed side by side.
+/// A plan: arms that are timed side by side, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The arms.
+    /// The arms; other types refer to them by index.
     pub arms: Vec<ArmSpec>,
-    /// Acts that nobody needs, by arm: a ring's hot baseline takes as long as the ring.
+    /// Acts that are left out, as (arm, act): a ring's hot baseline takes as long as the ring.
     pub unneeded: Vec<(usize, usize)>,
     /// The CPU of the stage and of arms that name none; `None` leaves both free.
     pub cpu: Option<u32>,
-    /// About how long a block takes: 1 ms is best. Longer blocks fall apart into other noise.
+    /// Approximate length of a block. 1 ms is best; longer blocks pick up other noise.
     pub block: Duration,
-    /// Rounds of a tree.
+    /// Most rounds of one tree.
     pub rounds: usize,
-    /// Rounds that are done even when `limit` has passed.
+    /// Rounds that are completed even after `limit` has passed.
     pub least_rounds: usize,
-    /// When a tree ends before it has done all rounds.
+    /// Time after which a tree ends although rounds are left.
     pub limit: Duration,
 }
 
 /// One block of one act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Number of the round.
+    /// Number of the round, from 0.
     pub round: usize,
-    /// Index into [`Plan::arms`].
+    /// Index of the arm in [`Plan::arms`].
     pub arm: usize,
-    /// Which act of the arm ([`ArmSpec::act_count`]).
+    /// Index of the act within its arm ([`ArmSpec::act_count`]).
     pub act: usize,
-    /// How many operations.
+    /// Number of operations that were timed.
     pub operations: u64,
-    /// Wall time of all of them.
+    /// Wall time of all these operations.
     pub elapsed: Nanos,
-    /// Switches of all members over exactly [`Self::counted_over`] operations, as the kernel counted
-    /// them. Of a ring of locks that makes no involuntary ones, these are those of the whole block.
+    /// Switches of all members over exactly [`Self::counted_over`] operations, as the kernel
+    /// counted them. For a ring of locks in which nobody should be preempted, the involuntary ones
+    /// are those of the whole block.
     pub counted: Counted,
-    /// The timed operations, and for a ring of locks those around them: reading the counters of many
-    /// threads would be part of the time.
+    /// The timed operations; for a ring of locks also those around them, because reading the
+    /// counters of many threads would be part of the time.
     pub counted_over: u64,
     /// Registers of all members that were live at the hand-overs, for work that touches registers.
     pub live: Option<LiveRegisters>,
 }
 
-/// One look at the machine's speed.
+/// One measurement of the machine's speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sentinel {
-    /// Number of the round.
+    /// Number of the round, from 0.
     pub round: usize,
-    /// A fixed loop in user mode.
+    /// Time of a fixed loop in user mode.
     pub user: Nanos,
-    /// A hundred system calls that do nothing.
+    /// Time of a hundred system calls that do nothing.
     pub calls: Nanos,
 }
 
-/// How a tree ended.
+/// The reason why a tree ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All rounds were done.
+    /// All rounds of the plan were done.
     Done,
-    /// The time was up.
+    /// The plan's limit of time was reached.
     Limit,
-    /// It was told to stop.
+    /// The caller asked it to stop.
     Stopped,
 }
 
-/// An arm that this machine does not have.
+/// An arm that this machine cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Index into [`Plan::arms`].
+    /// Index of the arm in [`Plan::arms`].
     pub arm: usize,
-    /// Why.
+    /// The reason, in the words of the failed member if it gave one.
     pub why: String,
 }
 
-/// What one fresh process tree brought.
+/// The results of one new process tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// All blocks, in the order in which they were done.
+    /// All blocks, in the order in which they were performed.
     pub samples: Vec<Sample>,
-    /// All readings of the sentinel.
+    /// All readings of the sentinel, in order.
     pub sentinels: Vec<Sentinel>,
     /// Arms that could not be started.
     pub missing: Vec<Missing>,
     /// Whether the sentinel was steady before the first round.
     pub was_steady: bool,
-    /// How it ended.
+    /// The reason why the tree ended.
     pub ended: Ended,
 }
 
 impl Plan {
-    /// Times all arms in one fresh process tree. `seed` draws the order of the rounds.
+    /// Times all arms in one new process tree. `seed` determines the order of the rounds.
     ///
-    /// Call it in a process that has no other thread. `stop` is looked at after every block.
-    /// `on_round` hears the number of each round that begins.
+    /// Call it in a process that has no other thread. `stop` is checked after every block.
+    /// `on_round` is called with the number of each round that begins.
     ///
     /// # Errors
     ///
@@ -128,15 +129,15 @@ impl Plan {
         let mut sets = Vec::new();
         let tree = read(reader, stop, &mut on_round, &mut sets);
         stage.wait_at_most(Duration::from_secs(5));
-        // A stage that was killed has taken its leaders along, and nobody removed their sets. After an
-        // orderly end they are gone, and removing them again does nothing.
+        // If the stage was killed, its leaders died with it, and their sets were not removed. After
+        // an orderly end the sets are gone, and removing them again does nothing.
         sets.into_iter().for_each(SysvSemaphore::remove);
         tree
     }
 }
 
-/// Reads all lines, or until it is told to stop. Closing the pipe tells the stage. `sets` are the
-/// semaphore sets that leaders have made.
+/// Reads all lines, or until `stop` is set. Closing the pipe ends the stage. `sets` receives the
+/// semaphore sets that leaders have created.
 fn read(
     reader: PipeReader,
     stop: &AtomicBool,
@@ -237,7 +238,7 @@ fn sentinel(rest: &str) -> Sentinel {
     }
 }
 
-/// The member's own words say more than the stage's, which only saw it go.
+/// Prefers the member's own message: the stage only saw that the member ended.
 fn missing(rest: &str, complaint: Option<String>) -> Missing {
     let (arm, why) = rest.split_once(' ').unwrap_or((rest, ""));
     let [arm] = numbers(arm);

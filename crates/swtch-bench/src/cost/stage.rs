@@ -1,9 +1,9 @@
-//! The stage: one process on one CPU with a leader for each arm. It goes through the rounds and writes
-//! a line for each block.
+//! The stage: one process on one CPU, with a leader for each arm. It goes through the rounds and
+//! writes a line for each block.
 //!
 //! A round is every act once and the sentinel, in an order that changes from round to round. The
-//! sentinel is the same user-mode loop and the same system call every time: when it changes,
-//! the machine has.
+//! sentinel is the same user-mode loop and the same system calls every time: if its time changes,
+//! the machine's speed has changed.
 
 use std::hint::black_box;
 use std::io::{PipeWriter, Write};
@@ -21,28 +21,29 @@ use crate::error::Error;
 use crate::signals_held::SignalsHeld;
 use crate::{clock, cpu};
 
-/// Most time until the sentinel is steady.
+/// Longest time to wait until the sentinel is steady.
 const WARM_UP: Duration = Duration::from_secs(1);
 
 /// Consecutive readings of the sentinel that must agree within [`STEADY`].
 const STEADY_READINGS: usize = 3;
 
-/// See [`STEADY_READINGS`].
+/// Largest relative difference among [`STEADY_READINGS`] readings that count as steady.
 const STEADY: f64 = 0.02;
 
-/// An act of a leader that is ready.
+/// An act that is ready to be timed.
 struct Ready {
     arm: usize,
     act: usize,
-    /// Operations that take about a block.
+    /// Number of operations that take about the length of a block.
     operations: u64,
 }
 
-/// Goes through the rounds of `plan`. Ends early, without an error, when nobody reads any more.
+/// Goes through the rounds of `plan`. Ends early, without an error, when the reader closes the
+/// pipe.
 pub(super) fn run(plan: &Plan, seed: u64, out: PipeWriter) -> Result<(), Error> {
     leader::complain_to(out.as_raw_fd());
-    // Ctrl-C reaches the whole group. The tree ends when nobody reads, each member having cleaned up; a
-    // call that a signal interrupts would fail instead.
+    // Ctrl-C reaches the whole process group. The tree ends when the reader closes the pipe, after
+    // each member has cleaned up; a system call that a signal interrupts would fail instead.
     let _held = SignalsHeld::hold()?;
     match rounds(plan, seed, &mut Script(out)) {
         Err(Error::Call { call: "write", .. }) => Ok(()),
@@ -97,7 +98,7 @@ fn block(leaders: &mut [Option<Leader>], ready: &Ready, operations: u64) -> Resu
         .block(ready.act, operations)
 }
 
-/// How many operations of each act make a block.
+/// Determines for each act how many operations make a block.
 fn calibrate(plan: &Plan, leaders: &mut [Option<Leader>]) -> Result<Vec<Ready>, Error> {
     let mut acts = Vec::new();
     for (arm, spec) in plan.arms.iter().enumerate() {
@@ -119,7 +120,7 @@ fn calibrate(plan: &Plan, leaders: &mut [Option<Leader>]) -> Result<Vec<Ready>, 
     Ok(acts)
 }
 
-/// Doubles the operations until they take a quarter of the block, and goes on from there.
+/// Doubles the operations until they take a quarter of a block, and extrapolates from there.
 fn operations_in(
     length: Duration,
     mut block: impl FnMut(u64) -> Result<Timing, Error>,
@@ -136,7 +137,7 @@ fn operations_in(
     }
 }
 
-/// Rounds that are thrown away until the sentinel is steady.
+/// Runs rounds, and discards them, until the sentinel is steady.
 fn warm_up(
     leaders: &mut [Option<Leader>],
     acts: &[Ready],
@@ -170,8 +171,8 @@ fn is_steady(readings: &[f64]) -> bool {
     highest <= lowest * (1.0 + STEADY)
 }
 
-/// ns of a fixed loop in user mode (about 50 µs; the middle one of three) and of a system call that does
-/// nothing, in hundredths.
+/// Time of a fixed loop in user mode (about 50 µs; the median of three), and of a hundred system
+/// calls that do nothing.
 fn sentinel() -> (Nanos, Nanos) {
     let mut loops = [(); 3].map(|()| {
         timed(|| {
@@ -210,7 +211,7 @@ fn as_f64(length: Nanos) -> f64 {
     length.as_ns() as f64
 }
 
-/// The lines that the session reads.
+/// Writes the lines that the session reads.
 struct Script(PipeWriter);
 
 impl Script {

@@ -1,4 +1,4 @@
-//! Tails: how long single hops take, not how long they take on average.
+//! Tails: how long single hops take, rather than how long they take on average.
 //!
 //! ```text
 //! passer   … stamp, pass ─┐                         a hop: from the stamp before the turn is
@@ -6,14 +6,15 @@
 //! taker                              └ take, stamp, keep the length, stamp, pass …
 //! ```
 //!
-//! Both stamps are of `CLOCK_MONOTONIC_RAW`, read in user mode (vDSO), and one read is part of every
-//! length. The two together cost a few per cent of a hop, so a mode of its own does this:
-//! the blocks of [`super::Plan`] have no clock inside, and their means are never mixed with these
-//! lengths. What else happens between the stamps (an interrupt, another task, a hypervisor that took
-//! the CPU) is in the length as well; that is what tails are made of.
+//! Both stamps are readings of `CLOCK_MONOTONIC_RAW` in user mode (vDSO), and one reading is part
+//! of every length. The two together cost a few per cent of a hop, so tails are measured in a mode
+//! of their own: the blocks of [`super::Plan`] have no clock inside, and their means are never
+//! mixed with these lengths. Everything else that happens between the stamps (an interrupt, another
+//! task, a hypervisor that took the CPU) is in the length too; that is what tails consist of.
 //!
-//! The stamps are a [`Work`] of the members, so every primitive can be asked. Lengths go to shared
-//! memory, one word a hop; the caller reads them between blocks, into a [`Distribution`] per member.
+//! The stamps are a [`Work`] of the members, so every primitive that passes a turn can be measured.
+//! Lengths go to shared memory, one word per hop; the caller reads them between blocks, into a
+//! [`Distribution`] per member.
 
 use std::io::{ErrorKind, Read as _};
 use std::os::fd::AsRawFd as _;
@@ -37,40 +38,40 @@ use crate::process::Child;
 use crate::shared::Shared;
 use crate::token::{SharedFutex, Token};
 
-/// Most laps of a block: those of a pair take 4 s when each hop waits for a tick (4 ms) behind another
-/// task, and 1 ms when none does.
+/// Most laps of a block. Those of a pair take 4 s when each hop waits for a tick (4 ms) behind
+/// another task, and 1 ms when none does.
 const LAPS: usize = 512;
 
-/// Kept laps of the first block. Others have twice or half as many as the last one, until a block
-/// takes about [`BLOCK`].
+/// Kept laps of the first block. Each later block has twice or half as many as the one before, so
+/// that a block takes about [`BLOCK`].
 const FIRST_LAPS: usize = 64;
 
-/// About how long a block takes. A ring whose members each wait for a tick behind other tasks (4 ms a
-/// hop) must still hear soon that it is to stop.
+/// Approximate length of a block. Even a ring whose members each wait for a tick behind other tasks
+/// (4 ms a hop) must soon notice a request to stop.
 const BLOCK: Duration = Duration::from_millis(50);
 
-/// No new block begins after this: on a busy machine there are fewer hops instead.
+/// No new block begins after this time, so a busy machine yields fewer hops.
 const MOST_TIME: Duration = Duration::from_secs(2);
 
-/// Laps of a block that are not kept: caches and predictors were others' before.
+/// First laps of a block, not kept: other tasks used caches and predictors before.
 const WARM_LAPS: usize = 16;
 
-/// Laps at the end that are not kept: some member has left already.
+/// Last laps of a block, not kept: some members have finished already.
 const COOL_LAPS: usize = 4;
 
-/// Pairs of clock reads whose median is the cost of the clock.
+/// Pairs of clock readings whose median is the cost of one reading.
 const CLOCK_READS: usize = 1001;
 
-/// How often a block that is not done is looked after.
+/// Interval between checks of a block that is not done.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// No block takes longer, by far; a ring that does is stuck.
+/// Far longer than any block takes; a ring that exceeds it is stuck.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A length that is none: the clock of the taker was behind that of the passer.
+/// Marks a hop without a length: the taker's clock was behind the passer's.
 const BACKWARDS: u64 = u64::MAX;
 
-/// Lengths of single hops.
+/// Lengths of single hops, for each member of a ring.
 #[derive(Clone, Debug, Default)]
 pub struct Tails {
     by_member: Vec<Distribution>,
@@ -79,7 +80,7 @@ pub struct Tails {
 }
 
 impl Tails {
-    /// For each member, the leader first: how long the hops took that ended at it.
+    /// For each member, the leader first: the lengths of the hops that ended at it.
     pub fn by_member(&self) -> &[Distribution] {
         &self.by_member
     }
@@ -91,8 +92,8 @@ impl Tails {
         all
     }
 
-    /// What one read of the clock takes: the median of pairs of reads back to back. Each length
-    /// holds one.
+    /// Cost of one clock reading: the median of pairs of readings back to back. Each length
+    /// includes one reading.
     pub const fn clock(&self) -> Nanos {
         self.clock
     }
@@ -102,7 +103,7 @@ impl Tails {
         self.backwards
     }
 
-    /// Adds the hops of another measurement of the same ring. The clock is that of the latest.
+    /// Adds the hops of another measurement of the same ring. The clock is that of `other`.
     pub fn merge(&mut self, other: &Self) {
         let members = self.by_member.len().max(other.by_member.len());
         self.by_member.resize_with(members, Distribution::default);
@@ -127,17 +128,17 @@ impl Tails {
     }
 }
 
-/// Measures about `hops` single hops of a ring, in a process tree of its own; fewer when they take more
-/// than two seconds. [`RingSpec::work`] is
-/// not done: the members stamp instead. Mitigations and cgroups are not asked for either.
+/// Measures about `hops` single hops of a ring, in a process tree of its own; fewer if they take
+/// more than two seconds. [`RingSpec::work`] is not done, because the members stamp instead, and
+/// mitigations and cgroups are not applied.
 ///
-/// Call it in a process that has no other thread. `stop` is looked at between blocks; what was
+/// Call it in a process that has no other thread. `stop` is checked between blocks; what was
 /// measured until then is returned.
 ///
 /// # Errors
 ///
-/// A process cannot be made, a member of the ring cannot do its part, or the primitive passes no turn
-/// (locks in a ring, `sched_yield`).
+/// A process cannot be created, a member of the ring fails, or the primitive passes no turn (a ring
+/// of locks, `sched_yield`).
 pub fn tails(spec: &RingSpec, hops: u64, stop: &AtomicBool) -> Result<Tails, Error> {
     if !passes_a_turn(spec.primitive) {
         return Err(Error::Senseless(
@@ -167,33 +168,33 @@ pub fn tails(spec: &RingSpec, hops: u64, stop: &AtomicBool) -> Result<Tails, Err
     Ok(tails)
 }
 
-/// Whether a member passes the turn to another, so that there is a hop between the two. Those that lock
-/// the next of a ring of locks, or yield, do not.
+/// Whether one member passes the turn to another, so that there is a hop between them. Members that
+/// take the next lock of a ring, or that yield, do not.
 pub const fn passes_a_turn(primitive: Primitive) -> bool {
     !matches!(primitive, Primitive::MutexRing | Primitive::Yield)
 }
 
-/// Where the caller, the leader and its peers leave word for each other.
+/// Shared memory through which the caller, the leader and its peers exchange orders and results.
 struct Desk {
-    /// The leader may start a block.
+    /// One token: the leader may start a block.
     order: SharedFutex,
-    /// Laps of the next block; 0 means that it is over.
+    /// Laps of the next block; 0 asks the members to end.
     laps: Shared<AtomicU64>,
-    /// All is ready for the first block, or the block is done.
+    /// One token: all members are ready for the first block, or the block is done.
     done: SharedFutex,
-    /// ns of one read of the clock.
+    /// Cost of one clock reading, in ns.
     clock: Shared<AtomicU64>,
-    /// The stamp before the turn was last passed.
+    /// The stamp taken before the turn was last passed, in ns.
     passed: Shared<AtomicU64>,
-    /// The leader first.
+    /// One entry for each member, the leader first.
     members: Vec<Place>,
 }
 
-/// What belongs to one member.
+/// The part of the shared memory that belongs to one member.
 struct Place {
     start: SharedFutex,
     done: SharedFutex,
-    /// ns of each hop of the block that ended here, by lap.
+    /// Lengths in ns of the hops of this block that ended at this member, by lap.
     lengths: Shared<[AtomicU64; LAPS]>,
 }
 
@@ -233,7 +234,7 @@ impl Desk {
     }
 }
 
-/// What a member does while it has the turn.
+/// The work of a member while it has the turn: it stamps.
 struct Stamps<'desk> {
     passed: &'desk AtomicU64,
     lengths: &'desk [AtomicU64; LAPS],
@@ -251,7 +252,7 @@ impl Work for Stamps<'_> {
     }
 }
 
-/// The caller's side of the ring. Dropping it lets the members go and waits for them.
+/// The caller's side of the ring. Dropping it ends the members and waits for them.
 struct Cast {
     desk: Arc<Desk>,
     leader: Child,
@@ -259,7 +260,7 @@ struct Cast {
 }
 
 impl Cast {
-    /// Starts the leader, in a process of its own. Returns when all members are ready.
+    /// Starts the leader in a process of its own. Returns when all members are ready.
     fn start(spec: &RingSpec) -> Result<Self, Error> {
         let desk = Arc::new(Desk::new(spec.count)?);
         let (complaints, to) = UnixStream::pair().map_err(Error::calling("socketpair"))?;
@@ -278,7 +279,7 @@ impl Cast {
         Ok(cast)
     }
 
-    /// Does a block and keeps its lengths.
+    /// Runs a block and keeps its lengths.
     fn block(&mut self, laps: usize, tails: &mut Tails) -> Result<(), Error> {
         self.order(laps)?;
         self.await_done()?;
@@ -299,7 +300,7 @@ impl Cast {
         let mut waited = Duration::ZERO;
         while !self.desk.done.take_within(LOOK)? {
             waited += LOOK;
-            // A member says why before it ends.
+            // A member that fails writes the reason before it ends.
             let ended = self.leader.ended()?;
             if let Some(why) = self.complaint() {
                 return Err(Error::Member(why));
@@ -317,7 +318,7 @@ impl Cast {
         Ok(())
     }
 
-    /// What a member said before it failed ([`leader::fail`]); `None` while none did.
+    /// The error that a member wrote before it ended ([`leader::fail`]); `None` if there is none.
     fn complaint(&mut self) -> Option<String> {
         let mut words = [0; 1024];
         match self.complaints.read(&mut words) {
@@ -335,14 +336,14 @@ impl Cast {
 
 impl Drop for Cast {
     fn drop(&mut self) {
-        // One that is stuck or gone cannot leave by itself; its guard ends it.
+        // A leader that is stuck or dead cannot end by itself; dropping `leader` kills it.
         if self.order(0).is_ok() {
             self.leader.wait_at_most(Duration::from_secs(2));
         }
     }
 }
 
-/// What the leader does until it is let go.
+/// The loop of the leader until it is asked to end.
 fn lead(spec: &RingSpec, desk: &Arc<Desk>) -> Result<(), Error> {
     let relay = relay(spec)?;
     take_cpu(spec, 0)?;
@@ -364,7 +365,7 @@ fn lead(spec: &RingSpec, desk: &Arc<Desk>) -> Result<(), Error> {
     }
 }
 
-/// Starts them all. Each says `done` when it stands where it belongs.
+/// Starts all peers. Each passes `done` when it is on its CPU and has entered the relay.
 fn start_peers(
     spec: &RingSpec,
     desk: &Arc<Desk>,
@@ -377,7 +378,7 @@ fn start_peers(
     (1..desk.members.len()).map(start).collect()
 }
 
-/// What a peer does until it is let go.
+/// The loop of a peer until it is asked to end.
 fn follow(spec: &RingSpec, me: usize, desk: &Desk, relay: &dyn Relay) -> Result<(), Error> {
     take_cpu(spec, me)?;
     relay.enter(me)?;
@@ -394,7 +395,7 @@ fn follow(spec: &RingSpec, me: usize, desk: &Desk, relay: &dyn Relay) -> Result<
     }
 }
 
-/// What one read of the clock takes, in ns.
+/// Cost of one clock reading, in ns.
 fn clock_ns() -> u64 {
     let mut lengths = [(); CLOCK_READS].map(|()| {
         let first = clock::raw();

@@ -1,5 +1,5 @@
-//! Which CPUs stand in which relation to one another, as the kernel says
-//! (`Documentation/admin-guide/cputopology.rst`, v6.18). A hypervisor may hide the real one.
+//! How CPUs are related to one another, as the kernel reports it
+//! (`Documentation/admin-guide/cputopology.rst`, v6.18). A hypervisor may hide the real topology.
 
 use std::fs;
 
@@ -9,20 +9,20 @@ use crate::cpu;
 use crate::error::Error;
 use crate::process::Child;
 
-/// A CPU that stands in some relation to another.
+/// How another CPU is related to the home CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// The relation.
+    /// The relation to the home CPU.
     pub place: Place,
-    /// The CPU, or why there is none.
+    /// The first such CPU, or the reason why there is none.
     pub cpu: Result<u32, String>,
 }
 
-/// For each place but the same CPU and free, the first CPU that stands so to `home`.
+/// For each place but the same CPU and free, the first CPU in that relation to `home`.
 ///
 /// # Errors
 ///
-/// The kernel does not say which CPUs this process may use.
+/// The kernel does not report which CPUs this process may use.
 pub fn neighbours(home: u32) -> Result<Vec<Neighbour>, Error> {
     let others: Vec<u32> = cpu::allowed()?
         .into_iter()
@@ -46,23 +46,23 @@ pub fn neighbours(home: u32) -> Result<Vec<Neighbour>, Error> {
     Ok(found.to_vec())
 }
 
-/// The CPU that is measured on when nobody says: the last that may be used, since the first serves
-/// most interrupts.
+/// The CPU for measurements when none is given: the last one that may be used, since the first one
+/// serves most interrupts.
 ///
 /// # Errors
 ///
-/// The kernel does not say which CPUs this process may use.
+/// The kernel does not report which CPUs this process may use.
 pub fn home() -> Result<u32, Error> {
     let home = cpu::home()?;
     Ok(u32::try_from(home).expect("invariant: a cpu_set_t holds 1024 CPUs"))
 }
 
-/// Refuses a CPU that is not there, is offline, or that a cpuset keeps from this process. A child
-/// tries it.
+/// Refuses a CPU that does not exist, is offline, or is excluded by a cpuset. A child process tries
+/// to move there.
 ///
 /// # Errors
 ///
-/// It cannot be used; or no process can be started.
+/// The CPU cannot be used, or no process can be started.
 pub fn check_cpu(number: u32) -> Result<(), Error> {
     let mut child = Child::fork(|| cpu::move_to(0, number as usize))?;
     if child.wait()? == 0 {
@@ -75,7 +75,7 @@ pub fn check_cpu(number: u32) -> Result<(), Error> {
     )))
 }
 
-/// Whether a task of this process may run under `SCHED_FIFO`. A child tries it.
+/// Whether a task of this process may run under `SCHED_FIFO`. A child process tries it.
 ///
 /// # Errors
 ///
@@ -99,7 +99,7 @@ fn why_none(place: Place, others: &[u32]) -> String {
     format!("the kernel shows no usable {what}")
 }
 
-/// CPUs by what they share with home, home included.
+/// CPUs that share a core, a cache or a node with the home CPU, itself included.
 struct Relations {
     core: Vec<u32>,
     cache: Vec<u32>,
@@ -131,7 +131,7 @@ impl Relations {
     }
 }
 
-/// The file that lists who shares the cache of the highest level.
+/// The file that lists the CPUs that share the cache of the highest level.
 fn last_level(cpu: &str) -> Option<String> {
     let indexes = (0..8).map(|index| format!("{cpu}/cache/index{index}"));
     let level = |index: &String| -> Option<u32> {
@@ -144,7 +144,7 @@ fn last_level(cpu: &str) -> Option<String> {
     Some(format!("{}/shared_cpu_list", last.1))
 }
 
-/// The CPUs of the node that holds `home`; empty without NUMA.
+/// The CPUs of the node that contains `home`; empty without NUMA.
 fn node(home: u32) -> Vec<u32> {
     let Ok(nodes) = fs::read_dir("/sys/devices/system/node") else {
         return Vec::new();
@@ -157,7 +157,7 @@ fn node(home: u32) -> Vec<u32> {
         .unwrap_or_default()
 }
 
-/// CPUs of a list such as `0-3,8`.
+/// Parses a list of CPUs such as `0-3,8`.
 fn cpus(list: &str) -> Vec<u32> {
     let parts = list.trim().split(',').filter(|part| !part.is_empty());
     parts

@@ -1,8 +1,9 @@
-//! What tasks meet by, when nobody else is there: a lock that is free, a byte that waits in its pipe.
+//! Locks and channels without contention: a lock that is free, a byte that is already in its pipe.
 //!
-//! Each is a full round, so that it can be repeated: taken and given back, put there and fetched. Some
-//! never enter the kernel then (locks of the C library), some once (a futex that wakes nobody) and some
-//! twice (System V semaphores, pipes). What the same calls cost when they switch is a ring's hand-over.
+//! Each operation is a full cycle, so that it can be repeated: a lock is taken and released, a byte
+//! is written and read. Some never enter the kernel (locks of the C library), some once (a futex
+//! wake without a waiter) and some twice (System V semaphores, pipes). What the same calls cost
+//! when they switch is the hand-over of a ring.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::Mutex;
@@ -18,39 +19,39 @@ use super::lock::{BareWord, ConditionLock, LibraryMutex, LibraryReadWrite, Lock}
 use crate::error::Error;
 use crate::token::{EventFd, Pipe, Semaphore, SysvSemaphore, Token, private_wake};
 
-/// What is used.
+/// The lock or channel that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Uncontended {
-    /// A lock that is waited for by looking again and again: one atomic exchange, and a store.
+    /// A lock whose waiters spin: one atomic exchange, and a store.
     SpinLock,
-    /// A lock in a bare futex word, taken and given back.
+    /// A lock in a bare futex word, taken and released.
     FutexLock,
-    /// `pthread_mutex_lock` and `_unlock`.
+    /// A `pthread_mutex_lock` followed by a `pthread_mutex_unlock`.
     PthreadMutex,
-    /// `std::sync::Mutex`, taken and given back.
+    /// A `std::sync::Mutex`, taken and released.
     StdMutex,
-    /// `pthread_rwlock_rdlock` and `_unlock`.
+    /// A `pthread_rwlock_rdlock` followed by a `pthread_rwlock_unlock`.
     ReadLock,
-    /// `pthread_rwlock_wrlock` and `_unlock`.
+    /// A `pthread_rwlock_wrlock` followed by a `pthread_rwlock_unlock`.
     WriteLock,
-    /// `pthread_cond_signal` that nobody waits for.
+    /// `pthread_cond_signal` without a waiting thread.
     CondvarSignal,
-    /// `sem_post` and `sem_wait`.
+    /// `sem_post` followed by `sem_wait`, without other users.
     PosixSemaphore,
-    /// `semop` up and `semop` down.
+    /// `semop` up, then `semop` down.
     SysvSemaphore,
     /// `write` and `read` of an eventfd.
     Eventfd,
-    /// `futex` that wakes nobody.
+    /// A `futex` wake without a waiting thread.
     FutexWake,
     /// `write` and `read` of a byte in a pipe.
     Pipe,
 }
 
 impl Uncontended {
-    /// All of them.
+    /// All variants, in the order of their declaration.
     pub const ALL: &'static [Self] = &[
         Self::SpinLock,
         Self::FutexLock,
@@ -66,7 +67,7 @@ impl Uncontended {
         Self::Pipe,
     ];
 
-    /// Uses of it, again and again.
+    /// An act that uses it again and again.
     pub(crate) fn act(self) -> Result<Box<dyn Act>, Error> {
         match self {
             Self::SpinLock => {
@@ -139,15 +140,15 @@ fn uses(once: impl FnMut() -> Result<(), Error> + 'static) -> Result<Box<dyn Act
     }))
 }
 
-/// A function that uses it once.
+/// An act that calls `once` for each operation.
 struct Uses<F> {
     once: F,
     _companion: Companion,
 }
 
-/// A second thread, which waits to be let go. In a process of one thread, glibc takes and gives back a
-/// mutex without atomic instructions (`nptl/pthread_mutex_lock.c`, 2.34 and later; 3 ns instead of 9 on
-/// Zen 5): no lock that anybody needs.
+/// A second thread, which waits until it may end. In a process of one thread, glibc locks and
+/// unlocks a mutex without atomic instructions (`nptl/pthread_mutex_lock.c`, 2.34 and later; 3 ns
+/// instead of 9 on Zen 5), and such a lock is of no practical interest.
 struct Companion {
     _let_go: Sender<()>,
 }
@@ -155,7 +156,7 @@ struct Companion {
 impl Companion {
     fn start() -> Result<Self, Error> {
         let (let_go, wait) = channel::<()>();
-        // It ends when there is nobody left to send.
+        // The thread ends when the sender is dropped.
         let follow = move || wait.iter().for_each(drop);
         let builder = Builder::new().stack_size(64 * 1024);
         builder.spawn(follow).map_err(Error::calling("clone"))?;
@@ -175,7 +176,7 @@ impl<F: FnMut() -> Result<(), Error>> Act for Uses<F> {
 mod tests {
     use super::*;
 
-    /// Nobody else is there: nothing blocks, and nothing is so fast that it was left out.
+    /// Without other users nothing blocks, and the time shows that no operation was optimised away.
     #[test]
     fn nothing_blocks_when_nobody_else_is_there() {
         for what in Uncontended::ALL {

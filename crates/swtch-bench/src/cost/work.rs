@@ -1,9 +1,9 @@
-//! What a member does each time it has the turn, before it hands it on: nothing for the direct
-//! cost, and memory, branches or registers for what a switch costs afterwards.
+//! The work of a member each time it has the turn, before it hands the turn on: none for the direct
+//! cost; memory, branches or registers for the cost that a switch causes afterwards.
 //!
-//! Work is done last, right before the calls of the hand-over, so that what it leaves in registers
-//! and caches is what the kernel finds. The hot baseline does the same work without a switch. What a
-//! work costs by itself is therefore no matter; each file says which two works are compared.
+//! Work runs right before the calls of the hand-over, so that the kernel finds what it leaves in
+//! registers and caches. The hot baseline does the same work without a switch. So the cost of the
+//! work itself does not matter; each file says which two works are compared.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,79 +26,79 @@ pub use self::mapping::PageSize;
 pub use self::registers::{Ending, LiveRegisters};
 pub use self::working_set::{Order, Sharing};
 
-/// Work of one member.
+/// Work of one member of a ring.
 pub(crate) trait Work {
-    /// Does it once.
+    /// Does the work once, for one turn.
     fn run(&mut self);
 
-    /// Which registers were live at the hand-overs since this was last asked; `None` for work that
-    /// does not look, or where the CPU cannot tell.
+    /// Registers that were live at the hand-overs since the last call; `None` for work that does
+    /// not read them, or if the CPU cannot report it.
     fn take_live(&mut self) -> Option<LiveRegisters> {
         None
     }
 }
 
-/// Which work, as plain data.
+/// The kind of work, as plain data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "work")]
 #[non_exhaustive]
 pub enum WorkSpec {
-    /// None.
+    /// No work: the turn is handed on at once.
     #[default]
     Nothing,
-    /// Leaves register state for the kernel to save, or the same instructions without.
+    /// Leaves register state live, or executes the same instructions and leaves none.
     Registers {
-        /// Which.
+        /// The register state that is touched.
         registers: arch::Registers,
-        /// What is done last.
+        /// What the last instructions do: touch or clear.
         ending: Ending,
     },
-    /// Walks over memory once.
+    /// Walks through memory once per turn.
     WorkingSet {
-        /// How much; whole lines of 64 bytes, in pages of 4 KiB.
+        /// Bytes of memory: whole lines of 64 bytes, in pages of 4 KiB.
         bytes: u64,
-        /// In which order.
+        /// The order in which lines are read.
         order: Order,
-        /// Whose memory.
+        /// Whether members share the memory.
         sharing: Sharing,
     },
-    /// Reads one line every so many bytes, in an order that the CPU cannot guess.
+    /// Reads one line every `stride` bytes, in an order that the CPU cannot predict.
     Strided {
-        /// How far the lines reach, all of it the member's own.
+        /// Extent of the lines in bytes, all of it the member's own.
         bytes: u64,
-        /// From one line to the next, in bytes: whole lines of 64.
+        /// Distance from one line to the next in bytes: a multiple of 64.
         stride: u64,
     },
     /// Reads one line of each page.
     Pages {
-        /// How many pages of 4 KiB, or as many places that far apart in large pages.
+        /// Number of pages of 4 KiB, or of places that far apart in huge pages.
         pages: u32,
-        /// What the memory is made of.
+        /// Page size of the memory.
         size: PageSize,
     },
-    /// Takes branches that depend on data.
+    /// Executes branches that depend on data.
     Branches {
-        /// How many.
+        /// Number of branches per turn.
         count: u32,
-        /// Whose data.
+        /// Whether members share the data that the branches depend on.
         patterns: Patterns,
     },
-    /// Uses time and nothing else: a delay of known length, to see that it is found.
+    /// Takes a known time and does nothing else, to check that the measurement finds it.
     Delay {
-        /// Dependent multiplications, about a nanosecond each.
+        /// Number of dependent multiplications, about a nanosecond each.
         loops: u32,
     },
 }
 
-/// What all members of a ring work on, made before any of them starts, so that processes share it
-/// too. Nothing for most work.
+/// Memory that all members of a ring work on, created before any of them starts, so that processes
+/// share it too. Most kinds of work have none.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
     memory: Option<std::sync::Arc<Mapping>>,
 }
 
 impl WorkSpec {
-    /// Prepares what members share.
+    /// Creates what the members share.
     pub(crate) fn prepare_common(self) -> Result<Common, Error> {
         let memory = match self {
             Self::WorkingSet {
@@ -111,7 +111,8 @@ impl WorkSpec {
         Ok(Common { memory })
     }
 
-    /// Prepares it for member number `member` of a ring, in that member itself: memory is its own.
+    /// Creates the work of member number `member`. Call it in that member itself, which owns the
+    /// memory.
     pub(crate) fn prepare(self, member: usize, common: &Common) -> Result<Box<dyn Work>, Error> {
         Ok(match self {
             Self::Nothing => Box::new(Nothing),

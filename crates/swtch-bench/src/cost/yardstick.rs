@@ -1,5 +1,5 @@
-//! Operations without a switch, to compare switches with. What each primitive costs when nobody is
-//! there to take the turn is act 1 of its ring.
+//! Operations without a switch, to compare switches with. What a primitive costs without a peer is
+//! act 1 of its ring.
 
 use std::hint::black_box;
 
@@ -9,24 +9,24 @@ use super::act::{Act, Timing, timed};
 use crate::clock;
 use crate::error::Error;
 
-/// An operation that everybody has a feeling for.
+/// A well-known operation that serves for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Yardstick {
     /// A call of an empty function.
     EmptyCall,
-    /// A system call that does nothing: `getppid`, which no library answers.
+    /// A system call that does nothing: `getppid`, which no library answers by itself.
     SystemCall,
-    /// A look at `CLOCK_MONOTONIC`.
+    /// A reading of `CLOCK_MONOTONIC` by `clock_gettime`.
     ClockRead,
-    /// A copy of 64 KiB that are in the cache to 64 KiB that are there too.
+    /// A copy of 64 KiB, with source and target in the cache.
     #[serde(rename = "copy_64_kib")]
     Copy64Kib,
 }
 
 impl Yardstick {
-    /// All of them.
+    /// All variants, in the order of their declaration.
     pub const ALL: &'static [Self] = &[
         Self::EmptyCall,
         Self::SystemCall,
@@ -47,10 +47,10 @@ impl Yardstick {
     }
 }
 
-/// Bytes of [`Yardstick::Copy64Kib`].
+/// Bytes that [`Yardstick::Copy64Kib`] copies per operation.
 const COPIED: usize = 64 * 1024;
 
-/// A function that does the operation so many times.
+/// A function that performs the operation a given number of times.
 struct Repeated<F>(F);
 
 impl<F: FnMut(u64)> Act for Repeated<F> {
@@ -63,7 +63,7 @@ impl<F: FnMut(u64)> Act for Repeated<F> {
     }
 }
 
-/// The address goes through `black_box` every time, so that each call is a call.
+/// `black_box` hides the address every time, so that the compiler keeps each call.
 fn empty_call(times: u64) {
     for _ in 0..times {
         black_box(empty as fn())();

@@ -1,4 +1,4 @@
-//! What cannot be played, said before anything is started, and where in the load it stands.
+//! Checks a load before anything is started, and says where in the load a fault is.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,37 +10,37 @@ use super::places::Places;
 use super::ring::RingKind;
 use super::{Class, Cpus, Group, Load, Step};
 
-/// Mappings that a thread needs: its stack and that for signals (of Rust's library), each with a guard.
-/// Seen with `vm.max_map_count` at 65,530: 16,364 to 16,398 threads, then `clone` fails.
+/// Mappings that a thread needs: its stack and its signal stack (of Rust's library), each with a
+/// guard. Seen with `vm.max_map_count` at 65,530: 16,364 to 16,398 threads, then `clone` fails.
 const MAPPINGS_OF_A_THREAD: u64 = 4;
 
-/// Something that cannot be played.
+/// The reason why a load cannot run here, and the part of the load at fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The name of its group; empty when it is of the whole load.
+    /// Name of the group; empty if the fault concerns the whole load.
     pub group: String,
-    /// Index of its group.
+    /// Index of the group in [`Load::groups`].
     pub number: usize,
-    /// Where in the group.
+    /// The part of the group at fault.
     pub at: At,
-    /// Why, in words.
+    /// The reason, as text for the user.
     pub why: String,
 }
 
-/// A place in the description of a group.
+/// A part of the description of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
     /// The group as a whole.
     Group,
-    /// Its count.
+    /// The number of its members.
     Count,
-    /// Its CPUs.
+    /// The CPUs of its members.
     Cpus,
-    /// Its class, nice value or priority.
+    /// Its policy, nice value or priority.
     Class,
-    /// Its slice.
+    /// The slice that it requests.
     Slice,
-    /// A step of its body: its index, after those of the repeats that it is in.
+    /// A step of its body: its index, preceded by the indices of the enclosing repeats.
     Step(Vec<usize>),
 }
 
@@ -54,10 +54,10 @@ impl fmt::Display for Fault {
 }
 
 impl Load {
-    /// Whether it can be played here.
+    /// Checks that this machine can run the load.
     ///
     /// # Errors
-    /// The first thing that cannot.
+    /// The first fault found.
     pub fn check(&self) -> Result<(), Fault> {
         let whole = |why: String| Fault {
             group: String::new(),
@@ -123,8 +123,8 @@ impl Load {
         body.check(&group.body, &mut Vec::new())
     }
 
-    /// Real-time members on all CPUs, in a kernel that keeps nothing for the others, would leave a
-    /// machine that nobody can reach.
+    /// Refuses real-time members on all CPUs if the kernel reserves no time for other tasks: the
+    /// machine would be out of reach.
     fn check_real_time(&self, places: &Places) -> Result<(), String> {
         let path = "/proc/sys/kernel/sched_rt_runtime_us";
         let keeps_nothing = fs::read_to_string(path).is_ok_and(|text| text.trim() == "-1");
@@ -151,7 +151,7 @@ impl Load {
     }
 }
 
-/// A number under `/proc/sys`; `None` where this kernel does not have it.
+/// A number under `/proc/sys`; `None` if this kernel does not have the file.
 fn setting(name: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
     text.trim().parse().ok()
@@ -173,14 +173,14 @@ fn check_class(class: Class) -> Result<(), String> {
     }
 }
 
-/// What is checked of one body.
+/// Context for the checks of one body.
 struct Body<'a> {
     load: &'a Load,
     group: &'a Group,
 }
 
 impl Body<'_> {
-    /// Checks the steps of a body or of a repeat: a lock that is taken in it is given back in it.
+    /// Checks a body or a repeat: a lock that is taken inside must be released inside.
     fn check(&self, steps: &[Step], path: &mut Vec<usize>) -> Result<(), (At, String)> {
         self.check_within(steps, path, &mut Vec::new())
     }
@@ -284,7 +284,7 @@ impl Body<'_> {
     }
 }
 
-/// Whether a step is in a body, or in a repeat in it.
+/// Whether a step is in a body, or in a repeat inside it.
 fn any(body: &[Step], is_it: &dyn Fn(&Step) -> bool) -> bool {
     body.iter().any(|step| match step {
         Step::Repeat { body, .. } => any(body, is_it),

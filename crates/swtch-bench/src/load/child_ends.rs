@@ -1,4 +1,4 @@
-//! Sleeping until a child ends, with a limit: `wait4` has none.
+//! Sleeps until a child ends, with a limit: `wait4` has none.
 
 use std::mem;
 use std::ptr;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::{Error, checked};
 
-/// `SIGCHLD`, held back so that it can be waited for. Dropping it lets it through again.
+/// Blocks `SIGCHLD` so that it can be waited for. Dropping it restores the mask.
 pub(super) struct ChildEnds {
     set: libc::sigset_t,
     before: libc::sigset_t,
@@ -34,12 +34,12 @@ impl ChildEnds {
             tv_sec: limit.as_secs().cast_signed(),
             tv_nsec: limit.subsec_nanos().into(),
         };
-        // SAFETY: set and timeout live across the call, which only reads them; no information is
-        // asked for.
+        // SAFETY: set and timeout live across the call, which only reads them; no information about
+        // the signal is requested.
         let signal = unsafe { libc::sigtimedwait(&self.set, ptr::null_mut(), &timeout) };
         match checked("rt_sigtimedwait", signal) {
             Ok(_) => Ok(()),
-            // The time is up, or another signal was handled: the caller looks.
+            // The limit has passed, or another signal was handled: the caller checks.
             Err(Error::Call { source, .. })
                 if matches!(source.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) =>
             {

@@ -1,12 +1,13 @@
-//! The memory that the player and all members share: the two barriers, and a place for each member to
-//! leave what it did.
+//! The memory that the player and all members share: two barriers, and a slot in which each member
+//! stores its results.
 //!
 //! ```text
 //! member   ready ──┐                    body ── done ──┐
 //! player           └ all ready: go ─▶                  └ the last one: over ─▶ all end
 //! ```
 //!
-//! Who is done stays until all are: nobody's end takes CPU time from the others.
+//! A member that is done waits until all are done, so that its exit takes no CPU time from the
+//! others.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -19,10 +20,10 @@ use crate::outcome::Counted;
 use crate::shared::{Shared, SharedSlice, Zeroed};
 use crate::token::futex;
 
-/// What the kernel's `include/linux/futex.h` takes for "all".
+/// The number that means "all" to a futex wake (`include/linux/futex.h`).
 const ALL: u32 = i32::MAX.unsigned_abs();
 
-/// Where player and members leave word for each other.
+/// Shared memory of the player and all members.
 #[derive(Debug)]
 pub(super) struct Desk {
     gates: Shared<Gates>,
@@ -53,32 +54,33 @@ struct Complaint {
 // SAFETY: zero is a valid atomic number, and atomics may be used by several processes.
 unsafe impl Zeroed for Complaint {}
 
-/// What a member leaves. A line of its own, and the neighbour that the CPU fetches with it.
+/// The results of a member. The alignment gives it a cache line of its own, and the adjacent line
+/// that the CPU prefetches with it.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(super) struct Slot {
     pid: AtomicU32,
     tid: AtomicU32,
-    /// Number of the instruction that it is at.
+    /// Index of the instruction that the member is executing.
     pub(super) at: AtomicU32,
     is_done: AtomicU32,
-    /// Why its class could not be had: an error number, or 0.
+    /// Error number of the refused policy, or 0.
     pub(super) class_refused: AtomicU32,
-    /// The slice that the kernel gave, in ns, where one was asked for.
+    /// The slice that the kernel granted, in ns, if one was requested.
     pub(super) slice_ns: AtomicU64,
     began_ns: AtomicU64,
     ended_ns: AtomicU64,
     cpu_ns: AtomicU64,
     voluntary: AtomicU64,
     involuntary: AtomicU64,
-    /// What it saw of its own switches.
+    /// Gaps in which the member did not run.
     pub(super) gaps: gap::Left,
 }
 
 // SAFETY: zero is a valid atomic number, and atomics may be used by several processes.
 unsafe impl Zeroed for Slot {}
 
-/// What a member did, as read from its slot.
+/// The results of a member, as read from its slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
     pub(super) pid: u32,
@@ -90,14 +92,14 @@ pub(super) struct Done {
 }
 
 impl Slot {
-    /// Whose slot it is: the calling thread's.
+    /// Stores process and thread id of the calling thread, the owner of the slot.
     pub(super) fn claim(&self) {
         let id = own_id();
         self.pid.store(id.pid, Ordering::Relaxed);
         self.tid.store(id.tid, Ordering::Relaxed);
     }
 
-    /// Leaves what was done.
+    /// Stores the results and marks the member as done.
     pub(super) fn leave(&self, began_ns: u64, ended_ns: u64, cpu: Duration, counted: Counted) {
         let cpu_ns = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
         self.began_ns.store(began_ns, Ordering::Relaxed);
@@ -129,7 +131,7 @@ impl Slot {
 }
 
 impl Desk {
-    /// A desk for so many members.
+    /// Shared memory for `members` members.
     pub(super) fn new(members: usize) -> Result<Self, Error> {
         Ok(Self {
             gates: Shared::new()?,
@@ -146,7 +148,7 @@ impl Desk {
         u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
     }
 
-    /// By a member: it is ready, and comes back when all are let go.
+    /// Called by a member that is ready; returns when all are released.
     pub(super) fn meet(&self) -> Result<(), Error> {
         let gates = &*self.gates;
         if gates.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.members() {
@@ -155,7 +157,7 @@ impl Desk {
         wait_for(&gates.go)
     }
 
-    /// By a member: it is done, and comes back when all are.
+    /// Called by a member that is done; returns when all are done.
     pub(super) fn part(&self) -> Result<(), Error> {
         let gates = &*self.gates;
         if gates.done.fetch_add(1, Ordering::AcqRel) + 1 == self.members() {
@@ -165,7 +167,8 @@ impl Desk {
         wait_for(&gates.over)
     }
 
-    /// By the player: whether all are ready; waits for it so long at most.
+    /// Called by the player: whether all are ready. If not, waits for up to `limit` before it says
+    /// so.
     pub(super) fn all_are_ready(&self, limit: Duration) -> Result<bool, Error> {
         let ready = self.gates.ready.load(Ordering::Acquire);
         if ready == self.members() {
@@ -175,18 +178,18 @@ impl Desk {
         Ok(false)
     }
 
-    /// By the player: lets all go.
+    /// Called by the player: releases all members.
     pub(super) fn go(&self) -> Result<(), Error> {
         self.gates.go.store(1, Ordering::Release);
         futex::wake(&self.gates.go, ALL)
     }
 
-    /// Whether all are done.
+    /// Whether all members are done.
     pub(super) fn is_over(&self) -> bool {
         self.gates.over.load(Ordering::Acquire) != 0
     }
 
-    /// By a member: why it cannot go on. The first one counts: the others follow from it.
+    /// Called by a member that fails. Only the first reason is kept: the others follow from it.
     pub(super) fn complain(&self, why: &dyn fmt::Display) {
         let complaint = &*self.complaint;
         if complaint.is_claimed.swap(1, Ordering::AcqRel) == 0 {
@@ -199,7 +202,7 @@ impl Desk {
         }
     }
 
-    /// By the player, when a member has failed: what was complained. `None` when it was killed.
+    /// Called by the player after a member has failed: the reason. `None` if the member was killed.
     pub(super) fn complaint(&self) -> Option<String> {
         let length = self.complaint.length.load(Ordering::Acquire) as usize;
         let said = self.complaint.bytes[..length].iter();

@@ -1,5 +1,5 @@
-//! Events that one member signals and another waits for. Each has a count: a signal that comes first is
-//! not lost.
+//! Events that one member signals and another waits for. Each is a count, so that a signal before
+//! the wait is not lost.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,27 +9,27 @@ use crate::error::Error;
 use crate::shared::Shared;
 use crate::token::{Condition, EventFd, Pipe, Semaphore, Token, UnixSocket, futex};
 
-/// What an event is made of.
+/// The object that an event is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EventKind {
     /// A count behind a mutex and a condition variable of the C library.
     #[default]
     Condition,
-    /// A count that is waited for by `futex`, with nothing between it and the kernel.
+    /// A count in a futex word, used without any library in between.
     Futex,
-    /// A POSIX semaphore.
+    /// A POSIX semaphore, shared between processes.
     Semaphore,
-    /// An eventfd that is taken from one by one (`EFD_SEMAPHORE`).
+    /// An eventfd that is decremented by one at each wait (`EFD_SEMAPHORE`).
     Eventfd,
-    /// Bytes in a pipe. It holds 65,536; who signals more waits.
+    /// Bytes in a pipe, which holds 65,536; a signal beyond that blocks.
     Pipe,
     /// Bytes in a pair of Unix stream sockets.
     Socket,
 }
 
 impl EventKind {
-    /// All of them, with their words.
+    /// All kinds, each with its word in a load file.
     pub const ALL: [(&str, Self); 6] = [
         ("condition", Self::Condition),
         ("futex", Self::Futex),
@@ -39,7 +39,7 @@ impl EventKind {
         ("socket", Self::Socket),
     ];
 
-    /// An event that nobody has signalled.
+    /// An event with the count 0.
     pub(super) fn make(self) -> Result<Box<dyn Token + Send>, Error> {
         Ok(match self {
             Self::Condition => Box::new(Condition::new()?),
@@ -52,7 +52,7 @@ impl EventKind {
     }
 }
 
-/// How often it was signalled and not yet waited for.
+/// The number of signals not yet waited for.
 struct FutexCount(Shared<AtomicU32>);
 
 impl Token for FutexCount {
@@ -78,7 +78,7 @@ impl Token for FutexCount {
 mod tests {
     use super::*;
 
-    /// Two signals that come before anyone waits let two waits pass, and a third one would block.
+    /// Two signals before any wait let two waits pass; a third wait would block.
     #[test]
     fn signals_that_come_first_are_kept() {
         for (word, kind) in EventKind::ALL {

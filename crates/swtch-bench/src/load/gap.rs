@@ -1,4 +1,4 @@
-//! What a member sees of its own switches: two readings of the clock that follow each other, and lie far
+//! Gaps: what a member sees of its own switches, as two consecutive clock readings that are far
 //! apart.
 //!
 //! ```text
@@ -12,34 +12,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 
-/// Two readings are a gap from here on: a reading takes 20 to 50 ns, an interrupt a few µs.
+/// Shortest gap: a reading takes 20 to 50 ns, an interrupt a few µs.
 const LEAST_NS: u64 = 10_000;
 
-/// Gaps that a member keeps: the longest. Places for them are there before it begins.
+/// Number of gaps that a member keeps, the longest ones. The array is allocated before the member
+/// begins.
 const MOST: usize = 32;
 
-/// Time that a member did not see go by.
+/// A stretch of time in which a member did not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// The last reading before it: ns of `CLOCK_MONOTONIC`.
+    /// The last reading before the gap: ns of `CLOCK_MONOTONIC`.
     pub from_ns: u64,
-    /// The first reading after it.
+    /// The first reading after the gap, on the same clock.
     pub to_ns: u64,
 }
 
 impl Gap {
-    /// How long it is, in ns.
+    /// Length of the gap, in ns.
     pub const fn length_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
     }
 }
 
-/// The longest gaps so far; unused places are of length 0.
+/// The longest gaps so far; unused entries have the length 0.
 #[derive(Debug, Default)]
 pub(super) struct Longest([Gap; MOST]);
 
 impl Longest {
-    /// Reads the clock again and again for so long.
+    /// Reads the clock repeatedly for `length_ns`.
     pub(super) fn watch(&mut self, length_ns: u64) {
         let mut last = clock::now().as_ns();
         let until = last.saturating_add(length_ns);
@@ -63,7 +64,7 @@ impl Longest {
     }
 }
 
-/// Where a member leaves them.
+/// The same gaps in shared memory, for the player.
 #[derive(Debug)]
 pub(super) struct Left([[AtomicU64; 2]; MOST]);
 
@@ -75,7 +76,7 @@ impl Left {
         }
     }
 
-    /// Those that there are, in order of time.
+    /// The recorded gaps, in order of time.
     pub(super) fn gaps(&self) -> Vec<Gap> {
         let gaps = self.0.iter().map(|place| Gap {
             from_ns: place[0].load(Ordering::Relaxed),
@@ -105,8 +106,8 @@ mod tests {
         assert_eq!(lengths, (79..=110).collect::<Vec<_>>());
     }
 
-    /// A thread that is asleep while another watches leaves no gap; one that holds the CPU does, but
-    /// nobody can say how often: so only that the watch ends in time is certain.
+    /// How often a thread loses the CPU is not predictable, so the test only requires that the
+    /// watch takes its time, and that no gap is longer than the watch.
     #[test]
     fn a_watch_is_as_long_as_it_was_told() {
         let before = clock::now();

@@ -1,8 +1,8 @@
-//! The loops that use the CPU and nothing else, and how long they take.
+//! Loops that use the CPU and nothing else, and how long they take.
 //!
-//! Each iteration needs the result of the one before, so that N iterations are N times the latency of
-//! one, whatever else the CPU could do beside it. The loops are in assembly: they are the same in a
-//! debug build, and no compiler finds the sum of an arithmetic series in them.
+//! Each iteration needs the result of the one before, so that N iterations take N times the latency
+//! of one, whatever else the CPU could do in parallel. The loops are in assembly: so they are the
+//! same in a debug build, and no compiler can replace them by a formula.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::clock;
 
 macro_rules! kernels {
     ($($(#[doc = $doc:literal])+ $name:ident = $word:literal,)+) => {
-        /// What a loop does once round.
+        /// The operation of one iteration.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Kernel {
@@ -21,10 +21,10 @@ macro_rules! kernels {
         }
 
         impl Kernel {
-            /// All of them.
+            /// All variants, in the order of their declaration.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
-            /// Its word in a file.
+            /// The word for this kernel in a load file.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $word,)+
@@ -54,12 +54,12 @@ kernels! {
 }
 
 impl Kernel {
-    /// The one of this word.
+    /// The kernel with this word; `None` if there is none.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|one| one.as_str() == word)
     }
 
-    /// Whether CPU and kernel can run it.
+    /// Whether this CPU and its operating system can run it.
     pub fn is_supported(self) -> bool {
         match self {
             Self::Avx2 => arch::is_supported(Registers::Avx2),
@@ -68,7 +68,7 @@ impl Kernel {
         }
     }
 
-    /// Goes round so many times. The CPU can run it ([`Self::is_supported`]).
+    /// Runs `iterations` iterations. The CPU must be able to ([`Self::is_supported`]).
     pub(super) fn run(self, iterations: u64) {
         if iterations > 0 {
             arch::chain(self, iterations);
@@ -76,14 +76,15 @@ impl Kernel {
     }
 }
 
-/// Long enough that reading the clock does not count, short enough that most blocks see no interrupt.
+/// Long enough that reading the clock does not count, short enough that most blocks see no
+/// interrupt.
 const BLOCK: Duration = Duration::from_micros(400);
 
-/// Blocks, of which the quickest counts: everything that disturbs makes one longer.
+/// Number of blocks, of which the quickest counts: every disturbance makes a block longer.
 const BLOCKS: u32 = 25;
 
-/// How long one iteration takes alone on an idle CPU, in ns of CPU time: that of the quickest of several
-/// short blocks. The kernel can be run here.
+/// Time of one iteration alone on an idle CPU, in ns of CPU time, from the quickest of several
+/// short blocks. This CPU must be able to run the kernel.
 pub fn calibrate(kernel: Kernel) -> f64 {
     let iterations = iterations_of_a_block(kernel);
     let quickest = (0..BLOCKS).fold(Duration::MAX, |best, _| best.min(block(kernel, iterations)));
@@ -113,9 +114,9 @@ fn block(kernel: Kernel, iterations: u64) -> Duration {
 mod tests {
     use super::*;
 
-    /// An iteration that was left out, or two that ran at once, would show here: a multiplication takes
-    /// three times an addition on every CPU since 2008, and nothing takes less than a third of a ns
-    /// when it has to wait for another.
+    /// Fails if iterations were left out or overlapped: a multiplication takes three times an
+    /// addition on every CPU since 2008, and no dependent operation takes less than a third of a
+    /// ns.
     #[test]
     fn iterations_wait_for_each_other() {
         let [add, multiply, divide] =
@@ -129,7 +130,8 @@ mod tests {
     fn twice_as_many_iterations_take_twice_as_long() {
         for kernel in Kernel::ALL.iter().copied().filter(|one| one.is_supported()) {
             let iterations = iterations_of_a_block(kernel);
-            // In turns, and for longer where others disturb: the least time only comes nearer to the true one.
+            // Alternating, and for longer if others disturb: the least times approach the true
+            // ones.
             let (mut once, mut twice) = (Duration::MAX, Duration::MAX);
             let mut ratio = 0.0;
             for round in 1..=600 {

@@ -1,4 +1,4 @@
-//! Locks that members of a load take from each other.
+//! Locks that members of a load contend for.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,32 +9,32 @@ use crate::error::Error;
 use crate::shared::Shared;
 use crate::token::{ProcessMutex, Semaphore, Token, futex};
 
-/// What a lock is made of.
+/// The object that a lock is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LockKind {
     /// A mutex of the C library (`pthread_mutex_lock`), which processes may share.
     #[default]
     Mutex,
-    /// A word that is waited for by `futex`, with nothing between it and the kernel.
+    /// A futex word, used without any library in between.
     Futex,
-    /// A word that is looked at until it is free. Nobody sleeps.
+    /// A word that is polled until it is free. No member sleeps.
     Spin,
     /// A POSIX semaphore (`sem_wait`, `sem_post`).
     Semaphore,
 }
 
-/// A lock that one member has.
+/// A lock that at most one member holds.
 pub(super) trait Lock: Send + Sync {
-    /// Waits until nobody else has it, and has it.
+    /// Acquires the lock; blocks or spins while another member holds it.
     fn lock(&self) -> Result<(), Error>;
 
-    /// Gives it back. The caller has it.
+    /// Releases the lock, which the caller holds.
     fn unlock(&self) -> Result<(), Error>;
 }
 
 impl LockKind {
-    /// All of them, with their words.
+    /// All kinds, each with its word in a load file.
     pub const ALL: [(&str, Self); 4] = [
         ("mutex", Self::Mutex),
         ("futex", Self::Futex),
@@ -42,7 +42,7 @@ impl LockKind {
         ("semaphore", Self::Semaphore),
     ];
 
-    /// A lock that nobody has.
+    /// A lock that is free.
     pub(super) fn make(self) -> Result<Box<dyn Lock>, Error> {
         Ok(match self {
             Self::Mutex => {
@@ -71,7 +71,7 @@ impl Lock for Shared<ProcessMutex> {
     }
 }
 
-/// Its token is there while nobody has the lock.
+/// The semaphore has a token while the lock is free.
 impl Lock for Semaphore {
     fn lock(&self) -> Result<(), Error> {
         self.take()
@@ -84,7 +84,7 @@ impl Lock for Semaphore {
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
-/// Taken, and somebody may sleep for it.
+/// Taken, and a member may sleep until it is free.
 const AWAITED: u32 = 2;
 
 /// The third mutex of Drepper, "Futexes Are Tricky" (2011).
@@ -113,7 +113,7 @@ impl Lock for FutexLock {
     }
 }
 
-/// Looks without writing while it is taken, so that the line stays where it is.
+/// Spins by reading only, so that the cache line is not moved by failed attempts.
 struct SpinLock(Shared<AtomicU32>);
 
 impl Lock for SpinLock {
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// The number is read and written apart: two that have the lock at once lose a turn.
+    /// The number is read and written separately, so two holders at a time would lose a turn.
     #[test]
     fn only_one_at_a_time_has_a_lock() {
         const TURNS: u64 = 20_000;

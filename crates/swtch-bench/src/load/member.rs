@@ -1,7 +1,8 @@
 //! What a member does, from its start to its end.
 //!
 //! ```text
-//! name, CPU, class ─▶ files, memory, locks of rings ─▶ barrier ─▶ clock │ body │ clock ─▶ slot ─▶ barrier
+//! name ─▶ files, memory, locks of rings ─▶ CPU, class ─▶ barrier ─▶ clock │ body │ clock
+//!      ─▶ slot ─▶ barrier
 //! ```
 
 use super::desk::Slot;
@@ -13,14 +14,14 @@ use crate::cast::own_switches;
 use crate::error::Error;
 use crate::{clock, process};
 
-/// Which member.
+/// One member, and the load that it belongs to.
 #[derive(Clone, Copy)]
 pub(super) struct Member<'a> {
     pub(super) load: &'a Load,
     pub(super) stage: &'a Stage,
-    /// Index of its group.
+    /// Index of its group in the load.
     pub(super) group: usize,
-    /// Its number in the group.
+    /// Its number within the group, from 0.
     pub(super) index: u32,
 }
 
@@ -33,7 +34,7 @@ impl Member<'_> {
         self.stage.slot(self.group, self.index)
     }
 
-    /// Acts. One that fails has said why.
+    /// Runs the member. If it fails, the reason is stored in the shared memory.
     pub(super) fn act(self) -> Result<(), Error> {
         let name = self.group().name_of(self.index);
         self.perform()

@@ -1,4 +1,4 @@
-//! A load that takes too long: who is at what. A deadlock names itself so.
+//! Reports what each member is waiting for in a load that takes too long, so that a deadlock shows.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::stage::Stage;
 use super::{Load, Step};
 use crate::error::Error;
 
-/// How many members an error names.
+/// Number of members that an error names.
 const NAMED: usize = 8;
 
-/// The error of a load that is not done after `limit`.
+/// The error of a load that has exceeded `limit`.
 pub(super) fn not_done(load: &Load, stage: &Stage, what: &str, limit: Duration) -> Error {
     let mut said = Vec::new();
     let mut left = 0_usize;

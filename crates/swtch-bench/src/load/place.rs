@@ -1,5 +1,5 @@
-//! Where a member runs and how the scheduler treats it. A right that is missing is no failure: the
-//! member runs without, and its slot says so.
+//! Puts a member on its CPU and under its policy. A missing permission is no failure: the member
+//! runs without, and its slot says so.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::cpu::{self, SchedAttr};
 use crate::error::Error;
 
 impl Cpus {
-    /// The CPU of the member of this number.
+    /// CPU of the member with this number; `None` if it is free.
     pub fn of(&self, index: u32) -> Option<u32> {
         match self {
             Self::Free => None,
@@ -24,7 +24,7 @@ impl Cpus {
 }
 
 impl Class {
-    /// Whether it comes before all ordinary tasks.
+    /// Whether it is a real-time policy, which precedes all ordinary tasks.
     pub const fn is_real_time(self) -> bool {
         matches!(self, Self::Fifo { .. } | Self::RoundRobin { .. })
     }
@@ -46,7 +46,7 @@ impl Class {
         }
     }
 
-    /// What remains of it without any right.
+    /// The part of the class that needs no permission.
     const fn without_right(self) -> Self {
         match self {
             Self::Batch { .. } => Self::Batch { nice: 0 },

@@ -1,26 +1,26 @@
-//! The CPUs of this machine, and why one of them cannot be used.
+//! The CPUs of this machine, and the reason why one cannot be used.
 
 use std::fs;
 
 use crate::cpu;
 use crate::error::Error;
 
-/// The CPUs on which a load may be played.
+/// The CPUs that a load may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// Those that the caller may use.
+    /// Numbers of the CPUs that the calling thread may use.
     pub allowed: Vec<u32>,
-    /// Those that run.
+    /// CPUs that are online, as the kernel lists them (`0-3,8`).
     pub online: String,
-    /// Those that there are.
+    /// CPUs that are present, as the kernel lists them.
     pub present: String,
 }
 
 impl Places {
-    /// Of this machine and the calling thread.
+    /// The CPUs of this machine, for the calling thread.
     ///
     /// # Errors
-    /// The kernel does not say.
+    /// The kernel does not report them.
     pub fn here() -> Result<Self, Error> {
         let list = |name: &str| {
             let path = format!("/sys/devices/system/cpu/{name}");
@@ -40,7 +40,7 @@ impl Places {
         })
     }
 
-    /// Why a CPU cannot be used; `None` when it can.
+    /// The reason why a CPU cannot be used; `None` if it can.
     pub fn why_not(&self, cpu: u32) -> Option<String> {
         if self.allowed.contains(&cpu) {
             return None;
@@ -59,7 +59,7 @@ impl Places {
     }
 }
 
-/// Whether a list such as `0-3,8` holds it.
+/// Whether a list such as `0-3,8` contains `cpu`.
 fn is_in(list: &str, cpu: u32) -> bool {
     list.split(',').any(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

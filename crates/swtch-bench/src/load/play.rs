@@ -1,12 +1,12 @@
-//! The player: starts the members, lets them go, waits until all are done, and sees to it that nothing
-//! stays behind.
+//! The player: starts the members, releases them, waits until all are done, and makes sure that no
+//! process is left.
 //!
 //! ```text
 //! player ──fork──▶ a process for each group of threads ──clone──▶ its threads
 //!        ──fork──▶ each member that is a process
 //! ```
 //!
-//! While members do their bodies the player sleeps: it is woken by the end of a child only, and no child
+//! While members run their bodies the player sleeps. Only the end of a child wakes it, and no child
 //! ends before all members are done, unless it fails.
 
 use std::thread;
@@ -25,18 +25,18 @@ use crate::error::Error;
 use crate::limits::raise_open_files;
 use crate::process::{self, Child};
 
-/// How long all members together may take to start: a hundred thousand are made in seconds.
+/// Longest time for all members together to start; a hundred thousand start within seconds.
 const LONGEST_START: Duration = Duration::from_secs(60);
 
-/// How often members that start are looked after.
+/// Interval between checks of members that are starting.
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Load {
-    /// Plays it. The calling process has a single thread, and no children.
+    /// Runs the load. The calling process must have a single thread and no children.
     ///
     /// # Errors
-    /// It cannot be played ([`Load::check`]), a member cannot be started or fails, or it is not done
-    /// within its limit. All that was started has ended then.
+    /// The load cannot run here ([`Load::check`]), a member cannot be started or fails, or the load
+    /// exceeds its limit. In each case everything that was started has ended.
     pub fn play(&self) -> Result<Played, Error> {
         self.check()
             .map_err(|fault| Error::Member(fault.to_string()))?;
@@ -45,7 +45,7 @@ impl Load {
         let ends = ChildEnds::hold()?;
         let mut company = Company::start(self, &stage)?;
         company.wait_until_ready(self, &stage)?;
-        // Not before: whoever is started inherits it.
+        // Not earlier: members that are started later would inherit it.
         if self.groups.iter().any(|group| group.class.is_real_time()) {
             come_before_all();
         }
@@ -56,7 +56,8 @@ impl Load {
     }
 }
 
-/// The player must get through whatever its members do. Without the right to it, they have none either.
+/// Gives the player the highest real-time priority, so that its members cannot starve it. Without
+/// that permission the members have none either.
 fn come_before_all() {
     let first = SchedAttr {
         policy: libc::SCHED_FIFO.unsigned_abs(),
@@ -66,7 +67,7 @@ fn come_before_all() {
     drop(first.adopt());
 }
 
-/// The processes that were started, with what they are called. Dropping it ends them.
+/// The started processes and their names. Dropping it kills them.
 struct Company(Vec<(String, Child)>);
 
 impl Company {
@@ -128,7 +129,7 @@ impl Company {
             .try_for_each(|(_, child)| child.wait().map(drop))
     }
 
-    /// Fails when one has ended.
+    /// Fails if a process has ended.
     fn check(&mut self, stage: &Stage) -> Result<(), Error> {
         for (name, child) in &mut self.0 {
             if let Some(status) = child.ended()? {
@@ -145,7 +146,7 @@ impl Company {
     }
 }
 
-/// The process of a group of threads.
+/// The process of a group of threads: starts them and waits.
 fn start_threads<'a>(
     group: &Group,
     stage: &Stage,
@@ -155,7 +156,7 @@ fn start_threads<'a>(
     thread::scope(|scope| {
         for index in 0..group.count {
             let member = member(index);
-            // The others would wait for it forever.
+            // The others would wait for a failed member forever.
             let act = move || member.act().unwrap_or_else(|_| process::fail());
             let builder = thread::Builder::new().stack_size(STACK);
             if let Err(error) = builder.spawn_scoped(scope, act) {
@@ -171,5 +172,5 @@ fn start_threads<'a>(
     Ok(())
 }
 
-/// Of a thread: address space, not memory.
+/// Stack of a thread in bytes: address space, of which little is touched.
 const STACK: usize = 128 * 1024;

@@ -1,4 +1,5 @@
-//! The body of a member as a flat list of instructions, so that a step costs a few ns and takes no memory.
+//! The body of a member as a flat list of instructions, so that a step costs a few ns and allocates
+//! nothing.
 //!
 //! ```text
 //! spin                      0 spin
@@ -9,8 +10,8 @@
 //! }                         5 again  counter 0, from 2
 //! ```
 //!
-//! [`flat`] makes the list, the same one for every member of a group, so that its numbers mean the same
-//! to the player; [`Program::new`] puts in what one member uses: locks, files, memory.
+//! [`flat`] makes the list. It is the same for every member of a group, so that its indices mean
+//! the same to the player. [`Program::new`] adds what one member uses: locks, files, memory.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -29,18 +30,18 @@ use super::ring::Hand;
 use crate::error::Error;
 use crate::token::Token;
 
-/// An instruction, before it is known whose.
+/// An instruction that is not yet bound to a member.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Flat<'a> {
-    /// Sets a counter.
+    /// Sets the counter to `times`.
     Begin { counter: usize, times: u64 },
-    /// Takes one from a counter, and goes on at `from` unless it is 0 then.
+    /// Decrements a counter, and continues at `from` unless it is now 0.
     Again { counter: usize, from: usize },
-    /// A step that holds no others.
+    /// A step that contains no other steps.
     Do(&'a Step),
 }
 
-/// The instructions of a body. What is repeated 0 times has none.
+/// The instructions of a body. A repeat of 0 times has none.
 pub(super) fn flat(body: &[Step]) -> Vec<Flat<'_>> {
     let mut list = Vec::new();
     flatten(body, &mut 0, &mut list);
@@ -67,7 +68,7 @@ fn flatten<'a>(body: &'a [Step], counters: &mut usize, list: &mut Vec<Flat<'a>>)
     }
 }
 
-/// What a member does, ready to be done.
+/// The body of a member, ready to run.
 pub(super) struct Program<'a> {
     instructions: Vec<Instruction<'a>>,
     counters: Vec<u64>,
@@ -95,8 +96,8 @@ enum Instruction<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// The body of a member that takes the next free place of every ring it uses. Opens files and fills
-    /// memory, in the member itself.
+    /// The program of a member, which enters each ring it uses at `place`. Opens files and fills
+    /// memory, so it must be called in the member itself.
     pub(super) fn new(body: &[Step], props: &'a Props, place: Places<'_>) -> Result<Self, Error> {
         let mut program = Self {
             instructions: Vec::new(),
@@ -172,12 +173,12 @@ impl<'a> Program<'a> {
         })
     }
 
-    /// What it saw of its own switches.
+    /// Gaps that the member saw while it watched the clock.
     pub(super) const fn gaps(&self) -> &Longest {
         &self.gaps
     }
 
-    /// Does it, and says in `at` which instruction it is at.
+    /// Runs the program, and stores in `at` the index of the current instruction.
     pub(super) fn run(&mut self, at: &AtomicU32) -> Result<(), Error> {
         let mut next = 0;
         while let Some(instruction) = self.instructions.get(next) {
@@ -210,10 +211,10 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Where the member stands in the ring of a name.
+/// The member's place in the ring of a name.
 pub(super) type Places<'a> = &'a dyn Fn(&str) -> usize;
 
-/// A file that is read on and on.
+/// A file that is read repeatedly.
 struct Reading {
     file: File,
     path: PathBuf,
@@ -222,7 +223,7 @@ struct Reading {
     into: Vec<u8>,
 }
 
-/// Most that one call reads.
+/// Most bytes that one call reads.
 const READ_AT_ONCE: u64 = 1 << 20;
 
 impl Reading {
@@ -264,14 +265,14 @@ impl Reading {
     }
 }
 
-/// Memory that one member goes through.
+/// Memory that one member touches.
 struct Memory {
     bytes: Vec<u8>,
     stride: usize,
 }
 
 impl Memory {
-    /// Every byte is written: a page that is only read is the page of zeros that all share.
+    /// Writes every byte: pages that are only read all map one shared zero page.
     fn new(bytes: u64, stride: u64) -> Result<Self, Error> {
         let count = usize::try_from(bytes).unwrap_or(usize::MAX);
         let mut memory = Vec::new();
@@ -289,7 +290,7 @@ impl Memory {
         for byte in self.bytes.iter_mut().step_by(self.stride) {
             *byte = byte.wrapping_add(2);
         }
-        // Without this the compiler sees that nobody reads them.
+        // Without this the compiler could remove the writes, since nothing reads them.
         black_box(&mut self.bytes);
     }
 }
@@ -309,7 +310,7 @@ mod tests {
         Step::Repeat { times, body }
     }
 
-    /// Goes through the list as [`Program::run`] does, and counts iterations.
+    /// Interprets the list as [`Program::run`] does, and counts iterations.
     fn iterations(list: &[Flat<'_>]) -> u64 {
         let (mut next, mut sum) = (0, 0);
         let mut counters = vec![0; list.len()];

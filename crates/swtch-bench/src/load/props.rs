@@ -1,5 +1,5 @@
-//! What members take from each other: locks, events and rings, made before any member starts and found by
-//! their names.
+//! The objects that members wait for: locks, events and rings, made before any member starts and
+//! found by name.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use super::{Load, Step};
 use crate::error::Error;
 use crate::token::Token;
 
-/// What members take from each other.
+/// The locks, events and rings of a load, by name.
 pub(super) struct Props {
     locks: BTreeMap<String, Box<dyn Lock>>,
     events: BTreeMap<String, Box<dyn Token + Send>>,
     rings: BTreeMap<String, Ring>,
-    /// Per ring and group: the place of the group's first member.
+    /// For a ring and a group: the place of the group's first member.
     places: BTreeMap<(String, usize), usize>,
 }
 
@@ -77,7 +77,7 @@ impl Props {
         &self.rings[name]
     }
 
-    /// Where a member stands in a ring.
+    /// The place of a member in a ring.
     pub(super) fn place(&self, ring: &str, group: usize, index: u32) -> usize {
         self.places[&(ring.to_owned(), group)] + index as usize
     }

@@ -1,15 +1,15 @@
-//! Rings in which members hand tokens on, of two makes.
+//! Rings in which members hand tokens on. There are two kinds.
 //!
 //! ```text
 //! of tokens    place 0 ─▶ place 1 ─▶ place 2 ─▶     take: wait for a token at my place
 //!              token      –          –               pass: put it at the next one's place
 //!
 //! of locks     lock 0    1    2    spare             take: lock the one after mine
-//!              member 0  1    2                      pass: give mine back; the other is mine
+//!              member 0  1    2                      pass: unlock mine; the other is now mine
 //! ```
 //!
-//! In a ring of locks there are more locks than members; each spare one is a token, and moves from
-//! the last member to the first.
+//! A ring of locks has more locks than members. Each spare lock is a token, and moves from the last
+//! member to the first.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,27 +18,27 @@ use super::lock::{Lock, LockKind};
 use crate::error::Error;
 use crate::token::Token;
 
-/// What a ring is made of, and how many tokens go round.
+/// The kind of a ring, and its number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RingSpec {
-    /// What hands a token on.
+    /// The objects that hand a token on.
     pub kind: RingKind,
-    /// How many; they start at the first members.
+    /// Number of tokens; those of [`RingKind::Tokens`] start at the first members.
     pub tokens: u32,
 }
 
-/// What hands a token on.
+/// The objects that hand a token on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RingKind {
-    /// An event for each member.
+    /// One event for each member.
     Tokens(EventKind),
-    /// A lock for each member, and one for each token.
+    /// One lock for each member, and one for each token.
     Locks(LockKind),
 }
 
 impl Default for RingSpec {
-    /// One byte that goes from pipe to pipe.
+    /// One token, a byte that goes from pipe to pipe.
     fn default() -> Self {
         Self {
             kind: RingKind::Tokens(EventKind::Pipe),
@@ -47,14 +47,13 @@ impl Default for RingSpec {
     }
 }
 
-/// A ring.
 pub(super) enum Ring {
     Tokens(Vec<Box<dyn Token + Send>>),
     Locks(Vec<Box<dyn Lock>>),
 }
 
 impl Ring {
-    /// A ring of so many members.
+    /// A ring for `members` members.
     pub(super) fn new(spec: RingSpec, members: usize) -> Result<Self, Error> {
         let tokens = spec.tokens as usize;
         Ok(match spec.kind {
@@ -74,7 +73,7 @@ impl Ring {
         })
     }
 
-    /// The hand of the calling member, who stands at `place`. Called once, before anyone takes.
+    /// The hand of the calling member, at `place`. Called once, before any member takes.
     pub(super) fn enter(&self, place: usize) -> Result<Hand<'_>, Error> {
         Ok(match self {
             Self::Tokens(places) => Hand::Tokens {
@@ -93,7 +92,7 @@ impl Ring {
     }
 }
 
-/// What one member has of a ring.
+/// One member's access to a ring.
 pub(super) enum Hand<'a> {
     Tokens {
         mine: &'a dyn Token,

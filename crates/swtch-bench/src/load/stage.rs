@@ -1,4 +1,5 @@
-//! What is there before any member starts, and what is read from it when all are done.
+//! The state that exists before any member starts, and the results that are read from it at the
+//! end.
 
 use std::sync::atomic::Ordering;
 
@@ -9,11 +10,11 @@ use super::props::Props;
 use super::{Class, Group, Load, Played, PlayedMember};
 use crate::error::Error;
 
-/// What is there before any member starts.
+/// Everything that members share, created before any of them starts.
 pub(super) struct Stage {
     pub(super) desk: Desk,
     pub(super) props: Props,
-    /// Number of the first member of each group.
+    /// Index of the first member of each group.
     firsts: Vec<usize>,
 }
 
@@ -69,7 +70,7 @@ impl Stage {
         }
     }
 
-    /// What the members of a group asked for and did not get: all of one group ask the same.
+    /// Requests of a group that were not granted. All members of a group request the same.
     fn notes(&self, number: usize, group: &Group) -> Vec<String> {
         let slot = self.slot(number, 0);
         let mut notes = Vec::new();

@@ -1,8 +1,8 @@
 //! Tokens behind a mutex and a condition variable of the C library. Both are futexes inside.
 //!
-//! With no peer, none of the calls of a hand-over enters the kernel: signalling finds no waiter, and
-//! the token is there when it is looked for. So what the system calls of a hand-over cost is in the
-//! difference between it and [`Token::alone`], together with the switch.
+//! Without a peer, none of the calls of a hand-over enters the kernel: the signal finds no waiter,
+//! and the token is already there when it is taken. So the cost of a hand-over's system calls is
+//! part of the difference between it and [`Token::alone`], together with the switch.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -13,20 +13,20 @@ use super::{ProcessMutex, Token};
 use crate::error::{Error, returned};
 use crate::shared::{Shared, Zeroed};
 
-/// How many tokens are there, and who waits for one, threads or processes.
+/// The number of tokens, and a condition variable for threads or processes that wait for one.
 #[derive(Debug)]
 pub(crate) struct Condition(Shared<Parts>);
 
 struct Parts {
     mutex: ProcessMutex,
     came: UnsafeCell<libc::pthread_cond_t>,
-    /// Only read and written with the mutex.
+    /// Only read and written while `mutex` is held.
     tokens: AtomicU32,
 }
 
 // SAFETY: a mutex and a condition variable are there to be used by several at once.
 unsafe impl Sync for Parts {}
-// SAFETY: zeros are what both of them are initialised from, and no token. A process-shared condition
+// SAFETY: zeros are what both are initialised from, and mean no token. A process-shared condition
 // variable holds no pointer.
 unsafe impl Zeroed for Parts {}
 
@@ -50,7 +50,7 @@ impl Condition {
         returned("pthread_condattr_setpshared", unsafe {
             libc::pthread_condattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED)
         })?;
-        // SAFETY: nobody uses the condition variable yet, and the attributes are initialised.
+        // SAFETY: nothing uses the condition variable yet, and the attributes are initialised.
         returned("pthread_cond_init", unsafe {
             libc::pthread_cond_init(parts.came.get(), attributes.as_ptr())
         })?;
@@ -64,7 +64,7 @@ impl Token for Condition {
         let tokens = self.0.tokens.load(Ordering::Relaxed);
         self.0.tokens.store(tokens + 1, Ordering::Relaxed);
         self.0.mutex.unlock()?;
-        // The mutex is free again, so that who is woken does not wait a second time.
+        // The mutex is free again, so that the woken task does not block a second time.
         // SAFETY: initialised by `new`, alive while `self` is.
         returned("pthread_cond_signal", unsafe {
             libc::pthread_cond_signal(self.0.came.get())

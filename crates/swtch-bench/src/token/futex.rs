@@ -1,4 +1,4 @@
-//! A token in a futex word, with no library between it and the kernel.
+//! A token in a futex word, used without any library in between.
 
 use std::io;
 use std::ptr;
@@ -12,7 +12,7 @@ use crate::shared::Shared;
 const ABSENT: u32 = 0;
 const PRESENT: u32 = 1;
 
-/// A word of the threads of one process, which is 1 while the token is there.
+/// A word for the threads of one process, which is 1 while the token is there.
 #[derive(Debug, Default)]
 pub(crate) struct Futex(AtomicU32);
 
@@ -40,7 +40,7 @@ impl SharedFutex {
         Shared::new().map(Self)
     }
 
-    /// Takes the token if it comes within `limit`; whether it came.
+    /// Takes the token if it comes within `limit`, and returns whether it came.
     pub(crate) fn take_within(&self, limit: Duration) -> Result<bool, Error> {
         let timeout = libc::timespec {
             tv_sec: limit.as_secs().cast_signed(),
@@ -75,7 +75,7 @@ impl Token for SharedFutex {
 }
 
 /// Sleeps while the word, which processes share, has this value, for `limit` at most. It may return
-/// before: the caller looks again.
+/// earlier, so the caller must check the word again.
 pub(crate) fn sleep_while(
     word: &AtomicU32,
     value: u32,
@@ -97,7 +97,7 @@ pub(crate) fn sleep_while(
     }
 }
 
-/// Wakes so many of those that sleep on the word.
+/// Wakes up to `most` of the tasks that sleep on the word.
 pub(crate) fn wake(word: &AtomicU32, most: u32) -> Result<(), Error> {
     call(word, libc::FUTEX_WAKE, most, ptr::null()).map(drop)
 }
@@ -118,8 +118,8 @@ fn take(word: &AtomicU32, scope: i32) -> Result<(), Error> {
     Ok(())
 }
 
-/// A wake that finds nobody, and a wait that finds another value: both go all the way into the
-/// kernel, as those of a hand-over do.
+/// A wake without a waiter, and a wait that finds another value: both go as far into the kernel as
+/// those of a hand-over do.
 fn alone(word: &AtomicU32, scope: i32) -> Result<(), Error> {
     word.store(PRESENT, Ordering::Release);
     call(word, libc::FUTEX_WAKE | scope, 1, ptr::null())?;
@@ -132,7 +132,8 @@ fn alone(word: &AtomicU32, scope: i32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Waits for as long as `word` holds `value`, or less: who calls it looks again. For threads of one process.
+/// Sleeps while `word` holds `value`. It may return earlier, so the caller must check the word
+/// again. For the threads of one process.
 pub(crate) fn private_wait_while(word: &AtomicU32, value: u32) -> Result<(), Error> {
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     match call(word, operation, value, ptr::null()) {
@@ -141,13 +142,14 @@ pub(crate) fn private_wait_while(word: &AtomicU32, value: u32) -> Result<(), Err
     }
 }
 
-/// Wakes up to `most` of those that [`private_wait_while`] holds.
+/// Wakes up to `most` of the threads that sleep in [`private_wait_while`].
 pub(crate) fn private_wake(word: &AtomicU32, most: u32) -> Result<(), Error> {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     call(word, operation, most, ptr::null()).map(drop)
 }
 
-/// EAGAIN: the token came between the look and the wait. EINTR: a stop and its continuation.
+/// EAGAIN: the token came between the check and the wait. EINTR: the task was stopped and
+/// continued.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::Token;
 use crate::error::{Error, checked};
 
-/// A queue that holds one message and whose name is gone as soon as it is open.
+/// A queue for one message, whose name is removed as soon as it is open.
 #[derive(Debug)]
 pub(crate) struct MessageQueue(libc::mqd_t);
 
 impl MessageQueue {
-    /// An empty queue.
     pub(crate) fn new() -> Result<Self, Error> {
         static QUEUES: AtomicU32 = AtomicU32::new(0);
         let number = QUEUES.fetch_add(1, Ordering::Relaxed);

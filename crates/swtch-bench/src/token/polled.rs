@@ -1,5 +1,5 @@
-//! A token in a pipe that is waited for with poll or epoll: the wait is `poll`, and the read that
-//! follows finds the byte there.
+//! A token in a pipe that is waited for with poll or epoll: the task blocks in the poll, and the
+//! read that follows finds the byte there.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -8,12 +8,11 @@ use crate::error::{Error, checked};
 
 const NO_TIMEOUT: i32 = -1;
 
-/// A pipe whose reader polls.
+/// A pipe whose reader polls it first.
 #[derive(Debug)]
 pub(crate) struct PolledPipe(Pipe);
 
 impl PolledPipe {
-    /// An empty pipe.
     pub(crate) fn new() -> Result<Self, Error> {
         Pipe::new().map(Self)
     }
@@ -45,7 +44,6 @@ pub(crate) struct EpolledPipe {
 }
 
 impl EpolledPipe {
-    /// An empty pipe.
     pub(crate) fn new() -> Result<Self, Error> {
         let pipe = Pipe::new()?;
         // SAFETY: no memory is involved.

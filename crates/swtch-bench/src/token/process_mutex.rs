@@ -7,21 +7,21 @@ use std::mem::MaybeUninit;
 use crate::error::{Error, returned};
 use crate::shared::Zeroed;
 
-/// A mutex for shared memory. Whoever makes the memory calls [`Self::init`] once, before anyone
-/// locks it.
+/// A mutex for shared memory. The code that allocates the memory calls [`Self::init`] once, before
+/// any lock.
 ///
-/// It is never destroyed: neither glibc nor musl keeps anything about it elsewhere, so that it goes
-/// with its memory.
+/// It is never destroyed: neither glibc nor musl keeps any state of it elsewhere, so freeing its
+/// memory is enough.
 pub(crate) struct ProcessMutex(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: what a pthread_mutex_t is for.
+// SAFETY: several tasks may use a pthread_mutex_t at once; that is its purpose.
 unsafe impl Sync for ProcessMutex {}
 // SAFETY: all zeros is what PTHREAD_MUTEX_INITIALIZER is. Only robust and priority-inheriting
 // mutexes hold pointers, and this one is neither. It is initialised as process-shared.
 unsafe impl Zeroed for ProcessMutex {}
 
 impl ProcessMutex {
-    /// Makes it one that processes may share, and that is not locked.
+    /// Initialises the mutex as unlocked and shared between processes.
     pub(crate) fn init(&self) -> Result<(), Error> {
         let mut attributes = MaybeUninit::uninit();
         // SAFETY: the attributes are ours to be written to.
@@ -35,13 +35,13 @@ impl ProcessMutex {
                 libc::PTHREAD_PROCESS_SHARED,
             )
         })?;
-        // SAFETY: nobody uses the mutex yet, and the attributes are initialised.
+        // SAFETY: nothing uses the mutex yet, and the attributes are initialised.
         returned("pthread_mutex_init", unsafe {
             libc::pthread_mutex_init(self.0.get(), attributes.as_ptr())
         })
     }
 
-    /// Waits until nobody else has it, and has it.
+    /// Acquires the lock; blocks while another task holds it.
     pub(crate) fn lock(&self) -> Result<(), Error> {
         // SAFETY: initialised (`init`), alive while `self` is.
         returned("pthread_mutex_lock", unsafe {
@@ -49,7 +49,7 @@ impl ProcessMutex {
         })
     }
 
-    /// Gives it back. The caller has it.
+    /// Releases the lock, which the caller holds.
     pub(crate) fn unlock(&self) -> Result<(), Error> {
         // SAFETY: initialised (`init`), alive while `self` is.
         returned("pthread_mutex_unlock", unsafe {
@@ -57,7 +57,7 @@ impl ProcessMutex {
         })
     }
 
-    /// For a condition variable that is waited for with it.
+    /// The raw mutex, for waits on a condition variable.
     pub(super) const fn as_ptr(&self) -> *mut libc::pthread_mutex_t {
         self.0.get()
     }

@@ -1,8 +1,9 @@
-//! A token as a POSIX semaphore. The kernel has no such thing: glibc and musl build it from a futex,
-//! so waiting for it is `futex`.
+//! A token as a POSIX semaphore. The kernel has no such object: glibc and musl build it from a
+//! futex, so waiting for it is `futex`.
 //!
-//! With no peer, neither `sem_post` nor `sem_wait` enters the kernel. So what the system calls of a
-//! hand-over cost is in the difference between it and [`Token::alone`], together with the switch.
+//! Without a peer, neither `sem_post` nor `sem_wait` enters the kernel. So the cost of a
+//! hand-over's system calls is part of the difference between it and [`Token::alone`], together
+//! with the switch.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -34,7 +35,7 @@ impl Semaphore {
     pub(crate) fn new() -> Result<Self, Error> {
         const PROCESS_SHARED: libc::c_int = 1;
         let semaphore = Self(Shared::new()?);
-        // SAFETY: the memory is ours and nobody uses it yet.
+        // SAFETY: the memory is ours and nothing uses it yet.
         checked("sem_init", unsafe {
             libc::sem_init(semaphore.0.0.get(), PROCESS_SHARED, 0)
         })?;

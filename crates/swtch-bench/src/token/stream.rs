@@ -1,5 +1,5 @@
-//! A token as one byte (or one counter) in a file that is read: pipe, eventfd, sockets. These may be
-//! shared by processes that are forked later.
+//! A token as one byte (or a counter) in a file that is read: pipe, eventfd, sockets. Processes
+//! that are forked later share these.
 
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
@@ -16,7 +16,7 @@ fn write_byte(mut end: impl Write) -> Result<(), Error> {
     end.write_all(&BYTE).map_err(Error::calling("write"))
 }
 
-/// Reads the byte; the end of the stream means that the peer has failed.
+/// Reads the byte. The end of the stream means that the peer has failed.
 fn read_byte(mut end: impl Read, stream: &'static str) -> Result<(), Error> {
     let mut byte = [0];
     match end.read(&mut byte).map_err(Error::calling("read"))? {
@@ -25,7 +25,7 @@ fn read_byte(mut end: impl Read, stream: &'static str) -> Result<(), Error> {
     }
 }
 
-/// A pipe.
+/// A pipe that holds the token as one byte.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     pub(super) reader: PipeReader,
@@ -33,7 +33,6 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// An empty pipe.
     pub(crate) fn new() -> Result<Self, Error> {
         let (reader, writer) = pipe().map_err(Error::calling("pipe2"))?;
         Ok(Self { reader, writer })
@@ -50,17 +49,17 @@ impl Token for Pipe {
     }
 }
 
-/// An eventfd.
+/// An eventfd whose counter is the token.
 #[derive(Debug)]
 pub(crate) struct EventFd(File);
 
 impl EventFd {
-    /// A counter that is 0. One who takes takes all.
+    /// A counter that is 0. Taking resets it to 0.
     pub(crate) fn new() -> Result<Self, Error> {
         Self::of(libc::EFD_CLOEXEC)
     }
 
-    /// A counter that is 0. One who takes takes 1.
+    /// A counter that is 0. Taking subtracts 1.
     pub(crate) fn counting() -> Result<Self, Error> {
         Self::of(libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE)
     }
@@ -95,7 +94,6 @@ pub(crate) struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// A connected pair.
     pub(crate) fn new() -> Result<Self, Error> {
         let (near, far) = UnixStream::pair().map_err(Error::calling("socketpair"))?;
         Ok(Self { near, far })
@@ -120,7 +118,7 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
-    /// A connection to ourselves that sends every byte at once.
+    /// A connection to this process that sends every byte without delay (`TCP_NODELAY`).
     pub(crate) fn new() -> Result<Self, Error> {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::calling("bind"))?;

@@ -1,5 +1,5 @@
-//! A token as a System V semaphore. It is the one thing here that outlives a process that is killed:
-//! a set has no open descriptor, and removing it early would wake who waits (semctl(2)).
+//! A token as a System V semaphore. Only this token outlives a process that is killed: a semaphore
+//! set has no open descriptor, and removing it early would wake its waiters (semctl(2)).
 
 use std::io::ErrorKind;
 
@@ -18,12 +18,13 @@ impl SysvSemaphore {
         checked("semget", id).map(Self)
     }
 
-    /// The kernel's number for it.
+    /// The kernel's id of the set.
     pub(crate) const fn id(&self) -> libc::c_int {
         self.0
     }
 
-    /// Removes a set whose owner was killed; one that is gone already is none of ours.
+    /// Removes a set whose owner was killed; an error is ignored, since the set may be gone
+    /// already.
     pub(crate) fn remove(id: libc::c_int) {
         // SAFETY: no memory is involved with IPC_RMID.
         unsafe { libc::semctl(id, 0, libc::IPC_RMID) };
@@ -39,8 +40,8 @@ impl SysvSemaphore {
             // SAFETY: one operation is passed, and it lives across the call.
             let result = unsafe { libc::semop(self.0, &mut operation, 1) };
             match checked("semop", result) {
-                // No handler's flags make the kernel go on by itself (signal(7)); a member that failed
-                // for it would leave the set behind.
+                // No flag of a signal handler makes the kernel restart this call (signal(7)), and a
+                // member that failed because of it would leave the set behind.
                 Err(Error::Call { source, .. }) if source.kind() == ErrorKind::Interrupted => {}
                 result => return result.map(drop),
             }

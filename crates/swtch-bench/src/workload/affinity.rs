@@ -1,5 +1,5 @@
-//! Threads that are moved to another CPU while they run: the kernel's stopper takes the CPU from them
-//! and moves them.
+//! Threads that are moved to another CPU while they run: the kernel's stopper takes the CPU from
+//! them and moves them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::needs::Needs;
 use crate::outcome::{Expect, Outcome};
 
-/// The hog gives up when nobody stops it.
+/// Time after which the hog gives up if nothing stops it.
 const HOG_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) const FLIPPED: Workload = Workload {
@@ -42,7 +42,7 @@ fn self_flips(flips: u64) -> Result<Outcome, Error> {
     let _stage = Stage::at_home(Policy::Batch)?;
     thread::scope(|scope| {
         let flipper = start(scope, "flipper", || {
-            // It starts on the second, so the first flip leads away from there.
+            // The thread starts on the second CPU, so the first flip moves it away from there.
             pair.iter()
                 .cycle()
                 .take(count_of(flips))
@@ -51,7 +51,7 @@ fn self_flips(flips: u64) -> Result<Outcome, Error> {
         let moves = Expect::between(
             Reason::Migrate,
             flips,
-            // Preempted by the stopper and, when moved, once more waiting to be told so.
+            // Preempted by the stopper and, when moved, once more while waiting for its completion.
             2 * flips,
             "a running thread cannot be moved: it leaves, and the stopper moves it",
         );
@@ -61,7 +61,7 @@ fn self_flips(flips: u64) -> Result<Outcome, Error> {
     })
 }
 
-/// Hog and flipper walk over the two CPUs, the flipper always one step behind:
+/// The hog and the flipper move between two CPUs, the flipper always one step behind:
 ///
 /// ```text
 /// CPU 0   hog  ──flip──┐            flipper follows … and flips again
@@ -84,9 +84,9 @@ fn flipped(flips: u64) -> Result<Outcome, Error> {
         // A flip that finds the hog preempted by a bystander moves it without a switch.
         let because = "it was seen running just before each flip, less those that met a preemption";
         let spared = flips / 10 + hog.counted.involuntary.saturating_sub(flips);
-        // A stop task that comes for the flipper may find the hog in its place: the hog stays where it is,
-        // and the rule `stopper` cannot tell. Seen once in 200 flips, in 3 of 14 runs; the truth suite
-        // allows a wrong reason in a hundred.
+        // A stop task that comes for the flipper may find the hog in its place: the hog stays where
+        // it is, and the rule `stopper` cannot tell the difference. Seen once in 200 flips, in 3 of
+        // 14 runs; the truth suite allows one wrong reason in a hundred.
         let moves = Expect::between(
             Reason::Migrate,
             flips.saturating_sub(spared),
@@ -129,7 +129,7 @@ fn wait_until_it_runs(heartbeat: &Heartbeat, since: Timestamp) {
     while !heartbeat.ran_after(since) && clock::now() < limit {}
 }
 
-/// Two CPUs, of which the second is home.
+/// Two CPUs, of which the second is the home CPU.
 fn cpu_pair() -> Result<[usize; 2], Error> {
     let cpus = cpu::allowed()?;
     match cpus[..] {

@@ -1,5 +1,5 @@
-//! A parent that waits for its children: for their end, and (after `posix_spawn`) for their leaving
-//! of the address space that they share until they execute.
+//! A parent that waits for its children: for their end, and (after `posix_spawn`) until they
+//! execute a program and so leave the shared address space.
 
 use std::process::Command;
 use std::thread;
@@ -49,7 +49,7 @@ fn wait(children: u64) -> Result<Outcome, Error> {
         Ok([])
     })?;
     let parent = parent.finish()?;
-    // The child has the same CPU, so it can only be done before the wait when the parent was
+    // The child runs on the same CPU, so it can only end before the wait if the parent was
     // preempted.
     let spared = parent.counted.involuntary;
     let because = "one wait a child, less those that a preemption of the parent spares";

@@ -1,12 +1,12 @@
-//! Two that want the same lock and hold it while they sleep, so that the other has to wait.
+//! Two tasks that want the same lock and hold it while they sleep, so that the other has to wait.
 //!
 //! ```text
 //! locker-1  │ holds: sleeps 400 µs │ without: 50 µs │ waits for the lock … │ holds
 //! locker-2  … waits for the lock   │ holds: sleeps 400 µs                  │ without
 //! ```
 //!
-//! How often each had to wait is what the kernel counted around the lock call; that it is nearly
-//! every time follows from the two lengths.
+//! The number of waits is what the kernel counted around the lock call. That it is nearly every
+//! time follows from the two lengths.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -90,7 +90,8 @@ fn file_lock(rounds: u64) -> Result<Outcome, Error> {
     ))
 }
 
-/// Goes in and out; returns how often it blocked to get in, and how often in its sleeps.
+/// Acquires and releases the lock `rounds` times; returns how often it blocked in the lock call,
+/// and how often in its sleeps.
 fn contend(
     rounds: u64,
     mut hold: impl FnMut(&mut u64, &mut u64) -> Result<(), Error>,
@@ -118,8 +119,8 @@ fn outcome(cast: [Performed<[u64; 2]>; 2], rounds: u64, reason: Reason) -> Outco
     }
 }
 
-/// Sets or takes back the lock of the whole file, waiting for others. Such a lock belongs to the
-/// process, so two threads would not contend for it.
+/// Sets or releases the lock of the whole file, and waits for other holders. Such a lock belongs to
+/// the process, so two threads would not contend for it.
 fn set_lock(file: &File, kind: libc::c_int) -> Result<(), Error> {
     // SAFETY: an all-zero flock is a valid one: from the start of the file to its end.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };

@@ -19,7 +19,7 @@ const NAP: Duration = Duration::from_millis(20);
 /// Time to start one thread, twice what was seen on a slow machine in a debug build.
 const TO_START: Duration = Duration::from_micros(200);
 
-/// The least that glibc accepts on every architecture.
+/// The smallest stack that glibc accepts on every architecture.
 const STACK: usize = 128 * 1024;
 
 pub(super) const CROWD: Workload = Workload {
@@ -32,7 +32,7 @@ pub(super) const CROWD: Workload = Workload {
 };
 
 fn play(count: u64) -> Result<Outcome, Error> {
-    // Nobody goes on before all are there: the crowd is a crowd.
+    // No thread continues before all have been started, so that all exist at once.
     let all_there = clock::after(TO_START * u32::try_from(count).unwrap_or(u32::MAX));
     let act = || {
         let left = all_there.since(clock::now()).map_or(0, Nanos::as_ns);

@@ -1,8 +1,8 @@
-//! Waiting for the disk: reads past the page cache, and writes that must reach it.
+//! Waiting for the disk: reads that bypass the page cache, and writes that must reach the disk.
 //!
-//! Whether a call blocks is the device's decision: one that answers at once spares it. So the reader
-//! goes on until enough reads have blocked, as the kernel counts them; the writer blocks as often as
-//! it does (data, journal, flush), and nowhere else.
+//! The device decides whether a call blocks: one that answers at once spares the block. So the
+//! reader continues until enough reads have blocked, as the kernel counts them. The writer blocks
+//! as often as it does (data, journal, flush), and nowhere else.
 
 use std::os::unix::fs::FileExt;
 use std::thread;
@@ -38,7 +38,7 @@ pub(super) const FSYNC: Workload = Workload {
     play: fsync,
 };
 
-/// Tries per block that is wanted, before the disk is given up as one that always answers at once.
+/// Attempts per requested block; after these the disk is taken for one that always answers at once.
 const TRIES: u64 = 50;
 
 /// Reads until `wanted` reads have blocked.

@@ -1,4 +1,4 @@
-//! A fork bomb with a bound: very many short processes, a few dozen at a time.
+//! A bounded fork bomb: very many short processes, a few dozen at a time.
 
 use super::Workload;
 use crate::cast::{ActingProcess, start_process, together};
@@ -6,11 +6,11 @@ use crate::error::Error;
 use crate::needs::Needs;
 use crate::outcome::{Expect, Outcome};
 
-/// How many live at once.
+/// Number of processes that exist at once.
 const WAVE: u64 = 50;
 
-/// More than this many in one run would meet process ids a second time (`kernel.pid_max` is 32768 on
-/// small machines).
+/// Most processes of one run: more would reuse process ids (`kernel.pid_max` is 32768 on small
+/// machines).
 const MOST: u64 = 20_000;
 
 pub(super) const FORKS: Workload = Workload {

@@ -1,4 +1,4 @@
-//! Hogs: they want the CPU and nothing else, so only the end of a slice takes it from them.
+//! Hogs: threads that only use the CPU, so that only the end of a slice takes it from them.
 
 use std::cmp::Ordering;
 use std::thread;
@@ -52,15 +52,15 @@ fn round_robin(ms: u64) -> Result<Outcome, Error> {
     })
 }
 
-/// What one hog found: CPU time, and the interval of its turns when it is a real-time task.
+/// What one hog measured: its CPU time, and the round-robin interval (for real-time tasks).
 #[derive(Clone, Copy, Debug)]
 struct Share {
     cpu_time: Duration,
     turn: Duration,
 }
 
-/// All inherit the policy from the starter: one that took a real-time policy by itself would keep
-/// the CPU from a starter that has not yet started the others.
+/// All inherit the policy from the starter. A thread that took a real-time policy by itself would
+/// keep the CPU from a starter that has not yet started the others.
 fn spin_together(names: &[&str], policy: Policy, ms: u64) -> Result<Vec<Performed<Share>>, Error> {
     let _stage = Stage::at_home(policy)?;
     let end = clock::after(Duration::from_millis(ms));
@@ -105,15 +105,15 @@ fn turn_taker(thread: Performed<Share>) -> ThreadOutcome {
             fewest,
             "no turn outlasts the round-robin interval and a tick while the other waits",
         ),
-        // So that fair tasks do not starve, the kernel takes 5 % of the CPU from real time: by
-        // throttling it, or (6.8 and later) by a deadline server, which is a higher class.
+        // The kernel reserves 5 % of the CPU for fair tasks: by throttling real-time tasks, or (6.8
+        // and later) by a deadline server, which is a higher class.
         Expect::share_of_runnable(Reason::Slice, 99, "it leaves at the end of its turn")
             .or(Reason::Class)
             .or(Reason::Throttle),
     ])
 }
 
-/// Whole runs of length `longest` that `time` holds, the last one excepted: its end is the exit.
+/// Whole runs of length `longest` in `time`, without the last one, which ends by the exit.
 fn runs_in(time: Duration, longest: Duration) -> u64 {
     match time.cmp(&longest) {
         Ordering::Less => 0,

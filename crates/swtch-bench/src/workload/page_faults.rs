@@ -1,5 +1,5 @@
-//! A mapped file whose pages are not in memory: each first touch waits for the disk, with no system
-//! call in sight.
+//! A mapped file whose pages are not in memory: each first access waits for the disk, without any
+//! system call.
 
 use std::os::fd::AsRawFd;
 use std::ptr;
@@ -15,7 +15,7 @@ use crate::needs::Needs;
 use crate::outcome::{Expect, Outcome};
 use crate::scratch::{BLOCK, Scratch};
 
-/// No page is smaller.
+/// Bytes of the smallest page.
 const PAGE: usize = 4096;
 
 pub(super) const PAGE_FAULTS: Workload = Workload {
@@ -27,8 +27,8 @@ pub(super) const PAGE_FAULTS: Workload = Workload {
     play,
 };
 
-/// Touches pages until `wanted` touches have blocked. A virtual disk on a busy host may answer
-/// before the toucher is asleep; there are pages enough to try again.
+/// Touches pages until `wanted` accesses have blocked. A virtual disk on a busy host may answer
+/// before the task is asleep; there are enough further pages to try.
 fn play(wanted: u64) -> Result<Outcome, Error> {
     let scratch = Scratch::with_blocks(wanted)?;
     let mapping = ColdMapping::of(&scratch, wanted)?;
@@ -56,7 +56,7 @@ fn play(wanted: u64) -> Result<Outcome, Error> {
     })
 }
 
-/// A mapped file of which no page is in memory, and of which none is read ahead.
+/// A mapped file of which no page is in memory, without read-ahead.
 pub(super) struct ColdMapping {
     address: ptr::NonNull<u8>,
     bytes: usize,
@@ -66,7 +66,7 @@ pub(super) struct ColdMapping {
 unsafe impl Sync for ColdMapping {}
 
 impl ColdMapping {
-    /// Maps a file of `blocks` blocks that lies on the disk.
+    /// Maps a file of `blocks` blocks that is on the disk.
     pub(super) fn of(scratch: &Scratch, blocks: u64) -> Result<Self, Error> {
         let bytes = usize::try_from(blocks)
             .unwrap_or(usize::MAX)
@@ -99,7 +99,7 @@ impl ColdMapping {
         Ok(mapping)
     }
 
-    /// Where its pages begin.
+    /// Offsets of the pages, in bytes.
     pub(super) fn pages(&self) -> impl Iterator<Item = usize> + use<> {
         (0..self.bytes).step_by(PAGE)
     }

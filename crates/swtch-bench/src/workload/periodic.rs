@@ -1,8 +1,8 @@
-//! A task that wakes again and again on the CPU of a hog. Who the sleeper is decides why the hog
-//! leaves.
+//! A task that wakes periodically on the CPU of a hog. The kind of the sleeper determines the
+//! reason why the hog leaves.
 //!
-//! Whether the hog had the CPU at all when the sleeper's time came is not left to hope: its
-//! heartbeat says so, and only those wakeups are counted.
+//! The hog's heartbeat shows whether it had the CPU when the sleeper's timer expired. Only those
+//! wakeups are counted.
 
 use std::thread;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::outcome::{Expect, Outcome};
 
 const PERIOD: Duration = Duration::from_millis(4);
 
-/// Shorter than any slice that the kernel gives by itself; the shortest one that may be asked for
-/// (`__setparam_fair`, `kernel/sched/syscalls.c`, v6.12).
+/// Shorter than any slice that the kernel gives by default, and the shortest one that may be
+/// requested (`__setparam_fair`, `kernel/sched/syscalls.c`, v6.12).
 const SHORT_SLICE: Duration = Duration::from_micros(100);
 
-/// The hog gives up when the sleeper does not stop it.
+/// Time after which the hog gives up if the sleeper does not stop it.
 const HOG_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) const WAKEUP: Workload = Workload {
@@ -34,9 +34,9 @@ pub(super) const WAKEUP: Workload = Workload {
     count_is: "wakeups",
     play: |wakeups| {
         let cast = play(wakeups, Policy::Other, || cpu::ask_for_slice(SHORT_SLICE))?;
-        // Before 6.12 a slice cannot be asked for, and the hog may keep the CPU until the protected
-        // part of its own slice is over: then the tick takes it, or the queueing of the sleeper
-        // finds it over.
+        // Before 6.12 a slice cannot be requested, and the hog may keep the CPU until the protected
+        // part of its own slice is over: then the tick takes the CPU from it, or the kernel notices
+        // it when it queues the sleeper.
         let expect = |displaced| {
             let because = "it had the CPU when the sleeper's time came, and lost it";
             Expect::at_least(Reason::Wakeup, displaced, because).or(Reason::Slice)
@@ -55,8 +55,9 @@ pub(super) const WAKEUP_OVER_IDLE: Workload = Workload {
         let cast = play(wakeups, Policy::Idle, || Ok(()))?;
         let expect = |displaced| {
             let because = "a SCHED_IDLE task is preempted by every other that wakes";
-            // Where bystanders are queued, too, update_curr finds its slice over while the woken
-            // task is being queued, and asks before the wakeup does (v6.18).
+            // If bystanders are queued too, `update_curr` finds the hog's slice over while the
+            // woken task is being queued, and asks for the reschedule before the wakeup does
+            // (v6.18).
             Expect::at_least(Reason::Wakeup, displaced, because).or(Reason::Slice)
         };
         Ok(cast.outcome(wakeups, expect))
@@ -79,12 +80,12 @@ pub(super) const FIFO: Workload = Workload {
     },
 };
 
-/// What the periods of the sleeper came to.
+/// Sums over the periods of the sleeper.
 #[derive(Clone, Copy, Default)]
 struct Periods {
-    /// At whose end it took the CPU from the hog.
+    /// Number of periods at whose end it took the CPU from the hog.
     displaced: u64,
-    /// How often its sleeps blocked, as the kernel counted.
+    /// Number of its sleeps that blocked, as the kernel counted.
     blocked: u64,
 }
 
@@ -121,7 +122,7 @@ fn play(
 }
 
 impl Periods {
-    /// If the hog had the CPU when the time came, it lost it between its last beat and now.
+    /// If the hog had the CPU when the timer expired, it lost it between its last beat and now.
     fn sleep_through_one(&mut self, heartbeat: &Heartbeat) -> Result<(), Error> {
         let deadline = clock::after(PERIOD);
         self.blocked += sleep(PERIOD)?;
@@ -132,7 +133,7 @@ impl Periods {
 
 impl Cast {
     fn outcome(self, wakeups: u64, hog_expects: impl FnOnce(u64) -> Expect) -> Outcome {
-        // A bystander may wake in the same instant and be the one who is preferred.
+        // A bystander may wake at the same instant and be preferred to the sleeper.
         let Periods { displaced, blocked } = self.sleeper.value;
         let certain = displaced - displaced / 20;
         let sleeps = Expect::sleeps(wakeups, blocked, self.sleeper.counted.involuntary).into();

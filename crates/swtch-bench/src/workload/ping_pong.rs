@@ -1,5 +1,5 @@
-//! Two players on one CPU pass a token to and fro. Neither can go on before the other has acted, so
-//! each blocks once a round.
+//! Two players on one CPU pass a token to and fro. Neither can continue before the other has acted,
+//! so each blocks once per round.
 //!
 //! ```text
 //! pinger  ─pass─┐ blocked  ┌─pass─┐ blocked
@@ -7,8 +7,8 @@
 //! ponger        └take─pass─take   └take ──▶ …
 //! ```
 //!
-//! Batch tasks do not preempt when woken, so who passes goes on until it blocks. A block is spared
-//! only when a bystander takes the CPU between pass and take and the peer is served first: the
+//! Batch tasks do not preempt when woken, so the one that passes continues until it blocks. A block
+//! is spared only if a bystander takes the CPU between pass and take and the peer runs first; the
 //! kernel counts that as an involuntary switch of one of the two.
 
 use std::thread;
@@ -92,7 +92,7 @@ fn processes(
     Ok(outcome(pinger.finish()?, ponger.finish()?, rounds, reason))
 }
 
-/// Passes first.
+/// Passes the token first in each round.
 pub(super) fn serve(ping: &impl Token, pong: &impl Token, rounds: u64) -> Result<(), Error> {
     for _ in 0..rounds {
         ping.pass()?;
@@ -101,7 +101,7 @@ pub(super) fn serve(ping: &impl Token, pong: &impl Token, rounds: u64) -> Result
     Ok(())
 }
 
-/// Takes first.
+/// Takes the token first in each round.
 pub(super) fn answer(ping: &impl Token, pong: &impl Token, rounds: u64) -> Result<(), Error> {
     for _ in 0..rounds {
         ping.take()?;
@@ -114,7 +114,7 @@ fn outcome<T>(pinger: Performed<T>, ponger: Performed<T>, rounds: u64, reason: R
     let spared = pinger.counted.involuntary + ponger.counted.involuntary;
     let because = "one block a round, less those that a preemption of either player spares";
     let blocks = |first| vec![Expect::blocks(reason, rounds, spared + first, because)];
-    // The ponger finds the first token there when the pinger came first.
+    // The ponger finds the first token present if the pinger ran first.
     Outcome {
         threads: vec![pinger.expecting(blocks(0)), ponger.expecting(blocks(1))],
     }

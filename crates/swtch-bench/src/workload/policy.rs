@@ -1,12 +1,13 @@
-//! Threads that give way by their own call: in turn they lower their real-time priority below that of
-//! the other.
+//! Threads that give way by a call of their own: they lower their real-time priority below the
+//! other's, in turn.
 //!
 //! ```text
 //! left    50 ────▶ 48 │ waits              │ 48 ────▶ 46 │      a call that lowers the caller's
 //! right   49  waits   │ 49 ────▶ 47 │ waits …               own priority: one switch each
 //! ```
 //!
-//! At the bottom the one that runs lifts both, which makes no switch: it stays above the other.
+//! At the lowest priority the running thread raises both, without a switch: it stays above the
+//! other.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
@@ -30,20 +31,20 @@ pub(super) const POLICY: Workload = Workload {
     play,
 };
 
-/// Half of the real-time priorities: the upper half is left to the kernel's own threads.
+/// Upper bound of the priorities used: the upper half is left to the kernel's own threads.
 const HIGHEST: i32 = 50;
 
-/// What both threads know. Only one of them runs at a time.
+/// State that both threads share. Only one of them runs at a time.
 #[derive(Debug)]
 struct Ladder {
-    /// Priority that the next caller takes; 0 when both have to be lifted first.
+    /// Priority that the next caller takes; 0 if both must be raised first.
     next: AtomicI32,
     tids: [AtomicU32; 2],
     both_are_here: Barrier,
 }
 
 impl Ladder {
-    /// Takes `turns` steps down, in turn with the other.
+    /// Takes `turns` steps down, in turn with the other thread.
     fn go_down(&self, me: usize, turns: u64) -> Result<(), Error> {
         self.tids[me].store(own_id().tid, Ordering::Relaxed);
         self.both_are_here.wait();
@@ -54,7 +55,7 @@ impl Ladder {
         if self.next.load(Ordering::Relaxed) == 0 {
             cpu::set_fifo_priority(0, HIGHEST)?;
             let other = self.tids[1 - me].load(Ordering::Relaxed);
-            // The other has ended when it took its last turn before.
+            // The other thread may have ended already, after its last turn.
             let _ended = cpu::set_fifo_priority(other, HIGHEST - 1);
             self.next.store(HIGHEST - 2, Ordering::Relaxed);
         }
@@ -62,7 +63,7 @@ impl Ladder {
     }
 }
 
-/// Who falls below a task of its own class that waits asks for the reschedule itself
+/// A task that falls below a waiting task of its own class requests the reschedule itself
 /// (`prio_changed_rt`, `kernel/sched/rt.c`, v5.15 to v6.18).
 fn play(turns: u64) -> Result<Outcome, Error> {
     let _stage = Stage::at_home(Policy::Fifo)?;

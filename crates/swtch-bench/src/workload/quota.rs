@@ -46,7 +46,7 @@ fn play(periods: u64) -> Result<Outcome, Error> {
     group.admit(hog.pid())?;
     let hog = hog.finish()?;
     let throttled = group.throttled_periods()?;
-    // The kernel counts a period when it ends: the one in which the hog ends may be missing.
+    // The kernel counts a period at its end, so the period in which the hog ends may be missing.
     let throttles = Expect::between(
         Reason::Throttle,
         throttled.saturating_sub(1),

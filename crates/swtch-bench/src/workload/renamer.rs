@@ -1,5 +1,5 @@
-//! Threads with names that do harm where they are shown without care: on a terminal, in a page, in a
-//! table, in a file name.
+//! Threads with names that do harm if they are shown without escaping: on a terminal, in a page, in
+//! a table, in a file name.
 
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::process::set_own_name;
 
 const NAP: Duration = Duration::from_millis(1);
 
-/// At most 15 bytes each, as the kernel keeps.
+/// At most 15 bytes each, the length that the kernel keeps.
 const HOSTILE: [&[u8]; 8] = [
     b"\x1b[2J\x1b[1;31mred",
     b"two\nlines\r\n",

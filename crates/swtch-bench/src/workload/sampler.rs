@@ -1,8 +1,9 @@
-//! A sample program that makes every kind of switch, with names that say what each thread does.
+//! A sample program that makes every kind of switch, with thread names that say what each thread
+//! does.
 //!
-//! It is for eyes, not for exact counts: all play at once for about two seconds, the hogs on one
-//! CPU and the others where the kernel likes, and each must show its own reason. Real time and
-//! quota need root and are left out without it.
+//! It is meant for viewing, not for exact counts. All threads run at once for about two seconds,
+//! the hogs on one CPU and the others where the kernel puts them, and each must show its own
+//! reason. Real time and quota need root and are left out without it.
 
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
@@ -25,7 +26,7 @@ use crate::process::Child;
 use crate::scratch::{Block, Scratch, offset_of_block};
 use crate::token::{EpolledPipe, EventFd, Pipe, Token, UnixSocket};
 
-/// Between two acts of one thread: a few hundred acts in all.
+/// Rest between two acts of one thread, which leaves a few hundred acts in all.
 const REST: Duration = Duration::from_millis(5);
 
 /// Blocks of the files that are read and mapped.
@@ -43,7 +44,7 @@ pub(super) const SAMPLER: Workload = Workload {
 fn play(ms: u64) -> Result<Outcome, Error> {
     let end = clock::after(Duration::from_millis(ms));
     let props = Props::new()?;
-    // Processes first: a fork copies only the thread that makes it.
+    // Processes are started first, while the process has one thread: a fork copies only its caller.
     let parent = start_process("parent", || until(end, wait_for_a_child).map(|()| []))?;
     let stopped = start_process("stopped", || until(end, || Ok(())).map(|()| []))?;
     let throttled = Throttled::start(end)?;
@@ -71,7 +72,7 @@ fn play(ms: u64) -> Result<Outcome, Error> {
     Ok(Outcome { threads })
 }
 
-/// What the threads share.
+/// Objects that the threads share.
 struct Props {
     pipes: [Pipe; 2],
     sockets: [UnixSocket; 2],
@@ -119,7 +120,7 @@ impl Props {
         cast.add_pair(["asker", "answerer"], Reason::Ipc, &self.eventfds, end)
     }
 
-    /// Those that want the CPU and lose it.
+    /// Threads that want the CPU and lose it.
     fn enter_runners<'scope>(
         &'scope self,
         cast: &mut Cast<'scope, '_>,
@@ -157,7 +158,7 @@ impl Props {
         Ok(())
     }
 
-    /// Those that wait for a lock, for the disk, for memory and for time.
+    /// Threads that wait for a lock, for the disk, for memory and for time.
     fn enter_sleepers<'scope>(
         &'scope self,
         cast: &mut Cast<'scope, '_>,
@@ -199,7 +200,7 @@ impl Props {
     }
 }
 
-/// The threads on stage, each with the reason that it must show.
+/// The running threads, each with the reason that it must show.
 struct Cast<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     acting: Vec<(Acting<'scope, ()>, Reason)>,
@@ -216,7 +217,7 @@ impl<'scope> Cast<'scope, '_> {
         Ok(())
     }
 
-    /// One that rests, passes and waits for the answer; one that answers.
+    /// Adds one thread that rests, passes and waits for the answer, and one that answers.
     fn add_pair<T: Token>(
         &mut self,
         [asks, answers]: [&str; 2],
@@ -237,7 +238,7 @@ impl<'scope> Cast<'scope, '_> {
         self.add(answers, reason, move || {
             (0..rounds).try_for_each(|_| {
                 ping.take()?;
-                // The other side waits meanwhile.
+                // The other thread waits meanwhile.
                 clock::spin(REST / 50);
                 pong.pass()
             })
@@ -260,7 +261,7 @@ struct Throttled {
 }
 
 impl Throttled {
-    /// `None` without root or without the controller.
+    /// Starts the hog; `None` without root or without the controller.
     fn start(end: Timestamp) -> Result<Option<Self>, Error> {
         if !Needs::CpuController.are_met() {
             return Ok(None);
@@ -291,7 +292,7 @@ fn wait_for_a_child() -> Result<(), Error> {
     child.wait().map(drop)
 }
 
-/// Acts and rests until the play ends.
+/// Repeats `act` and a rest until `end`.
 fn until(end: Timestamp, mut act: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
     while clock::now() < end {
         act()?;

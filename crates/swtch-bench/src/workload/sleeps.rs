@@ -1,4 +1,4 @@
-//! Waiting for nothing but time, in three ways.
+//! Waiting for a timer and nothing else, in three ways.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +14,7 @@ use crate::error::{Error, checked};
 use crate::needs::Needs;
 use crate::outcome::{Expect, Outcome};
 
-/// Long enough that a timer rarely ends before its task has blocked.
+/// Long enough that a timer rarely expires before its task has blocked.
 const NAP: Duration = Duration::from_millis(1);
 
 macro_rules! sleeps {
@@ -63,7 +63,7 @@ fn poll_nothing() -> Result<(), Error> {
     checked("poll", unsafe { libc::poll(ptr::null_mut(), 0, ms) }).map(drop)
 }
 
-/// A timer that is set anew for every read: a periodic one could be over before the read.
+/// A timer that is set anew for every read: a periodic one could expire before the read.
 fn timer() -> Result<impl FnMut() -> Result<(), Error> + Send, Error> {
     // SAFETY: no memory is involved.
     let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) };

@@ -33,8 +33,8 @@ fn play(stops: u64) -> Result<Outcome, Error> {
     for _ in 0..stops {
         let before = switches_of(stopped.pid())?.voluntary;
         stopped.child().stop()?;
-        // The kernel reports a stop just before the task leaves the CPU. Continued in between, it
-        // would not leave at all.
+        // The kernel reports a stop just before the task leaves the CPU. If it were continued in
+        // between, it would not leave at all.
         while switches_of(stopped.pid())?.voluntary == before {
             thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! As many switches as the machine can do: on each CPU two threads yield to each other.
+//! As many switches as the machine can make: on each CPU two threads yield to each other.
 
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::needs::Needs;
 use crate::outcome::{Expect, Outcome};
 
-/// Yields between two looks at the clock, which costs a tenth of a yield.
+/// Yields between two readings of the clock, each of which costs a tenth of a yield.
 const YIELDS_PER_LOOK: u32 = 64;
 
 pub(super) const STORM: Workload = Workload {
@@ -38,7 +38,7 @@ fn play(ms: u64) -> Result<Outcome, Error> {
     thread::scope(|scope| {
         let mut cast = Vec::new();
         for cpu in cpus {
-            // Threads start where their starter stands.
+            // Threads start on the CPU of their starter.
             cpu::move_to(0, cpu)?;
             for one in 1..=2 {
                 cast.push(start(scope, format!("storm-{cpu}-{one}"), act)?);

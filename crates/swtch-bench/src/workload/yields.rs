@@ -1,4 +1,4 @@
-//! `sched_yield`, with nobody to yield to and with a peer that does the same.
+//! `sched_yield` by a lone thread, and by two threads that yield to each other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -30,7 +30,7 @@ pub(super) const PAIR: Workload = Workload {
     play: pair,
 };
 
-/// Yields between two looks at the kernel's count.
+/// Yields between two readings of the kernel's count.
 const LOOK_EVERY: u64 = 16;
 
 fn alone(yields: u64) -> Result<Outcome, Error> {
@@ -50,13 +50,14 @@ fn alone(yields: u64) -> Result<Outcome, Error> {
     })
 }
 
-/// Both go on until both have yielded `yields` times, so that neither is ever left alone, and until
+/// Both continue until both have yielded `yields` times, so that neither is ever alone, and until
 /// the kernel has taken the CPU from each of them often enough.
 ///
-/// A yield need not be a switch: from 6.6 to 6.18 (and not in the stable releases that have 79104becf42b,
-/// "sched/fair: Forfeit vruntime on yield") `yield_task_fair` only moves the deadline, and a task that is
-/// alone eligible is picked again (`pick_eevdf`, kernel/sched/fair.c, v6.16). A task that starts behind its
-/// peer then makes all its yields in one go: seen on 6.16.12, 500 yields each with 2 and 3 switches.
+/// A yield need not be a switch: from 6.6 to 6.18 (and not in the stable releases that have
+/// 79104becf42b, "sched/fair: Forfeit vruntime on yield") `yield_task_fair` only moves the
+/// deadline, and a task that is the only eligible one is picked again (`pick_eevdf`,
+/// `kernel/sched/fair.c`, v6.16). A task that starts behind its peer then makes all its yields in
+/// one go: seen on 6.16.12, 500 yields each with 2 and 3 switches.
 fn pair(yields: u64) -> Result<Outcome, Error> {
     let _stage = Stage::at_home(Policy::Batch)?;
     let fewest_switches = yields / 10;
@@ -66,7 +67,7 @@ fn pair(yields: u64) -> Result<Outcome, Error> {
         while !is_done.iter().all(|done| done.load(Ordering::Relaxed)) {
             thread::yield_now();
             made += 1;
-            // The kernel is asked seldom, so that most of the time goes into yielding.
+            // The count is read seldom, so that most of the time goes into yielding.
             if made >= yields && made % LOOK_EVERY == 0 && !is_done[own].load(Ordering::Relaxed) {
                 let switched = own_switches()?.involuntary >= fewest_switches;
                 is_done[own].store(switched, Ordering::Relaxed);
@@ -80,8 +81,8 @@ fn pair(yields: u64) -> Result<Outcome, Error> {
         let cast = [first.finish()?, second.finish()?];
         let threads = cast.into_iter().map(|yielder| {
             let switched = yielder.counted.involuntary;
-            // A tick or a bystander may come first; each costs one yield its switch. Which yields
-            // are switches is the scheduler's choice, so the kernel's own count is the measure.
+            // A tick or a bystander may come first, and each then costs one yield its switch. Which
+            // yields switch is the scheduler's choice, so the kernel's own count is the measure.
             let because = "it leaves runnable only by yielding, or preempted by others";
             yielder.expecting(vec![
                 Expect::at_least(

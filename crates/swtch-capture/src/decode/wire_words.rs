@@ -1,6 +1,6 @@
-//! Both sides of the wire have the same words with the same numbers: the enums of `bpf/record.h` against the
-//! lists of `swtch-core`. The numbers are also those of files, so a word out of place would change the
-//! meaning of old traces, and no compiler sees both lists.
+//! Checks that both sides of the wire have the same words with the same numbers: the enums of
+//! `bpf/record.h` against the lists of `swtch-core`. The numbers are also those of files, so a word
+//! in the wrong place would change the meaning of old traces, and no compiler sees both lists.
 
 use swtch_core::{Cause, Class, EvidenceBits, TaskEventKind, WaitObject, WakerKind};
 
@@ -8,7 +8,7 @@ use super::{RECORD_SWITCH, RECORD_TASK};
 
 const HEADER: &str = include_str!("../bpf/record.h");
 
-/// Names without their prefix in lower case, and numbers, of one enum in the header.
+/// Names and numbers of one enum in the header; names in lower case, without their prefix.
 fn enum_in_c(name: &str, prefix: &str) -> Vec<(String, u32)> {
     let start = format!("\nenum {name} {{");
     let (_, rest) = HEADER
@@ -34,7 +34,7 @@ fn enum_in_c(name: &str, prefix: &str) -> Vec<(String, u32)> {
     words
 }
 
-/// `5` or `1 << 5`.
+/// Parses `5` or `1 << 5`.
 fn number_of(expression: &str) -> u32 {
     let number = |text: &str| text.trim().parse::<u32>();
     match expression.split_once("<<") {
@@ -66,7 +66,7 @@ fn words_have_the_same_numbers_in_c_and_in_rust() {
     assert_same!(TaskEventKind, "task_event", "TASK_");
 }
 
-/// Rust's list goes on where the kernel side has nothing to say: those bits are set by imports.
+/// Rust's list has further bits that the kernel side never sets: those of imports.
 #[test]
 fn evidence_has_the_same_bits_in_c_and_in_rust() {
     const OF_IMPORTS: EvidenceBits = EvidenceBits::NO_CALL;

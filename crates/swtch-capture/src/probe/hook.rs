@@ -6,16 +6,16 @@ use libbpf_rs::btf::types::{Struct, Typedef};
 /// How much the recorder depends on a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Without it there is no recording.
+    /// There is no recording without it.
     Required,
-    /// With it the cause of every preemption is known instead of inferred.
+    /// With it the cause of every preemption is known, without it inferred.
     ExactCause,
     /// It adds detail; nothing is wrong without it.
     Detail,
 }
 
 impl Need {
-    /// One word for columns and keys.
+    /// A word for columns and keys.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Required => "required",
@@ -30,11 +30,11 @@ impl Need {
 pub struct Hook {
     /// Name of the tracepoint, as in `TRACE_EVENT(name, …)`.
     pub name: &'static str,
-    /// How much depends on it.
+    /// How much the recorder depends on it.
     pub need: Need,
-    /// What answers lose where it is missing.
+    /// The information that is lost where the hook is missing.
     pub without: &'static str,
-    /// The only architecture that has it, in Rust's words; `None` when all do.
+    /// The only architecture that has it, as in Rust's `ARCH`; `None` when all have it.
     pub arch: Option<&'static str>,
 }
 
@@ -54,7 +54,7 @@ const fn x86_hook(name: &'static str, need: Need, without: &'static str) -> Hook
     }
 }
 
-/// Every tracepoint of the recorder, with what its absence costs.
+/// All tracepoints of the recorder, and the information that is lost without each.
 pub const HOOKS: &[Hook] = &[
     hook("sched_switch", Need::Required, "no switches at all"),
     hook(
@@ -138,23 +138,25 @@ pub const HOOKS: &[Hook] = &[
 /// Whether this kernel has a hook.
 #[derive(Clone, Copy, Debug)]
 pub struct HookPresence {
-    /// The hook.
+    /// The hook of [`HOOKS`] concerned.
     pub hook: &'static Hook,
-    /// Whether the kernel's BTF names it; `None` when there is no BTF to ask.
+    /// Whether the kernel's BTF names it; `None` when there is no BTF.
     pub present: Option<bool>,
-    /// Whether eBPF on it can crash this kernel, so that the recorder attaches to it only on demand.
+    /// Whether eBPF on it can crash this kernel, so that the recorder attaches to it only on
+    /// demand.
     pub can_crash: bool,
 }
 
 /// Whether eBPF on this hook can crash a kernel of this version.
 ///
-/// `set_tsk_need_resched` calls the tracepoint before it sets the flag that keeps it from calling it again
-/// (`include/linux/sched.h`), and `rcu_read_unlock_special` calls that function (`kernel/rcu/tree_plugin.h`).
-/// From 7.0 on `__bpf_trace_run` enters an RCU read-side section before it looks whether the program
-/// runs already, and leaves it in any case (`kernel/trace/bpf_trace.c`): leaving calls the tracepoint, which
-/// enters and leaves, until the stack is used up. Seen on 7.3.4. Up to 6.19 it looks first, and the
-/// second call is the last. It takes read-side sections that can be preempted: without
-/// `CONFIG_PREEMPT_RCU` a task has no `rcu_read_unlock_special`.
+/// `set_tsk_need_resched` calls the tracepoint before it sets the flag that prevents a second call
+/// (`include/linux/sched.h`), and `rcu_read_unlock_special` calls that function
+/// (`kernel/rcu/tree_plugin.h`). From 7.0 on `__bpf_trace_run` enters an RCU read-side section
+/// before it checks whether the program runs already, and leaves it in any case
+/// (`kernel/trace/bpf_trace.c`): leaving calls the tracepoint, which enters and leaves, until the
+/// stack is used up. Seen on 7.3.4. Up to 6.19 it checks first, and the second call is the last. It
+/// takes read-side sections that can be preempted: without `CONFIG_PREEMPT_RCU` a task has no
+/// `rcu_read_unlock_special`.
 pub(crate) fn can_crash(hook: &str, version: (u32, u32), btf: &Btf<'_>) -> bool {
     hook == "sched_set_need_resched_tp" && version >= (7, 0) && has_preemptible_readers(btf)
 }
@@ -170,7 +172,7 @@ fn has_preemptible_readers(btf: &Btf<'_>) -> bool {
     })
 }
 
-/// A tracepoint has a typedef `btf_trace_NAME`; that is where `tp_btf` programs attach.
+/// The type id of a tracepoint's typedef `btf_trace_NAME`, to which `tp_btf` programs attach.
 pub(super) fn typedef_of(btf: &Btf<'_>, tracepoint: &str) -> Option<u32> {
     let typedef: Typedef<'_> = btf.type_by_name(&format!("btf_trace_{tracepoint}"))?;
     Some(typedef.type_id().into())

@@ -1,26 +1,25 @@
-//! What is mounted where: tracefs, and the hierarchies of cgroups with the one that sets CPU
-//! quotas.
+//! Mount points of tracefs and of the cgroup hierarchies, including the one that sets CPU quotas.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Unreadable, read};
 
-/// Where cgroups are mounted.
+/// Mount points of the cgroup hierarchies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroups {
     /// The mount of cgroup v2, if any.
     pub v2: Option<PathBuf>,
-    /// Mounts of cgroup v1 with their controllers.
+    /// Mounts of cgroup v1, each with its controllers.
     pub v1: Vec<(PathBuf, Vec<String>)>,
-    /// Where CPU quotas are set.
+    /// The hierarchy in which CPU quotas are set.
     pub cpu: CpuController,
 }
 
 /// The hierarchy that has the `cpu` controller, and with it the quotas that throttle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CpuController {
-    /// None has.
+    /// No hierarchy has the controller.
     #[default]
     Absent,
     /// A v1 hierarchy (`cpu.cfs_quota_us`), mounted here.
@@ -29,7 +28,7 @@ pub enum CpuController {
     V2(PathBuf),
 }
 
-/// One line of `/proc/self/mounts`.
+/// The fields of one line of `/proc/self/mounts`.
 #[derive(Debug)]
 pub(super) struct Mount {
     at: PathBuf,
@@ -52,7 +51,7 @@ impl Mount {
     }
 }
 
-/// Undoes the `\040` with which the kernel writes blanks in mount points.
+/// Undoes the escapes such as `\040` with which the kernel writes blanks in mount points.
 fn unescape_octal(text: &str) -> String {
     ["\\040", "\\011", "\\012", "\\134"]
         .iter()
@@ -66,7 +65,7 @@ pub(super) fn mounts() -> Result<Vec<Mount>, Unreadable> {
     read("/proc/self/mounts").map(|text| Mount::parse_all(&text))
 }
 
-/// Where cgroups are mounted.
+/// Finds the mount points of the cgroup hierarchies.
 ///
 /// # Errors
 ///

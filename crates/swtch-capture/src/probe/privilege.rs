@@ -1,12 +1,13 @@
-//! What this process may do, and what `sudo` or file capabilities could add.
+//! Privileges of this process, and those that `sudo` or file capabilities could add.
 //!
 //! Source: `capabilities(7)`, `proc_pid_status(5)`, `user_namespaces(7)`.
 
 use super::{Unreadable, read};
 
-/// What must be granted to a program that records, as `setcap` takes it. Loading needs no
-/// `cap_sys_resource`: since Linux 5.11 maps are charged to the cgroup and not to `RLIMIT_MEMLOCK`. A
-/// program with a capability that the bounding set lacks could not even be executed (execve(2), EPERM).
+/// Capabilities that a program needs for recording, as `setcap` takes them. Loading needs no
+/// `cap_sys_resource`: since Linux 5.11 maps are charged to the cgroup and not to `RLIMIT_MEMLOCK`.
+/// A program with a capability that the bounding set lacks could not even be executed (execve(2),
+/// EPERM).
 macro_rules! needed_capabilities {
     () => {
         "cap_bpf,cap_perfmon"
@@ -14,30 +15,30 @@ macro_rules! needed_capabilities {
 }
 pub(crate) use needed_capabilities;
 
-/// What must be granted to a program that records, as `setcap` takes it.
+/// Capabilities that a program needs for recording, as `setcap` takes them.
 pub const NEEDED_CAPABILITIES: &str = needed_capabilities!();
 
 /// One capability that matters to a recorder, by its number in `include/uapi/linux/capability.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
-    /// Trace other users' processes, and read where their code is mapped.
+    /// Tracing other users' processes, and reading where their code is mapped.
     SysPtrace = 19,
-    /// Everything that no narrower capability names.
+    /// Everything that no narrower capability covers.
     SysAdmin = 21,
-    /// Raise priorities.
+    /// Raising priorities, also to real-time ones.
     SysNice = 23,
-    /// Raise resource limits.
+    /// Raising resource limits above the hard limit.
     SysResource = 24,
-    /// See addresses of kernel functions.
+    /// Seeing the addresses of kernel functions.
     Syslog = 34,
-    /// Use performance monitoring, tracing programs among it.
+    /// Performance monitoring, including tracing programs.
     Perfmon = 38,
-    /// Load BPF programs.
+    /// Loading programs and creating maps with `bpf(2)`.
     Bpf = 39,
 }
 
 impl Capability {
-    /// All of them, by number.
+    /// All variants, in the order of their numbers.
     pub const ALL: [Self; 7] = [
         Self::SysPtrace,
         Self::SysAdmin,
@@ -72,13 +73,13 @@ impl Capabilities {
         Self(bits)
     }
 
-    /// Whether `capability` is in it.
+    /// Whether `capability` is in the set.
     pub const fn has(self, capability: Capability) -> bool {
         self.0 & (1 << capability as u64) != 0
     }
 
-    /// Whether tracing programs may be loaded with it: `CAP_BPF` and `CAP_PERFMON`, for both of
-    /// which `CAP_SYS_ADMIN` stands in (`bpf_capable`, `perfmon_capable`,
+    /// Whether tracing programs may be loaded with it: this takes `CAP_BPF` and `CAP_PERFMON`, or
+    /// `CAP_SYS_ADMIN` in place of both (`bpf_capable`, `perfmon_capable`,
     /// `include/linux/capability.h`).
     pub const fn allows_tracing(self) -> bool {
         self.has(Capability::SysAdmin)
@@ -86,25 +87,26 @@ impl Capabilities {
     }
 }
 
-/// What this process may do, and whether it can be given more.
+/// Privileges of this process, and whether it can be given more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Privilege {
-    /// The capabilities in force.
+    /// The capabilities that are in force.
     pub effective: Capabilities,
-    /// The most that `sudo` or file capabilities can give.
+    /// The bounding set: the most that `sudo` or file capabilities can give.
     pub bounding: Capabilities,
-    /// `no_new_privs`: neither `sudo` nor file capabilities have an effect.
+    /// Whether `no_new_privs` is set: neither `sudo` nor file capabilities have an effect then.
     pub no_new_privileges: bool,
-    /// In a user namespace of its own: its capabilities do not count for tracing.
+    /// Whether it is in a user namespace of its own: its capabilities do not count for tracing
+    /// then.
     pub in_user_namespace: bool,
-    /// A seccomp filter may refuse system calls, `bpf(2)` among them.
+    /// Whether a seccomp filter is set, which may refuse system calls such as `bpf(2)`.
     pub has_seccomp_filter: bool,
 }
 
 pub(super) fn privilege() -> Result<Privilege, Unreadable> {
     const STATUS: &str = "/proc/self/status";
     let status = read(STATUS)?;
-    // Absent in a kernel without user namespaces: then there is only the first one.
+    // The file is missing in a kernel without user namespaces: then there is only the first one.
     let uid_map = read("/proc/self/uid_map").unwrap_or_default();
     privilege_of(&status, &uid_map)
         .ok_or_else(|| Unreadable::new(STATUS, "has no line CapEff or CapBnd"))

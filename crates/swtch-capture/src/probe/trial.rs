@@ -1,4 +1,4 @@
-//! The trial: the smallest tracing program, loaded and attached to `sched_switch`, and let go of.
+//! The trial: the smallest tracing program, loaded, attached to `sched_switch`, and unloaded.
 
 use std::ffi::CStr;
 use std::io;
@@ -10,36 +10,37 @@ use libbpf_rs::libbpf_sys;
 use super::VMLINUX_BTF;
 use super::hook::typedef_of;
 
-/// How far the trial came: the smallest tracing program, loaded and attached to `sched_switch`.
+/// Result of the trial, in which the smallest tracing program is loaded and attached to
+/// `sched_switch`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// Loaded, attached, and taken away again.
+    /// It was loaded, attached, and unloaded again.
     Works,
-    /// The kernel refused.
+    /// The kernel refused one of the steps.
     Refused {
-        /// What was tried.
+        /// The step that was refused.
         step: TrialStep,
         /// The error number of the kernel.
         errno: i32,
     },
-    /// It could not be tried.
+    /// The trial could not be made.
     NotTried {
-        /// What was missing for it.
+        /// What was missing for the trial.
         why: String,
     },
 }
 
-/// The steps of the trial.
+/// The steps of the trial, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialStep {
-    /// `BPF_PROG_LOAD`.
+    /// Loading the program with `BPF_PROG_LOAD`.
     Load,
-    /// `BPF_RAW_TRACEPOINT_OPEN`.
+    /// Attaching the program with `BPF_RAW_TRACEPOINT_OPEN`.
     Attach,
 }
 
 impl TrialStep {
-    /// What was tried, as an infinitive.
+    /// The step in words, as an infinitive.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Load => "load a BPF program",
@@ -48,7 +49,7 @@ impl TrialStep {
     }
 }
 
-/// Loads `return 0` as a tracing program of `sched_switch`, attaches it, and lets go of both.
+/// Loads `return 0` as a tracing program of `sched_switch`, attaches it, and closes both.
 pub(super) fn try_tracing(btf: Option<&Btf<'_>>) -> Trial {
     let Some(btf) = btf else {
         return Trial::NotTried {
@@ -110,7 +111,7 @@ fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
     own(fd)
 }
 
-/// Takes what libbpf returns: a descriptor, or a negative error number.
+/// Turns the result of libbpf into a descriptor or an error: it is negative for an error number.
 fn own(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));

@@ -1,15 +1,16 @@
-//! A load that keeps every CPU busy with interrupts, and whose waits have one known kind of waker each.
+//! A load that keeps every CPU busy with interrupts. Each kind of wait in it has one known kind of
+//! waker.
 //!
 //! ```text
 //!  who waits            for what                      woken by
 //!  lockers              a mutex (futex, no timeout)   a task: the thread that unlocks
 //!  writers              a pair of UNIX sockets        a task: the thread that writes
 //!  sleepers             20 to 200 µs                  the timer interrupt
-//!  receivers            UDP over loopback             a softirq: NET_RX, which the sender's CPU runs
+//!  receivers            UDP over loopback             a softirq: NET_RX, run by the sender's CPU
 //!  readers              a page of a file, O_DIRECT    the disk's interrupt, or a softirq
 //! ```
 //!
-//! The senders of UDP are what makes it hard: their CPUs are inside a softirq for much of the time.
+//! The senders of UDP make it hard: their CPUs are inside a softirq for much of the time.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -22,24 +23,24 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// What a thread of the load waits for.
+/// The thing that a thread of the load waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// A contended mutex.
+    /// A mutex that other threads hold.
     Locker,
     /// A byte from a UNIX socket.
     Writer,
-    /// Time.
+    /// A time from 20 to 200 µs.
     Sleeper,
-    /// A datagram over loopback.
+    /// A datagram over the loopback device.
     Receiver,
     /// Nothing: it sends datagrams all the time.
     Sender,
-    /// A page from the disk.
+    /// A page from the disk, uncached.
     Reader,
 }
 
-/// The running load; ends when dropped.
+/// The running load, which ends when it is dropped.
 pub struct InterruptLoad {
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -47,7 +48,7 @@ pub struct InterruptLoad {
 }
 
 impl InterruptLoad {
-    /// Starts all threads.
+    /// Starts the threads of all roles.
     pub fn start() -> Self {
         let (tell, roles) = channel();
         let mut load = Self {
@@ -116,13 +117,13 @@ impl InterruptLoad {
         });
         self.add(tell, Role::Writer, move |_| {
             let mut byte = [0];
-            // It ends with its peer's socket.
+            // The thread ends with its peer's socket.
             while theirs.read_exact(&mut byte).is_ok() && theirs.write_all(&byte).is_ok() {}
         });
     }
 
-    /// Two senders that never wait, and two receivers. A receiver that waits looks up every 50 ms
-    /// whether the load is over.
+    /// Two senders that never wait, and two receivers. A receiver checks every 50 ms whether the
+    /// load is over.
     fn add_datagrams(&mut self, tell: &Sender<(u32, Role)>) {
         for _ in 0..2 {
             let receiver = UdpSocket::bind("127.0.0.1:0").expect("a loopback port");
@@ -140,7 +141,7 @@ impl InterruptLoad {
             });
             self.add(tell, Role::Sender, move |is_over| {
                 while !is_over.load(Ordering::Relaxed) {
-                    // A full buffer at the receiver drops datagrams, and is no error here.
+                    // A full buffer at the receiver drops datagrams, which is no error here.
                     let _ = sender.send_to(&[0; 16], address);
                 }
             });

@@ -1,9 +1,9 @@
-//! Recordings that begin while every CPU is busy with interrupts: who woke whom, and how long
-//! interrupts took, must be right from the first switch on.
+//! Recordings that begin while every CPU is busy with interrupts: wakers and interrupt times must
+//! be right from the first switch on.
 //!
-//! Attaching takes a millisecond, one hook after the other, so a recording always begins inside some
-//! interrupt. Each kind of wait of the load has one kind of waker that can end it; a marker that is
-//! stuck shows as thousands of impossible ones.
+//! Attaching takes a millisecond, one hook after the other, so a recording always begins inside
+//! some interrupt. Each kind of wait of the load has one kind of waker that can end it; a marker
+//! that is stuck shows as thousands of impossible ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::thread;
@@ -15,16 +15,16 @@ use swtch_core::{Arch, Event, Pid, SwitchEvent, TaskKey, WakerKind};
 use crate::interrupt_load::{InterruptLoad, Role};
 use crate::mixed_load::set_nice;
 
-/// How many recordings are started. `SWTCH_STARTS=100` starts so many.
+/// Number of recordings that are started; `SWTCH_STARTS` sets another.
 fn starts() -> u32 {
     std::env::var("SWTCH_STARTS").map_or(15, |number| number.parse().expect("a number"))
 }
 
-/// How long each lasts.
+/// How long each recording lasts.
 const LENGTH: Duration = Duration::from_millis(150);
 
-/// Which waker kinds can end a wait of this role. A timer may end any wait that has a time-out, and a sender
-/// or locker that is only preempted is not woken at all.
+/// Waker kinds that can end a wait of this role. A timer may end any wait that has a time-out, and
+/// a sender or locker that is only preempted is not woken at all.
 fn possible_wakers(role: Role) -> &'static [WakerKind] {
     use WakerKind::{Interrupt, SoftIrq, Task, Timer};
     match role {
@@ -36,18 +36,18 @@ fn possible_wakers(role: Role) -> &'static [WakerKind] {
     }
 }
 
-/// What the recordings said.
+/// Results of all recordings of a test.
 #[derive(Debug, Default)]
 struct Findings {
     wakes: BTreeMap<(Role, &'static str), u64>,
     impossible: BTreeMap<(u32, Role, &'static str), u64>,
-    /// Recordings, and CPUs of them, that told no interrupt time though the CPU had some.
+    /// Recordings, and CPUs of them, without interrupt time although the CPU had some.
     without_interrupt_time: Vec<(u32, u16)>,
-    /// Runs that told more time in interrupts than they lasted.
+    /// Runs with more time in interrupts than they lasted.
     too_long: u64,
 }
 
-/// What one recording said of one CPU.
+/// Sums over one CPU of one recording.
 #[derive(Default)]
 struct PerCpu {
     ran_ns: u64,
@@ -145,14 +145,14 @@ fn wakers_are_right(scope: impl Fn() -> Scope) {
     assert_eq!(findings.too_long, 0);
 }
 
-/// Every switch of the machine.
+/// Records every switch of the machine.
 #[test]
 #[ignore = "needs root"]
 fn root_recordings_begun_under_interrupts_name_every_waker() {
     wakers_are_right(|| Scope::All);
 }
 
-/// Of one process: the road of `-p` and of a command.
+/// Records one process, as `-p` and a command do.
 #[test]
 #[ignore = "needs root"]
 fn root_scoped_recordings_begun_under_interrupts_name_every_waker() {

@@ -12,8 +12,8 @@ mod tree;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One test at a time that loads the CPUs or counts what happens on one: the load of another would count
-/// too.
+/// Lets one test at a time load the CPUs or count what happens on one: the load of another test
+/// would be counted, too.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,9 +1,9 @@
-//! Events that are missed: the kernel skips a program, or does not report a switch. What is wrong
-//! afterwards must be right again with the next switch, whatever was missed.
+//! Events that are missed: the kernel skips a program, or does not report a switch. State that is
+//! wrong afterwards must be right again with the next switch, whatever was missed.
 //!
-//! Two recorders watch the same load. One sees everything; the other misses one in so many events of
-//! one hook, on purpose. Switch by switch the second is judged by the first: both know a switch-out
-//! by its thread and the kernel's own count of that thread's switches.
+//! Two recorders watch the same load. One sees everything; the other misses one in so many events
+//! of one hook, on purpose. The rows of the second are compared with those of the first: both
+//! identify a switch-out by its thread and the kernel's own count of that thread's switches.
 //!
 //! ```text
 //!  the recorder that sees all     ──s──s──s──s──s──s──s──s──s──▶
@@ -11,7 +11,7 @@
 //!                                         └ missed                   each event that was missed
 //! ```
 //!
-//! State that sticks differs in thousands of rows, so the bound tells the two apart by far.
+//! A stuck state makes thousands of rows differ, so the bound separates the two cases clearly.
 
 use std::collections::HashMap;
 use std::thread;
@@ -29,25 +29,25 @@ use crate::mixed_load::{MixedLoad, set_real_time};
 /// How long the load runs for each hook.
 const DURATION: Duration = Duration::from_millis(1500);
 
-/// How many rows may differ for one missed event: the run in progress, the next of the same task, and
-/// those that a task makes runnable in one run.
+/// How many rows may differ for one missed event: the run in progress, the next of the same task,
+/// and those of tasks that a task makes runnable in one run.
 const ROWS_PER_MISSED_EVENT: u64 = 4;
 
-/// How many runs of strangers may be recorded, or not, because a task is thought to wait or not to: those
-/// that come while it waits.
+/// How many runs of tasks out of scope may be recorded or left out by mistake for one missed event,
+/// because a task in scope is wrongly thought to wait or not to wait: those that occur meanwhile.
 const STRANGERS_PER_MISSED_EVENT: u64 = 20;
 
-/// Rows that differ between two recorders that both see everything: their programs run one after the
-/// other at each hook, and an interrupt or another CPU may come in between.
+/// Rows that differ between two recorders that both see everything, in a thousand: their programs
+/// run one after the other at each hook, and an interrupt or another CPU may come in between.
 const NOISE_PER_MILLE: u64 = 2;
 
-/// Two clocks are read for the same moment, with the other recorder's program in between.
+/// The two recorders read the clock for the same moment, with the other's program in between.
 const CLOCK_SKEW: Nanos = Nanos::from_ns(50_000);
 
 /// A switch-out: thread, and the kernel's count of its switches.
 type Switch = (u32, u64);
 
-/// What is compared of a switch-out.
+/// The values of a switch-out that must be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
     cpu: u16,
@@ -57,7 +57,7 @@ struct Row {
     in_scope: bool,
 }
 
-/// Lengths that belong to it; `None` is "not known".
+/// Lengths of a switch-out, compared with tolerance; `None` is "not known".
 #[derive(Clone, Copy, Debug)]
 struct Lengths {
     ran: Option<Nanos>,
@@ -65,7 +65,7 @@ struct Lengths {
     irq: Nanos,
 }
 
-/// What one recorder saw.
+/// Rows and counters of one recorder.
 struct Seen {
     rows: HashMap<Switch, (Timestamp, Row, Lengths)>,
     counters: Counters,
@@ -85,7 +85,6 @@ impl Seen {
     }
 }
 
-/// A recorder that is running.
 struct Recorder {
     capture: Capture,
     events: Vec<SwitchEvent>,
@@ -163,17 +162,18 @@ fn lengths(event: &SwitchEvent) -> Lengths {
     }
 }
 
-/// How the rows of the second recorder differ from those of the first.
+/// Differences between the rows of the second recorder and those of the first.
 #[derive(Debug, Default)]
 struct Differences {
     compared: u64,
-    /// Something was said that is not so.
+    /// Rows in which the second has a wrong value.
     wrong: u64,
-    /// Something was not known that was known to the other.
+    /// Rows in which the second does not know a value that the first knows.
     less: u64,
-    /// A switch-out of the scope was seen by one of them only.
+    /// Switch-outs in scope that only one of them has.
     only_one: u64,
-    /// One out of the scope was: recorded because a task in scope was thought to wait for the CPU.
+    /// Switch-outs out of scope that only one of them has: they are recorded because a task in
+    /// scope was thought to wait for the CPU.
     strangers_of_one: u64,
     strangers: u64,
     examples: Vec<String>,
@@ -228,13 +228,13 @@ impl Differences {
         }
     }
 
-    /// Rows of the scope that differ.
+    /// Rows in scope that differ.
     const fn all(&self) -> u64 {
         self.wrong + self.less + self.only_one
     }
 }
 
-/// Two lengths that are both known and differ.
+/// True if both lengths are known and differ.
 fn differ(a: Option<Nanos>, b: Option<Nanos>) -> bool {
     matches!((a, b), (Some(a), Some(b)) if a.as_ns().abs_diff(b.as_ns()) > CLOCK_SKEW.as_ns())
 }
@@ -254,7 +254,7 @@ fn is_wrong(exact: (&Row, &Lengths), other: (&Row, &Lengths)) -> bool {
         || waker_is_wrong
         || differ(lengths.ran, other_lengths.ran)
         || differ(lengths.off, other_lengths.off)
-        // Interrupts before a start that was missed are not known.
+        // Interrupts before a missed start are not known.
         || other_lengths.irq.as_ns() > lengths.irq.as_ns() + CLOCK_SKEW.as_ns()
 }
 
@@ -268,10 +268,10 @@ fn knows_less(exact: (&Row, &Lengths), other: (&Row, &Lengths)) -> bool {
         || lengths.irq.as_ns() > other_lengths.irq.as_ns() + CLOCK_SKEW.as_ns()
 }
 
-/// What both recorders watch.
+/// The load that both recorders watch.
 #[derive(Clone, Copy)]
 enum Load {
-    /// Every kind of switch.
+    /// A load with every kind of switch.
     Mixed,
     /// Many wakeups, by tasks and by every kind of interrupt.
     Interrupts,
@@ -282,9 +282,10 @@ fn record_twice(load: Load, scope: &Scope, missed: Option<MissedEvents>) -> (See
     let interrupts = matches!(load, Load::Interrupts).then(InterruptLoad::start);
     let mut exact = Recorder::start(scope.clone(), None);
     let mut other = Recorder::start(scope.clone(), missed);
-    // It ends by itself, and the kernel may take longer than that to load both recorders.
+    // The load ends by itself, and the kernel may need longer to load both recorders.
     let mixed = matches!(load, Load::Mixed).then(|| MixedLoad::start(DURATION));
-    // Above the real-time threads of the load, which starve this one otherwise: the rings run full.
+    // Above the real-time threads of the load, which would otherwise starve this thread until the
+    // rings are full.
     set_real_time(libc::SCHED_FIFO, 20);
     let start = Instant::now();
     while start.elapsed() < DURATION {
@@ -292,7 +293,7 @@ fn record_twice(load: Load, scope: &Scope, missed: Option<MissedEvents>) -> (See
         other.drain();
         thread::sleep(Duration::from_millis(5));
     }
-    // Together: while one sorts what it saw, nobody empties the rings of the other.
+    // Both at once: while one sorts its rows, the rings of the other are not emptied.
     other.capture.detach();
     exact.capture.detach();
     let other = other.finish();
@@ -302,7 +303,7 @@ fn record_twice(load: Load, scope: &Scope, missed: Option<MissedEvents>) -> (See
     (exact, other)
 }
 
-/// Misses events of these hooks, and holds the number of rows that differ against their number.
+/// Misses events of these hooks, and compares the number of rows that differ with their number.
 fn heals(load: Load, scope: &Scope, hooks: &'static [Hook], one_in: u32) {
     let _turn = crate::alone();
     let missed = MissedEvents { hooks, one_in };
@@ -338,7 +339,7 @@ fn heals(load: Load, scope: &Scope, hooks: &'static [Hook], one_in: u32) {
         found.all() <= bound,
         "{found:#?}\nat most {bound} may differ"
     );
-    // Whether a task waits is known again at its next event, and some strangers run meanwhile.
+    // Whether a task waits is known again at its next event; meanwhile some tasks out of scope run.
     assert!(
         found.strangers_of_one <= missed * STRANGERS_PER_MISSED_EVENT + noise,
         "{found:#?}"
@@ -353,7 +354,8 @@ macro_rules! healing_tests {
             heals(Load::$load, &Scope::All, &[Hook::$hook], $one_in);
         })+
 
-        /// Every hook at once, in a recording of one process: there the CPUs also count who waits.
+        /// Every hook at once, in a recording of one process: there the CPUs also count waiting
+        /// tasks.
         #[test]
         #[ignore = "needs root"]
         fn root_a_scoped_recording_heals_whatever_is_missed() {
@@ -382,8 +384,8 @@ healing_tests! {
     root_refused_storage_heals: Storage, one in 2, Mixed;
 }
 
-/// A child whose fork is not seen, or which is refused storage then, must not be lost with all that it
-/// starts: it is in scope only because its parent is.
+/// A child whose fork is not seen, or which is refused storage at its fork, must not be lost with
+/// all that it starts: it is in scope only because its parent is.
 fn children_are_followed_without(hooks: &'static [Hook]) {
     const CHILDREN: usize = 60;
     let _turn = crate::alone();
@@ -430,7 +432,8 @@ fn root_a_child_whose_fork_was_not_seen_is_followed() {
     children_are_followed_without(&[Hook::Fork]);
 }
 
-/// Without a missed event the two recorders agree, so what differs above comes from those.
+/// Without a missed event the two recorders agree, so the differences above come from missed
+/// events.
 #[test]
 #[ignore = "needs root"]
 fn root_two_recorders_of_one_load_agree() {

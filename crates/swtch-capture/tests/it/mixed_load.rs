@@ -2,8 +2,8 @@
 //!
 //! Each part is a small loop that stands for one cause. The parts run beside each other, so that
 //! causes meet: a yield while a wakeup asks for the CPU, a slice that ends in a wakeup, a new
-//! thread beside a hog. The hogs stop at half time; the second half shows the same parts where
-//! CPUs go idle.
+//! thread beside a busy one. The busy loops (hogs) stop at half time; the second half runs the
+//! other parts where CPUs go idle.
 //!
 //! ```text
 //!  CPU A   hogs, pipe pair, real-time waker, yield beside a sleeper
@@ -38,11 +38,11 @@ impl Until {
 pub enum LeftOut {
     /// No cgroup with a CPU quota can be made.
     Quota(#[expect(dead_code, reason = "shown by Debug")] io::Error),
-    /// There is no perf.
+    /// The program `perf` is not installed.
     Messaging,
 }
 
-/// The running load.
+/// The running load, in threads.
 pub struct MixedLoad {
     parts: Vec<JoinHandle<()>>,
     left_out: Vec<LeftOut>,
@@ -205,7 +205,7 @@ fn flip_affinity_of_a_hog(cpus: [usize; 2], until: Until) {
         if !until.goes_on() {
             break;
         }
-        // The hog may end first; then there is nothing left to flip.
+        // The hog may end first; then there is nothing left to move.
         let _ = allow_cpus_of(tid, &[*cpu]);
         thread::sleep(Duration::from_millis(3));
     }
@@ -279,7 +279,7 @@ fn pipe_ping_pong(cpu: Option<usize>, until: Until) {
     let peer = thread::spawn(move || {
         pin();
         let mut token = [0];
-        // The token ends with the pipe.
+        // The peer ends when the pipe is closed.
         while from_us.read_exact(&mut token).is_ok() && to_us.write_all(&token).is_ok() {}
     });
     pin();
@@ -320,7 +320,7 @@ fn condition_variable(until: Until) {
     let play = |mine: bool| {
         while until.goes_on() {
             let guard = turn.0.lock().expect("nobody panics with it");
-            // The other may have ended: look at the clock now and then.
+            // The other thread may have ended: look at the clock from time to time.
             let wait = turn
                 .1
                 .wait_timeout_while(guard, Duration::from_millis(10), |t| *t != mine);
@@ -338,7 +338,7 @@ fn ping_pong(mut ours: impl Read + Write, mut theirs: impl Read + Write + Send, 
     thread::scope(|scope| {
         scope.spawn(move || {
             let mut token = [0];
-            // The token ends with the socket.
+            // The peer ends when the socket is closed.
             while theirs.read_exact(&mut token).is_ok() && theirs.write_all(&token).is_ok() {}
         });
         let mut token = [0];
@@ -431,7 +431,7 @@ fn exec_storm(times: u32, until: Until) {
     }
 }
 
-/// A process of ours that is killed when dropped.
+/// A child process that is killed when dropped.
 struct Bounded(Child);
 
 impl Bounded {
@@ -446,7 +446,7 @@ impl Bounded {
 
 impl Drop for Bounded {
     fn drop(&mut self) {
-        // It may have ended already; then both fail, and that is what was wanted.
+        // It may have ended already; then both fail, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,9 +1,9 @@
-//! The kernel-stack oracle: each switch of a mixed load is judged twice, once by the rules from
-//! the recorder's markers, once from kernel stacks, and the two must agree.
+//! The kernel-stack oracle: each switch of a mixed load is judged twice, once by the rules from the
+//! recorder's markers, once from kernel stacks, and the two must agree.
 //!
-//! Stacks cost some microseconds a switch, so only this test takes them ([`Settings::oracle`]).
-//! Switches are counted by what was judged, not kept: a run has millions of them and some thousand
-//! distinct pairs of stacks.
+//! Stacks cost some microseconds per switch, so only this test takes them ([`Settings::oracle`]).
+//! Switches are not kept, but counted by what they are judged on: a run has millions of them and
+//! some thousand distinct pairs of stacks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::stack_verdict::{Successor, Verdict, Witness, verdict};
 /// How long the load runs.
 const DURATION: Duration = Duration::from_secs(8);
 
-/// Reasons that the load makes on every machine.
+/// Reasons that the load causes on every machine.
 const EXPECTED: &[Reason] = &[
     Reason::Slice,
     Reason::Wakeup,
@@ -38,7 +38,7 @@ const EXPECTED: &[Reason] = &[
     Reason::Exit,
 ];
 
-/// Switches that were judged alike: what the rules said, and what the stacks will be asked.
+/// Switches with the same verdict of the rules and the same stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Case {
     rule: &'static str,
@@ -84,7 +84,7 @@ struct Agreement {
 }
 
 impl Agreement {
-    /// At least 999 of 1,000: the bar of the design.
+    /// Whether at least 999 of 1,000 agree.
     fn is_close(self) -> bool {
         (self.decided - self.agreed) * 1000 <= self.decided
     }
@@ -96,12 +96,12 @@ impl fmt::Display for Agreement {
     }
 }
 
-/// Counts of both judgements.
+/// Counts of the verdicts of rules and stacks.
 #[derive(Default)]
 struct Comparison {
     confusion: BTreeMap<(String, Reason), u64>,
     blocked: Agreement,
-    /// Apart, because they are the hard part, and fewer.
+    /// Counted apart, because these are harder and fewer.
     left_runnable: Agreement,
     disagreed: BTreeMap<String, u64>,
     undecided: BTreeMap<(&'static str, String), u64>,
@@ -172,7 +172,7 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// The most frequent cases first; thirty of them tell the story.
+/// The thirty most frequent cases, most frequent first.
 fn most<K>(counts: &BTreeMap<K, u64>) -> Vec<(&K, u64)> {
     let mut rows: Vec<_> = counts.iter().map(|(case, count)| (case, *count)).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.1));

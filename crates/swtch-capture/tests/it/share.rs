@@ -1,4 +1,4 @@
-//! The scheduler's own time, on a pair of threads that hand a byte back and forth.
+//! The scheduler's own time, measured on a pair of threads that pass a byte back and forth.
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::alone;
 
 const ROUND_TRIPS: u64 = 50_000;
 
-/// What the pair did, as the kernel counted it and by the clock.
+/// Switches of the pair by the kernel's count, and their length by the clock.
 struct Pair {
     switches: u64,
     ns_per_switch: f64,
@@ -31,7 +31,7 @@ fn take_place(cpu: usize) {
     assert_eq!(is_batch, 0);
 }
 
-/// Switches of the calling thread, of both kinds.
+/// Voluntary and involuntary switches of the calling thread.
 fn own_switches() -> u64 {
     // SAFETY: the numbers are valid as zeros.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -84,7 +84,7 @@ fn some_cpu() -> u16 {
     u16::try_from(unsafe { libc::sched_getcpu() }).expect("CPUs have small numbers")
 }
 
-/// `None` on kernels without the hooks: the test is skipped.
+/// Attaches the probes; `None` on kernels without the hooks, where the test is skipped.
 fn attach(cpu: u16, policy: i32) -> Option<KernelShare> {
     let whose = Whose::Policy(policy.unsigned_abs());
     match KernelShare::attach(CpuId::new(cpu), whose) {
@@ -96,7 +96,8 @@ fn attach(cpu: u16, policy: i32) -> Option<KernelShare> {
     }
 }
 
-/// The probes count what the kernel counts, and what they measure is part of a hand-over.
+/// The probes count the switches that the kernel counts, and the time that they measure is part of
+/// a hand-over.
 #[test]
 #[ignore = "needs root"]
 fn root_the_share_of_every_switch_is_counted() {
@@ -142,7 +143,7 @@ fn root_the_share_of_every_switch_is_counted() {
     assert!(share_ns < pair.ns_per_switch);
 }
 
-/// Only tasks that were asked for count: these have another policy.
+/// Only tasks of the requested policy count; these have another one.
 #[test]
 #[ignore = "needs root"]
 fn root_switches_of_others_do_not_count() {

@@ -1,48 +1,48 @@
-//! A second opinion on a switch-out, from kernel stacks alone: the stack at the switch-out says
-//! where the task was, the stack of the request to reschedule says who asked.
+//! A verdict on a switch-out from kernel stacks alone: the stack at the switch-out says where the
+//! task was, the stack of the request to reschedule says who asked.
 //!
 //! ```text
 //!   schedule ◀ futex_do_wait ◀ …            left in a sleeping state: the place it sleeps in
 //!   __resched_curr ◀ wakeup_preempt ◀ …     left runnable: who asked, and for what
 //! ```
 //!
-//! Nothing here knows the recorder's markers or rules, so the two can be held against each other.
-//! Functions are those seen on 6.18 (x86-64); names that other versions have are marked. A name
-//! stands for its clones, too (`poll_schedule_timeout.constprop.0`). Static functions may be
-//! inlined and missing from a stack, so a verdict stands on several names where it can.
+//! Nothing here uses the recorder's markers or rules, so the two can be compared. Functions are
+//! those seen on 6.18 (x86-64); names that other versions have are marked. A name includes its
+//! clones (`poll_schedule_timeout.constprop.0`). Static functions may be inlined and missing from a
+//! stack, so a verdict rests on several names where it can.
 
 use swtch_core::Reason;
 
-/// How the task that came stands to the one that left.
+/// Relation of the next task to the one that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Successor {
     /// Of the same class, or idle.
     Peer,
-    /// Of a higher class.
+    /// Of a higher scheduling class.
     Higher,
-    /// The CPU's stopper.
+    /// The CPU's stopper task (migration/N).
     Stopper,
-    /// Of a lower class.
+    /// Of a lower scheduling class.
     Lower,
 }
 
-/// What is known of a switch-out besides markers. Stacks: function names, the innermost first.
+/// What is known of a switch-out besides markers. Stacks are function names, the innermost first.
 #[derive(Debug)]
 pub struct Witness<'a> {
     /// Whether it left in a sleeping state (or dead).
     pub is_blocked: bool,
-    /// Who came.
+    /// Relation of the task that ran next.
     pub successor: Successor,
-    /// Where the task was.
+    /// Stack of the task at the switch-out.
     pub switch_stack: Option<&'a [String]>,
-    /// Who asked for the reschedule, if somebody did.
+    /// Stack of the request to reschedule, if there was one.
     pub cause_stack: Option<&'a [String]>,
 }
 
-/// What the stacks say.
+/// The verdict from the stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// One of these reasons.
+    /// The reason is one of these.
     Reasons(&'static [Reason]),
     /// The stacks do not tell reasons apart here.
     Undecided,
@@ -50,7 +50,7 @@ pub enum Verdict {
 
 use Verdict::{Reasons, Undecided};
 
-/// The verdict on a switch-out.
+/// The verdict on a switch-out, from its stacks.
 pub fn verdict(witness: &Witness) -> Verdict {
     let Some(switch_stack) = witness.switch_stack else {
         return Undecided;
@@ -77,10 +77,10 @@ const SCHEDULE: &[&str] = &[
     "schedule_timeout",
 ];
 
-/// Functions of the request itself.
+/// Functions of the request to reschedule itself.
 const RESCHEDULE: &[&str] = &["__resched_curr", "resched_curr", "resched_curr_lazy"];
 
-/// A stack from the first function behind those of the event.
+/// A stack without the functions of the event itself.
 struct Stack<'a>(Vec<&'a str>);
 
 impl<'a> Stack<'a> {
@@ -104,20 +104,20 @@ impl<'a> Stack<'a> {
         self.0.iter().any(|name| functions.contains(name))
     }
 
-    /// The function of these that is the innermost.
+    /// The innermost of these functions.
     fn nearest(&self, functions: &[&str]) -> Option<&'a str> {
         self.0.iter().copied().find(|name| functions.contains(name))
     }
 }
 
-/// Without what the compiler appended to the clone of a function.
+/// The name without the suffix that the compiler gave to a clone of the function.
 fn base_name(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
 // ---- left in a sleeping state ----
 
-/// Where tasks sleep, in the order in which the answers weigh: a fault inside a read is a fault.
+/// Functions in which tasks sleep; earlier entries decide first: a fault inside a read is a fault.
 const SLEEPING_PLACES: &[(&[Reason], &[&str])] = &[
     (&[Reason::Exit], &["do_task_dead", "do_exit"]),
     (
@@ -233,14 +233,14 @@ fn blocked(place: &Stack) -> Verdict {
     if place.innermost() == "worker_thread" {
         return Reasons(&[Reason::Ipc]);
     }
-    // A lock inside the kernel, or a kernel thread: the stack names it, the reasons do not.
+    // A lock inside the kernel, or a kernel thread: the stack names it, but no reason does.
     Undecided
 }
 
 // ---- left runnable ----
 
-/// Where a task stands that was told to go: on its way to user mode, or at a point where the
-/// kernel lets others in. Anywhere else it called `schedule` itself.
+/// Functions in which a task stands that was asked to leave: on its way to user mode, or at a point
+/// where the kernel allows preemption. In any other function it called `schedule` itself.
 const PREEMPTION_POINTS: &[&str] = &[
     "exit_to_user_mode_loop",
     "irqentry_exit_to_user_mode",
@@ -262,11 +262,11 @@ fn left_runnable(place: &Stack, request: Option<&Stack>, successor: Successor) -
         (true, Successor::Higher) => return Reasons(&[Reason::Yield, Reason::Class]),
         (true, _) => return Reasons(&[Reason::Yield]),
         (false, Successor::Higher) => return Reasons(&[Reason::Class]),
-        // Real-time throttling, or a yield of a class: nothing tells.
+        // Real-time throttling, or a yield of a class: the stacks do not tell.
         (false, Successor::Lower) => return Undecided,
         (false, _) => {}
     }
-    // It was about to sleep and was woken, or had a signal, before it did.
+    // It was about to sleep, and was woken or had a signal before it did.
     if !PREEMPTION_POINTS.contains(&place.innermost()) {
         return Undecided;
     }
@@ -277,10 +277,10 @@ fn left_runnable(place: &Stack, request: Option<&Stack>, successor: Successor) -
     request.map_or(Undecided, asked)
 }
 
-/// Where tasks are put on a run queue because they were woken or started.
+/// Functions that put tasks on a run queue because they were woken or started.
 const WAKING: &[&str] = &["try_to_wake_up", "sched_ttwu_pending", "wake_up_new_task"];
 
-/// Where tasks are put on a run queue because they were moved.
+/// Functions that put tasks on a run queue because they were moved.
 const MOVING: &[&str] = &[
     "sched_balance_rq", // load_balance before 6.10
     "load_balance",
@@ -295,7 +295,7 @@ const MOVING: &[&str] = &[
     "migrate_task_to",
 ];
 
-/// Where priority or policy change.
+/// Functions that change a priority or policy.
 const CHANGING: &[&str] = &[
     "set_user_nice",
     "__sched_setscheduler",

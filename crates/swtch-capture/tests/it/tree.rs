@@ -1,5 +1,5 @@
-//! The tree below a process, taken while it changes: between attaching the probes and looking for the
-//! members, the loader lets the tests change the tree.
+//! The tree of a process, taken while it changes: between attaching the probes and walking the
+//! tasks, the loader lets the tests change the tree.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write as _};
@@ -14,7 +14,7 @@ use swtch_core::{Arch, Event, Pid};
 
 use crate::alone;
 
-/// A shell that is killed with everything it started, whoever is the parent of that by then.
+/// A shell that is killed with everything it started, even if that has another parent by then.
 struct Family(Child);
 
 impl Family {
@@ -34,7 +34,8 @@ impl Family {
 impl Drop for Family {
     fn drop(&mut self) {
         let group = libc::pid_t::try_from(self.0.id()).expect("ids are positive");
-        // SAFETY: kill has no memory effects; the group is that of our child, which is not reaped yet.
+        // SAFETY: kill has no memory effects; the group is that of our child, which is not reaped
+        // yet.
         unsafe { libc::kill(-group, libc::SIGKILL) };
         self.0.wait().expect("it is our child");
     }

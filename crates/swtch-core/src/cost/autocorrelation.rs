@@ -1,30 +1,32 @@
-//! How much a series remembers: what consecutive rounds are really worth.
+//! How strongly consecutive rounds depend on one another, and how many independent ones they are
+//! worth.
 //!
 //! A round resembles the one before it; sixty rounds that drift together say as little as a few
-//! independent ones. The integrated autocorrelation time τ is by how much: n rounds are worth n / τ.
+//! independent ones. The integrated autocorrelation time τ measures this: n rounds are worth n / τ
+//! independent ones.
 //!
 //! ```text
 //! τ = 1 + 2 (ρ₁ + ρ₂ + …)      independent: 1;  AR(1) with 0.9: 19
 //! ```
 //!
-//! The sum needs an end, since far lags are noise. The window is Geyer's initial monotone
-//! sequence: lags are added in pairs (ρ₂ₖ + ρ₂ₖ₊₁, positive in any reversible process), until a pair
-//! is not positive, and no pair counts for more than the one before it.
+//! The sum needs an end, since far lags are noise. The window is Geyer's initial monotone sequence:
+//! lags are added in pairs (ρ₂ₖ + ρ₂ₖ₊₁, positive in any reversible process), until a pair is not
+//! positive, and no pair counts for more than the one before it.
 //!
-//! A short series hides its own memory: the first lag comes out too low by about (1 + 4ρ) / n
-//! (Kendall 1954, Marriott and Pope 1954), and a slow drift below loud blocks has no lag that stands
-//! out at all. So τ is the longest of three: Geyer's, that of an AR(1) process with the corrected
-//! first lag, and that by which the means of six batches vary more than independent values would.
-//! Too wide an interval is the lesser evil.
+//! A short series understates its own correlation: the first lag comes out too low by about (1 +
+//! 4ρ) / n (Kendall 1954, Marriott and Pope 1954), and a slow drift below noisy blocks has no lag
+//! that stands out at all. So τ is the longest of three: Geyer's, that of an AR(1) process with the
+//! corrected first lag, and the factor by which the means of six batches vary more than independent
+//! values would. An interval that is too wide does less harm than one that is too narrow.
 //!
-//! What it cannot do: see a drift slower than the series. Of two arms whose contrast drifts over
-//! tens of rounds by half as much as blocks vary, a tree of 60 rounds has an interval of 95 % that
-//! holds the truth in 89 %; only more trees help ([`super::estimate`]).
+//! Limit: a drift slower than the series cannot be seen. If the contrast of two arms drifts over
+//! tens of rounds by half as much as blocks vary, the 95 % interval of a tree of 60 rounds holds
+//! the truth in 89 %; only more trees help ([`super::estimate`]).
 //!
 //! Sources: C. J. Geyer, "Practical Markov Chain Monte Carlo", Statistical Science 7 (1992), §3.3;
 //! Law and Kelton, "Simulation Modeling and Analysis", §9.5.3 (batch means).
 
-/// Batches whose means are compared: few, so that they are long.
+/// Number of batches whose means are compared: few, so that each is long.
 const BATCHES: usize = 6;
 
 /// The autocorrelation of neighbours, from -1 to 1. `None` with fewer than three values, if all are
@@ -33,8 +35,8 @@ pub fn lag1(values: &[f64]) -> Option<f64> {
     Centered::new(values).map(|series| series.correlation(1))
 }
 
-/// The integrated autocorrelation time, in values; at least 1, also of a series that swings back and
-/// forth, since too narrow an interval is the greater evil. `None` as for [`lag1`].
+/// The integrated autocorrelation time, in values. At least 1, even for a series that alternates,
+/// since too narrow an interval does more harm. `None` as for [`lag1`].
 pub fn integrated_time(values: &[f64]) -> Option<f64> {
     let series = Centered::new(values)?;
     let times = [series.first_lag_time(), series.batch_time()];
@@ -44,9 +46,9 @@ pub fn integrated_time(values: &[f64]) -> Option<f64> {
 /// How many independent values these are worth for their *median*: at most as many as there are.
 /// `None` if one is not finite, or there is none.
 ///
-/// An interval from order statistics counts how many values lie below. So it is the series of
-/// *below or not* whose memory counts; of it and of the values themselves, the longer. (Spikes hide
-/// the memory of the values, and coarse steps that of the signs.)
+/// An interval from order statistics counts how many values lie below the median. So the
+/// autocorrelation of the series of *below or not* matters, too; the longer time of the two counts.
+/// (Spikes hide the correlation of the values, and coarse steps that of the signs.)
 pub fn effective_n(values: &[f64]) -> Option<f64> {
     let median = super::interval::median(values)?;
     if values.iter().any(|value| value.is_infinite()) {
@@ -60,7 +62,7 @@ pub fn effective_n(values: &[f64]) -> Option<f64> {
     Some(values.len() as f64 / time(values).max(time(&signs)))
 }
 
-/// A series less its mean.
+/// A series minus its mean.
 struct Centered {
     values: Vec<f64>,
     squares: f64,
@@ -74,7 +76,7 @@ impl Centered {
         let mean = mean(values.iter().copied());
         let values: Vec<f64> = values.iter().map(|value| value - mean).collect();
         let squares: f64 = values.iter().map(|value| value * value).sum();
-        // The mean of equal values may be off by a rounding.
+        // Rounding may put the mean of equal values slightly off.
         let rounding = values.len() as f64 * (mean * f64::EPSILON).powi(2) * 4.0;
         (squares > rounding).then_some(Self { values, squares })
     }
@@ -85,7 +87,7 @@ impl Centered {
         products / self.squares
     }
 
-    /// τ by Geyer's window.
+    /// τ by Geyer's initial monotone sequence.
     fn geyer_time(&self) -> f64 {
         let mut sum = 0.0;
         let mut pair_before = f64::INFINITY;
@@ -101,7 +103,8 @@ impl Centered {
         (2.0 * sum - 1.0).max(1.0)
     }
 
-    /// τ by the variance of the means of [`BATCHES`] equal parts, what is over left out.
+    /// τ from the variance of the means of [`BATCHES`] equal batches; remaining values are left
+    /// out.
     fn batch_time(&self) -> f64 {
         let size = self.values.len() / BATCHES;
         if size < 2 {
@@ -116,7 +119,7 @@ impl Centered {
         (between / within).max(1.0)
     }
 
-    /// τ of an AR(1) process with the first lag of this series, less what its shortness hides.
+    /// τ of an AR(1) process with the first lag of this series, corrected for its shortness.
     fn first_lag_time(&self) -> f64 {
         let count = self.values.len() as f64;
         let seen = self.correlation(1);
@@ -169,7 +172,7 @@ mod tests {
         assert_eq!(effective_n(&values), Some(60.0));
     }
 
-    /// AR(1) with 0.9 has τ = 19.
+    /// The formula gives τ = 19 for AR(1) with 0.9.
     #[test]
     fn an_autoregressive_series_has_its_known_time() {
         let values: Vec<f64> = Noise::new(2).autoregressive(0.9).take(20_000).collect();

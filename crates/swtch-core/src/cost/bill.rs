@@ -1,25 +1,26 @@
-//! The bill of a trace: switches joined with prices, when they are read.
+//! The bill of a trace: its switches joined with prices when the bill is made.
 //!
 //! ```text
 //! PriceList ─Billing::new─▶ (reason, successor) ─▶ Tariff    resolved once
 //! rows ─▶ Account: how many of each case ─amount─▶ Amount    priced at the end
 //! ```
 //!
-//! Two costs, told apart:
+//! Two costs are kept apart:
 //!
 //! - **direct**: what the switch itself takes. Point and interval come from the list; each
 //!   [`Tariff`] says whether it was measured for this kind of switch or is an estimate, and why.
-//! - **indirect**: what the task loses afterwards, because others used its caches. Nobody can see
-//!   from outside what a program had in them, so this is only ever a bound ([`Displacement`]).
+//! - **indirect**: what the task loses afterwards, because others used its caches. What a program
+//!   had in its caches cannot be seen from outside, so this is only ever a bound
+//!   ([`Displacement`]).
 //!
-//! **Intervals do not average out.** That a price may be off by 5 % is one error, the same for
+//! **Intervals do not average out.** If a price is off by 5 %, that is one error, the same for
 //! every switch that is billed at it: a million of them are off by the same 5 %. Two tariffs were
 //! measured on one machine on one day and may be off together. So the interval of a sum is the sum
 //! of the ends, over the switches of a tariff and over all tariffs.
 //!
-//! What this does not know: where the two tasks' memory lay, whether the next task was a kernel
-//! thread (it counts as another process, though it borrows the address space), and what a
-//! hypervisor did meanwhile.
+//! Not known here: where the two tasks' memory lay, whether the next task was a kernel thread (it
+//! counts as another process, though it borrows the address space), and what a hypervisor did
+//! meanwhile.
 
 use std::fmt;
 
@@ -44,17 +45,17 @@ crate::reason::words! {
     }
 }
 
-/// What decides the tariff of a switch.
+/// The reason and the successor of a switch, which decide its tariff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Case {
-    /// Why the task left.
+    /// Why the task left its CPU.
     pub reason: Reason,
-    /// Who came.
+    /// The kind of task that ran next.
     pub successor: Successor,
 }
 
 impl Case {
-    /// All of them, in the order of [`Self::index`].
+    /// All cases, in the order of [`Self::index`].
     pub fn all() -> impl Iterator<Item = Self> {
         let reasons = Reason::ALL.iter().copied();
         reasons.flat_map(|reason| {
@@ -63,13 +64,13 @@ impl Case {
         })
     }
 
-    /// Its place among all.
+    /// Index among all cases, from 0.
     pub const fn index(self) -> usize {
         self.reason.index() * Successor::ALL.len() + self.successor.index()
     }
 }
 
-/// A price list made ready to bill switches.
+/// A price list prepared for billing switches.
 #[derive(Clone, Debug)]
 pub struct Billing {
     tariffs: Vec<Result<Tariff, String>>,
@@ -77,7 +78,7 @@ pub struct Billing {
 }
 
 impl Billing {
-    /// Resolves which price of `list` applies to which switch.
+    /// Finds the price of `list` that applies to each case.
     pub fn new(list: &PriceList) -> Self {
         Self {
             tariffs: Case::all()
@@ -87,25 +88,25 @@ impl Billing {
         }
     }
 
-    /// What a switch of this case is billed at.
+    /// The tariff at which a switch of this case is billed.
     ///
     /// # Errors
     ///
-    /// The list holds nothing that fits: the reason, in words.
+    /// The list holds no price that fits; the text says why.
     pub fn tariff(&self, case: Case) -> Result<&Tariff, &str> {
         self.tariffs[case.index()].as_ref().map_err(String::as_str)
     }
 
-    /// The bound of indirect costs.
+    /// The bound on indirect costs.
     ///
     /// # Errors
     ///
-    /// The list has no curve to take it from: the reason, in words.
+    /// The list has no curve from which to take it; the text says why.
     pub fn displacement(&self) -> Result<&Displacement, &str> {
         self.displacement.as_ref().map_err(String::as_str)
     }
 
-    /// What the switches of an account cost.
+    /// The cost of all switches of an account.
     pub fn amount(&self, account: &Account) -> Amount {
         let mut amount = Amount::of_none(account.indirect_high());
         for (case, switches) in account.cases() {
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(amount.measured_pct(), Some(100.0));
     }
 
-    /// 100 measured and 300 estimated.
+    /// Direct cost of 100 measured and 300 estimated.
     #[test]
     fn the_measured_share_is_that_of_the_direct_cost() {
         let billing = Billing::new(&list(&[
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(billing.amount(&account).measured_pct(), Some(25.0));
     }
 
-    /// No price of a switch without blocking: preemptions stay without one.
+    /// The list has no price of a switch without blocking, so preemptions stay unpriced.
     #[test]
     fn what_has_no_price_is_counted_and_not_guessed() {
         let billing = Billing::new(&list(&[("pipe", "threads", [1.0, 1.0, 1.0])]));

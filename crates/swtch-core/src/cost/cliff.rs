@@ -1,7 +1,7 @@
-//! Where a ring of address spaces falls off the edge: the kernel keeps a few address-space identifiers
-//! per CPU (`TLB_NR_DYN_ASIDS`, `arch/x86/mm/tlb.c`, v6.18: six), and gives them out in turn. A ring that
-//! has one more member than identifiers finds its own gone at every switch, and with it all that the
-//! TLB knew.
+//! The step in the cost of a ring of processes where the kernel runs out of address-space
+//! identifiers. It keeps a few per CPU (`TLB_NR_DYN_ASIDS`, `arch/x86/mm/tlb.c`, v6.18: six) and
+//! gives them out in turn. In a ring with one member more than identifiers, every switch finds the
+//! member's identifier reused, and its TLB entries are gone.
 //!
 //! ```text
 //! processes less threads
@@ -11,29 +11,29 @@
 //!           last that fits
 //! ```
 //!
-//! Measured, not assumed: elsewhere the step lies at another size, or nowhere.
+//! The step is measured: on other machines it lies at another size, or there is none.
 
 use serde::{Deserialize, Serialize};
 
 use super::price::{Curve, Point};
 
-/// How much larger the difference between processes and threads must become in one step, at least.
+/// The least factor by which the difference between processes and threads must grow in one step.
 const LEAST_RISE: f64 = 1.3;
 
 /// A step between two sizes of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cliff {
-    /// The largest ring before it.
+    /// The largest ring before the step, in members.
     pub last_before: f64,
-    /// The smallest ring behind it.
+    /// The smallest ring behind the step, in members.
     pub first_behind: f64,
-    /// What a hop costs more behind it, in ns.
+    /// How much more a hop costs behind the step, in ns.
     pub rise_ns: f64,
 }
 
 impl Cliff {
-    /// The largest step of `processes` less `threads`, if there is one: the intervals of the two sizes
-    /// must lie apart, and the difference must grow by 30 % or more.
+    /// The largest step of `processes` less `threads`, if there is one: the intervals of the two
+    /// sizes must not overlap, and the difference must grow by more than 30 %.
     ///
     /// `None` without a step, or if the curves have fewer than two sizes in common.
     pub fn of(processes: &Curve, threads: &Curve) -> Option<Self> {
@@ -52,7 +52,7 @@ impl Cliff {
     }
 }
 
-/// What processes cost more than threads in a ring of one size.
+/// How much more processes cost than threads in a ring of one size.
 struct More {
     size: f64,
     low: f64,
@@ -116,7 +116,7 @@ mod tests {
         Cliff::of(&curve(&points, half_width), &curve(&threads, half_width))
     }
 
-    /// The figures of a machine with six identifiers.
+    /// Values of a machine with six identifiers.
     #[test]
     fn the_step_lies_where_the_identifiers_run_out() {
         let cliff = processes([858.0, 909.0, 1241.0, 1239.0], 30.0).unwrap();

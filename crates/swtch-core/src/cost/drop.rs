@@ -1,14 +1,14 @@
 //! Which blocks are left out, and why: only for reasons that are declared beforehand and counted.
 //!
-//! To leave out what looks odd is to choose the result. Two things are known to be no part of what
+//! Leaving out whatever looks odd would bias the result. Two things are known to be no part of what
 //! a block measures: a task from outside that got the CPU in between (the kernel counts an
-//! involuntary switch where the block by its construction has none), and a stall that made it
-//! several times as long as its like: a storm of interrupts, a tick that ran over, a guest that
-//! lost its core.
+//! involuntary switch where the block by its construction has none), and a stall that made the
+//! block several times as long as others of its series: many interrupts, a tick that ran over, or a
+//! guest that lost its core.
 //!
-//! A block goes alone, not with its round: on a busy machine a round of thirty arms nearly always
-//! has one such block. What is compared takes the rounds in which *all* its series have kept
-//! theirs ([`Kept::together`]), so that pairs stay pairs.
+//! A block is dropped alone, without its round: on a busy machine a round of thirty arms nearly
+//! always has one such block. Comparisons use the rounds in which *all* compared series have kept
+//! their blocks ([`Kept::together`]), so that values stay paired.
 
 use std::collections::BTreeMap;
 
@@ -16,21 +16,21 @@ use serde::{Deserialize, Serialize};
 
 use super::interval::median;
 
-/// How many times the tree's median of its series a block may last. Preemption by another task
-/// doubles a block of 1 ms and is counted by the kernel; noise of caches and clocks stays far
-/// below.
+/// The longest that a block may last, in multiples of the median of its series in the tree.
+/// Preemption by another task doubles a block of 1 ms and is counted by the kernel; noise of caches
+/// and clocks stays far below.
 pub const LONGEST: f64 = 3.0;
 
-/// One timed block.
+/// One timed block of one series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Block {
     /// Number of the round in its tree.
     pub round: usize,
-    /// What was timed: any number that stands for one act of one arm.
+    /// What was timed: any number that identifies one operation of one arm.
     pub series: usize,
-    /// Wall time over operations, ns.
+    /// Wall time over number of operations, ns.
     pub ns_per_operation: f64,
-    /// Involuntary switches of the block's tasks beyond those that its construction makes.
+    /// Involuntary switches of the block's tasks beyond those that its construction causes.
     pub unexpected_switches: u64,
 }
 
@@ -39,17 +39,18 @@ pub struct Block {
 pub struct Dropped {
     /// Another task got the CPU during the block.
     pub foreign_switch: usize,
-    /// It lasted more than [`LONGEST`] times the median of its series, without such a switch.
+    /// The block lasted more than [`LONGEST`] times the median of its series, without such a
+    /// switch.
     pub too_long: usize,
 }
 
 impl Dropped {
-    /// For any reason.
+    /// Number of blocks left out for any reason.
     pub const fn total(&self) -> usize {
         self.foreign_switch + self.too_long
     }
 
-    /// Those of two trees.
+    /// The sums of both counts, as for two trees.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -59,7 +60,7 @@ impl Dropped {
     }
 }
 
-/// The blocks of one tree that count.
+/// The blocks of one tree that are used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kept {
     /// ns per operation, by round and series.
@@ -68,7 +69,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Judges the blocks of one tree.
+    /// Sorts the blocks of one tree into kept and dropped ones.
     pub fn of(blocks: &[Block]) -> Self {
         let limits = limits(blocks);
         let mut kept = Self::default();
@@ -86,7 +87,7 @@ impl Kept {
         kept
     }
 
-    /// What was left out.
+    /// Number of blocks left out, by reason.
     pub const fn dropped(&self) -> Dropped {
         self.dropped
     }
@@ -110,7 +111,8 @@ impl Kept {
     }
 }
 
-/// The longest time that is kept, of each series: by the blocks that no other task disturbed.
+/// The longest time that is kept, of each series; computed from the blocks that no other task
+/// disturbed.
 fn limits(blocks: &[Block]) -> BTreeMap<usize, f64> {
     let mut times: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
     for block in blocks.iter().filter(|block| block.unexpected_switches == 0) {
@@ -134,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Two series; the second of them is a hundred times as long, which is no reason.
+    /// Two series; the second takes a hundred times as long, which is no reason to drop it.
     #[test]
     fn only_declared_reasons_drop_a_block() {
         let kept = Kept::of(&[
@@ -170,7 +172,7 @@ mod tests {
         assert_eq!(kept.together([7]), [vec![1000.0, 1001.0, 1001.0, 3002.0]]);
     }
 
-    /// One that was preempted is counted once, for what is known of it.
+    /// A long block that was preempted is counted once, as preempted.
     #[test]
     fn a_block_is_dropped_for_one_reason() {
         let kept = Kept::of(&[
@@ -183,7 +185,7 @@ mod tests {
         assert_eq!(kept.dropped().plus(kept.dropped()).total(), 2);
     }
 
-    /// Pairs stay pairs: a round counts when all the series have it.
+    /// Values stay paired: a round counts only if all the series have it.
     #[test]
     fn a_round_without_one_of_the_blocks_is_no_pair() {
         let kept = Kept::of(&[

@@ -1,10 +1,10 @@
-//! What was measured, with how far it may be off.
+//! The value of a measurement and its confidence interval.
 //!
 //! A measurement is a number of fresh process trees, each with a number of rounds. Two *identical*
 //! arms of one tree differ by about 1 %, depending on where their memory happens to lie, and keep
 //! that difference for the tree's whole life, while their blocks agree within 0.2 %. So the rounds
-//! of a tree say how well *this tree* is known; only other trees say what a tree is worth. The unit
-//! is the tree:
+//! of a tree say how well *this tree* is known; how much trees differ, only other trees can say.
+//! The statistical unit is the tree:
 //!
 //! ```text
 //! tree 0   rounds ─▶ median ┐
@@ -17,12 +17,12 @@
 //! where the variance is; Mytkowicz et al., "Producing Wrong Data Without Doing Anything Obviously
 //! Wrong!", ASPLOS 2009).
 //!
-//! With fewer than [`LEAST_TREES`] there is no interval over trees. What is given instead is where
-//! the medians of *these* trees lie, by their own rounds; whoever compares must allow for what is
-//! not known ([`super::verdict::differs`] does).
+//! With fewer than [`LEAST_TREES`] there is no interval over trees. The interval then says where
+//! the medians of *these* trees lie, from their own rounds; a comparison must allow for the unknown
+//! variation between trees ([`super::verdict::differs`] does).
 //!
-//! Contrasts are paired round by round, since what drifts from round to round is common to all arms
-//! of a round, and so goes.
+//! Contrasts are paired round by round: drift from round to round is common to all arms of a round,
+//! so it cancels.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,46 +40,45 @@ pub const LEAST_TREES: usize = super::interval::LEAST_VALUES;
 /// A value and its interval, in the unit of what was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The median of the trees' medians.
+    /// The median of the medians of the trees.
     pub point: f64,
-    /// Lower end of the interval.
+    /// Lower end of the confidence interval.
     pub low: f64,
-    /// Upper end of the interval.
+    /// Upper end of the confidence interval.
     pub high: f64,
-    /// The probability (0 to 1) that such an interval holds the true value: over all trees there
-    /// could be if [`Self::covers_trees`], else only of the trees that were measured.
+    /// The probability (0 to 1) that such an interval holds the true value: that of all possible
+    /// trees if [`Self::covers_trees`], else only that of the trees that were measured.
     pub confidence: f64,
-    /// Trees that had rounds.
+    /// Number of trees that had rounds.
     pub trees: usize,
-    /// Rounds of all trees together.
+    /// Number of rounds of all trees together.
     pub rounds: usize,
 }
 
 /// How one arm, b, compares with another, a.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Contrast {
-    /// b less a, round by round, in the unit of both.
+    /// b minus a, round by round, in the unit of both.
     pub difference: Estimate,
-    /// b over a, round by round: by the medians of the logarithm.
+    /// b divided by a, round by round, computed as medians of the logarithm.
     pub ratio: Estimate,
-    /// The probability (0 to 1) of trees that differ at least as evenly if the true ratio were 1,
-    /// by the sign test. With too few trees, of rounds, and the highest of any tree. Of all contrasts
-    /// together if it is one of a family.
+    /// Sign-test p-value (0 to 1) for ratio = 1, over trees. With fewer than [`LEAST_TREES`]: over
+    /// rounds, the largest of any tree, and 1 if trees disagree. Holm-adjusted within a family.
     pub p: f64,
 }
 
-/// What a contrast compares: the trees of a, and of b.
+/// The two sides of a contrast: the trees of a, and of b.
 pub type Pair<'a> = (&'a [Vec<f64>], &'a [Vec<f64>]);
 
 impl Estimate {
     /// The estimate at [`CONFIDENCE`]; each inner vector holds the rounds of one tree.
     ///
-    /// Trees without rounds are passed over. `None` if no tree has any, or a value is not finite.
+    /// Trees without rounds are skipped. `None` if no tree has any, or a value is not finite.
     pub fn of_trees(trees: &[Vec<f64>]) -> Option<Self> {
         Self::of_trees_at(trees, CONFIDENCE)
     }
 
-    /// The estimate at another confidence (0 to 1). [`Self::confidence`] is what was reached.
+    /// The estimate at another confidence (0 to 1). [`Self::confidence`] says which was reached.
     pub fn of_trees_at(trees: &[Vec<f64>], confidence: f64) -> Option<Self> {
         if !trees.iter().flatten().all(|value| value.is_finite()) {
             return None;
@@ -100,14 +99,15 @@ impl Estimate {
         })
     }
 
-    /// b less a, paired round by round.
+    /// b minus a, paired round by round.
     ///
-    /// `None` if the trees or their rounds are not equally many, and as for [`Self::of_trees`].
+    /// `None` if a and b differ in their number of trees or of rounds, and as for
+    /// [`Self::of_trees`].
     pub fn of_differences(a: &[Vec<f64>], b: &[Vec<f64>]) -> Option<Self> {
         Self::of_trees(&paired(a, b, |a, b| b - a)?)
     }
 
-    /// From where to where.
+    /// The ends `low` and `high` as an [`Interval`].
     pub const fn interval(&self) -> Interval {
         Interval {
             low: self.low,
@@ -115,12 +115,12 @@ impl Estimate {
         }
     }
 
-    /// Half the length of the interval, in per cent of the point. `None` of a point that is 0.
+    /// Half the length of the interval, in per cent of the point. `None` if the point is 0.
     pub fn half_width_pct(&self) -> Option<f64> {
         (self.point != 0.0).then(|| self.interval().half_width() / self.point.abs() * 100.0)
     }
 
-    /// Whether the interval allows for what differs from tree to tree.
+    /// Whether the interval includes the variation between trees.
     pub const fn covers_trees(&self) -> bool {
         self.trees >= LEAST_TREES
     }
@@ -139,13 +139,14 @@ impl Contrast {
     /// Compares b with a at [`CONFIDENCE`]; each inner vector holds the rounds of one tree, and the
     /// same index is the same round of the same tree.
     ///
-    /// `None` if the trees or their rounds are not equally many, no tree has any, or a value is not
-    /// positive and finite. (What may be negative has no ratio: [`Estimate::of_differences`].)
+    /// `None` if a and b differ in their number of trees or of rounds, no tree has any, or a value
+    /// is not positive and finite. (Values that may be negative have no ratio: use
+    /// [`Estimate::of_differences`].)
     pub fn of_trees(a: &[Vec<f64>], b: &[Vec<f64>]) -> Option<Self> {
         Self::of_trees_at(a, b, CONFIDENCE)
     }
 
-    /// Compares at another confidence (0 to 1).
+    /// Compares b with a at another confidence (0 to 1).
     pub fn of_trees_at(a: &[Vec<f64>], b: &[Vec<f64>], confidence: f64) -> Option<Self> {
         if !a.iter().chain(b).flatten().all(|value| *value > 0.0) {
             return None;
@@ -158,11 +159,11 @@ impl Contrast {
         })
     }
 
-    /// Compares many pairs, so that all claims together are wrong with a probability of at most
-    /// `alpha` (0 to 1): intervals at Holm's levels, and p values adjusted. In the order given;
-    /// those that cannot be compared are `None` and no burden to the others.
+    /// Compares many pairs, so that the probability of any wrong claim among them is at most
+    /// `alpha` (0 to 1): intervals at Holm's levels, and adjusted p values. The results are in the
+    /// order given; pairs that cannot be compared are `None` and do not count in the adjustment.
     ///
-    /// [`holm::least_trees`] says how many trees it takes. With fewer, intervals fall short of
+    /// [`holm::least_trees`] says how many trees are needed. With fewer, intervals fall short of
     /// their level, which [`Estimate::confidence`] shows.
     pub fn of_family(pairs: &[Pair<'_>], alpha: f64) -> Vec<Option<Self>> {
         let alone: Vec<Option<Self>> = pairs.iter().map(|(a, b)| Self::of_trees(a, b)).collect();
@@ -182,7 +183,7 @@ impl Contrast {
     }
 }
 
-/// Each round of a with the same round of b; `None` if they are not equally many.
+/// Each round of a with the same round of b; `None` if their numbers differ.
 fn paired(
     a: &[Vec<f64>],
     b: &[Vec<f64>],
@@ -198,7 +199,7 @@ fn paired(
     Some(a.iter().zip(b).map(tree).collect())
 }
 
-/// The trees' own intervals, joined; as sure as the least sure of them.
+/// The smallest interval that contains those of all trees, with the lowest confidence of any.
 fn within_trees(trees: &[Vec<f64>], confidence: f64) -> Option<SignInterval> {
     trees
         .iter()
@@ -209,8 +210,8 @@ fn within_trees(trees: &[Vec<f64>], confidence: f64) -> Option<SignInterval> {
         })
 }
 
-/// The interval for the median of one tree: over its rounds, for as many as they are worth. If
-/// those are too few, from lowest to highest, and what that is worth.
+/// The interval for the median of one tree, over as many rounds as these are worth. If those are
+/// too few: from lowest to highest value, with the confidence that this reaches.
 fn within_tree(rounds: &[f64], confidence: f64) -> Option<SignInterval> {
     let worth = effective_n(rounds)?;
     sign_interval(rounds, confidence, Some(worth)).or_else(|| {
@@ -224,7 +225,7 @@ fn within_tree(rounds: &[f64], confidence: f64) -> Option<SignInterval> {
     })
 }
 
-/// The sign test of zero: over trees; if those are too few, the highest of any tree's own rounds,
+/// The sign test of zero: over trees; if those are too few, the highest p of any tree's own rounds,
 /// and 1 if the trees disagree.
 fn p_value(trees: &[Vec<f64>]) -> Option<f64> {
     let medians: Vec<f64> = trees.iter().filter_map(|rounds| median(rounds)).collect();
@@ -243,7 +244,7 @@ fn p_value(trees: &[Vec<f64>]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Trees whose medians are those given, five rounds each.
+    /// Trees with these medians, five rounds each.
     fn trees(medians: &[f64]) -> Vec<Vec<f64>> {
         medians
             .iter()
@@ -262,7 +263,7 @@ mod tests {
         assert!(estimate.covers_trees());
     }
 
-    /// More rounds make no more trees: the interval stays.
+    /// More rounds do not make more trees: the interval stays.
     #[test]
     fn rounds_are_not_pooled() {
         let few = trees(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
@@ -284,7 +285,7 @@ mod tests {
         assert!(!two.covers_trees());
     }
 
-    /// Three rounds are an answer, but one that says how little it is worth.
+    /// Three rounds give an answer, with a low confidence.
     #[test]
     fn few_rounds_are_unsure() {
         let estimate = Estimate::of_trees(&[vec![1.0, 3.0, 2.0]]).unwrap();
@@ -310,7 +311,7 @@ mod tests {
         assert_eq!(zero.half_width_pct(), None);
     }
 
-    /// A drift that both arms share is no part of the contrast.
+    /// A drift that both arms share does not appear in the contrast.
     #[test]
     fn what_arms_share_cancels_round_by_round() {
         let a: Vec<Vec<f64>> = (0..8)
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!(difference.point, -9.0);
     }
 
-    /// Two trees that say the opposite of each other say nothing.
+    /// Two trees that contradict each other are no evidence.
     #[test]
     fn trees_that_disagree_are_no_evidence() {
         let a = vec![vec![10.0; 9], vec![11.0; 9]];
@@ -353,7 +354,8 @@ mod tests {
         assert!(Contrast::of_trees(&a[..1], &b[..1]).unwrap().p < 0.01);
     }
 
-    /// Ten trees: 2/1024 each; of two, the first bears double, and its interval is the wider.
+    /// Ten trees: 2/1024 each. Of two contrasts the first must meet half of alpha, so its p is
+    /// doubled and its interval is wider.
     #[test]
     fn a_family_is_judged_together() {
         let a = trees(&[100.0; 10]);

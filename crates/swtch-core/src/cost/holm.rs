@@ -1,16 +1,16 @@
-//! Many contrasts at once: how to keep one promise for all of them.
+//! Holm's step-down: one error rate for many contrasts at once.
 //!
-//! Of twenty contrasts at 95 % one is wrong on average. Holm's step-down gives the lowest p the
-//! whole burden (divided by the number of contrasts), the next one less, and so on: the probability
-//! of a single wrong claim among all stays below alpha, however the contrasts depend on one another,
-//! and never with less power than Bonferroni's division for each.
+//! Of twenty contrasts at 95 % one is wrong on average. Holm's step-down tests the lowest p at
+//! alpha divided by the number of contrasts, the next one at alpha divided by one less, and so on:
+//! the probability of a single wrong claim among all stays below alpha, however the contrasts
+//! depend on one another, and with no less power than Bonferroni's division for each.
 //!
 //! Source: S. Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal
 //! of Statistics 6 (1979). The intervals at Holm's levels: each excludes its null value just when
 //! the step-down rejects it, as long as those before it were rejected.
 
-/// The p values, each for all contrasts together: a contrast may be claimed at alpha when its own is
-/// at most alpha. In the order given; never above 1.
+/// The adjusted p values, in the order given; never above 1. A contrast may be claimed at alpha
+/// when its adjusted p is at most alpha.
 pub fn adjusted(p: &[f64]) -> Vec<f64> {
     let mut adjusted = vec![1.0; p.len()];
     let mut highest: f64 = 0.0;
@@ -31,8 +31,8 @@ pub fn confidence_levels(p: &[f64], alpha: f64) -> Vec<f64> {
     levels
 }
 
-/// How many trees are needed before `contrasts` can be told from chance together at `alpha` at all,
-/// if every tree says the same: 6 for one contrast at 5 %, 10 for twenty.
+/// The fewest trees with which `contrasts` can be significant together at `alpha`, if every tree
+/// agrees: 6 for one contrast at 5 %, 10 for twenty.
 pub fn least_trees(contrasts: usize, alpha: f64) -> u32 {
     let level = alpha / contrasts.max(1) as f64;
     (1..64)
@@ -40,7 +40,7 @@ pub fn least_trees(contrasts: usize, alpha: f64) -> u32 {
         .unwrap_or(64)
 }
 
-/// The indices by rising p; equal ones in the order given.
+/// The indices in order of rising p; equal ones in the order given.
 fn by_p(p: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));

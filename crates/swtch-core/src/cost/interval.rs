@@ -1,4 +1,4 @@
-//! The median and how far it may be off: order statistics only.
+//! The median and its confidence interval, from order statistics only.
 //!
 //! The interval rests on one fact: each value lies below the true median with probability 1/2, like
 //! a coin. So how many of n lie below is binomial, and the k-th lowest and k-th highest value hold
@@ -10,39 +10,39 @@
 //!                       low       median    high
 //! ```
 //!
-//! What it does assume is independence. Where values follow one another that are alike, the caller
-//! says how many independent ones they are worth ([`super::autocorrelation::effective_n`]).
+//! The interval assumes independent values. Where successive values are alike, the caller says how
+//! many independent ones they are worth ([`super::autocorrelation::effective_n`]).
 //!
 //! Source: W. J. Conover, "Practical Nonparametric Statistics", 3rd ed., §3.2; Hahn and Meeker,
 //! "Statistical Intervals", §5.2.
 
 use serde::{Deserialize, Serialize};
 
-/// The fewest values of which lowest and highest are taken for an interval: 96.9 %, where five
-/// would be 93.8 %.
+/// The fewest values for which lowest and highest value make an interval: it has 96.9 %, with five
+/// values it would have 93.8 %.
 pub const LEAST_VALUES: usize = 6;
 
-/// From where to where, both included. In the unit of its values.
+/// An interval with both ends included, in the unit of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The lower end.
+    /// The lower end of the interval.
     pub low: f64,
     /// The upper end; never below `low`.
     pub high: f64,
 }
 
 impl Interval {
-    /// Half its length.
+    /// Half the length of the interval.
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
     }
 
-    /// Whether `value` lies in it.
+    /// Whether `value` lies in the interval.
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
 
-    /// The shortest that holds both.
+    /// The shortest interval that contains both.
     #[must_use]
     pub fn joined(&self, other: &Self) -> Self {
         Self {
@@ -52,25 +52,25 @@ impl Interval {
     }
 }
 
-/// An interval for a median, and what it is worth.
+/// An interval for a median, and its confidence.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SignInterval {
     /// The interval; its ends are two of the values.
     pub interval: Interval,
     /// The probability, from 0 to 1, with which an interval made like this holds the median. At
-    /// least what was asked for, save that lowest and highest value can do no better.
+    /// least what was asked for, unless even the lowest and highest value do not reach that.
     pub confidence: f64,
 }
 
-/// The middle value, or the mean of the two middle ones. `None` if there is no value, or one that
-/// is no number.
+/// The middle value, or the mean of the two middle ones. `None` if there is no value, or one is
+/// NaN.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// The value below which the share `at` (0 to 1) of all lies, linear between neighbours (type 7 of
-/// Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996). `None` if there is no value,
-/// one is no number, or `at` is not a share.
+/// The value below which the share `at` (0 to 1) of all values lies, linear between neighbours
+/// (type 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996). `None` if there
+/// is no value, one is NaN, or `at` is outside 0 to 1.
 pub fn quantile(values: &[f64], at: f64) -> Option<f64> {
     let sorted = sorted(values)?;
     if !(0.0..=1.0).contains(&at) {
@@ -80,14 +80,14 @@ pub fn quantile(values: &[f64], at: f64) -> Option<f64> {
     let below = sorted[whole(place)];
     let above = sorted[whole(place.ceil())];
     if below == above || place.fract() == 0.0 {
-        // Neighbours may be infinite, and their difference no number.
+        // Neighbours may be infinite, and their difference NaN.
         return Some(below);
     }
     Some(below + (above - below) * place.fract())
 }
 
-/// The interquartile range in per cent of the median: how far the middle half of all spreads. `None`
-/// as for [`median`], and if that is 0.
+/// The interquartile range in per cent of the median: how far the middle half of all values
+/// spreads. `None` as for [`median`], and if the median is 0.
 pub fn iqr_pct(values: &[f64]) -> Option<f64> {
     let [low, middle, high] = [0.25, 0.5, 0.75].map(|at| quantile(values, at));
     let middle = middle.filter(|middle| *middle != 0.0)?;
@@ -97,11 +97,11 @@ pub fn iqr_pct(values: &[f64]) -> Option<f64> {
 /// The interval for the median of `values` with at least `confidence` (0 to 1).
 ///
 /// `effective_n` says how many independent values these are worth, if fewer. The ranks are those
-/// for as many values, stretched to all of them and rounded outwards.
+/// for that many values, stretched to all of them and rounded outwards.
 ///
 /// With [`LEAST_VALUES`] or more, lowest and highest value are the answer when no ranks reach
-/// `confidence`; [`SignInterval::confidence`] says what they do reach. `None` with fewer that do
-/// not reach it, or if one is no number.
+/// `confidence`; [`SignInterval::confidence`] says what they do reach. `None` if fewer values do
+/// not reach it, or if one is NaN.
 pub fn sign_interval(
     values: &[f64],
     confidence: f64,
@@ -113,7 +113,7 @@ pub fn sign_interval(
     if attained < confidence && worth < LEAST_VALUES {
         return None;
     }
-    // Of n values the lowest `rank - 1` are left out; of more values as many in proportion.
+    // Of `worth` values the lowest `rank - 1` are left out; of all values a proportional number.
     let left_out = (rank - 1) * sorted.len() / worth;
     Some(SignInterval {
         interval: Interval {
@@ -125,7 +125,8 @@ pub fn sign_interval(
 }
 
 /// The highest k for which the k-th lowest and the k-th highest of `count` values hold the median
-/// with `confidence`, and what it really is. The first if none does; `None` without values.
+/// with `confidence`, and the confidence that they reach. k = 1 if none reaches it; `None` without
+/// values.
 fn rank(count: usize, confidence: f64) -> Option<(usize, f64)> {
     if count == 0 {
         return None;
@@ -154,7 +155,7 @@ pub(super) fn coin_tails(count: usize) -> impl Iterator<Item = f64> {
     })
 }
 
-/// The values in rising order; `None` if there is none, or one is no number.
+/// The values in rising order; `None` if there is none, or one is NaN.
 fn sorted(values: &[f64]) -> Option<Vec<f64>> {
     if values.is_empty() || values.iter().any(|value| value.is_nan()) {
         return None;
@@ -164,7 +165,7 @@ fn sorted(values: &[f64]) -> Option<Vec<f64>> {
     Some(sorted)
 }
 
-/// The whole number at or below `number`, which is not negative.
+/// The whole number at or below `number`, which must not be negative.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "rounding down is what it is for; a cast from float saturates"
@@ -231,7 +232,7 @@ mod tests {
         assert_eq!(ends(&[], 0.5, None), None);
     }
 
-    /// Six trees cannot give 99 %; what they give is said, not hidden.
+    /// Six trees cannot give 99 %; the confidence they reach is reported.
     #[test]
     fn lowest_and_highest_are_the_most_that_can_be_said() {
         assert_eq!(ends(&one_to(6), 0.99, None), Some((1.0, 6.0, 0.9688)));

@@ -14,17 +14,17 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them, in the order of tables.
+            /// All variants, in the order of tables.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The word.
+            /// The word in files, tables and on the command line.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
                 }
             }
 
-            /// The one with this word.
+            /// The variant with this word; `None` if there is none.
             pub fn from_word(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| one.as_str() == word)
             }

@@ -1,10 +1,10 @@
 //! The order of the arms in each round: random, and yet balanced.
 //!
-//! What is timed first in a round, or last, or after a certain other, is timed a little differently
-//! (caches, the scheduler's own memory), and the machine drifts while a round goes on. So every arm
-//! stands equally often in every place, and follows every other equally often. The squares of
-//! Williams do both in as many rounds as there are arms; of an odd number of arms two squares, one the
-//! mirror of the other, do it together. Each is drawn anew.
+//! An arm is timed a little differently when it is first or last in a round, or after a certain
+//! other arm (caches, the scheduler's own state), and the machine drifts during a round. So every
+//! arm stands equally often in every place, and follows every other equally often. The squares of
+//! Williams do both in as many rounds as there are arms; with an odd number of arms two squares,
+//! one the mirror of the other, do it together. Each square is drawn anew.
 //!
 //! ```text
 //! round 0   A B D C     one square: every arm once in every row,
@@ -14,15 +14,17 @@
 //! round 4   …           another square
 //! ```
 //!
-//! A cyclic square would not do: there every arm follows the same other one in all rows, and bears its
-//! traces. Two arms that did the same came out different in 7 to 10 of 10 sessions by 0.3 %.
+//! A cyclic square would not do: there every arm follows the same other one in all rows, and that
+//! one affects it in all of them. Two arms that did the same came out different in 7 to 10 of 10
+//! sessions by 0.3 %.
 //!
-//! Of two arms consecutive rounds are ABBA (or BAAB), which takes out a linear drift.
+//! With two arms, consecutive rounds are ABBA (or BAAB), which takes out a linear drift.
 //!
-//! Sources: E. J. Williams, "Experimental Designs Balanced for the Estimation of Residual Effects of
-//! Treatments", Australian Journal of Scientific Research A 2 (1949); R. A. Fisher, "The Design of
-//! Experiments", 1935, §33 (Latin squares, and why they are drawn); Abedi and Brecht, "Conducting Repeatable Experiments in Highly Variable Cloud Computing
-//! Environments", ICPE 2017 (random multiple interleaved trials).
+//! Sources: E. J. Williams, "Experimental Designs Balanced for the Estimation of Residual Effects
+//! of Treatments", Australian Journal of Scientific Research A 2 (1949); R. A. Fisher, "The Design
+//! of Experiments", 1935, §33 (Latin squares, and why they are drawn); Abedi and Brecht,
+//! "Conducting Repeatable Experiments in Highly Variable Cloud Computing Environments", ICPE 2017
+//! (random multiple interleaved trials).
 
 use fastrand::Rng;
 
@@ -55,8 +57,8 @@ impl LatinSquare {
         })
     }
 
-    /// Which arm bears which number in the square, and the order of its rows. A square and its mirror
-    /// are drawn together.
+    /// Which arm bears which number in the square, and the order of its rows. A square and its
+    /// mirror use the same draw.
     fn draw(&self, square: usize) -> (Vec<usize>, Vec<usize>) {
         let square = if self.size % 2 == 1 {
             square / 2
@@ -72,8 +74,8 @@ impl LatinSquare {
     }
 }
 
-/// The first row of a Williams square: 0, 1, n-1, 2, n-2, … All steps between neighbours differ, so no
-/// two of its shifts have the same neighbours.
+/// The first row of a Williams square: 0, 1, n-1, 2, n-2, … All steps between neighbours differ, so
+/// no two of its shifts have the same neighbours.
 const fn zigzag(place: usize, size: usize) -> usize {
     if place % 2 == 1 {
         place.div_ceil(2)
@@ -93,7 +95,7 @@ mod tests {
         rounds.map(|round| square.row(round).collect()).collect()
     }
 
-    /// The promise of a Latin square, for the first squares of many seeds.
+    /// Each square is a Latin square, for the first squares of many seeds.
     #[test]
     fn every_arm_stands_once_in_every_place_per_square() {
         for size in 1..9 {
@@ -113,7 +115,7 @@ mod tests {
         }
     }
 
-    /// A linear drift within two rounds weighs the same on both arms.
+    /// A linear drift within two rounds affects both arms equally.
     #[test]
     fn two_arms_are_timed_as_abba() {
         for seed in 0..20 {
@@ -130,7 +132,7 @@ mod tests {
         assert_ne!(rounds(7, 5, 0..7), rounds(7, 6, 0..7));
     }
 
-    /// Without it, an arm would bear the traces of the one before it in all rounds. An odd number of
+    /// Otherwise an arm would be affected by the same predecessor in all rounds. An odd number of
     /// arms needs two squares.
     #[test]
     fn every_arm_follows_every_other_equally_often() {

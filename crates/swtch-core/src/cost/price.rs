@@ -1,5 +1,4 @@
-//! The price list: what each kind of operation costs on one machine, with everything that is needed to
-//! believe it.
+//! The price list: what each kind of operation costs on one machine, and the evidence for it.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,43 +7,43 @@ use super::estimate::Estimate;
 use super::kind::{Members, Place, Policy};
 use super::verdict::{Difference, Noise, Verdict};
 
-/// Version of [`PriceList`] as it is written to files. It grows whenever a field changes its meaning;
-/// a new field does not need it.
+/// Version of [`PriceList`] as it is written to files. It grows whenever a field changes its
+/// meaning; a new field does not need it.
 pub const PRICES_VERSION: u32 = 1;
 
-/// How exactly the kernel's count must meet the expected number for a price to be called "per
-/// switch".
+/// How closely the kernel's count must match the expected number, as a fraction of it, for a price
+/// to be called "per switch".
 pub const COUNT_TOLERANCE: f64 = 0.005;
 
-/// The reference arm that stands in every round of every session: 40,000 dependent multiplications and
-/// additions in user mode. Another loop must get another name.
+/// The reference arm, measured in every round of every session: 40,000 dependent multiplications
+/// and additions in user mode. Another loop must get another name.
 pub const REFERENCE: &str = "user-loop-40000";
 
-/// All prices of one machine.
+/// All prices of one machine, measured in one session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PriceList {
     /// [`PRICES_VERSION`] of the program that wrote it.
     pub version: u32,
-    /// Where and when it was measured.
+    /// The machine, kernel and boot that the prices hold for.
     pub origin: Origin,
     /// Facts of the machine that change the answers.
     pub facts: Vec<Fact>,
-    /// What was measured at all, and how well.
+    /// How the list was measured, and how well.
     pub session: Session,
-    /// One row per operation.
+    /// One row for each operation that was measured.
     pub prices: Vec<Price>,
-    /// What a switch is made of: paired differences.
+    /// Paired differences: what the parts of a switch cost.
     pub contrasts: Vec<NamedContrast>,
-    /// Costs that depend on a size.
+    /// Costs that depend on a size, such as the working set.
     pub curves: Vec<Curve>,
-    /// Where a ring of processes runs out of address-space identifiers, from the curves of rings without
-    /// memory; `None` when there is no such step, or it was not measured.
+    /// Where a ring of processes runs out of address-space identifiers, from the curves of rings
+    /// without memory; `None` when there is no such step, or it was not measured.
     #[serde(default)]
     pub cliff: Option<Cliff>,
-    /// What of a switch lies inside the scheduler.
+    /// How much of a switch is spent inside the scheduler.
     #[serde(default)]
     pub kernel_share: Vec<KernelShareRow>,
-    /// What this machine does not have, and why.
+    /// Kinds that this machine could not measure, and why.
     pub missing: Vec<Missing>,
 }
 
@@ -61,84 +60,86 @@ impl PriceList {
 /// Which machine, kernel and boot a list holds for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Name of the host.
+    /// Name of the host that was measured.
     pub hostname: String,
-    /// `uname -r`.
+    /// Release of the kernel, as `uname -r` prints it.
     pub kernel_release: String,
-    /// `uname -v`.
+    /// Version of the kernel, as `uname -v` prints it.
     pub kernel_version: String,
-    /// `uname -m`.
+    /// Architecture of the machine, as `uname -m` prints it.
     pub machine: String,
-    /// The processor's name.
+    /// Model name of the processor.
     pub cpu_model: String,
-    /// CPUs that are online.
+    /// Number of CPUs that were online.
     pub cpus: usize,
-    /// `/proc/sys/kernel/random/boot_id`; frequency, mitigations and microcode hold for a boot.
+    /// `/proc/sys/kernel/random/boot_id`; frequency, mitigations and microcode hold for one boot.
     pub boot_id: String,
     /// When it was measured, RFC 3339 in UTC.
     pub measured_at: String,
-    /// Version of swtch.
+    /// Version of swtch that measured.
     pub swtch_version: String,
 }
 
-/// One fact of the machine.
+/// One fact of the machine that changes the answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// Its name; ends in the unit where it has one.
+    /// Name of the fact; it ends in the unit where there is one.
     pub name: String,
-    /// Its value; `None` when it could not be read.
+    /// Value of the fact; `None` when it could not be read.
     pub value: Option<String>,
-    /// Where it was read, or why it could not be.
+    /// Where the value was read, or why it could not be.
     pub source: String,
 }
 
 /// How the list was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Session {
-    /// `quick`, `default` or `thorough`.
+    /// How much time was spent measuring: `quick`, `default` or `thorough`.
     pub effort: String,
-    /// Names this session. Only prices of one session were interleaved, and only those may be compared.
+    /// Names this session. Only prices of one session were interleaved, and only those may be
+    /// compared.
     pub id: String,
-    /// What the order of the arms was drawn by.
+    /// Seed from which the order of the arms was drawn.
     #[serde(default)]
     pub seed: u64,
-    /// Wall time of all of it.
+    /// Wall time of the whole session, in seconds.
     pub took_s: f64,
     /// [`REFERENCE`] of the program that measured.
     pub reference: String,
-    /// Two arms that do the same, for each group: how far the method itself is off.
+    /// For each group, two arms that do the same: their difference is the error of the method
+    /// itself.
     pub twins: Vec<NamedContrast>,
     /// The policy of contrasts and curves; `None` in lists from before it was kept.
     #[serde(default)]
     pub contrast_policy: Option<Policy>,
-    /// The CPU that was measured on.
+    /// The CPU on which the arms ran.
     pub cpu: Option<u32>,
-    /// It was ended early: kinds may be missing, or have fewer trees than planned.
+    /// The session was ended early: kinds may be missing, or have fewer trees than planned.
     pub was_interrupted: bool,
-    /// What is known about the machine meanwhile.
+    /// What is known about the machine during the measurement.
     pub noise: Noise,
     /// What the measurement is worth.
     pub verdict: Verdict,
-    /// Whether every headline is resolved.
+    /// Whether every headline result is resolved.
     pub is_resolved: bool,
 }
 
-/// What one operation costs.
+/// What one operation costs on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Price {
-    /// The operation: a primitive's word, or another kind's name.
+    /// The operation: a primitive's word, or the name of another kind.
     pub kind: String,
-    /// The section of the table it belongs to.
+    /// The section of the table that it belongs to.
     pub section: String,
-    /// Who takes turns; `None` for operations of a single task.
+    /// Whether threads or processes take turns; `None` for operations of a single task.
     pub members: Option<Members>,
-    /// How many of them.
+    /// Number of members that take turns.
     pub count: Option<u32>,
-    /// Where they run.
+    /// CPUs on which the members run.
     pub place: Option<Place>,
-    /// Their policy.
+    /// Scheduling policy of the members.
     pub policy: Option<Policy>,
-    /// Wall time per operation: the hand-off of a ring.
+    /// Wall time per operation; in a ring, of one hand-off.
     pub hand_off_ns: Estimate,
     /// The same calls without a peer.
     pub baseline_ns: Option<Estimate>,
@@ -146,31 +147,31 @@ pub struct Price {
     pub net_ns: Option<Estimate>,
     /// Voluntary switches per operation, counted by the kernel.
     pub voluntary_per_op: f64,
-    /// Involuntary ones.
+    /// Involuntary switches per operation, counted by the kernel.
     pub involuntary_per_op: f64,
-    /// What the price is for.
+    /// Whether the price is for one switch or one operation.
     pub per: Per,
     /// Hand-off as a multiple of an empty system call of the same rounds.
     pub system_calls: Option<f64>,
-    /// Hand-off as a multiple of [`REFERENCE`], paired round by round: what is left when the machine's
-    /// speed is taken out. Lists of two sessions can be compared by nothing else.
+    /// Hand-off as a multiple of [`REFERENCE`], paired round by round, which takes out the
+    /// machine's speed. Lists of two sessions can be compared by nothing else.
     pub relative: Option<Estimate>,
     /// Rounds that were dropped, for declared reasons.
     pub dropped_rounds: usize,
 }
 
-/// What a price may be divided by.
+/// The unit of a price.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "per", content = "because")]
 pub enum Per {
     /// One switch: the kernel counted as many as expected, within [`COUNT_TOLERANCE`].
     Switch,
-    /// One operation, for this reason.
+    /// One operation; the text says why it is not one switch.
     Operation(String),
 }
 
 impl Per {
-    /// Judges the count of an operation that is expected to be `expected` switches.
+    /// Compares the kernel's switches per operation with the `expected` number.
     pub fn judge(counted_per_op: f64, expected: f64) -> Self {
         if expected == 0.0 {
             return Self::Operation("no switch is expected".to_owned());
@@ -189,91 +190,93 @@ impl Per {
 /// Two arms that differ in one thing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NamedContrast {
-    /// What differs: `address-space`, `avx512`, `ibpb`.
+    /// The thing that differs: `address-space`, `avx512`, `ibpb`.
     pub name: String,
-    /// What it says, in one line.
+    /// Meaning of the contrast, in one line.
     pub about: String,
-    /// With it less without it.
+    /// Cost with the thing, minus cost without it.
     pub difference_ns: Estimate,
-    /// With it over without it.
+    /// Cost with the thing, divided by cost without it.
     pub ratio: Estimate,
-    /// Probability of a difference at least as large without any, adjusted for the number of contrasts
-    /// (Holm).
+    /// Probability of a difference at least as large if there were none, adjusted for the number of
+    /// contrasts (Holm).
     pub p: f64,
-    /// It must come to 0: the name of what it controls.
+    /// Name of the contrast that this one controls. A control should come to 0.
     pub control_of: Option<String>,
-    /// What was seen of the state that differs: register components that the CPU had in use at the
+    /// Evidence that the state did differ: register components that the CPU had in use at the
     /// switches (XINUSE on x86-64), with and without.
     #[serde(default)]
     pub proof: Option<String>,
-    /// Whether there is a difference, measured against two arms that do the same.
+    /// Whether there is a difference, compared with two arms that do the same.
     pub verdict: Difference,
 }
 
-/// Cost against size.
+/// A cost as a function of a size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// Its name: `working-set-random-private`.
+    /// Name of the curve, such as `working-set-random-private`.
     pub name: String,
-    /// What the line is, as a legend says it.
+    /// Text for the legend of a plot.
     pub label: String,
-    /// Which figure it belongs to: `working-set`, `tlb`, `branches`.
+    /// The figure that the curve belongs to: `working-set`, `tlb`, `branches`.
     pub figure: String,
-    /// What the size is, with its unit: `working_set_bytes`.
+    /// Meaning of the size, with its unit: `working_set_bytes`.
     pub size_is: String,
-    /// The points, by size.
+    /// Points of the curve, in order of size.
     pub points: Vec<Point>,
 }
 
 /// One point of a curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The size.
+    /// The size, in the unit that [`Curve::size_is`] names.
     pub size: f64,
-    /// What a hop costs net of the same work hot and alone.
+    /// Cost of a hop minus the same work without switches, with hot caches.
     pub net_ns: Estimate,
-    /// The same work, hot and alone.
+    /// The same work without switches, with hot caches.
     pub hot_ns: Option<Estimate>,
 }
 
-/// How much of a switch lies inside the scheduler itself: in `__schedule()`, from `sched_entry_tp` in the
-/// task that leaves to `sched_exit_tp` in the task that comes.
+/// How much of a switch is spent inside the scheduler itself: in `__schedule()`, from
+/// `sched_entry_tp` in the task that leaves to `sched_exit_tp` in the task that comes.
 ///
-/// The system call, the wakeup of the other task and the way out of the kernel are not in it. Trees with
-/// the probes and trees without took turns; `net_ns` and `hand_off_ns` are of those without.
+/// The system call, the wakeup of the other task and the return from the kernel are not included.
+/// Trees with the probes and trees without took turns; `net_ns` and `hand_off_ns` are of those
+/// without.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelShareRow {
-    /// The primitive's word.
+    /// The primitive by which the members switch, as a word.
     pub kind: String,
-    /// Who takes turns.
+    /// Whether threads or processes take turns.
     pub members: Members,
-    /// Their policy.
+    /// Scheduling policy of the members.
     pub policy: Policy,
-    /// Switches that the probes counted.
+    /// Number of switches that the probes counted.
     pub switches: u64,
-    /// Mean length, less `probe_ns`: a value a round.
+    /// Mean time in `__schedule()`, less `probe_ns`; each round gives one value.
     pub share_ns: Estimate,
-    /// What the probes themselves put into the length, measured on the same switches and taken off.
+    /// Time that the probes themselves add to the length, measured on the same switches and
+    /// subtracted.
     pub probe_ns: Estimate,
-    /// Half of all switches took no longer, `probe_ns` included.
+    /// Median over all switches, `probe_ns` included.
     pub p50_ns: Option<f64>,
-    /// 99 % of all switches took no longer, `probe_ns` included.
+    /// 99th percentile over all switches, `probe_ns` included.
     pub p99_ns: Option<f64>,
-    /// Hand-off less baseline, without probes.
+    /// Hand-off less baseline, in trees without probes.
     pub net_ns: Estimate,
-    /// Hand-off without probes.
+    /// Wall time of a hand-off in trees without probes.
     pub hand_off_ns: Estimate,
     /// `share_ns` of each tree in per cent of `net_ns` of the tree beside it.
     pub share_pct_of_net: Estimate,
-    /// How much longer a hand-off is with the probes: each tree less the tree beside it.
+    /// How much longer a hand-off takes with the probes: each tree less the tree beside it.
     pub slow_down_ns: Estimate,
 }
 
 /// A kind that could not be measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
-    /// Which.
+    /// Name of the kind that is missing.
     pub kind: String,
-    /// Why.
+    /// Why it could not be measured, in words.
     pub why: String,
 }

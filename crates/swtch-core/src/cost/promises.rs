@@ -1,12 +1,12 @@
-//! The promises of the statistics, held against machines that are made up: how often a difference
-//! is claimed where there is none, how often one is found, how often an interval holds the truth.
+//! Error rates of the statistics, checked on simulated machines: how often a difference is claimed
+//! where there is none, how often one is found, how often an interval holds the truth.
 
 use fastrand::Rng;
 
 use super::estimate::Contrast;
 use super::verdict::{Difference, differs};
 
-/// Random numbers with a fixed seed.
+/// Random numbers from a fixed seed.
 pub(super) struct Noise {
     pub(super) rng: Rng,
 }
@@ -36,19 +36,19 @@ impl Noise {
     }
 }
 
-/// A machine, and two arms on it. All in per cent of the time of an operation, as standard
-/// deviations.
+/// A machine with two arms on it. All values are standard deviations, in per cent of the time of an
+/// operation.
 #[derive(Clone, Copy)]
 struct Machine {
-    /// By how much arms differ in one tree for all its life.
+    /// Difference between the arms of one tree, constant for its whole life.
     offset_pct: f64,
-    /// What drifts from round to round, AR(1) with 0.9, for both arms.
+    /// Drift from round to round that both arms share, AR(1) with 0.9.
     shared_drift_pct: f64,
-    /// The same, for each arm alone.
+    /// Drift from round to round of each arm alone, AR(1) with 0.9.
     own_drift_pct: f64,
-    /// What differs from block to block.
+    /// Variation from block to block.
     block_pct: f64,
-    /// By how much arm b is really longer.
+    /// True difference: by how much arm b takes longer, in per cent.
     effect_pct: f64,
 }
 
@@ -60,7 +60,6 @@ const BUSY: Machine = Machine {
     effect_pct: 0.0,
 };
 
-/// Trees of arm a and of arm b.
 type Arms = [Vec<Vec<f64>>; 2];
 
 impl Machine {
@@ -86,7 +85,7 @@ impl Machine {
     }
 }
 
-/// Shares of many measurements.
+/// Averages over many simulated measurements; shares from 0 to 1.
 #[derive(Debug, Default)]
 struct Shares {
     claimed: f64,
@@ -97,7 +96,7 @@ struct Shares {
     half_width_pct: f64,
 }
 
-/// Measures again and again; each time with an A/A contrast if `with_a_a`.
+/// Simulates many measurements; each has an A/A contrast if `with_a_a`.
 fn simulate(machine: Machine, trees: usize, rounds: usize, with_a_a: bool) -> Shares {
     const TIMES: u32 = 400;
     let mut noise = Noise::new(2024);
@@ -142,7 +141,7 @@ fn identical_arms_are_seldom_told_apart() {
     }
 }
 
-/// The truth that is to be held is that of all trees, not of those measured.
+/// The interval must hold the truth of all trees, not of those measured.
 #[test]
 fn the_interval_over_trees_holds_the_truth() {
     for trees in [6, 7, 9, 12, 20, 24] {
@@ -153,7 +152,7 @@ fn the_interval_over_trees_holds_the_truth() {
     }
 }
 
-/// One per cent, within trees that do not differ otherwise.
+/// A difference of one per cent, where trees do not differ otherwise.
 #[test]
 fn one_per_cent_is_found() {
     let machine = Machine {
@@ -168,7 +167,7 @@ fn one_per_cent_is_found() {
     }
 }
 
-/// What is said of b against a is the opposite of what is said of a against b.
+/// Swapping a and b reverses the verdict.
 #[test]
 fn arms_may_change_places() {
     let machine = Machine {
@@ -206,8 +205,8 @@ fn a_family_of_identical_arms_is_seldom_told_apart() {
     assert!(claimed <= 20, "{claimed} of 400");
 }
 
-/// A single tree has only its rounds. They hold its own truth while arms drift together, and drift
-/// apart by no more than blocks of a tree do (0.2 %).
+/// A single tree has only its rounds. Their interval holds the truth of the tree while arms drift
+/// together, and drift apart by no more than blocks of a tree do (0.2 %).
 #[test]
 fn the_interval_of_one_tree_holds_the_truth_of_that_tree() {
     for own_drift_pct in [0.0, 0.2] {
@@ -223,7 +222,8 @@ fn the_interval_of_one_tree_holds_the_truth_of_that_tree() {
     }
 }
 
-/// Where arms of few trees drift apart, intervals fall short; claims must not, thanks to the margin.
+/// Where arms of few trees drift apart, intervals fall short; the margin still prevents false
+/// claims.
 #[test]
 fn arms_that_drift_apart_are_seldom_told_apart() {
     for own_drift_pct in [0.5, 1.0, 2.0] {

@@ -1,33 +1,33 @@
-//! Whether a machine ran at one speed or flipped between two.
+//! Whether a machine ran at one speed or switched between two.
 //!
 //! A virtual machine may lose its core to another guest, or a core its turbo, for seconds at a
-//! time: all times are then longer by a fixed factor, and no counter of the guest says so. Seen in
-//! the sentinel's times: two heaps, where there ought to be one.
+//! time: all times are then longer by a fixed factor, and no counter of the guest shows it. The
+//! sentinel's times then form two clusters instead of one.
 //!
-//! The values are cut in two so that the distances to the medians of both parts are least, over all
-//! cuts that leave each part its least share: in one dimension an exact search over sorted values
-//! with running sums. It is 2-means with medians in the place of means: with squares a single slow
-//! block would draw the cut to itself, and the flip would go unseen.
+//! The values are cut in two so that the sum of distances to the medians of both parts is least,
+//! over all cuts that leave each part its least share: in one dimension an exact search over sorted
+//! values with running sums. It is 2-means with medians in the place of means: with squares, a
+//! single slow block would decide the cut, and the switch of speed would go unseen.
 //!
-//! What it does not do: test whether there are two heaps rather than a broad one. Times that are
-//! spread so widely that their halves lie that far apart are as little worth.
+//! Limit: this does not test whether there are two clusters or one broad one. If times spread so
+//! widely that the medians of their halves lie that far apart, they are worth as little.
 
 use serde::{Deserialize, Serialize};
 
 /// How far the two medians must lie apart, in per cent of the lower one. Quiet machines spread
-/// within 5 %; flips of 1.3 to 1.7 have been seen.
+/// within 5 %; factors of 1.3 to 1.7 between two speeds have been seen.
 pub const LEAST_GAP_PCT: f64 = 15.0;
 
-/// The least share of the smaller part, in per cent: fewer are outliers.
+/// The least share of the smaller part, in per cent: fewer values are outliers.
 pub const LEAST_SHARE_PCT: f64 = 10.0;
 
 /// The speeds at which a machine ran.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Regimes {
-    /// One or two.
+    /// Number of speeds: one or two.
     pub count: u32,
-    /// How much slower the slower part is, by medians, in per cent of the faster. Also when it
-    /// is too little to count as two.
+    /// How much slower the slower part is, by medians, in per cent of the faster. Also given when
+    /// it is too little to count as two speeds.
     pub gap_pct: f64,
     /// The share of the faster part, in per cent.
     pub fast_share_pct: f64,
@@ -76,7 +76,7 @@ impl Sorted {
         Self { values, sums }
     }
 
-    /// How many values the faster part has.
+    /// Number of values in the faster part, for the best cut.
     fn best_cut(&self) -> usize {
         let count = self.values.len();
         let least = (count as f64 * LEAST_SHARE_PCT / 100.0).ceil();
@@ -90,7 +90,7 @@ impl Sorted {
         self.distance(0, cut) + self.distance(cut, self.values.len())
     }
 
-    /// The distances to the median of `from..to`, summed: the upper half less the lower half.
+    /// The sum of distances of `from..to` to its median: the upper half less the lower half.
     fn distance(&self, from: usize, to: usize) -> f64 {
         let half = (to - from) / 2;
         let lower = self.sums[from + half] - self.sums[from];
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     fn around(center: f64, count: usize) -> Vec<f64> {
-        // From -1 % to +1 %, in no order that means anything.
+        // From -1 % to +1 %, in an arbitrary order.
         (0..count)
             .map(|index| center * (1.0 + 0.01 * ((index * 7 % 11) as f64 / 5.0 - 1.0)))
             .collect()
@@ -123,7 +123,7 @@ mod tests {
         assert!(regimes.gap_pct < 2.0, "{regimes:?}");
     }
 
-    /// The flip by 1.7 that steal time did not show.
+    /// The factor of 1.7 that steal time did not show.
     #[test]
     fn a_flip_is_two_regimes() {
         let values = [around(50.0, 40), around(85.0, 20)].concat();
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(Regimes::of(&values).unwrap().count, 1);
     }
 
-    /// Squares would cut off the one slow block and see nothing of the flip.
+    /// Squares would cut off the one slow block and miss the switch of speed.
     #[test]
     fn an_outlier_does_not_hide_a_flip() {
         let values = [around(50.0, 30), around(65.0, 30), vec![3000.0]].concat();

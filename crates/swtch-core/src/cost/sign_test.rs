@@ -1,11 +1,11 @@
 //! The sign test: whether a median differs from a given value.
 //!
-//! It is the same statement as the interval of [`super::interval`] turned round: p is below 5 %
-//! just when the 95 % interval leaves the value out. That also decides what becomes of values that
-//! are *equal* to the given one. To drop them (as Dixon and Mood did) makes a claim out of the few
-//! that are left; to split them can still disagree with the interval, whose ends belong to it. Here
-//! they count for the weaker side, against any difference. Block times are seldom equal to the last
-//! digit; where a clock's step makes them so, that is no sign of a difference.
+//! It is the inverse of the interval of [`super::interval`]: p is below 5 % exactly when the 95 %
+//! interval excludes the value. That also decides how values *equal* to the given one are treated.
+//! Dropping them (as Dixon and Mood did) can make a claim from the few that are left; splitting
+//! them can still disagree with the interval, which includes its ends. Here they count for the
+//! weaker side, against any difference. Block times are seldom equal to the last digit; where a
+//! clock's step makes them equal, that is no sign of a difference.
 //!
 //! Source: Dixon and Mood, "The Statistical Sign Test", JASA 41 (1946); Conover, "Practical
 //! Nonparametric Statistics", 3rd ed., §3.4.
@@ -16,7 +16,7 @@ use super::interval::{coin_tails, whole};
 /// and exact.
 ///
 /// `effective_n` says how many independent values these are worth, if fewer. `None` if there is no
-/// value, or one that is no number.
+/// value, or one is NaN.
 pub fn sign_test(values: &[f64], zero: f64, effective_n: Option<f64>) -> Option<f64> {
     if values.is_empty() || zero.is_nan() || values.iter().any(|value| value.is_nan()) {
         return None;
@@ -26,7 +26,7 @@ pub fn sign_test(values: &[f64], zero: f64, effective_n: Option<f64>) -> Option<
     let weaker = at_or_below.min(at_or_above);
     let worth = effective_n.map_or(values.len(), whole);
     let worth = worth.clamp(1, values.len());
-    // Rounded up: a part of a value speaks against a difference.
+    // Rounded up: a fraction of a value counts against a difference.
     let weaker = (weaker * worth).div_ceil(values.len());
     coin_tails(worth)
         .nth(weaker)
@@ -43,7 +43,7 @@ mod tests {
         sign_test(&values, 0.0, None).unwrap()
     }
 
-    /// 2 × 11/1024, 2 × 1/64, and a certainty.
+    /// By hand: 2 × 11/1024, 2 × 1/64, and 1.
     #[test]
     fn probabilities_are_those_of_a_coin() {
         assert!((p(1, 0, 9) - 22.0 / 1024.0).abs() < 1e-12);
@@ -70,7 +70,7 @@ mod tests {
         assert!((p - 2.0 / 64.0).abs() < 1e-12);
     }
 
-    /// The two say the same, also of values that are equal to zero.
+    /// Both give the same answer, also for values that are equal to zero.
     #[test]
     fn test_and_interval_agree() {
         let mut rng = fastrand::Rng::with_seed(1);

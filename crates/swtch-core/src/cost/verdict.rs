@@ -1,13 +1,14 @@
 //! What a measurement is worth, in words; and when two arms may be said to differ.
 //!
-//! Three answers, never two: a measurement in which the machine was busy is not wrong, and one
-//! that found nothing has not found that there is nothing.
+//! There are always three answers: a measurement on a busy machine is not wrong, and one that found
+//! no difference has not shown that there is none.
 //!
 //! # When two arms differ
 //!
-//! Two things must hold. The interval leaves out 1: chance alone would seldom do this. And the ratio
-//! itself lies beyond a margin that stands for what identical arms do as well: [`RESOLUTION_PCT`],
-//! or as far as the interval of two identical arms of the same measurement (A/A) reaches from 1.
+//! Two things must hold. The interval excludes 1, which chance alone would seldom cause. And the
+//! ratio itself lies beyond a margin that stands for what identical arms show as well:
+//! [`RESOLUTION_PCT`], or as far as the interval of two identical arms of the same measurement
+//! (A/A) reaches from 1.
 //!
 //! ```text
 //!            1-margin     1     1+margin
@@ -18,10 +19,10 @@
 //!         ├──────┼────────┼────────•───────┤        unresolved
 //! ```
 //!
-//! It is the ratio that must pass the margin, not the whole interval: an interval that lies beyond
-//! 1 % altogether never finds a difference *of* 1 %, which is to be found nine times in ten. False
-//! claims are held off by the interval, which is over trees; the margin is for what no interval
-//! sees, a bias that is the same in all of them.
+//! The ratio must pass the margin, not the whole interval: an interval that lies beyond 1 %
+//! altogether would never find a difference *of* 1 %, which is to be found nine times in ten. The
+//! interval, which is over trees, prevents false claims; the margin is for what no interval sees, a
+//! bias that is the same in all of them.
 //!
 //! With fewer than [`LEAST_TREES`] trees the interval knows nothing of what differs between trees.
 //! Then the margin is at least [`FEW_TREES_PCT`], the whole interval must lie beyond it, and there
@@ -39,19 +40,19 @@ use super::drop::Dropped;
 use super::estimate::{CONFIDENCE, Contrast, Estimate, LEAST_TREES};
 use super::regimes::Regimes;
 
-/// The least that two arms must differ to be told apart, in per cent. Blocks of one arm in one tree
-/// agree within 0.2.
+/// The smallest difference at which two arms are told apart, in per cent. Blocks of one arm in one
+/// tree agree within 0.2.
 pub const RESOLUTION_PCT: f64 = 0.5;
 
 /// The same with too few trees to see what differs between trees: identical arms of one tree were
 /// seen to differ by about 1 %.
 pub const FEW_TREES_PCT: f64 = 2.0;
 
-/// The fewest rounds of all trees, if the trees are few. Of 10 rounds whose contrast drifts by 2.8 %,
-/// 5.3 % of identical arms were told apart, of 20 rounds 2.5 % (simulated).
+/// The fewest rounds of all trees, if the trees are few. Of 10 rounds whose contrast drifts by 2.8
+/// %, 5.3 % of identical arms were told apart, of 20 rounds 2.5 % (simulated).
 pub const LEAST_ROUNDS: usize = 20;
 
-/// An interval that is less sure than this is no ground to say that there is no difference.
+/// The least confidence of an interval from which "no difference" may be concluded.
 const LEAST_CONFIDENCE: f64 = 0.9;
 
 /// Interquartile range of the sentinel, per cent of its median: quiet machines stay within 1 to 2.
@@ -61,16 +62,17 @@ const NOISY_IQR_PCT: f64 = 5.0;
 /// that is to be found.
 const NOISY_STEAL_PCT: f64 = 1.0;
 
-/// Interrupts on the CPU that measures. The tick is at most 1000; at 2 µs each, 5000 take 1 %.
+/// Interrupts per second on the CPU that measures. The tick is at most 1000; at 2 µs each, 5000
+/// take 1 %.
 const NOISY_INTERRUPTS_PER_S: f64 = 5000.0;
 
-/// Share of blocks left out, in per cent, from which what is left may be a choice.
+/// Share of blocks left out, in per cent, from which the remaining ones may be a biased selection.
 const NOISY_DROPPED_PCT: f64 = 10.0;
 
-/// Share of blocks left out, in per cent, from which it is one.
+/// Share of blocks left out, in per cent, from which the remaining ones count as biased.
 const UNRESOLVED_DROPPED_PCT: f64 = 50.0;
 
-/// Reach of the A/A interval, in per cent, beyond which nothing of interest can be told apart.
+/// Reach of the A/A interval, in per cent, beyond which no relevant difference can be seen.
 const UNRESOLVED_A_A_PCT: f64 = 5.0;
 
 /// The fewest independent rounds of a measurement that rests on its rounds.
@@ -79,31 +81,31 @@ const LEAST_EFFECTIVE_N: f64 = 6.0;
 /// What is known about the machine during a measurement. `None` where the system does not say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
-    /// Fresh process trees.
+    /// Number of fresh process trees that were measured.
     pub trees: usize,
     /// Blocks that were timed, kept or not, of all trees.
     pub blocks: usize,
-    /// Blocks that were left out, by reason.
+    /// Number of blocks left out, by reason.
     pub dropped: Dropped,
     /// Interquartile range of the sentinel's times, in per cent of their median.
     pub sentinel_iqr_pct: Option<f64>,
-    /// Regimes of the sentinel's times.
+    /// Speeds at which the sentinel ran.
     pub regimes: Option<Regimes>,
     /// Autocorrelation of neighbouring rounds, from -1 to 1: the highest of any tree.
     pub lag1: Option<f64>,
-    /// How many independent rounds those of a tree are worth: the lowest of any tree.
+    /// How many independent rounds those of one tree are worth: the lowest of any tree.
     pub effective_n: Option<f64>,
     /// Share of the time that the hypervisor gave to others, in per cent.
     pub steal_pct: Option<f64>,
-    /// How often a cgroup's quota stopped us.
+    /// Number of times that a cgroup's CPU quota stopped the measurement.
     pub throttled: Option<u64>,
     /// Interrupts per second on the CPU that measured.
     pub interrupts_per_s: Option<f64>,
-    /// Switches to tasks that are not ours. Those in a block drop it; others do no harm.
+    /// Switches to tasks outside the measurement. A block with one is dropped; others do no harm.
     pub foreign_switches: Option<u64>,
     /// Whether the sentinel was steady before the first round, in every tree.
     pub was_steady: bool,
-    /// Two identical arms, compared like any others.
+    /// Contrast of two identical arms, compared like any others.
     pub a_a: Option<Contrast>,
 }
 
@@ -112,55 +114,55 @@ pub struct Noise {
 #[serde(rename_all = "snake_case", tag = "reason")]
 #[non_exhaustive]
 pub enum Reason {
-    /// Two identical arms differ.
+    /// Two identical arms came out different.
     IdenticalDiffer {
-        /// Their ratio.
+        /// The second arm over the first.
         ratio: f64,
     },
     /// The interval of two identical arms is wide.
     IdenticalUncertain {
-        /// How far it reaches from 1, in per cent.
+        /// How far the interval reaches from 1, in per cent.
         reach_pct: f64,
     },
     /// Many blocks were left out.
     Dropped {
-        /// Of all blocks, in per cent.
+        /// Share of all blocks, in per cent.
         share_pct: f64,
-        /// How many, by reason.
+        /// Number of blocks left out, by reason.
         dropped: Dropped,
     },
-    /// Few trees, whose rounds are so much alike that they are worth few.
+    /// Few trees, whose rounds are so correlated that they are worth few.
     FewRounds {
-        /// How many independent ones.
+        /// How many independent rounds they are worth.
         effective_n: f64,
     },
-    /// It never came to a steady speed.
+    /// The machine never reached a steady speed before the first round.
     Unsteady,
-    /// It ran at two speeds.
+    /// The machine ran at two speeds.
     TwoSpeeds {
-        /// How much longer all takes at the slower, in per cent.
+        /// How much longer everything takes at the slower speed, in per cent.
         gap_pct: f64,
-        /// The share of readings at the slower, in per cent.
+        /// The share of readings at the slower speed, in per cent.
         slow_share_pct: f64,
     },
-    /// Its speed was spread.
+    /// The speed of the machine varied widely.
     Spread {
         /// Interquartile range of the sentinel, in per cent of its median.
         iqr_pct: f64,
     },
     /// The hypervisor gave the CPU to others.
     Stolen {
-        /// Share of the time, in per cent.
+        /// Share of the time that was stolen, in per cent.
         pct: f64,
     },
-    /// A cgroup's quota stopped us.
+    /// A cgroup's CPU quota stopped the measurement.
     Throttled {
-        /// How often.
+        /// Number of times that it was stopped.
         times: u64,
     },
-    /// Many interrupts.
+    /// The CPU took many interrupts while measuring.
     Interrupted {
-        /// Per second.
+        /// Number of interrupts per second.
         per_s: f64,
     },
 }
@@ -214,21 +216,21 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What a measurement is worth.
+/// The worth of a measurement, from best to worst.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "verdict", content = "reasons")]
 pub enum Verdict {
-    /// Nothing speaks against it.
+    /// Nothing speaks against the measurement.
     #[default]
     Quiet,
-    /// Its intervals hold, but are wider than they need be, or its values higher.
+    /// The intervals hold, but are wider than they need be, or the values are higher.
     Noisy(Vec<Reason>),
-    /// It answers nothing. The gravest reasons come first.
+    /// The measurement answers nothing. The gravest reasons come first.
     Unresolved(Vec<Reason>),
 }
 
 impl Verdict {
-    /// Judges a measurement.
+    /// The verdict on a measurement under this noise.
     pub fn of(noise: &Noise) -> Self {
         let grave = noise.unresolved();
         let reasons = [grave.clone(), noise.noisy()].concat();
@@ -241,7 +243,7 @@ impl Verdict {
         }
     }
 
-    /// Why; none if it is quiet.
+    /// The reasons against the measurement; empty if it is quiet.
     pub fn reasons(&self) -> &[Reason] {
         match self {
             Self::Quiet => &[],
@@ -251,7 +253,7 @@ impl Verdict {
 }
 
 impl Noise {
-    /// Why it answers nothing.
+    /// The reasons for which the measurement answers nothing.
     fn unresolved(&self) -> Vec<Reason> {
         let a_a = self.a_a.as_ref();
         let differ = a_a.filter(|a_a| differs(a_a, None).is_claim());
@@ -273,7 +275,7 @@ impl Noise {
         .collect()
     }
 
-    /// Why it is worth less than it might be.
+    /// The reasons for which its intervals are wider, or its values higher, than they need be.
     fn noisy(&self) -> Vec<Reason> {
         let flips = self.regimes.filter(|regimes| regimes.count > 1);
         let dropped = self.dropped_above(NOISY_DROPPED_PCT);
@@ -311,15 +313,15 @@ fn above(value: Option<f64>, limit: f64) -> Option<f64> {
     value.filter(|value| *value > limit)
 }
 
-/// What a contrast says of b, against a.
+/// What a contrast says about b, compared with a.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Difference {
-    /// b is larger.
+    /// b is larger, beyond the margin.
     Larger,
-    /// b is smaller.
+    /// b is smaller, beyond the margin.
     Smaller,
-    /// None that identical arms do not show as well: the interval lies within the margin.
+    /// No difference that identical arms do not show as well: the interval lies within the margin.
     None,
     /// The interval is too wide, or too unsure, to say.
     Unresolved,
@@ -345,12 +347,12 @@ impl Difference {
 
 /// Whether b differs from a; `a_a` is the contrast of two identical arms in the same measurement.
 ///
-/// A contrast of a family ([`Contrast::of_family`]) is claimed only if all of the family's claims
-/// together keep the promise.
+/// A contrast of a family ([`Contrast::of_family`]) is claimed only if all claims of the family
+/// together keep the error rate.
 pub fn differs(contrast: &Contrast, a_a: Option<&Contrast>) -> Difference {
     let ratio = &contrast.ratio;
     let margin = 1.0 + margin_pct(contrast, a_a) / 100.0;
-    // With too few trees the interval itself leaves out what differs between trees.
+    // With too few trees, the interval does not include what differs between trees.
     let beyond = if ratio.covers_trees() { 1.0 } else { margin };
     let is_significant = contrast.p <= 1.0 - CONFIDENCE;
     if !ratio.covers_trees() && ratio.rounds < LEAST_ROUNDS {
@@ -370,7 +372,7 @@ fn lies_within(ratio: &Estimate, margin: f64) -> bool {
     ratio.confidence >= LEAST_CONFIDENCE && ratio.low >= 1.0 / margin && ratio.high <= margin
 }
 
-/// How far from 1 a ratio of identical arms may lie, in per cent: to be said with
+/// How far from 1 a ratio of identical arms may lie, in per cent. Reports give it with
 /// [`Difference::None`], which claims no more than this.
 pub fn margin_pct(contrast: &Contrast, a_a: Option<&Contrast>) -> f64 {
     let least = if contrast.ratio.covers_trees() {
@@ -382,7 +384,7 @@ pub fn margin_pct(contrast: &Contrast, a_a: Option<&Contrast>) -> f64 {
 }
 
 /// How far from 1 the interval reaches, on the side where it reaches farther, in per cent. At least
-/// its half width; more where it lies askew, as it does if few trees show one offset.
+/// its half width; more where it lies off centre, as it does if few trees show one offset.
 fn reach_pct(ratio: &Estimate) -> f64 {
     let reach = ratio.high.max(1.0 / ratio.low);
     (reach - 1.0).max(0.0) * 100.0
@@ -436,7 +438,7 @@ mod tests {
         assert_eq!(Verdict::of(&quiet()), Verdict::Quiet);
     }
 
-    /// What the system does not say is no reason; that it was not steady is one.
+    /// A value that the system does not give is no reason; an unsteady machine is one.
     #[test]
     fn what_is_not_known_is_no_reason() {
         let noise = Noise::default();
@@ -475,7 +477,7 @@ mod tests {
         );
     }
 
-    /// The gravest first; blocks that were left out are told once.
+    /// The gravest first; blocks that were left out are reported once.
     #[test]
     fn what_answers_nothing_says_why() {
         let noise = Noise {
@@ -501,7 +503,7 @@ mod tests {
         assert!(words[2].starts_with("60 % of the blocks were left out"));
     }
 
-    /// Six trees are the interval; what their rounds are worth is then no matter.
+    /// With six trees the interval is over trees; what their rounds are worth then does not matter.
     #[test]
     fn few_independent_rounds_matter_to_few_trees_only() {
         let noise = Noise {
@@ -538,7 +540,7 @@ mod tests {
         assert_eq!(says(0.99, 1.0), Difference::None);
     }
 
-    /// One tree does not know what another would say.
+    /// One tree does not show how much another would differ.
     #[test]
     fn few_trees_claim_only_what_is_large() {
         let says = |low, high| differs(&ratio(low, high, 1), None);

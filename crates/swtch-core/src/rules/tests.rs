@@ -1,5 +1,5 @@
-//! Known answers: for each rule the least evidence that must lead to it. That each rule is in the
-//! table also proves that none is shadowed by one asked before it.
+//! Known answers: for each rule, the least evidence that must lead to it. Since each rule has one,
+//! none is shadowed by a rule tried before it.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn number_of(call: &str) -> u32 {
     (0..1024).find(named).expect("a system call of x86-64")
 }
 
-/// Asleep, as far as known in user mode.
+/// Asleep, and as far as is known in user mode.
 fn asleep() -> Evidence {
     Evidence {
         state: TASK_INTERRUPTIBLE,
@@ -45,7 +45,7 @@ fn asleep_on(call: &str, wait_object: WaitObject) -> Evidence {
     }
 }
 
-/// Runnable, and told to go by `cause`.
+/// Runnable, and asked to leave by `cause`.
 fn told_by(cause: Cause, bits: Bits) -> Evidence {
     Evidence {
         cause,
@@ -70,7 +70,7 @@ fn going_to_sleep(cause: Cause) -> Evidence {
     }
 }
 
-/// One thing changed at a time.
+/// Copies with one thing changed each.
 impl Evidence {
     fn state(self, state: u32) -> Self {
         Self { state, ..self }
@@ -148,7 +148,7 @@ fn blocked_answers() -> Vec<(&'static str, Evidence)> {
                 .bits(kthread)
                 .bits(Bits::WQ_WORKER),
         ),
-        // An import: no call in its registers is no sign of a fault there.
+        // In an import, no call in the registers is no sign of a fault.
         ("call_not_told", asleep().bits(Bits::NO_CALL)),
         ("call_not_told", asleep().bits(Bits::NO_CALL).bits(kthread)),
         ("kernel_thread", asleep().state(TASK_IDLE).bits(kthread)),
@@ -213,7 +213,7 @@ fn runnable_answers() -> Vec<(&'static str, Evidence)> {
             "requests_not_seen",
             told_by(Cause::None, Bits::REQUESTS_NOT_SEEN),
         ),
-        // A request that was seen nevertheless is of that run.
+        // A request that was seen belongs to that run, even if others were not seen.
         ("woken_task", told_by(Wakeup, Bits::REQUESTS_NOT_SEEN)),
         ("protection_lapsed_elsewhere", told_by(Balance, lapsed)),
         ("protection_lapsed_elsewhere", told_by(Foreign, lapsed)),
@@ -229,7 +229,7 @@ fn runnable_answers() -> Vec<(&'static str, Evidence)> {
             "guess_own_policy_call",
             own_call("sched_setscheduler", NoHook).bits(Bits::SLICE_END),
         ),
-        // Imports: neither calls nor who asked.
+        // Imports hold neither calls nor who asked.
         ("preempted_or_yielded", told_by(NoHook, Bits::NO_CALL)),
         ("own_context", told_by(Own, none)),
         ("foreign_context", told_by(Foreign, none)),
@@ -305,7 +305,7 @@ fn a_rule_that_does_not_know_says_that_it_inferred() {
     }
 }
 
-/// The time a task waits in vfork it is marked as frozen, too: seen on 6.18 at every `posix_spawn`.
+/// A task that waits in vfork is marked as frozen, too: seen on 6.18 at every `posix_spawn`.
 #[test]
 fn a_parent_in_vfork_is_not_frozen() {
     let vfork = in_vfork("vfork");
@@ -324,7 +324,7 @@ fn a_kernel_worker_at_work_is_not_idle() {
     );
 }
 
-/// Nanosleep, futex and poll are all resumed by it after SIGCONT: seen on 6.18.
+/// Nanosleep, futex and poll are all resumed by this call after SIGCONT: seen on 6.18.
 #[test]
 fn a_restarted_call_does_not_say_what_it_was() {
     assert_eq!(rule_for(&asleep_in("restart_syscall")), "call_without_rule");
@@ -338,7 +338,7 @@ fn numbers_of_32_bit_calls_are_never_read_as_those_of_64_bit_calls() {
     assert_eq!(rule_for(&disk), "iowait");
 }
 
-/// The request is older than the blocking, and does not matter to it.
+/// A request to reschedule is older than the blocking and does not affect it.
 #[test]
 fn a_task_that_blocked_is_not_preempted_whoever_asked() {
     let asked = Evidence {

@@ -1,26 +1,26 @@
-//! The rules for switches of a user-mode scheduler. It says itself what happened, so all are
-//! certain; what is left to decide is the word for it.
+//! The rules for switches of a user-mode scheduler. The scheduler reports what happened, so all are
+//! certain; the rules only choose the reason.
 //!
-//! A wait is named by its type. Types that programs make up are waits for somebody else in the
-//! program: a mutex and a channel of the program's own look the same from here.
+//! A wait is named by its type. Types that programs define themselves count as waits for another
+//! worker of the program: from outside, a mutex and a channel of the program's own look the same.
 
 use super::Rule;
 use crate::reason::{Certainty, Reason};
 
-/// What a user-mode scheduler says of a switch-out.
+/// What a user-mode scheduler reports of a switch-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserDeparture<'a> {
-    /// The worker yielded.
+    /// The worker offered its scheduler to others.
     Yield,
-    /// It waits for something of this type.
+    /// The worker waits for something of this type.
     Wait(&'a str),
-    /// It left the scheduler to run preemptively.
+    /// The worker left the scheduler to run code that may block.
     Preemptive,
-    /// Its task ended.
+    /// The task of the worker ended.
     Done,
 }
 
-/// Part of a wait type's name, and the rule for it: the first that is found decides.
+/// Part of a wait type's name, and the rule for it; the first that matches decides.
 const BY_NAME: &[(&str, &Rule)] = &[
     ("YIELD", &YIELD),
     ("PREEMPTIVE", &PREEMPTIVE),
@@ -80,7 +80,7 @@ static DONE: Rule = rule(
     "level user: the worker's task ended",
 );
 
-/// All of them.
+/// All rules of level `user`.
 pub(super) static TABLE: [&Rule; 8] = [
     &YIELD,
     &SLEEP,
@@ -92,7 +92,7 @@ pub(super) static TABLE: [&Rule; 8] = [
     &DONE,
 ];
 
-/// The reason of a user-mode switch-out, as the rule that names it.
+/// The rule that names the reason of a user-mode switch-out.
 pub fn classify_user(departure: UserDeparture<'_>) -> &'static Rule {
     match departure {
         UserDeparture::Yield => &YIELD,
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Programs name wait types of their own.
+    /// Programs may name wait types of their own.
     #[test]
     fn an_unknown_type_is_a_wait_for_another() {
         assert_eq!((word("my latch"), word("")), ("futex", "futex"));

@@ -128,7 +128,7 @@ fn without_its_wakeup_a_wait_is_not_divided() {
 /// ```text
 ///  in      out (runnable)        in        out
 ///  100     200                   550       900
-///          │◀──── runq = off ────▶│              a wakeup of another wait has no say
+///          │◀──── runq = off ────▶│              a wakeup of another wait does not count
 /// ```
 #[test]
 fn who_left_runnable_waits_on_the_run_queue_all_the_time() {
@@ -183,7 +183,7 @@ fn what_the_kernel_counted_between_two_rows_was_not_caught() {
     assert_eq!(line.uncaught(), 3);
 }
 
-/// Of a task out of scope only those runs are recorded that somebody waited for.
+/// Of a task out of scope, only the runs that another task waited for are recorded.
 #[test]
 fn holes_out_of_scope_are_not_counted() {
     let mut line = timeline();
@@ -249,7 +249,7 @@ fn time_that_was_not_charged_was_stolen() {
 /// ```text
 ///  task 1   in   out ─────────────── end      open
 ///  task 2   in   out (dead)                   ended
-///  task 3   in   out (out of scope)           nobody asked
+///  task 3   in   out (out of scope)           not asked for
 /// ```
 #[test]
 fn waits_that_are_open_at_the_end_are_those_of_tasks_that_may_come_back() {
@@ -324,7 +324,7 @@ fn time_of_interrupts_is_not_counted_as_stolen_too() {
         irq: Nanos::from_ns(600_000),
         ..run(0, 1_000_000)
     };
-    // A moment of 0 is a moment here: the wire's 0 was turned into None before.
+    // A moment of 0 is a moment here: `from_wire` has turned the 0 of the wire into `None` before.
     assert_eq!(row(&mut timeline(), event).stolen, Nanos::ZERO);
 }
 
@@ -396,8 +396,8 @@ fn a_user_switch_is_a_row_of_its_thread() {
     assert_eq!(row.cgroup, CgroupId::new(9));
 }
 
-/// A scheduler that may run anywhere does not know its CPU; the kernel says where the thread was, be it
-/// later, at the end of the thread's first run.
+/// A scheduler that may run anywhere does not know its CPU; the kernel says where the thread was,
+/// even if only later, at the end of the thread's first run.
 #[test]
 fn a_user_switch_is_where_its_thread_was_last() {
     let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
@@ -420,7 +420,7 @@ fn a_user_switch_is_where_its_thread_was_last() {
     assert_eq!(timeline.unnamed_user(), 0);
 }
 
-/// Rows of long ago would have to be put in order before all that was written since.
+/// Older rows would have to be sorted in before everything that was written since.
 #[test]
 fn a_user_switch_waits_a_second_for_its_cpu() {
     let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
@@ -431,7 +431,7 @@ fn a_user_switch_waits_a_second_for_its_cpu() {
     assert_eq!(timeline.unnamed_user(), 1);
 }
 
-/// A thread that runs on for long does not fill the memory, nor take the room of others.
+/// A thread that runs for long neither fills the memory nor takes the room of others.
 #[test]
 fn few_user_switches_of_a_thread_wait_for_its_cpu() {
     let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
@@ -463,7 +463,7 @@ fn a_user_switch_changes_no_wait_of_the_kernel() {
     assert_eq!(timeline.uncaught(), 0);
 }
 
-/// The word of a thread that runs no worker: it is a scheduler's all the same.
+/// The word of a thread that runs no worker still says that the thread belongs to a scheduler.
 #[test]
 fn an_os_switch_carries_the_worker_that_the_word_named() {
     let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));

@@ -1,5 +1,5 @@
-//! What user-mode switches must be told about their threads: a user-mode scheduler knows the id of
-//! its thread and nothing of the kernel's CPUs.
+//! Task, CPU and cgroup of a thread by its id: a user-mode scheduler knows the id of its thread,
+//! but neither the kernel's CPUs nor the keys of the trace.
 
 use std::collections::HashMap;
 
@@ -21,19 +21,19 @@ pub(super) struct Place {
 }
 
 impl Threads {
-    /// A thread was named. Ids are reused: the latest name counts, and one that has ended keeps its
-    /// id until then, because its last switches may come later.
+    /// Notes the task that has this thread id. Ids are reused, so the latest event wins; a thread
+    /// that has ended keeps its id until then, because its last switches may come later.
     pub(super) fn name(&mut self, event: &TaskEvent) {
         self.by_tid.insert(event.tid, event.task);
         self.place(event.task).cgroup = event.cgroup;
     }
 
-    /// A thread was on this CPU. Whether that is the first that is known of it.
+    /// Notes the CPU that a thread was on. True if it is the first one known of this thread.
     pub(super) fn put(&mut self, task: TaskKey, cpu: CpuId) -> bool {
         !task.is_idle() && self.place(task).cpu.replace(cpu).is_none()
     }
 
-    /// The thread with this id, and where it is.
+    /// The task with this thread id, its last CPU and its cgroup.
     pub(super) fn find(&self, tid: Tid) -> Option<(TaskKey, Place)> {
         let task = *self.by_tid.get(&tid)?;
         let index = usize::try_from(task.get()).ok()?;

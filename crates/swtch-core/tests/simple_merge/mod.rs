@@ -1,11 +1,11 @@
-//! A merge that is obviously right: it looks at all streams at each record. The test compares with its
-//! order, the benchmark with its time.
+//! A merge that is obviously right: it searches all streams for each record. The test compares with
+//! its order, the benchmark with its time.
 
 use std::collections::VecDeque;
 
 use swtch_core::{CgroupId, Class, Event, Pid, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp};
 
-/// Streams in order of time each.
+/// Streams, each in order of time.
 #[derive(Default)]
 pub struct SimpleMerge {
     streams: Vec<VecDeque<Event>>,
@@ -21,7 +21,8 @@ impl SimpleMerge {
         self.streams[stream].push_back(event);
     }
 
-    /// Hands on every record before `horizon`, the earliest first, of equal ones that of the first stream.
+    /// Passes on every record before `horizon`, the earliest first; of equal ones, that of the
+    /// first stream.
     pub fn take_until(&mut self, horizon: Timestamp, mut sink: impl FnMut(Event)) {
         self.horizon = self.horizon.max(horizon);
         while let Some(stream) = self.earliest_stream() {
@@ -40,7 +41,7 @@ impl SimpleMerge {
     }
 }
 
-/// A record of stream `stream`, which its task tells.
+/// A record of stream `stream`, which is kept as its task key.
 pub fn record(ns: u64, stream: usize) -> Event {
     Event::Task(TaskEvent {
         ts: Timestamp::from_ns(ns),

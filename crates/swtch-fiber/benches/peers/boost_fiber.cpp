@@ -1,5 +1,5 @@
-// Boost.Fiber: stackful fibers on one thread, round robin. One arm a process, named by the argument;
-// the lines it speaks are those of src/protocol.rs.
+// Boost.Fiber: stackful fibers on one thread, round robin. One arm per process, named by the
+// argument; the protocol is that of src/protocol.rs.
 
 #include <sys/resource.h>
 #include <time.h>
@@ -37,10 +37,10 @@ struct Meter {
     }
 };
 
-// Of the block that runs. An arm may start it anew when its fibers have begun.
+// The meter of the present block. An arm may restart it when its fibers have begun.
 static Meter meter;
 
-// Else each fiber that ends gives its stack back to the kernel.
+// Without a pool each fiber that ends would give its stack back to the kernel.
 static fibers::pooled_fixedsize_stack stacks;
 
 static void yield_in_loop()
@@ -48,7 +48,8 @@ static void yield_in_loop()
     boost::this_fiber::yield();
 }
 
-// Yields `depth` calls below; something is done after each call, so that it is a call and no jump.
+// Yields from a call depth of `depth`; there is work after each call, so that it is a call and no
+// jump.
 static __attribute__((noinline)) void yield_below(int depth)
 {
     if (depth == 1)
@@ -63,7 +64,7 @@ static void yield_in_situ()
     yield_below(5);
 }
 
-// So many fibers that yield to each other. The meter starts when all have begun.
+// Several fibers that yield to each other. The meter starts when all have begun.
 template <void give_way()> static uint64_t yields(uint64_t operations, uint64_t tasks)
 {
     uint64_t count = 0;
@@ -82,7 +83,7 @@ template <void give_way()> static uint64_t yields(uint64_t operations, uint64_t 
     return count;
 }
 
-// Fibers that only end, `batch` at a time, waited for from the last on.
+// Fibers that end at once, `batch` at a time, joined from the last on.
 static uint64_t spawns(uint64_t operations, uint64_t batch)
 {
     uint64_t count = 0;
@@ -97,7 +98,7 @@ static uint64_t spawns(uint64_t operations, uint64_t batch)
     return count;
 }
 
-// A mutex that nobody else wants.
+// A mutex that no other fiber wants.
 static uint64_t locks(uint64_t operations)
 {
     uint64_t count = 0;

@@ -1,5 +1,5 @@
-// Goroutines on one processor of Go's scheduler. One arm a process, named by the argument; the lines
-// it speaks are those of src/protocol.rs.
+// Goroutines on one processor of Go's scheduler. One arm per process, named by the argument; the
+// protocol is that of src/protocol.rs.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// So many goroutines that yield to each other. The meter starts when all have begun.
+// Several goroutines that yield to each other. The meter starts when all have begun.
 func yields(operations, tasks uint64) uint64 {
 	var all sync.WaitGroup
 	count := uint64(0) // one processor: nobody else counts meanwhile
@@ -33,7 +33,7 @@ func yields(operations, tasks uint64) uint64 {
 	return count
 }
 
-// Two goroutines that hand a turn to each other through channels without room.
+// Two goroutines that hand a turn to each other through unbuffered channels.
 func channels(operations uint64) uint64 {
 	there, back := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -51,7 +51,7 @@ func channels(operations uint64) uint64 {
 	return count
 }
 
-// Goroutines that only end, batch at a time.
+// Goroutines that end at once, batch at a time.
 func spawns(operations, batch uint64) uint64 {
 	count := uint64(0) // one processor: nobody else counts meanwhile
 	for range operations / batch {
@@ -68,7 +68,7 @@ func spawns(operations, batch uint64) uint64 {
 	return count
 }
 
-// A mutex that nobody else wants.
+// A mutex that no other goroutine wants.
 func locks(operations uint64) uint64 {
 	var mutex sync.Mutex
 	count := uint64(0)
@@ -87,7 +87,7 @@ type meter struct {
 	wall  time.Time
 }
 
-// Of the block that runs. An arm may start it anew when its goroutines have begun.
+// The meter of the present block. An arm may restart it when its goroutines have begun.
 var begin meter
 
 func start() (now meter) {

@@ -1,32 +1,32 @@
-//! What is compared with what: the list of all arms.
+//! The list of all arms, and which are compared with each other.
 
-/// The program that an arm is an argument of.
+/// The program that runs an arm, with the arm's name as argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// This benchmark itself: `--arm NAME`.
     Ours,
-    /// `benches/peers`, in Rust.
+    /// `benches/peers`, in Rust, without glommio.
     Rust,
-    /// `benches/peers`, in Rust, the part that is left out where it does not build.
+    /// `benches/peers`, in Rust, with glommio, which does not build everywhere.
     Glommio,
-    /// `benches/peers/boost_fiber.cpp`.
+    /// The peer in C++: `benches/peers/boost_fiber.cpp`.
     Boost,
-    /// `benches/peers/gosched.go`.
+    /// The peer in Go: `benches/peers/gosched.go`.
     Go,
 }
 
 impl Program {
-    /// All, in the order in which they are built.
+    /// All programs, in the order in which they are built.
     pub const ALL: [Self; 5] = [Self::Ours, Self::Rust, Self::Glommio, Self::Boost, Self::Go];
 }
 
-/// Arms that do the same, so that their ratio says something. The first arm of a group is what the
-/// others are divided by.
+/// A group of arms that do the same, so that their ratio is meaningful. The others are divided by
+/// the first arm of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// One of two tasks gives way to the other.
+    /// One of two tasks yields to the other.
     Yield,
-    /// The same among a thousand: what of them lies in the first cache no more.
+    /// The same with a thousand tasks, which no longer fit into the first-level cache.
     Yield1000,
     /// A thread hands the turn to another thread on the same CPU.
     HandOff,
@@ -34,14 +34,14 @@ pub enum Group {
     Spawn,
     /// 64 tasks are started, end, and are waited for, the last one first.
     Spawn64,
-    /// A lock that nobody else wants is taken and given back.
+    /// A lock without contention is taken and released.
     Mutex,
-    /// What accounting is made of.
+    /// A part of the accounting, such as a clock reading.
     Primitive,
 }
 
 impl Group {
-    /// All, in the order of the report.
+    /// All groups, in the order of the report.
     pub const ALL: [Self; 7] = [
         Self::Yield,
         Self::Yield1000,
@@ -52,7 +52,7 @@ impl Group {
         Self::Primitive,
     ];
 
-    /// The word for it.
+    /// The name in options, table and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Yield => "yield",
@@ -65,7 +65,7 @@ impl Group {
         }
     }
 
-    /// What one operation is.
+    /// What one operation of this group is.
     pub const fn operation(self) -> &'static str {
         match self {
             Self::Yield => "a task gives way to another",
@@ -79,19 +79,19 @@ impl Group {
     }
 }
 
-/// One thing that is timed.
+/// One thing that is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Arm {
-    /// Unique; the argument that its program takes.
+    /// Unique name; the argument that its program takes.
     pub name: &'static str,
-    /// What it is compared with.
+    /// The group in which it is compared.
     pub group: Group,
-    /// What runs it.
+    /// The program that runs it.
     pub program: Program,
 }
 
-/// All arms. Two do the same, to show what a difference that is none looks like: `swtch-yield` and
-/// `swtch-yield-again`. `sentinel` is arithmetic without memory: it shows what the machine did.
+/// All arms. Two are the same, to show the noise: `swtch-yield` and `swtch-yield-again`. `sentinel`
+/// is arithmetic without memory: it shows changes of the machine's speed.
 pub const ALL: &[Arm] = &[
     arm("swtch-yield", Group::Yield, Program::Ours),
     arm("swtch-yield-again", Group::Yield, Program::Ours),
@@ -156,7 +156,7 @@ pub const ALL: &[Arm] = &[
     arm("event-64", Group::Primitive, Program::Rust),
 ];
 
-/// The arm that is always the same work.
+/// The arm whose work is always the same.
 pub const SENTINEL: &str = "sentinel";
 
 const fn arm(name: &'static str, group: Group, program: Program) -> Arm {

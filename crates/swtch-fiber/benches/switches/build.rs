@@ -1,7 +1,7 @@
-//! Builds the peers, or says why one is missing and what to install.
+//! Builds the peers, or tells why one is missing and what to install.
 //!
-//! What is built lies in `peers/` of the target directory. A peer that was built before is used as
-//! it is when it cannot be built again, so the benchmark runs without a network.
+//! The programs are in `peers/` of the target directory. A peer that was built before is used as it
+//! is if it cannot be built again, so the benchmark runs without a network.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,18 +11,18 @@ use std::process::Command;
 
 use crate::arms::Program;
 
-/// Where the sources of the peers lie.
+/// Directory with the sources of the peers.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers");
 
-/// The programs that there are, and of the others the reason.
+/// The programs that exist, and the reason for each that does not.
 #[derive(Debug, Default)]
 pub struct Programs(BTreeMap<&'static str, Result<PathBuf, String>>);
 
 impl Programs {
-    /// Builds what can be built; with `build` off, takes what was built before.
+    /// Builds the peers; with `build` off, uses those that were built before.
     ///
     /// # Errors
-    /// When this program does not know where it is, or can make no directory there.
+    /// When the path of this program is unknown, or no directory can be made there.
     pub fn find(build: bool) -> io::Result<Self> {
         let exe = std::env::current_exe()?;
         // TARGET/release/deps/switches-HASH
@@ -43,7 +43,7 @@ impl Programs {
         Ok(all)
     }
 
-    /// The program, or why there is none.
+    /// Path of the program, or the reason why it does not exist.
     pub fn get(&self, program: Program) -> Result<&Path, &str> {
         match self.0.get(key(program)) {
             Some(Ok(path)) => Ok(path),
@@ -63,8 +63,8 @@ const fn key(program: Program) -> &'static str {
     }
 }
 
-/// The package beside this file. With features it has a target directory of its own, so that the
-/// two do not build each other's dependencies anew by turns.
+/// Builds the package beside this file. With features it has a target directory of its own, so that
+/// the two variants do not rebuild each other's dependencies in turn.
 fn rust(place: &Path, build: bool, features: &[&str]) -> Result<PathBuf, String> {
     let target = place.join(if features.is_empty() {
         "rust"
@@ -103,7 +103,7 @@ fn go(place: &Path, build: bool) -> Result<PathBuf, String> {
     let source = Path::new(SOURCES).join("gosched.go");
     let program = place.join("gosched");
     let mut command = Command::new("go");
-    // No other toolchain than the one that is here, and no look at the repository around.
+    // Use no other toolchain than the installed one, and do not look at the repository around.
     command
         .env("GOTOOLCHAIN", "local")
         .args(["build", "-buildvcs=false", "-o"])
@@ -121,7 +121,7 @@ fn outdated(program: &Path, source: &Path) -> bool {
     }
 }
 
-/// Runs `command` and looks whether there is a `program` then. `needs` is what it takes.
+/// Runs `command` and checks whether `program` exists then. `needs` names what must be installed.
 fn built(
     program: PathBuf,
     build: bool,
@@ -140,7 +140,7 @@ fn built(
     }
 }
 
-/// The first line that says what went wrong, when something did.
+/// The first line of the output that tells what went wrong, if something did.
 fn trouble(command: &mut Command) -> Option<String> {
     let output = match command.output() {
         Ok(output) if output.status.success() => return None,

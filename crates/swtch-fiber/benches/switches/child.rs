@@ -1,4 +1,4 @@
-//! One arm as a process: started, asked for blocks, ended.
+//! One arm as a process: it is started, asked for blocks, and ended.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -9,23 +9,23 @@ use std::time::Duration;
 
 use crate::arms::{Arm, Program};
 
-/// An arm that says nothing for so long hangs.
+/// An arm that does not answer for this long has hung.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a block of operations came to.
+/// The results of one block of operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
-    /// Operations asked for.
+    /// The number of operations that was asked for.
     pub operations: u64,
-    /// By the wall clock, ns.
+    /// Wall-clock time of the block, ns.
     pub wall_ns: f64,
     /// CPU time of all threads of the arm, ns.
     pub cpu_ns: f64,
-    /// What its tasks counted.
+    /// Operations that the arm's tasks counted.
     pub user: f64,
-    /// The kernel's switches of the arm.
+    /// Voluntary switches of the arm, counted by the kernel.
     pub voluntary: f64,
-    /// The same, involuntary ones.
+    /// Involuntary switches of the arm, counted by the kernel.
     pub involuntary: f64,
 }
 
@@ -35,7 +35,7 @@ pub struct Child {
     process: Process,
     requests: Option<ChildStdin>,
     answers: Receiver<String>,
-    /// What it calls itself, with version.
+    /// The name by which it announces itself, with its version.
     pub about: String,
 }
 
@@ -56,7 +56,7 @@ impl Child {
             .spawn()?;
         let (sender, answers) = mpsc::channel();
         let output = process.stdout.take();
-        // A pipe has no deadline for reading, a channel has.
+        // A pipe has no deadline for reading, but a channel has.
         thread::spawn(move || {
             let lines = output
                 .into_iter()
@@ -82,10 +82,10 @@ impl Child {
         Ok(child)
     }
 
-    /// Has a block of `operations` run.
+    /// Runs a block of `operations`.
     ///
     /// # Errors
-    /// When the arm ends, hangs or answers something else.
+    /// When the arm ends, hangs or gives another answer.
     pub fn run(&mut self, operations: u64) -> io::Result<Block> {
         let gone = || io::Error::other("it has no input");
         writeln!(self.requests.as_mut().ok_or_else(gone)?, "run {operations}")?;
@@ -112,7 +112,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Its turn to end is the end of its input; one that hangs would never see it.
+        // Normally it ends when its input ends; a hung arm would never notice that, so kill it.
         self.requests = None;
         self.process.kill().ok();
         self.process.wait().ok();

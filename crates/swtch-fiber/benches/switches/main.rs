@@ -1,4 +1,4 @@
-//! `cargo bench -p swtch-fiber`: switches of our scheduler beside those of its peers, in one run.
+//! `cargo bench -p swtch-fiber`: switches of our scheduler and of its peers, in one run.
 //!
 //! ```text
 //! arms      what is compared with what
@@ -42,7 +42,7 @@ const HELP: &str = "cargo bench -p swtch-fiber -- [OPTIONS]
   --block-ms N     length of a block (20)
   --no-build       take peers as they were built before";
 
-/// What the command line asks for.
+/// The options from the command line.
 #[derive(Debug)]
 struct Options {
     plan: Plan,
@@ -55,7 +55,8 @@ struct Options {
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match words.first().map(String::as_str) {
-        // `cargo test --all-targets` runs benchmarks without a word, for them to test themselves.
+        // `cargo test --all-targets` runs benchmarks without arguments, for them to test
+        // themselves.
         None => return ExitCode::SUCCESS,
         Some("--arm") => {
             let served = ours::serve(words.get(1).map_or("", String::as_str));
@@ -129,7 +130,7 @@ fn compare(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What stands behind `key` and a colon in `file`.
+/// The text after `key` and a colon in `file`.
 fn line_of(file: &str, key: &str) -> String {
     let text = fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(key));
@@ -139,8 +140,8 @@ fn line_of(file: &str, key: &str) -> String {
     })
 }
 
-/// Binds this process, and so all arms that it starts, to one CPU: the one asked for, or the last
-/// that it may use.
+/// Binds this process, and so all arms that it starts, to one CPU: the wanted one, or the last that
+/// it may use.
 fn bind(wanted: Option<usize>) -> std::io::Result<usize> {
     let size = size_of::<libc::cpu_set_t>();
     // SAFETY: a set of CPUs is plain bits, for which zeros are good values.

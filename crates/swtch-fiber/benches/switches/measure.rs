@@ -1,4 +1,4 @@
-//! Rounds: each arm once in each, one after the other on one CPU.
+//! Rounds: in each round every arm runs once, one after the other on one CPU.
 //!
 //! ```text
 //! start 1   all arms are started anew     round 1   A B C D …
@@ -6,9 +6,9 @@
 //! start 2   all arms are started anew     round 3   C D … A B
 //! ```
 //!
-//! Speeds of a machine drift; blocks of one round stand side by side, so only those are divided by
-//! each other. Where memory comes to lie differs by process and not by block, so it is starts that
-//! count as independent, not rounds: an interval is drawn from the medians of starts.
+//! The speed of a machine drifts. Blocks of one round are close in time, so only those are divided
+//! by each other. The placement of memory differs by process and not by block, so starts count as
+//! independent, not rounds: an interval is computed from the medians of starts.
 
 use std::io;
 
@@ -16,29 +16,30 @@ use crate::arms::{self, Arm};
 use crate::build::Programs;
 use crate::child::{Block, Child};
 
-/// Operations of a first try, and what numbers of operations are multiples of: pairs and batches.
+/// Operations of a first try; all numbers of operations are multiples of it, because of pairs and
+/// batches.
 const STEP: u64 = 128;
 
-/// How much is measured.
+/// How many starts, rounds and how long blocks are measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// How often all arms are started anew.
     pub starts: usize,
-    /// Rounds between two starts.
+    /// Number of rounds between two starts.
     pub rounds: usize,
     /// Length of a block, ns.
     pub block_ns: f64,
 }
 
 impl Plan {
-    /// Enough starts for an interval that does not rest on the extremes.
+    /// Enough starts for an interval that does not depend on the extremes.
     pub const FULL: Self = Self {
         starts: 9,
         rounds: 2,
         block_ns: 20e6,
     };
 
-    /// Whether it works, not how fast.
+    /// Tests that it works, not how fast.
     pub const QUICK: Self = Self {
         starts: 3,
         rounds: 1,
@@ -46,16 +47,16 @@ impl Plan {
     };
 }
 
-/// Everything that was measured of one arm.
+/// All measurements of one arm.
 #[derive(Debug)]
 pub struct Record {
-    /// Which.
+    /// The arm that was measured.
     pub arm: Arm,
-    /// What it calls itself.
+    /// The name by which the arm announces itself.
     pub about: String,
-    /// Its blocks: by start, then by round. The same shape for all that are whole.
+    /// Its blocks: by start, then by round. All complete arms have the same shape.
     pub blocks: Vec<Vec<Block>>,
-    /// Why it is not whole; its blocks are not to be used then.
+    /// Why the arm is incomplete; its blocks must not be used then.
     pub failed: Option<String>,
     operations: u64,
 }
@@ -71,7 +72,7 @@ impl Record {
         }
     }
 
-    /// Keeps what came of `result`; an arm that fails once is left alone from then on.
+    /// Stores the error of `result`; an arm that failed once is not run any more.
     fn keep<T>(&mut self, result: io::Result<T>) -> Option<T> {
         result
             .inspect_err(|error| self.failed = Some(error.to_string()))
@@ -79,7 +80,7 @@ impl Record {
     }
 }
 
-/// Measures all arms of `wanted`.
+/// Measures all arms in `wanted`.
 pub fn measure(wanted: &[Arm], programs: &Programs, plan: Plan) -> Vec<Record> {
     let mut records: Vec<Record> = wanted.iter().copied().map(Record::new).collect();
     for start in 0..plan.starts {
@@ -107,7 +108,8 @@ pub fn measure(wanted: &[Arm], programs: &Programs, plan: Plan) -> Vec<Record> {
     records
 }
 
-/// Starts the arm of `record` and warms it up; `None`, and the reason in the record, when that fails.
+/// Starts the arm of `record` and warms it up; `None`, with the reason in the record, when that
+/// fails.
 fn started(record: &mut Record, programs: &Programs, plan: Plan) -> Option<Child> {
     if record.failed.is_some() {
         return None;
@@ -127,7 +129,7 @@ fn started(record: &mut Record, programs: &Programs, plan: Plan) -> Option<Child
     Some(child)
 }
 
-/// The operations that take about `block_ns`, by ever longer tries.
+/// The number of operations that takes about `block_ns`, found by ever longer tries.
 fn calibrated(child: &mut Child, block_ns: f64) -> io::Result<u64> {
     let mut operations = STEP;
     loop {
@@ -136,7 +138,7 @@ fn calibrated(child: &mut Child, block_ns: f64) -> io::Result<u64> {
         if times < 1.5 {
             return Ok(operations);
         }
-        // Never more than ten times the last one: the first tries are slow, and later ones are not.
+        // At most ten times the last one, because the first tries are slower than later ones.
         #[expect(
             clippy::cast_possible_truncation,
             reason = "a number of steps between 1 and ten times the last"
@@ -146,11 +148,11 @@ fn calibrated(child: &mut Child, block_ns: f64) -> io::Result<u64> {
     }
 }
 
-/// The arms whose name or group is one of `only`, or all; always with the first of their group and
-/// the sentinel.
+/// The arms whose name or group is in `only`, or all; always with the first of their group and the
+/// sentinel.
 ///
 /// # Errors
-/// When a word is neither.
+/// When a word is neither a name nor a group.
 pub fn chosen(only: &[String]) -> Result<Vec<Arm>, String> {
     let is = |arm: &Arm, word: &String| word == arm.name || word == arm.group.as_str();
     if let Some(word) = only

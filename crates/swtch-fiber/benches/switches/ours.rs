@@ -1,4 +1,4 @@
-//! The arms of this crate: each does what its peers do, by the public interface.
+//! The arms of this crate: each does the same as its peers, by the public interface.
 
 use std::fmt::Display;
 use std::hint::black_box;
@@ -10,13 +10,13 @@ use swtch_fiber::{JoinHandle, Mode, Runtime, check_quantum, yield_now};
 
 use crate::protocol::{Block, Meter, serve as speak};
 
-/// Calls between the loop and the yield, in situ.
+/// Calls between the loop and the yield, for the arms with calls in between.
 const DEPTH: u32 = 5;
 
-/// Longer than any benchmark.
+/// A time span longer than any benchmark.
 const A_DAY: Duration = Duration::from_secs(86_400);
 
-/// Whether clocks are read and times are kept.
+/// Whether clocks are read and times are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Accounting {
     On,
@@ -56,12 +56,12 @@ fn runtime(mode: Mode, accounting: Accounting) -> io::Result<Runtime> {
         .map_err(io::Error::other)
 }
 
-/// Two tasks that give way to each other.
+/// Two tasks that yield to each other.
 fn pair(runtime: &Runtime, give_way: impl Fn() + Copy + Send + 'static) -> io::Result<()> {
     among(runtime, 2, give_way)
 }
 
-/// So many tasks that give way to each other. The meter starts when all have begun.
+/// Several tasks that yield to each other. The meter starts when all have begun.
 fn among(
     runtime: &Runtime,
     tasks: u64,
@@ -77,7 +77,7 @@ fn among(
     })
 }
 
-/// The same while a third task waits for a time that never comes: no look at a clock is needed.
+/// The same while a third task waits for a deadline that never comes, which costs no clock reading.
 fn beside_a_sleeper(runtime: &Runtime) -> io::Result<()> {
     let sleeper = runtime.spawn(|| swtch_fiber::sleep(A_DAY));
     let sleeper = sleeper.map_err(io::Error::other)?;
@@ -86,7 +86,7 @@ fn beside_a_sleeper(runtime: &Runtime) -> io::Result<()> {
     served
 }
 
-/// One task that would give way, and is alone.
+/// One task that yields, without any other.
 fn alone(runtime: &Runtime, give_way: impl Fn() + Copy + Send + 'static) -> io::Result<()> {
     blocks(runtime, move |operations| {
         let meter = Meter::start();
@@ -94,8 +94,8 @@ fn alone(runtime: &Runtime, give_way: impl Fn() + Copy + Send + 'static) -> io::
     })
 }
 
-/// Tasks that only end, `batch` at a time. The last is waited for first: then the others have ended,
-/// and no time goes into waking the one that waits.
+/// Tasks that end at once, `batch` at a time. The last is joined first: then the others have ended,
+/// and no time is spent on waking the task that joins.
 fn spawns(runtime: &Runtime, batch: u64) -> io::Result<()> {
     blocks(runtime, move |operations| {
         let mut started = Vec::new();
@@ -113,7 +113,7 @@ fn spawns(runtime: &Runtime, batch: u64) -> io::Result<()> {
     })
 }
 
-/// A mutex that nobody else wants.
+/// A mutex that no other task wants.
 fn mutex(runtime: &Runtime) -> io::Result<()> {
     blocks(runtime, |operations| {
         let mutex = Mutex::new(0);
@@ -124,7 +124,7 @@ fn mutex(runtime: &Runtime) -> io::Result<()> {
     })
 }
 
-/// Serves blocks that run in a worker.
+/// Runs the blocks of an arm in a worker.
 fn blocks(
     runtime: &Runtime,
     block: impl Fn(u64) -> Block + Copy + Send + 'static,
@@ -134,17 +134,17 @@ fn blocks(
     })
 }
 
-/// Starts a task beside the one that calls.
+/// Starts a task in the runtime of the caller.
 fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     finished(swtch_fiber::spawn(body))
 }
 
-/// What came of something that cannot fail here: no task of this file panics or is cancelled.
+/// The value of a result that cannot be an error here: no task of this file panics or is cancelled.
 fn finished<T>(result: Result<T, impl Display>) -> T {
     result.unwrap_or_else(|error| unreachable!("{error}"))
 }
 
-/// Does it so many times, and counts.
+/// Calls `what` the given number of times, and counts.
 fn repeat(times: u64, what: impl Fn()) -> u64 {
     let mut count = 0;
     for _ in 0..times {
@@ -154,7 +154,7 @@ fn repeat(times: u64, what: impl Fn()) -> u64 {
     count
 }
 
-/// Yields `depth` calls below the loop.
+/// Yields from a call depth of `depth` below the loop.
 #[inline(never)]
 fn yield_below(depth: u32) {
     if depth == 1 {
@@ -162,6 +162,6 @@ fn yield_below(depth: u32) {
     } else {
         yield_below(depth - 1);
     }
-    // Something to do after the call, so that it is a call and no jump.
+    // Work after the call, so that it is a call and no jump.
     black_box(depth);
 }

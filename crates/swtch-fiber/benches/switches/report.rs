@@ -1,4 +1,4 @@
-//! What was measured, as a table for people and as JSON for programs.
+//! The results, as a table for people and as JSON for programs.
 
 use std::fmt::Write;
 
@@ -7,34 +7,35 @@ use crate::child::Block;
 use crate::measure::{Plan, Record};
 use crate::statistics::{interval, median, quantile};
 
-/// The machine and how it was used.
+/// The machine, and the CPU that was used.
 #[derive(Debug)]
 pub struct Host {
-    /// Of the processor.
+    /// Model name of the processor.
     pub model: String,
-    /// Its release.
+    /// Release of the kernel, for the header.
     pub kernel: String,
-    /// The CPU all arms were bound to.
+    /// The CPU to which all arms were bound.
     pub cpu: usize,
 }
 
-/// One row: what an operation of an arm comes to.
+/// One row: the results per operation of an arm.
 #[derive(Debug)]
 struct Row<'a> {
     record: &'a Record,
     /// CPU time, ns: the median of the starts.
     ns: f64,
-    /// The middle half of all blocks.
+    /// The middle half of all blocks: lower and upper quartile.
     quartiles: (f64, f64),
     wall_ns: f64,
     user: f64,
     voluntary: f64,
     involuntary: f64,
-    /// Times the first arm of the group, within the same round: median of the starts, and the interval.
+    /// Ratio to the first arm of the group, within the same round: median of the starts, and its
+    /// interval.
     ratio: Option<(f64, Option<(f64, f64)>)>,
 }
 
-/// The rows of arms that are whole, in the order of the list.
+/// The rows of the complete arms, in the order of the list.
 fn rows(records: &[Record]) -> Vec<Row<'_>> {
     let whole = |record: &&Record| record.failed.is_none();
     records
@@ -80,7 +81,7 @@ fn by_start(record: &Record, of: fn(&Block) -> f64) -> Vec<f64> {
     record.blocks.iter().filter_map(one).collect()
 }
 
-/// How many times as long as `first` in the same round.
+/// The ratio to `first` within the same rounds.
 fn ratio(record: &Record, first: &Record) -> Option<(f64, Option<(f64, f64)>)> {
     let starts: Vec<f64> = (record.blocks.iter().zip(&first.blocks))
         .filter_map(|(own, other)| {
@@ -95,7 +96,7 @@ fn ratio(record: &Record, first: &Record) -> Option<(f64, Option<(f64, f64)>)> {
     Some((median(&starts)?, interval(&starts)))
 }
 
-/// The table.
+/// Formats all rows as a table, by group.
 pub fn table(records: &[Record], host: &Host, plan: Plan) -> String {
     let mut out = String::new();
     let rows = rows(records);
@@ -162,7 +163,7 @@ fn line(out: &mut String, row: &Row<'_>) {
     .ok();
 }
 
-/// What cannot be said, and how quiet the machine was.
+/// What is missing, and how quiet the machine was.
 fn footer(out: &mut String, records: &[Record], rows: &[Row<'_>]) {
     let missing = |record: &Record| Some((record.arm.name, record.failed.clone()?));
     let missing: Vec<_> = records.iter().filter_map(missing).collect();
@@ -238,7 +239,7 @@ fn json_row(row: &Row<'_>) -> String {
     )
 }
 
-/// A string of JSON: what comes from outside may hold anything.
+/// A JSON string; text from outside may contain any character.
 fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for letter in text.chars() {

@@ -1,15 +1,14 @@
-//! The middle of some values, and how far it may be off: order statistics only.
+//! The median of some values, and its confidence interval: order statistics only.
 //!
-//! Each value lies below the true median with probability 1/2, like a coin; so the k-th lowest and
-//! the k-th highest of n hold it between them with a probability that is known exactly, whatever
-//! the distribution. (Conover, "Practical Nonparametric Statistics", 3rd ed., §3.2. `swtch-core` has
-//! the same for prices; this crate stands alone.)
+//! Each value lies below the true median with probability 1/2, like a coin toss. So the k-th lowest
+//! and the k-th highest of n contain it between them with a probability that is known exactly,
+//! whatever the distribution. (Conover, "Practical Nonparametric Statistics", 3rd ed., §3.2.
+//! `swtch-core` has the same for prices; this crate does not depend on it.)
 
-/// What [`interval`] is to hold the median with, at least.
+/// Least probability with which [`interval`] contains the median.
 const CONFIDENCE: f64 = 0.95;
 
-/// The value below which the share `at` (0 to 1) of all lies, linear between neighbours; `None`
-/// when there is no value.
+/// The quantile `at` (0 to 1), linear between neighbours; `None` when there is no value.
 pub fn quantile(values: &[f64], at: f64) -> Option<f64> {
     let sorted = sorted(values);
     let last = sorted.len().checked_sub(1)?;
@@ -28,11 +27,11 @@ pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// Two of the values that hold the true median between them with 95 % at least; `None` when there
-/// are too few for any two of them to do so (fewer than six).
+/// Two of the values that contain the true median between them with at least 95 %; `None` when
+/// there are too few values for that (fewer than six).
 pub fn interval(values: &[f64]) -> Option<(f64, f64)> {
     let sorted = sorted(values);
-    // That at most `left_out` of n coins show heads, for 0, 1, 2 …
+    // The probability that at most `left_out` of n coins show heads, for 0, 1, 2 …
     let mut term = 0.5_f64.powi(i32::try_from(sorted.len()).ok()?);
     let mut tail = 0.0;
     let mut ends = None;

@@ -1,4 +1,4 @@
-//! What the examples share: words of the command line, and both levels' counters of this process.
+//! Shared by the examples: command line options, and the counters of this process at both levels.
 
 use std::error::Error;
 use std::fs;
@@ -8,10 +8,10 @@ use std::str::FromStr;
 
 use swtch_fiber::observe::{Mode, Page, Snapshot};
 
-/// What an example fails with.
+/// The error type of an example.
 pub type Failure = Box<dyn Error>;
 
-/// Runs an example and says what went wrong; or says only how it is called, if that is asked.
+/// Runs an example and reports an error; or only prints the help, if that is asked for.
 pub fn told(help: &str, example: fn() -> Result<(), Failure>) -> ExitCode {
     if std::env::args().any(|word| word == "--help" || word == "-h") {
         print!("{help}");
@@ -26,14 +26,14 @@ pub fn told(help: &str, example: fn() -> Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// `--NAME VALUE …` of the command line.
+/// The pairs `--NAME VALUE …` of the command line.
 pub struct Words(Vec<(String, String)>);
 
 impl Words {
-    /// Reads the command line; `known` are the names that have a meaning.
+    /// Reads the command line; `known` are the allowed names.
     ///
     /// # Errors
-    /// A word without a name or a value, or a name that is not known.
+    /// A word without a name or a value, or an unknown name.
     pub fn read(known: &[&str]) -> Result<Self, Failure> {
         let mut words = std::env::args().skip(1);
         let mut pairs = Vec::new();
@@ -51,10 +51,10 @@ impl Words {
         Ok(Self(pairs))
     }
 
-    /// The value of a name.
+    /// The value of a name, or the default.
     ///
     /// # Errors
-    /// It is none of this type.
+    /// When the value cannot be parsed as this type.
     pub fn value<Value: FromStr>(&self, name: &str, default: Value) -> Result<Value, Failure> {
         let mut given = self.0.iter().rev();
         let Some((_, value)) = given.find(|(given, _)| given == name) else {
@@ -68,25 +68,25 @@ impl Words {
 /// Counters of one scheduler at both levels; they only grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Both {
-    /// Another worker was switched to.
+    /// Times that a worker was switched out.
     pub switches: u64,
-    /// A worker gave the scheduler up.
+    /// Times that a worker gave the scheduler up.
     pub yields: u64,
-    /// It ran on, since nobody else was runnable.
+    /// Yields after which the same worker ran on.
     pub reselects: u64,
     /// Time that workers ran, ns.
     pub running_ns: u64,
-    /// Times that the kernel switched its threads out asleep.
+    /// Voluntary switches of its threads, counted by the kernel.
     pub voluntary: u64,
-    /// Times that the kernel switched them out runnable.
+    /// Involuntary switches of its threads, counted by the kernel.
     pub involuntary: u64,
     /// CPU time of its threads, ns.
     pub cpu_ns: u64,
 }
 
 impl Both {
-    /// Of a scheduler: its own books, and the kernel's of its threads (one in fiber mode, all its
-    /// workers in thread mode).
+    /// The counters of one scheduler: its own, and the kernel's for its threads (one in fiber mode,
+    /// those of all its workers in thread mode).
     pub fn of(snapshot: &Snapshot, scheduler: usize) -> Self {
         let mut both = Self::default();
         if let Some(row) = snapshot
@@ -106,7 +106,8 @@ impl Both {
         both
     }
 
-    /// Sources: `proc_pid_status(5)`; `Documentation/scheduler/sched-stats.rst`.
+    /// Adds the kernel's counters of one thread. Sources: `proc_pid_status(5)`;
+    /// `Documentation/scheduler/sched-stats.rst`.
     fn add_thread(&mut self, tid: u32) {
         let read = |file| fs::read_to_string(format!("/proc/self/task/{tid}/{file}"));
         let status = read("status").unwrap_or_default();
@@ -138,7 +139,7 @@ impl Sub for Both {
     }
 }
 
-/// The page of this process, and which of its schedulers live.
+/// The page of this process, and the indices of its live schedulers.
 ///
 /// # Errors
 /// As [`Page::of_process`].
@@ -161,7 +162,7 @@ pub fn time(ns: u64) -> String {
     }
 }
 
-/// `1,234,567`.
+/// A number with separators, such as `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut words = String::new();

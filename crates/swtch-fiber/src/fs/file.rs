@@ -13,14 +13,14 @@ use crate::wait_type::WaitType;
 
 /// An open file.
 ///
-/// Closing it, and asking for what the kernel knows by heart (its length, its position), block the
-/// thread for as long as the kernel takes.
+/// Closing it, asking for its metadata, and moving its position block the thread for as long as the
+/// kernel takes.
 #[derive(Debug)]
 pub struct File {
     file: fs::File,
 }
 
-/// Calls what blocks outside of the scheduler, or right here where there is none to leave.
+/// Runs a blocking call in a preemptive section; in place when the worker unwinds and cannot leave.
 pub(super) fn outside<Output: Send>(
     body: impl FnOnce() -> io::Result<Output> + Send,
 ) -> io::Result<Output> {
@@ -35,41 +35,41 @@ impl File {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         OpenOptions::new().read(true).open(path)
     }
 
-    /// Opens a file for writing, empty.
+    /// Creates or truncates a file for writing.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         let options = OpenOptions::new().write(true).create(true);
         options.truncate(true).open(path)
     }
 
-    /// Reads at an offset; the file's position stays. 0 means the end of the file.
+    /// Reads at an offset, without moving the file's position. Returns 0 at the end of the file.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         self.read_here(buffer, Some(offset))
     }
 
-    /// Writes at an offset; the file's position stays. Returns how much was written, at least one
-    /// byte.
+    /// Writes at an offset, without moving the file's position. Returns the number of bytes
+    /// written, at least one.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         self.write_here(bytes, Some(offset))
     }
 
-    /// Brings data and all about the file to its device (`fsync`).
+    /// Flushes data and metadata to the device (`fsync`).
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn sync_all(&self) -> io::Result<()> {
         if completes_here() {
             self.request_sync(true)
@@ -78,10 +78,10 @@ impl File {
         }
     }
 
-    /// Brings data, and what is needed to read it, to its device (`fdatasync`).
+    /// Flushes the data, and the metadata needed to read it, to the device (`fdatasync`).
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn sync_data(&self) -> io::Result<()> {
         if completes_here() {
             self.request_sync(false)
@@ -90,10 +90,10 @@ impl File {
         }
     }
 
-    /// Length, times, permissions.
+    /// Metadata of the file: length, times, permissions.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn metadata(&self) -> io::Result<Metadata> {
         self.file.metadata()
     }

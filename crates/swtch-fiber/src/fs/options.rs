@@ -26,48 +26,48 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// Nothing is allowed yet.
+    /// No access is allowed at first.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// It may be read.
+    /// Sets whether the file may be read.
     #[must_use]
     pub fn read(mut self, read: bool) -> Self {
         self.read = read;
         self
     }
 
-    /// It may be written.
+    /// Sets whether the file may be written.
     #[must_use]
     pub fn write(mut self, write: bool) -> Self {
         self.write = write;
         self
     }
 
-    /// Writes go to its end.
+    /// Sets whether each write goes to the end of the file.
     #[must_use]
     pub fn append(mut self, append: bool) -> Self {
         self.append = append;
         self
     }
 
-    /// What it holds goes away.
+    /// Sets whether existing content is discarded.
     #[must_use]
     pub fn truncate(mut self, truncate: bool) -> Self {
         self.truncate = truncate;
         self
     }
 
-    /// It is made when there is none.
+    /// Sets whether the file is created if it does not exist.
     #[must_use]
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// It is made; when there is one already, that is an error.
+    /// Sets whether the file must be new; an existing one is an error.
     #[must_use]
     pub fn create_new(mut self, create_new: bool) -> Self {
         self.create_new = create_new;
@@ -77,7 +77,7 @@ impl OpenOptions {
     /// Opens the file.
     ///
     /// # Errors
-    /// What the kernel says; [`io::ErrorKind::InvalidInput`] when the options contradict each other.
+    /// The kernel's error; [`io::ErrorKind::InvalidInput`] when the options contradict each other.
     pub fn open(self, path: impl AsRef<Path>) -> io::Result<File> {
         let flags = self.flags()?;
         let path = CString::new(path.as_ref().as_os_str().as_bytes())?;
@@ -86,7 +86,7 @@ impl OpenOptions {
             let mode = 0o666;
             let opened = run(Request::Open { path, flags, mode }, None)?;
             let descriptor = i32::try_from(opened).map_err(io::Error::other)?;
-            // SAFETY: the kernel has just opened it, and nobody else knows it.
+            // SAFETY: the kernel has just opened it, and it has no other owner.
             unsafe { OwnedFd::from_raw_fd(descriptor) }
         } else {
             outside(|| open_now(&path, flags))?
@@ -131,6 +131,6 @@ fn open_now(path: &CString, flags: i32) -> io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just opened it, and nobody else knows it.
+    // SAFETY: the kernel has just opened it, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

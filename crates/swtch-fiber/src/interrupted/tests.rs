@@ -8,17 +8,17 @@ use crate::worker::{self, WorkerCell};
 use crate::{Mode, Runtime, spawn, yield_now};
 
 thread_local! {
-    /// Switches of runs that were counted for another one already.
+    /// Further switches in runs that were already counted as interrupted.
     static FURTHER: Cell<i64> = const { Cell::new(0) };
 }
 
-/// A busy machine may take the CPU away again before the thread is back in user mode: one run, two
-/// switches.
+/// A busy machine may take the CPU away again before the thread is back in user mode: that makes
+/// two switches in one run.
 pub(super) fn note_switches_of_one_run(switches: i64) {
     FURTHER.set(FURTHER.get() + (switches - 1).max(0));
 }
 
-/// Binds the calling thread to the last CPU it may use, and says which that is.
+/// Binds the calling thread to the last CPU that it may use.
 fn pin() {
     // SAFETY: a set of bits, for which zeros are valid.
     let mut allowed: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -46,8 +46,8 @@ fn hog(stop: Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
     })
 }
 
-/// The promise of the technique: beside a hog on the same CPU, what is noticed in user mode is
-/// what the kernel counts.
+/// With a second busy thread on the same CPU, each involuntary switch that the kernel counts must
+/// be noticed.
 #[test]
 fn each_interruption_is_noticed_once() {
     pin();
@@ -80,14 +80,14 @@ fn each_interruption_is_noticed_once() {
 }
 
 impl Marker {
-    /// Whether each answer costs one load.
+    /// Whether the marker uses `rseq`, so that each answer costs one load.
     fn has_the_word(&self) -> bool {
         matches!(self.source, Source::Rseq { .. })
     }
 }
 
-/// The kernel clears the word when a thread blocks, too; but nobody took its CPU away. On a busy machine
-/// somebody may, just after it was woken: then the kernel counts it.
+/// The kernel also clears the word when a thread blocks, although its CPU was not taken away. On a
+/// busy machine that may happen just after the wakeup; then the kernel counts it.
 #[test]
 fn a_blocking_call_is_no_interruption() {
     let mut marker = Marker::for_this_thread();
@@ -101,7 +101,7 @@ fn a_blocking_call_is_no_interruption() {
     assert!(noticed <= counted, "noticed {noticed}, counted {counted}");
 }
 
-/// Neither is a signal, which clears the word as well.
+/// A signal clears the word as well, and is no interruption either.
 #[test]
 fn a_signal_is_no_interruption() {
     extern "C" fn nothing(_signal: i32) {}
@@ -130,8 +130,8 @@ fn a_signal_is_no_interruption() {
     );
 }
 
-/// A system call that does not block is no interruption. Interruptions by others may come in
-/// between on a busy machine, hence compared with the kernel's count.
+/// A system call that does not block is no interruption. On a busy machine other threads may
+/// interrupt in between, hence the comparison with the kernel's count.
 #[test]
 fn a_plain_system_call_is_no_interruption() {
     let mut marker = Marker::for_this_thread();
@@ -148,15 +148,15 @@ fn a_plain_system_call_is_no_interruption() {
     );
 }
 
-/// `rseq_cs` has one user per thread; the second must not overwrite it, and the first one's end
-/// gives it free.
+/// `rseq_cs` has one user per thread: a second marker must not overwrite it, and gets it when the
+/// first one is dropped.
 #[test]
 fn the_word_has_one_user_at_a_time() {
     let first = Marker::for_this_thread();
     if !first.has_the_word() {
         swtch_test::skip!("no rseq area here, or somebody else uses it");
     }
-    // The kernel may clear the word just here, hence some tries.
+    // The kernel may clear the word just here, hence several tries.
     let taken = (0..100).any(|_| {
         let mut second = Marker::for_this_thread();
         let refused = !second.has_the_word();
@@ -171,7 +171,7 @@ fn the_word_has_one_user_at_a_time() {
     assert!((0..100).any(|_| Marker::for_this_thread().has_the_word()));
 }
 
-/// An allocator that begins to use the word later keeps it; the marker falls back.
+/// If other code begins to use the word later, it keeps it, and the marker uses the kernel's count.
 #[test]
 fn a_word_taken_by_another_is_left_alone() {
     let mut marker = Marker::for_this_thread();
@@ -183,7 +183,7 @@ fn a_word_taken_by_another_is_left_alone() {
         flags: 0,
         ..super::SECTION
     };
-    // The kernel may clear the word before it is looked at, hence some tries.
+    // The kernel may clear the word before it is read, hence several tries.
     let fell_back = (0..100).any(|_| {
         word.store((&raw const theirs).addr(), Ordering::Relaxed);
         marker.was_interrupted();
@@ -195,7 +195,7 @@ fn a_word_taken_by_another_is_left_alone() {
     assert!(left == (&raw const theirs).addr() || left == 0);
 }
 
-/// Without `rseq` the kernel's count answers, once in many runs.
+/// Without `rseq` the kernel's count is used, once in many runs.
 #[test]
 fn the_count_answers_for_many_runs_at_once() {
     pin();
@@ -220,9 +220,9 @@ fn the_count_answers_for_many_runs_at_once() {
     );
 }
 
-/// A scheduler counts, without privilege, the runs that the kernel cut short: in both modes, for
-/// a worker that is alone (which never leaves), and for several. One more or less may fall between two
-/// readings.
+/// A scheduler counts, without privilege, the runs that the kernel interrupted: in both modes, for
+/// a single worker (which never leaves), and for several. The two counts may differ by one between
+/// two readings.
 #[test]
 fn a_scheduler_counts_the_runs_that_the_os_interrupted() {
     for (mode, workers) in [(Mode::Fiber, 1), (Mode::Fiber, 3), (Mode::Thread, 1)] {
@@ -269,7 +269,7 @@ fn a_scheduler_counts_the_runs_that_the_os_interrupted() {
     }
 }
 
-/// What the calling worker's scheduler has counted.
+/// The interrupted runs that the calling worker's scheduler has counted.
 fn interrupted_runs() -> u64 {
     let scheduler = worker::current().and_then(WorkerCell::scheduler).unwrap();
     // SAFETY: the calling worker holds the scheduler.

@@ -1,4 +1,4 @@
-//! What a scheduler does with its driver: start, stop, and making workers runnable.
+//! The scheduler's use of its driver: start and stop operations, and make their workers runnable.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ impl Scheduler {
         started
     }
 
-    /// Asks the kernel to give an operation up. True when it is over already.
+    /// Asks the kernel to give an operation up. True when it has ended already.
     pub(super) fn stop_io(&self, operation: &Operation) -> bool {
         // SAFETY: the calling worker holds the scheduler.
         let core = unsafe { self.core() };
@@ -32,7 +32,7 @@ impl Scheduler {
 }
 
 impl Core {
-    /// Makes workers runnable whose operations are over.
+    /// Makes those workers runnable whose operations have ended.
     pub(crate) fn drive_io(&mut self, scheduler: &Scheduler) {
         self.io.turn();
         while let Some(waiter) = self.io.next_completion() {
@@ -46,7 +46,7 @@ impl Core {
 
     fn end_io_wait(&mut self, scheduler: &Scheduler, waiter: Waiter) {
         let cell = waiter.cell();
-        // Lost to the deadline or to cancellation: then the worker finds the result by itself.
+        // If the deadline or a cancellation came first, the worker finds the result by itself.
         if cell.wait.decide(waiter.ticket(), Phase::Signalled) {
             cell.signalled_ticks
                 .store(scheduler.now(), Ordering::Relaxed);

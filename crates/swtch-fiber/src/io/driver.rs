@@ -1,7 +1,7 @@
 //! A driver: `io_uring` or epoll, made when the first operation needs it.
 //!
-//! Only the holder of the scheduler touches it. System calls are rare: operations wait for company
-//! for [`PATIENCE`] while others are runnable, and go out at once when nobody is.
+//! Only the holder of the scheduler touches it. To keep system calls rare, operations are batched
+//! for up to [`PATIENCE`] while others are runnable, and submitted at once when none is.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,8 +14,8 @@ use super::uring::Uring;
 use crate::park::Waiter;
 use crate::runtime::Mode;
 
-/// How long operations and readiness may wait, while other workers run, for one system call that
-/// serves many. A call takes 0.2 to 0.5 µs when it finds nothing: at most 2 % of the time.
+/// How long operations and readiness events may wait, while other workers run, for one system call
+/// that serves many. A call takes 0.2 to 0.5 µs when it finds nothing: at most 2 % of the time.
 pub(super) const PATIENCE: Duration = Duration::from_micros(20);
 
 /// The driver of one scheduler.
@@ -24,7 +24,7 @@ pub(crate) struct Driver {
     kind: Io,
     mode: Mode,
     engine: Option<Engine>,
-    /// Operations that were started and are not over.
+    /// Operations that were started and have not ended.
     pending: u32,
 }
 
@@ -44,12 +44,12 @@ impl Driver {
         }
     }
 
-    /// Operations that were started and are not over.
+    /// Operations that were started and have not ended.
     pub(crate) fn pending(&self) -> u32 {
         self.pending
     }
 
-    /// Whether a switch can go by without a look.
+    /// Whether a switch can skip the driver.
     #[inline(always)]
     pub(crate) fn nothing_to_do(&self) -> bool {
         self.pending == 0 || self.is_quiet()
@@ -75,11 +75,12 @@ impl Driver {
         Ok(self.engine.insert(made))
     }
 
-    /// Starts an operation. It is over when [`next_completion`](Self::next_completion) names its
-    /// waiter, or [`stop`](Self::stop) says so.
+    /// Starts an operation. It has ended when [`next_completion`](Self::next_completion) names its
+    /// waiter, or [`stop`](Self::stop) returns true.
     ///
     /// # Errors
-    /// When the driver could not be made, or the kernel refuses: then it was not started.
+    /// When the driver could not be made, or the kernel refuses. The operation was not started
+    /// then.
     pub(super) fn start(
         &mut self,
         request: Request<'_>,
@@ -94,7 +95,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives an operation up. True when it is over at once, and nobody is signalled.
+    /// Gives an operation up. True when it has ended already; then no waiter is signalled.
     pub(super) fn stop(&mut self, operation: &Operation) -> bool {
         match &mut self.engine {
             Some(Engine::Epoll(epoll)) => {
@@ -119,7 +120,7 @@ impl Driver {
         }
     }
 
-    /// Who waits for an operation that is over now.
+    /// The waiter of an operation that has ended.
     pub(super) fn next_completion(&mut self) -> Option<Waiter> {
         let waiter = match &mut self.engine {
             Some(Engine::Uring(uring)) => uring.next_completion(),
@@ -130,7 +131,8 @@ impl Driver {
         Some(waiter)
     }
 
-    /// Sleeps until an operation is over, the alarm rings, or `until` (`CLOCK_MONOTONIC`, ns).
+    /// Sleeps until an operation ends, the alarm rings, or the time `until` (`CLOCK_MONOTONIC`,
+    /// ns).
     pub(crate) fn sleep(&mut self, until: Option<u64>) {
         match &mut self.engine {
             Some(Engine::Uring(uring)) => uring.sleep(until),
@@ -139,7 +141,7 @@ impl Driver {
         }
     }
 
-    /// Whether the alarm rang since this was asked last.
+    /// Whether the alarm rang since the last call.
     pub(super) fn take_rang(&mut self) -> bool {
         match &mut self.engine {
             Some(Engine::Uring(uring)) => uring.take_rang(),

@@ -1,8 +1,9 @@
-//! The driver by epoll, where `io_uring` is refused: the kernel says what is ready.
+//! The epoll driver, used by default in thread mode, where `io_uring` is refused, and on request:
+//! the kernel reports which descriptors are ready.
 //!
-//! Each wait arms its descriptor for one event (`EPOLLONESHOT`). Nothing is taken out when a wait is
-//! given up or a descriptor closed: an event that nobody waits for is passed over, and a waiter
-//! that was woken for nothing tries again and waits anew.
+//! Each wait arms its descriptor for one event (`EPOLLONESHOT`). No descriptor is removed when a
+//! wait is given up or the descriptor is closed: an event without a waiter is ignored, and a waiter
+//! that was woken too early tries again and waits anew.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -19,19 +20,19 @@ use super::{Interest, time_until};
 use crate::park::Waiter;
 use crate::{clock, last_words};
 
-/// Events that one system call brings.
+/// Most events that one system call returns.
 const EVENTS: usize = 128;
 
-/// The event of the alarm; all others are numbered by their descriptor.
+/// Marks the alarm's event; all other events carry their descriptor.
 const ALARM: u64 = u64::MAX;
 
-/// The epoll descriptor of one scheduler, and who waits.
+/// The epoll descriptor of one scheduler, and the waiting operations.
 #[derive(Debug)]
 pub(super) struct Epoll {
     epoll: OwnedFd,
     waiting: HashMap<RawFd, Vec<Waiting>>,
     completed: VecDeque<Waiter>,
-    /// When to ask again while others run, ticks.
+    /// Earliest time to ask the kernel again while workers run, ticks.
     next_look: u64,
     patience: u64,
     rang: bool,
@@ -58,13 +59,13 @@ impl Epoll {
         })
     }
 
-    /// Whether nobody is to be woken and it is too early to ask again.
+    /// Whether no waiter is to be woken and it is too early to ask the kernel again.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         self.completed.is_empty() && !self.rang && clock::ticks() < self.next_look
     }
 
-    /// Arms a descriptor for the calling worker, and for those that wait for it already.
+    /// Arms a descriptor for the calling worker, and for those that already wait for it.
     pub(super) fn start(&mut self, request: &Request<'_>, operation: &Operation) -> io::Result<()> {
         let Request::Ready {
             descriptor,
@@ -93,14 +94,14 @@ impl Epoll {
             events | to_events(interest)
         });
         let mark = epoll::EventData::new_u64(descriptor.as_raw_fd().unsigned_abs().into());
-        // Known from an earlier wait, as a rule.
+        // Usually the descriptor is known from an earlier wait.
         match epoll::modify(&self.epoll, descriptor, mark, events) {
             Err(Errno::NOENT) => Ok(epoll::add(&self.epoll, descriptor, mark, events)?),
             armed => Ok(armed?),
         }
     }
 
-    /// Takes a waiter out.
+    /// Removes an operation from the table and completes it as cancelled.
     pub(super) fn stop(&mut self, operation: &Operation) {
         if let Some(waiting) = self.waiting.get_mut(&operation.descriptor()) {
             waiting.retain(|other| !ptr::eq(other.operation, operation));
@@ -111,7 +112,7 @@ impl Epoll {
         operation.complete(-libc::ECANCELED);
     }
 
-    /// Asks, when that is due.
+    /// Asks the kernel for events when that is due.
     pub(super) fn turn(&mut self) {
         let now = clock::ticks();
         if self.completed.is_empty() && now >= self.next_look {
@@ -120,7 +121,7 @@ impl Epoll {
         }
     }
 
-    /// Sleeps until something is ready, the alarm rings, or `until`.
+    /// Sleeps until a descriptor is ready, the alarm rings, or `until` (`CLOCK_MONOTONIC`, ns).
     pub(super) fn sleep(&mut self, until: Option<u64>) {
         if self.completed.is_empty() {
             self.ask(until.map(time_until));
@@ -130,7 +131,8 @@ impl Epoll {
     fn ask(&mut self, at_most: Option<Timespec>) {
         let mut room = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
         let asked = match epoll::wait(&self.epoll, &mut room, at_most.as_ref()) {
-            // Before 5.11 there are only milliseconds (`epoll_pwait`): late rather than early.
+            // Before 5.11 the timeout has only milliseconds (`epoll_pwait`): round up, so late
+            // rather than early.
             Err(Errno::NOSYS) => {
                 let at_most = at_most.map(to_milliseconds);
                 epoll::wait(&self.epoll, &mut room, at_most.as_ref())
@@ -166,7 +168,7 @@ impl Epoll {
         if others.is_empty() {
             return;
         }
-        // SAFETY: those who wait for it keep it open.
+        // SAFETY: the operations that wait for it keep it open.
         let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
         match self.arm(descriptor, others.iter().map(|other| other.interest)) {
             Ok(()) => {
@@ -182,8 +184,8 @@ impl Epoll {
     }
 
     fn complete(&mut self, waiting: &Waiting, result: i32) {
-        // SAFETY: its worker stays in `operation::run` until it has a result, and it had none: it
-        // was in the table.
+        // SAFETY: its worker stays in `operation::run` until the operation has a result. It had
+        // none, because it was still in the table.
         let operation = unsafe { &*waiting.operation };
         self.completed.push_back(operation.complete(result));
     }
@@ -221,7 +223,7 @@ mod tests {
     use crate::scheduler::alarm::Alarm;
     use crate::worker::WorkerCell;
 
-    /// A worker that reads and one that writes wait for the same socket: each for its own event.
+    /// A worker that reads and one that writes wait for the same socket, each for its own event.
     #[test]
     fn who_reads_is_not_woken_by_room_to_write() {
         let alarm = Alarm::new().expect("a descriptor");
@@ -249,7 +251,7 @@ mod tests {
         far.write_all(b"x").expect("connected");
         epoll.sleep(None);
         assert!(epoll.next_completion().is_some_and(|who| who.is(reads)));
-        // Given up: nobody is named, and nobody is left.
+        // After `stop` the operation is neither completed nor left in the table.
         let (_, stopped) = operation();
         waits(&mut epoll, &stopped, Interest::Write);
         epoll.stop(&stopped);

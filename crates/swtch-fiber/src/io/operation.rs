@@ -1,9 +1,10 @@
-//! One operation of one worker: handed to the driver, waited for, and over before its buffer goes.
+//! One operation of one worker: it is started, waited for, and has ended before its buffer is
+//! freed.
 //!
 //! With `io_uring` the buffer belongs to the kernel until the completion is there. An operation
-//! whose deadline is over, or whose task is cancelled, is therefore stopped first and waited for
-//! once more, uncancellably. What it did before it could be stopped counts: bytes that were read
-//! are returned, not lost to the deadline.
+//! whose deadline has passed, or whose task is cancelled, is therefore stopped first and then
+//! waited for once more, uncancellably. What it did before it could be stopped counts: bytes that
+//! were read are returned, not lost to the deadline.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -17,15 +18,15 @@ use crate::last_words;
 use crate::park::{self, Deadline, Waiter, Wake};
 use crate::wait_type::WaitType;
 
-/// What the kernel is asked to do.
+/// The operations that the kernel can be asked to do.
 #[derive(Debug)]
 pub(crate) enum Request<'caller> {
-    /// Say when the descriptor is ready.
+    /// Report when the descriptor is ready.
     Ready {
         descriptor: BorrowedFd<'caller>,
         interest: Interest,
     },
-    /// Receive from a socket.
+    /// Receive from a socket into `buffer`.
     Receive {
         descriptor: BorrowedFd<'caller>,
         buffer: &'caller mut [u8],
@@ -42,7 +43,7 @@ pub(crate) enum Request<'caller> {
         buffer: &'caller [u8],
         offset: Option<u64>,
     },
-    /// Bring a file's data, and with `metadata` all about it, to its device.
+    /// Flush a file's data, and with `metadata` also its metadata, to its device.
     Sync {
         descriptor: BorrowedFd<'caller>,
         metadata: bool,
@@ -77,13 +78,13 @@ impl Request<'_> {
     }
 }
 
-/// What the driver knows of an operation. Lies on the stack of its worker, which does not leave it
-/// before there is a result.
+/// The driver's state of an operation. It lies on the stack of its worker, which does not leave
+/// that frame before there is a result.
 #[derive(Debug)]
 #[repr(align(8))]
 pub(crate) struct Operation {
     waiter: Cell<Waiter>,
-    /// As the kernel says it: a number from 0, or a negated errno.
+    /// The result in the kernel's form: a number from 0, or a negated errno.
     result: Cell<Option<i32>>,
     descriptor: RawFd,
 }
@@ -97,19 +98,19 @@ impl Operation {
         }
     }
 
-    /// It is over. Returns who waits for it.
+    /// Sets the result, and returns the waiter.
     pub(super) fn complete(&self, result: i32) -> Waiter {
         self.result.set(Some(result));
         self.waiter.get()
     }
 
-    /// The descriptor it is about.
+    /// The descriptor that the operation works on.
     pub(super) fn descriptor(&self) -> RawFd {
         self.descriptor
     }
 }
 
-/// The driver may still write to what is about to go.
+/// Guard: aborts if the operation's stack frame goes while the driver may still write to it.
 struct NotOver<'operation>(&'operation Operation);
 
 impl Drop for NotOver<'_> {
@@ -120,10 +121,10 @@ impl Drop for NotOver<'_> {
     }
 }
 
-/// Hands a request to the driver of the calling worker's scheduler and waits until it is over.
+/// Hands a request to the driver of the calling worker's scheduler and waits until it has ended.
 ///
 /// # Errors
-/// What the kernel said; [`io::ErrorKind::TimedOut`] when it had done nothing by the deadline.
+/// The kernel's error; [`io::ErrorKind::TimedOut`] when nothing was done by the deadline.
 pub(crate) fn run(request: Request<'_>, deadline: Option<Deadline>) -> io::Result<u32> {
     fork::refuse_in_child();
     let Some(scheduler) = scheduler_here() else {
@@ -131,7 +132,7 @@ pub(crate) fn run(request: Request<'_>, deadline: Option<Deadline>) -> io::Resul
     };
     let opens = matches!(request, Request::Open { .. });
     let (wait_type, descriptor) = (request.wait_type(), request.descriptor());
-    // The views show the descriptor as waited for.
+    // The views show the descriptor as the wait object.
     let resource = usize::try_from(descriptor).unwrap_or(0);
     let waiter = park::prepare(wait_type, resource);
     let operation = Operation::new(waiter, descriptor);
@@ -178,10 +179,10 @@ fn to_result(result: i32, wake: Wake) -> io::Result<u32> {
     })
 }
 
-/// Closes a descriptor that nobody will get.
+/// Closes a descriptor that was opened for a task that has been cancelled.
 fn close(descriptor: u32) {
     if let Ok(descriptor) = i32::try_from(descriptor) {
-        // SAFETY: the kernel has just opened it for this operation, and nobody else knows it.
+        // SAFETY: the kernel has just opened it for this operation, and it has no other owner.
         drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
     }
 }

@@ -1,9 +1,10 @@
-//! The driver by `io_uring`: operations go into one ring, what became of them comes out of another.
+//! The `io_uring` driver: operations go into one ring, their results come out of another.
 //!
-//! In fiber mode one thread does both, so completions are worked off when it asks (`DEFER_TASKRUN`,
-//! Linux 6.1) and the kernel says by a flag that there are some. In thread mode any worker's thread
-//! may hold the scheduler; there the kernel finishes an operation on the thread that submitted it,
-//! which it wakes for that (`task_work`), and the completion is in the ring by itself.
+//! In fiber mode one thread does both. Completions are therefore processed when that thread asks
+//! (`DEFER_TASKRUN`, Linux 6.1), and the kernel sets a flag when there are some. In thread mode any
+//! worker's thread may hold the scheduler. There the kernel finishes an operation on the thread
+//! that submitted it, which it wakes for that (`task_work`), and the completion appears in the ring
+//! without a call.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,17 +21,17 @@ use crate::park::Waiter;
 use crate::runtime::Mode;
 use crate::{clock, last_words};
 
-/// Operations that one system call submits; more wait in `backlog` for the next.
+/// Most operations that one system call submits; more wait in `backlog` for the next call.
 const SUBMISSIONS: u32 = 256;
 
-/// Completions that have room. What exceeds it the kernel keeps in memory of its own
-/// (`IORING_FEAT_NODROP`), more slowly.
+/// Size of the completion ring. Further completions are kept by the kernel in its own memory
+/// (`IORING_FEAT_NODROP`), which is slower.
 const COMPLETIONS: u32 = 4096;
 
-/// That many operations wait for no more company.
+/// Submit once this many operations are queued.
 const BATCH: u32 = 32;
 
-/// Marks the completion of a request to stop: what it says does not matter.
+/// Marks the completion of a cancel request, whose result does not matter.
 const STOP: u64 = 0;
 
 /// Marks the completion of the wait for the alarm.
@@ -40,13 +41,13 @@ const ALARM: u64 = 1;
 pub(super) struct Uring {
     ring: IoUring,
     completions: cqueue::CompletionStatus,
-    /// What found no room in the ring.
+    /// Entries that found no room in the ring.
     backlog: VecDeque<squeue::Entry>,
-    /// Operations the kernel has not seen.
+    /// Operations that are not submitted yet.
     unsent: u32,
-    /// When the first of them was started, ticks.
+    /// When the first unsubmitted operation was started, ticks.
     unsent_since: u64,
-    /// When something was to be done last at a switch, ticks.
+    /// When `turn` last found no unread completions, ticks.
     looked: u64,
     patience: u64,
     alarm: RawFd,
@@ -63,10 +64,10 @@ impl std::fmt::Debug for Uring {
     }
 }
 
-/// Rings as this mode uses them.
+/// Builds the rings for this mode.
 ///
 /// # Errors
-/// What the kernel says; `ENOSYS` when it is older than 5.11.
+/// The kernel's error; `ENOSYS` when the kernel is older than 5.11.
 pub(super) fn build(mode: Mode) -> io::Result<IoUring> {
     let mut plain = IoUring::builder();
     plain.dontfork().setup_cqsize(COMPLETIONS);
@@ -79,7 +80,7 @@ pub(super) fn build(mode: Mode) -> io::Result<IoUring> {
                 .setup_defer_taskrun()
                 .setup_taskrun_flag();
             match single.build(SUBMISSIONS) {
-                // Before 6.1.
+                // Kernels before 6.1 refuse these flags.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                     plain.build(SUBMISSIONS)?
                 }
@@ -98,7 +99,7 @@ pub(super) fn build(mode: Mode) -> io::Result<IoUring> {
 impl Uring {
     pub(super) fn new(mode: Mode, alarm: BorrowedFd<'_>) -> io::Result<Self> {
         let mut ring = build(mode)?;
-        // SAFETY: lives beside the ring, and is not used after it.
+        // SAFETY: `completions` lives beside the ring, and is not used after it.
         let completions = unsafe { ring.completion().status() };
         Ok(Self {
             ring,
@@ -114,16 +115,16 @@ impl Uring {
         })
     }
 
-    /// Whether the kernel knows all operations and has nothing to say.
+    /// Whether the kernel knows all operations and has no completions for us.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         self.completions.is_empty() && self.unsent == 0 && !self.kernel_wants_a_call()
     }
 
-    /// Completions are there that only a system call brings into the ring.
+    /// True if there are completions that only a system call brings into the ring.
     #[inline]
     fn kernel_wants_a_call(&self) -> bool {
-        // SAFETY: the holder has no other one at hand.
+        // SAFETY: the holder of the scheduler has no other submission queue borrowed.
         let submissions = unsafe { self.ring.submission_shared() };
         submissions.taskrun() || submissions.cq_overflow()
     }
@@ -133,7 +134,8 @@ impl Uring {
         self.push(to_entry(request).user_data(mark));
     }
 
-    /// Asks to give an operation up. Its own completion says whether that came in time.
+    /// Asks the kernel to cancel an operation. The operation's own completion says whether that
+    /// came in time.
     pub(super) fn stop(&mut self, operation: &Operation) {
         let mark = ptr::from_ref(operation).expose_provenance() as u64;
         self.push(opcode::AsyncCancel::new(mark).build().user_data(STOP));
@@ -144,7 +146,7 @@ impl Uring {
             self.unsent_since = clock::ticks();
         }
         self.unsent += 1;
-        // Nothing overtakes what waits already: a request to stop comes after its operation.
+        // Nothing may overtake the backlog: a cancel request must come after its operation.
         if self.backlog.is_empty() {
             // SAFETY: buffers and paths live until the completion (see `operation::run`).
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
@@ -160,7 +162,8 @@ impl Uring {
             return;
         }
         let now = clock::ticks();
-        // After a long run the next one may be long as well: nothing is gained by waiting.
+        // After a long run the next one may be long as well, so submit now instead of waiting for
+        // more.
         let long_run = now.saturating_sub(self.looked) >= self.patience;
         let waited = self.unsent != 0
             && (self.unsent >= BATCH || now.saturating_sub(self.unsent_since) >= self.patience);
@@ -170,7 +173,7 @@ impl Uring {
         self.looked = now;
     }
 
-    /// Tells the kernel of all operations, without waiting.
+    /// Submits all operations to the kernel, without waiting.
     fn submit(&mut self) {
         loop {
             self.refill();
@@ -223,7 +226,7 @@ impl Uring {
             }
         };
         if !entered(slept) {
-            // The kernel is short of memory: give it time.
+            // The kernel is short of memory, so give it some time.
             std::thread::sleep(PATIENCE);
         }
         self.count_unsent();
@@ -254,7 +257,7 @@ impl Uring {
     }
 }
 
-/// Whether the call did its work, or was cut short. False when the kernel could not do it now.
+/// Whether the call did its work or was cut short. False when the kernel could not do it now.
 fn entered(result: io::Result<usize>) -> bool {
     let Err(error) = result else {
         return true;
@@ -275,7 +278,7 @@ fn poll_bits(interest: Interest) -> u32 {
     bits.unsigned_abs().into()
 }
 
-/// The kernel takes the file's position for this offset.
+/// With this offset the kernel uses the file's own position.
 const AT_POSITION: u64 = u64::MAX;
 
 fn to_entry(request: Request<'_>) -> squeue::Entry {
@@ -332,7 +335,7 @@ mod tests {
     use crate::scheduler::alarm::Alarm;
     use crate::worker::WorkerCell;
 
-    /// Operations beyond the room of the ring are neither lost nor refused.
+    /// Operations that do not fit into the ring are neither lost nor refused.
     #[test]
     fn more_operations_than_the_ring_holds_are_all_done() {
         let alarm = Alarm::new().expect("a descriptor");

@@ -1,7 +1,8 @@
-//! How deep workers have used their stacks, for the views: looked at by the monitor now and then.
+//! How deeply workers have used their stacks, measured by the monitor for the views.
 //!
-//! A look is a system call of 0.3 µs, so it is never made where workers run, and a thousand are made a
-//! second at most: what is shown is some seconds old, with very many workers some minutes.
+//! Each measurement is a system call of 0.3 µs, so none is made on a scheduler's thread, and at
+//! most a thousand a second are made. The values shown are some seconds old, with very many workers
+//! some minutes.
 
 use std::sync::atomic::Ordering;
 
@@ -11,18 +12,18 @@ use crate::runtime::Shared;
 use crate::stack::bytes_used;
 use crate::stall::places;
 
-/// Stacks that are looked at each time.
+/// Stacks that are measured in each pass.
 const AT_A_TIME: u32 = 1000;
 
-/// Goes through the stacks of a runtime's workers.
+/// Goes through the stacks of a runtime's workers, round after round.
 #[derive(Debug, Default)]
 pub(super) struct StackMeter {
-    /// The worker that comes next.
+    /// Index of the worker that comes next.
     next: u32,
 }
 
 impl StackMeter {
-    /// Looks at the next ones.
+    /// Measures the next stacks, at most [`AT_A_TIME`].
     pub(super) fn look(&mut self, shared: &Shared) {
         let Some(page) = page::page_if_there() else {
             return;

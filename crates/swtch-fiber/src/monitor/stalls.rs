@@ -1,4 +1,4 @@
-//! Stalls and deadlocks, where the monitor looks for them.
+//! The monitor's part in finding stalls and deadlocks.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -11,18 +11,18 @@ use crate::stall::records::Records;
 use crate::stall::waits::Waits;
 use crate::stall::{Deadlock, Duty, Stall, Watch, outside};
 
-/// While a scheduler is on its way from idle to work, the monitor looks again this soon at least.
+/// Longest time between two looks while some scheduler is not idle.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
 
-/// The watches over all schedulers, where stalls are looked for.
+/// The watches over all schedulers; empty when stalls are not looked for.
 #[derive(Debug)]
 pub(super) struct StallWatch {
     watches: Vec<Watch>,
-    /// The deadlocks that were reported and are still there.
+    /// Numbers of the deadlocks that were reported and still exist.
     reported: Vec<u64>,
-    /// That no helper becomes free was reported and is still so.
+    /// The lack of a free helper was reported and still holds.
     helpers_told: bool,
-    /// Circles are not looked for before.
+    /// Cycles are not looked for before this time.
     circles_from: Option<Instant>,
 }
 
@@ -40,10 +40,10 @@ impl StallWatch {
         }
     }
 
-    /// Reports circles of waiters, each once. Nobody need be idle for that.
+    /// Reports cycles of waiters, each once. The schedulers need not be idle for that.
     ///
-    /// With very many workers a look takes long, and the monitor has quanta to end: it takes a two
-    /// hundredth of its time at most.
+    /// With very many workers a search takes long, and the monitor must end quanta in time:
+    /// searches take at most one two-hundredth of its time.
     pub(super) fn look_for_circles(&mut self, shared: &Shared) {
         let began = Instant::now();
         if shared.stalls.is_none() || self.circles_from.is_some_and(|from| began < from) {
@@ -57,7 +57,7 @@ impl StallWatch {
         self.circles_from = Some(now + now.duration_since(began) * 200);
     }
 
-    /// Whether preemptive sections wait for a helper; reported, once, when they do so for long.
+    /// Whether preemptive sections wait for a helper. Reports it, once, when that lasts for long.
     fn look_for_helpers(&mut self, shared: &Shared) -> bool {
         let queued = shared.helpers.queued();
         let lasts = queued.filter(|queued| queued.lasted >= helpers::LONG);
@@ -88,8 +88,9 @@ impl StallWatch {
         any
     }
 
-    /// All schedulers have been idle for a while: reports it if that cannot end, once. True when it
-    /// should be looked at again, because somebody outside could wake a worker and may not do so.
+    /// Called when all schedulers have been idle for a while: reports it, once, if that cannot end.
+    /// True when the caller should look again, because a thread outside could wake a worker but may
+    /// not do so.
     pub(super) fn look_while_all_are_idle(
         &mut self,
         shared: &Shared,
@@ -118,7 +119,7 @@ impl StallWatch {
         if outside::could_wake(page, shared.monitor.number()) {
             return true;
         }
-        // What was read while somebody worked is of several moments.
+        // If a scheduler worked during the reading, the values are not of one moment.
         if stays_quiet() {
             let tasks: u64 = seats().map(|seat| seat.scheduler.load.tasks()).sum();
             let (number, deadlock) = waits.all(tasks);
@@ -159,7 +160,7 @@ impl StallWatch {
     }
 }
 
-/// Who waits for whom in this runtime now.
+/// Which worker of this runtime waits for which, now.
 fn waits(shared: &Shared) -> Option<Waits> {
     let own = shared.seats().iter().map(|seat| seat.index);
     Some(Waits::look(page::page_if_there()?, own))

@@ -1,4 +1,4 @@
-//! TCP: a listener and a stream.
+//! TCP sockets: a listener and a stream.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{self, Shutdown, SocketAddr, ToSocketAddrs};
@@ -12,7 +12,7 @@ use super::with_first;
 use crate::io::{Interest, Request, completes_here, retry, run, wait_ready};
 use crate::park::Deadline;
 
-/// A socket that takes connections.
+/// A socket that accepts connections.
 #[derive(Debug)]
 pub struct TcpListener {
     socket: net::TcpListener,
@@ -22,33 +22,33 @@ impl TcpListener {
     /// Listens at `address`; port 0 lets the kernel choose, see [`local_addr`](Self::local_addr).
     ///
     /// # Errors
-    /// What the kernel or the name server says.
+    /// The error of the kernel or of the name resolution.
     pub fn bind(address: impl ToSocketAddrs + Send) -> io::Result<Self> {
         with_first(address, net::TcpListener::bind)?.try_into()
     }
 
-    /// Waits for a connection. Many workers, of many schedulers, may wait at the same listener.
+    /// Waits for a connection. Many workers, of several schedulers, may wait at the same listener.
     ///
     /// # Errors
-    /// What the kernel says; without a free descriptor (`EMFILE`) at once.
+    /// The kernel's error; without a free descriptor (`EMFILE`) at once.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let accept = || self.socket.accept();
         let (socket, peer) = retry(self.as_fd(), Interest::Read, None, accept)?;
         Ok((socket.try_into()?, peer))
     }
 
-    /// Where it listens.
+    /// The local address and port.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Another handle to the same socket.
+    /// Makes another handle to the same socket.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn try_clone(&self) -> io::Result<Self> {
         let socket = self.socket.try_clone()?;
         Ok(Self { socket })
@@ -58,7 +58,7 @@ impl TcpListener {
 impl TryFrom<net::TcpListener> for TcpListener {
     type Error = io::Error;
 
-    /// Takes a listener over. It does not block from now on, nor do its clones.
+    /// Converts a listener and makes it non-blocking, which also affects its clones.
     fn try_from(socket: net::TcpListener) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self { socket })
@@ -77,7 +77,7 @@ impl AsRawFd for TcpListener {
     }
 }
 
-/// A connection. Like std's, it is read and written through `&TcpStream` as well, so that one worker
+/// A TCP connection. As in std, `&TcpStream` can be read and written as well, so that one worker
 /// may read while another writes.
 #[derive(Debug)]
 pub struct TcpStream {
@@ -90,15 +90,15 @@ impl TcpStream {
     /// Connects to the first address that answers.
     ///
     /// # Errors
-    /// What the kernel or the name server says, of the last address.
+    /// The error of the kernel or of the name resolution, for the last address tried.
     pub fn connect(address: impl ToSocketAddrs + Send) -> io::Result<Self> {
         with_first(address, |address| Self::connect_until(&address, None))
     }
 
-    /// Connects to one address, and waits for `timeout` at most.
+    /// Connects to one address, and waits at most for `timeout`.
     ///
     /// # Errors
-    /// What the kernel says; [`io::ErrorKind::TimedOut`].
+    /// The kernel's error; [`io::ErrorKind::TimedOut`].
     pub fn connect_timeout(address: &SocketAddr, timeout: Duration) -> io::Result<Self> {
         Self::connect_until(address, Some(Deadline::after(timeout)))
     }
@@ -120,47 +120,47 @@ impl TcpStream {
         net::TcpStream::from(socket).try_into()
     }
 
-    /// Says that nothing more is to be read or written. Wakes workers that wait for it.
+    /// Shuts down reading, writing or both. Wakes workers that wait for it.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.socket.shutdown(how)
     }
 
-    /// Whether small pieces go out at once (`TCP_NODELAY`).
+    /// Sets whether small pieces are sent at once (`TCP_NODELAY`).
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.socket.set_nodelay(nodelay)
     }
 
-    /// See [`set_nodelay`](Self::set_nodelay).
+    /// Whether small pieces are sent at once, see [`set_nodelay`](Self::set_nodelay).
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn nodelay(&self) -> io::Result<bool> {
         self.socket.nodelay()
     }
 
-    /// This end.
+    /// Address of this end of the connection.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// The other end.
+    /// Address of the other end of the connection.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.socket.peer_addr()
     }
 
-    /// The longest that a read waits. Belongs to this handle, not to its clones.
+    /// Sets the longest time that a read waits. Belongs to this handle, not to its clones.
     ///
     /// # Errors
     /// For a timeout of 0.
@@ -168,7 +168,7 @@ impl TcpStream {
         self.read_timeout.set(timeout)
     }
 
-    /// The longest that a write waits. Belongs to this handle, not to its clones.
+    /// Sets the longest time that a write waits. Belongs to this handle, not to its clones.
     ///
     /// # Errors
     /// For a timeout of 0.
@@ -176,22 +176,24 @@ impl TcpStream {
         self.write_timeout.set(timeout)
     }
 
-    /// See [`set_read_timeout`](Self::set_read_timeout).
+    /// The longest time that a read waits; `None` without a limit. See
+    /// [`set_read_timeout`](Self::set_read_timeout).
     #[must_use]
     pub fn read_timeout(&self) -> Option<Duration> {
         self.read_timeout.get()
     }
 
-    /// See [`set_write_timeout`](Self::set_write_timeout).
+    /// The longest time that a write waits; `None` without a limit. See
+    /// [`set_write_timeout`](Self::set_write_timeout).
     #[must_use]
     pub fn write_timeout(&self) -> Option<Duration> {
         self.write_timeout.get()
     }
 
-    /// Another handle to the same connection, with the same timeouts.
+    /// Makes another handle to the same connection, with the same timeouts.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             socket: self.socket.try_clone()?,
@@ -200,10 +202,10 @@ impl TcpStream {
         })
     }
 
-    /// Reads without taking it out.
+    /// Reads without removing the bytes from the socket.
     ///
     /// # Errors
-    /// What the kernel says; [`io::ErrorKind::TimedOut`].
+    /// The kernel's error; [`io::ErrorKind::TimedOut`].
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let timeout = self.read_timeout.get();
         retry(self.as_fd(), Interest::Read, timeout, || {
@@ -217,7 +219,7 @@ fn await_connection(socket: &OwnedFd, deadline: Option<Deadline>) -> io::Result<
     loop {
         wait_ready(socket.as_fd(), Interest::Write, deadline)?;
         rustix::net::sockopt::socket_error(socket)??;
-        // A wake-up may have been for nothing: then there is no peer yet.
+        // The wakeup may have been spurious: then there is no peer yet.
         match rustix::net::getpeername(socket) {
             Ok(_) => return Ok(()),
             Err(rustix::io::Errno::NOTCONN) => {}
@@ -257,7 +259,7 @@ fn receive(
 }
 
 impl Write for &TcpStream {
-    /// Writes what there is room for, at once; waits only where there is none.
+    /// Writes as much as fits into the send buffer, and waits only when it is full.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let timeout = self.write_timeout.get();
         retry(self.as_fd(), Interest::Write, timeout, || {
@@ -300,7 +302,7 @@ impl Write for TcpStream {
 impl TryFrom<net::TcpStream> for TcpStream {
     type Error = io::Error;
 
-    /// Takes a connection over. It does not block from now on, nor do its clones.
+    /// Converts a connection and makes it non-blocking, which also affects its clones.
     fn try_from(socket: net::TcpStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self {

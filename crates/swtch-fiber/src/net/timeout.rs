@@ -1,10 +1,10 @@
-//! The longest that an operation of a socket may wait.
+//! The timeout of a socket's operations.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A span that may be changed while others use the socket; 0 ns stands for none.
+/// A time span that may be changed while other threads use the socket; 0 ns stands for no limit.
 #[derive(Debug, Default)]
 pub(super) struct Timeout(AtomicU64);
 
@@ -15,7 +15,7 @@ impl Timeout {
     }
 
     /// # Errors
-    /// For a span of 0, as std does: it reads like "no limit" to some and like "at once" to others.
+    /// For a span of 0, as std does, since 0 could mean "no limit" or "at once".
     pub(super) fn set(&self, span: Option<Duration>) -> io::Result<()> {
         if span.is_some_and(|span| span.is_zero()) {
             let why = "a timeout of 0 is none";

@@ -1,4 +1,4 @@
-//! UDP: datagrams.
+//! UDP sockets, which send and receive datagrams.
 
 use std::io;
 use std::net::{self, SocketAddr, ToSocketAddrs};
@@ -9,7 +9,7 @@ use super::timeout::Timeout;
 use super::with_first;
 use crate::io::{Interest, retry};
 
-/// A socket for datagrams.
+/// A UDP socket, which sends and receives datagrams.
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: net::UdpSocket,
@@ -18,18 +18,18 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// A socket at `address`; port 0 lets the kernel choose.
+    /// Binds a socket to `address`; with port 0 the kernel chooses one.
     ///
     /// # Errors
-    /// What the kernel or the name server says.
+    /// The error of the kernel or of the name resolution.
     pub fn bind(address: impl ToSocketAddrs + Send) -> io::Result<Self> {
         with_first(address, net::UdpSocket::bind)?.try_into()
     }
 
-    /// Sends to, and receives from, `address` only.
+    /// Sets the only address to send to and to receive from.
     ///
     /// # Errors
-    /// What the kernel or the name server says.
+    /// The error of the kernel or of the name resolution.
     pub fn connect(&self, address: impl ToSocketAddrs + Send) -> io::Result<()> {
         with_first(address, |address| self.socket.connect(address))
     }
@@ -37,15 +37,15 @@ impl UdpSocket {
     /// Sends a datagram to `address`.
     ///
     /// # Errors
-    /// What the kernel says; [`io::ErrorKind::TimedOut`].
+    /// The kernel's error; [`io::ErrorKind::TimedOut`].
     pub fn send_to(&self, datagram: &[u8], address: &SocketAddr) -> io::Result<usize> {
         self.write(|| self.socket.send_to(datagram, address))
     }
 
-    /// Waits for a datagram. What does not fit into `buffer` is lost, as ever with UDP.
+    /// Waits for a datagram. Bytes that do not fit into `buffer` are lost, as usual with UDP.
     ///
     /// # Errors
-    /// What the kernel says; [`io::ErrorKind::TimedOut`].
+    /// The kernel's error; [`io::ErrorKind::TimedOut`].
     pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.read(|| self.socket.recv_from(buffer))
     }
@@ -53,7 +53,7 @@ impl UdpSocket {
     /// Sends a datagram to the address it is [connected](Self::connect) to.
     ///
     /// # Errors
-    /// What the kernel says; [`io::ErrorKind::TimedOut`].
+    /// The kernel's error; [`io::ErrorKind::TimedOut`].
     pub fn send(&self, datagram: &[u8]) -> io::Result<usize> {
         self.write(|| self.socket.send(datagram))
     }
@@ -61,7 +61,7 @@ impl UdpSocket {
     /// Waits for a datagram from the address it is [connected](Self::connect) to.
     ///
     /// # Errors
-    /// What the kernel says; [`io::ErrorKind::TimedOut`].
+    /// The kernel's error; [`io::ErrorKind::TimedOut`].
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.read(|| self.socket.recv(buffer))
     }
@@ -76,7 +76,7 @@ impl UdpSocket {
         retry(self.as_fd(), Interest::Write, timeout, attempt)
     }
 
-    /// The longest that a receive waits. Belongs to this handle, not to its clones.
+    /// Sets the longest time that a receive waits. Belongs to this handle, not to its clones.
     ///
     /// # Errors
     /// For a timeout of 0.
@@ -84,7 +84,7 @@ impl UdpSocket {
         self.read_timeout.set(timeout)
     }
 
-    /// The longest that a send waits. Belongs to this handle, not to its clones.
+    /// Sets the longest time that a send waits. Belongs to this handle, not to its clones.
     ///
     /// # Errors
     /// For a timeout of 0.
@@ -92,18 +92,18 @@ impl UdpSocket {
         self.write_timeout.set(timeout)
     }
 
-    /// Whether datagrams to a broadcast address may be sent.
+    /// Sets whether datagrams to a broadcast address may be sent.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn set_broadcast(&self, broadcast: bool) -> io::Result<()> {
         self.socket.set_broadcast(broadcast)
     }
 
-    /// This end.
+    /// Local address of the socket.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -111,15 +111,15 @@ impl UdpSocket {
     /// The address it is [connected](Self::connect) to.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.socket.peer_addr()
     }
 
-    /// Another handle to the same socket, with the same timeouts.
+    /// Makes another handle to the same socket, with the same timeouts.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self {
             socket: self.socket.try_clone()?,
@@ -132,7 +132,7 @@ impl UdpSocket {
 impl TryFrom<net::UdpSocket> for UdpSocket {
     type Error = io::Error;
 
-    /// Takes a socket over. It does not block from now on, nor do its clones.
+    /// Converts a socket and makes it non-blocking, which also affects its clones.
     fn try_from(socket: net::UdpSocket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self {

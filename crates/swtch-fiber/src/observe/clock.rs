@@ -1,28 +1,29 @@
-//! From the ticks of a target to `CLOCK_MONOTONIC`.
+//! Converts the ticks of a target to `CLOCK_MONOTONIC`.
 //!
-//! The page holds two moments in both clocks. The line through them is the clock: lengths by its
-//! slope, moments from the later of the two, so that what is near now is off by little.
+//! The page holds two moments in both clocks, the anchors, and the line through them is the clock.
+//! Lengths are converted by its slope. Moments are measured from the later anchor, so that the
+//! error of moments near the present is small.
 //!
-//! The anchors of a young process lie milliseconds apart, and those of an idle one in the past. An
-//! observer on the same machine reads the same counter, so it takes a moment of its own for the
-//! later anchor, when that one lies where the line says.
+//! The anchors of a young process lie milliseconds apart, and those of an idle one lie far in the
+//! past. An observer on the same machine reads the same counter. It therefore uses a moment of its
+//! own as the later anchor, if that moment lies on the line.
 
 use std::sync::atomic::{Ordering, fence};
 
 use crate::clock::{Moment, moment, rate};
 use crate::page::layout::Header;
 
-/// By so much may a line through anchors be wrong: they are read to within microseconds, and the
-/// first two lie milliseconds apart.
+/// A line through the anchors may be wrong by one part in this many: the anchors are read to within
+/// microseconds, and the first two lie milliseconds apart.
 const TOLERANCE: u64 = 1_000;
 
-/// Besides, by so much anyway.
+/// Error that is always tolerated, whatever the distance.
 const SLACK_NS: u64 = 100_000;
 
-/// Looks at the anchors before they count as always in motion.
+/// Attempts to read the anchors, before they are taken as always changing.
 const TRIES: usize = 1_000;
 
-/// A target's clock, as its anchors say.
+/// A target's clock, given by its anchors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     later_ticks: u64,
@@ -32,7 +33,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The clock of a page; `None` while its anchors are being set, or when they are none.
+    /// The clock of a page; `None` while its anchors are being set, or when they do not make a
+    /// line.
     pub(super) fn read(header: &Header) -> Option<Self> {
         for _ in 0..TRIES {
             let before = header.anchor_sequence.load(Ordering::Acquire);
@@ -51,8 +53,8 @@ impl Clock {
         None
     }
 
-    /// The clock through two moments, each ticks and ns; `None` when they are one, or when one
-    /// clock went backwards.
+    /// The clock through two moments, each in ticks and ns; `None` when they are the same, or when
+    /// one clock went backwards.
     pub fn through(one: (u64, u64), other: (u64, u64)) -> Option<Self> {
         let (earlier, later) = if one <= other {
             (one, other)
@@ -69,10 +71,10 @@ impl Clock {
         })
     }
 
-    /// The line with its later end moved to now, when our own counter is on it: then it is the
-    /// target's, too.
+    /// Moves the later end of the line to the present, if our own counter lies on the line, which
+    /// shows that it is the target's counter.
     pub(super) fn sharpened(self) -> Self {
-        // Decides which counter is read here, as it did in the target.
+        // Decides which counter is read here, as the target did for itself.
         rate();
         self.through_moment(moment())
     }
@@ -90,7 +92,7 @@ impl Clock {
         Self::through(first, (now.ticks, now.monotonic_ns)).unwrap_or(self)
     }
 
-    /// The moment in `CLOCK_MONOTONIC`, ns; at the ends of the range where it lies outside.
+    /// Converts a moment to `CLOCK_MONOTONIC`, ns; clamped to the range of `u64`.
     pub fn monotonic_ns(&self, ticks: u64) -> u64 {
         match ticks.checked_sub(self.later_ticks) {
             Some(after) => self.later_ns.saturating_add(self.length_ns(after)),
@@ -100,7 +102,7 @@ impl Clock {
         }
     }
 
-    /// The tick at a moment of `CLOCK_MONOTONIC`.
+    /// The tick at a moment of `CLOCK_MONOTONIC`; clamped to the range of `u64`.
     pub fn ticks(&self, monotonic_ns: u64) -> u64 {
         match monotonic_ns.checked_sub(self.later_ns) {
             Some(after) => self.later_ticks.saturating_add(self.length_ticks(after)),
@@ -110,24 +112,24 @@ impl Clock {
         }
     }
 
-    /// A length in ns.
+    /// Converts a length from ticks to ns.
     pub fn length_ns(&self, ticks: u64) -> u64 {
         scaled(ticks, self.span_ns, self.span_ticks)
     }
 
-    /// A length in ticks.
+    /// Converts a length from ns to ticks.
     pub fn length_ticks(&self, ns: u64) -> u64 {
         scaled(ns, self.span_ticks, self.span_ns)
     }
 }
 
-/// `value * by / over`, saturated.
+/// Computes `value * by / over`; at most the largest `u64`.
 fn scaled(value: u64, by: u64, over: u64) -> u64 {
     let scaled = u128::from(value) * u128::from(by) / u128::from(over);
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// Now, in `CLOCK_MONOTONIC`.
+/// Reads the clock `CLOCK_MONOTONIC`, in nanoseconds.
 pub(super) fn now_ns() -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -142,7 +144,7 @@ pub(super) fn now_ns() -> u64 {
 mod tests {
     use super::*;
 
-    /// Two ticks a nanosecond: both directions, on both sides of the anchors.
+    /// Both directions, on both sides of the anchors, at two ticks a nanosecond.
     #[test]
     fn moments_lie_on_the_line_through_the_anchors() {
         let clock = Clock::through((1_000, 10_000), (3_000, 11_000)).unwrap();
@@ -158,7 +160,7 @@ mod tests {
         assert_eq!((clock.length_ns(6), clock.length_ticks(3)), (3, 6));
     }
 
-    /// A second after two anchors 2 ms apart that were read 100 ns wrong, the line is 50 µs off.
+    /// The anchors lie 2 ms apart and were read 100 ns wrong: a second later the line is 50 µs off.
     #[test]
     fn a_moment_of_our_own_makes_a_young_clock_exact() {
         let young = Clock::through((0, 0), (4_000_000, 2_000_100)).unwrap();
@@ -172,7 +174,7 @@ mod tests {
         assert_eq!(sharp.monotonic_ns(1_000_000_000), 500_000_000);
     }
 
-    /// A target in another time namespace, or one that reads another counter.
+    /// The target may be in another time namespace, or read another counter.
     #[test]
     fn a_counter_that_is_not_the_target_s_is_not_used() {
         let clock = Clock::through((0, 0), (4_000_000, 2_000_000)).unwrap();
@@ -183,7 +185,7 @@ mod tests {
         assert_eq!(clock.through_moment(now), clock);
     }
 
-    /// Whoever writes the page chooses the anchors.
+    /// The anchors are chosen by the process that writes the page.
     #[test]
     fn anchors_that_lie_give_wrong_numbers_and_no_panic() {
         assert_eq!(Clock::through((5, 5), (5, 5)), None);

@@ -1,4 +1,4 @@
-//! What can be in the way of looking at another process.
+//! The errors of looking at another process.
 
 use std::io;
 
@@ -11,64 +11,64 @@ pub enum Error {
     /// There is no such process.
     #[error("there is no process {pid}")]
     NoProcess {
-        /// The process asked for.
+        /// Id of the process that was asked for.
         pid: u32,
     },
-    /// The process has no page.
+    /// The process has no page of counters.
     #[error("process {pid} has no user-mode scheduler of swtch-fiber")]
     NoScheduler {
-        /// The process asked for.
+        /// Id of the process that was asked for.
         pid: u32,
     },
-    /// The kernel does not let us look.
+    /// The kernel does not permit access to the process.
     #[error("process {pid} may not be looked at")]
     NotPermitted {
-        /// The process asked for.
+        /// Id of the process that was asked for.
         pid: u32,
-        /// What the kernel said.
+        /// The error that the kernel returned.
         #[source]
         source: io::Error,
     },
-    /// The page is of another version.
+    /// The page has another layout version.
     #[error(
         "the page of process {pid} is of version {version}, and this program reads version {}",
         layout::VERSION
     )]
     OtherVersion {
-        /// The process asked for.
+        /// Id of the process that was asked for.
         pid: u32,
-        /// Its version.
+        /// Version number in the page's header.
         version: u32,
     },
     /// The file could shrink under the mapping, and reading it would kill the reader.
     #[error("the page of process {pid} is not sealed against shrinking")]
     Unsealed {
-        /// The process asked for.
+        /// Id of the process that was asked for.
         pid: u32,
     },
-    /// The page contradicts itself.
+    /// The header of the page is inconsistent.
     #[error("the page of process {pid} makes no sense: {what}")]
     Malformed {
-        /// The process asked for.
+        /// Id of the process that was asked for.
         pid: u32,
-        /// What is wrong.
+        /// Which check of the page failed.
         what: String,
     },
-    /// A system call failed.
+    /// A system call about the process failed.
     #[error("{what} of process {pid} failed")]
     System {
-        /// The process asked for.
+        /// Id of the process that was asked for.
         pid: u32,
-        /// What was tried.
+        /// The step that failed, for the message.
         what: &'static str,
-        /// What the kernel said.
+        /// The error that the kernel returned.
         #[source]
         source: io::Error,
     },
 }
 
 impl Error {
-    /// What a person can do about it.
+    /// What the user can do about it; `None` when there is nothing specific.
     pub const fn advice(&self) -> Option<&'static str> {
         match self {
             Self::NoProcess { .. } => Some("`ps -e` lists the processes; it may have just ended"),

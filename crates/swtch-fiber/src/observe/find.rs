@@ -1,9 +1,9 @@
 //! Finds the memory file in which a process keeps its page.
 //!
-//! Every process has the files it holds open in `/proc/PID/fd`, as links that can be opened. A link
-//! to a memory file shows the name that its maker gave it; whether it is a page is for
-//! [`super::page`] to check. A child that has not executed anything yet holds its parent's file: who
-//! has made it stands in the header.
+//! The files that a process holds open appear in `/proc/PID/fd` as links, and these links can be
+//! opened. A link to a memory file shows the name that its creator gave it; whether the file is a
+//! page is checked by [`super::page`]. A child that has not called `exec` yet holds its parent's
+//! file, so the header says which process made it.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -17,7 +17,7 @@ use rustix::fs::{
 use super::error::Error;
 use crate::page::layout::FILE_NAME;
 
-/// A process, by a handle that never means another.
+/// A process, by a pid file descriptor, which never refers to another process.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) pid: u32,
@@ -37,12 +37,12 @@ impl Process {
                 _ => system(pid, "opening a handle", source),
             });
         };
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         let handle = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { pid, handle })
     }
 
-    /// A process by a handle that was opened elsewhere.
+    /// A process by a descriptor that was opened elsewhere.
     pub(super) const fn by_handle(pid: u32, handle: OwnedFd) -> Self {
         Self { pid, handle }
     }
@@ -51,7 +51,7 @@ impl Process {
         self.handle.as_fd()
     }
 
-    /// Whether it has ended.
+    /// Whether the process has ended.
     pub(super) fn has_ended(&self) -> bool {
         let mut watched = libc::pollfd {
             fd: self.handle.as_raw_fd(),
@@ -62,14 +62,14 @@ impl Process {
         unsafe { libc::poll(&raw mut watched, 1, 0) > 0 }
     }
 
-    /// Its open memory files of the right name.
+    /// The open memory files of the process that have the right name.
     pub(super) fn candidates(&self) -> Result<Vec<File>, Error> {
         let dir = PathBuf::from(format!("/proc/{}/fd", self.pid));
         let wanted = format!("/memfd:{FILE_NAME} (deleted)");
         let entries = fs::read_dir(&dir).map_err(|source| self.refusal(source))?;
         let mut found = Vec::new();
         for entry in entries.flatten() {
-            // A file that was closed meanwhile is none of its files.
+            // A file that was closed meanwhile is skipped.
             let Ok(target) = fs::read_link(entry.path()) else {
                 continue;
             };
@@ -96,22 +96,23 @@ impl Process {
 
 /// Opens a memory file; `None` when it is something else.
 ///
-/// Since its name was read, the target may have put any of its files there (dup2(2)). To open a FIFO,
-/// or to ask a file system in user space for anything, takes as long as the target likes. A handle
-/// (`O_PATH`), and what the kernel knows of the file already (`AT_STATX_DONT_SYNC`), ask nobody.
+/// After its name was read, the target may have put any other file under the same number (dup2(2)).
+/// Opening a FIFO, or asking a file system in user space for anything, can take as long as the
+/// target likes. A handle (`O_PATH`) and the attributes that the kernel has cached
+/// (`AT_STATX_DONT_SYNC`) involve no such file system.
 fn memory_file(path: &Path) -> io::Result<Option<File>> {
     let handle = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let one_of_ours = memfd_create("swtch-compared", MemfdFlags::CLOEXEC)?;
     if type_and_device(&handle)? != type_and_device(&one_of_ours)? {
         return Ok(None);
     }
-    // By the handle: what is opened is what was looked at.
+    // Opened through the handle, so that the file opened is the file that was checked.
     let own = format!("/proc/self/fd/{}", handle.as_raw_fd());
     File::open(own).map(Some)
 }
 
-/// Memory files are regular ones, on a file system of the kernel's that nobody can mount (`shm_mnt`,
-/// mm/shmem.c, v6.12).
+/// Type and device of a file. Memory files are regular files on a file system of the kernel's own
+/// that cannot be mounted (`shm_mnt`, mm/shmem.c, v6.12).
 fn type_and_device(file: impl AsFd) -> io::Result<(FileType, (u32, u32))> {
     let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let facts = statx(file, c"", how, StatxFlags::TYPE)?;
@@ -155,7 +156,7 @@ mod tests {
         let number = descriptor.as_fd().as_raw_fd();
         let path = PathBuf::from(format!("/proc/{}/fd/{number}", std::process::id()));
         let (answer, answered) = mpsc::channel();
-        // A thread of its own: one that waits for a writer would wait for ever.
+        // On a thread of its own, because opening a FIFO without a writer would block for ever.
         std::thread::spawn(move || answer.send(memory_file(&path)));
         let file = answered.recv_timeout(Duration::from_secs(20));
         file.expect("it does not wait").unwrap()
@@ -168,19 +169,19 @@ mod tests {
         assert_eq!(found(&file).unwrap().metadata().unwrap().len(), 4711);
     }
 
-    /// Who waits in `open` for a hostile process waits with the right to look at all others.
+    /// A privileged observer must not block in `open` on a file of a hostile process.
     #[test]
     fn a_fifo_in_its_place_is_not_waited_for() {
         let name = format!("swtch-fifo-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        // No writer: to open it for reading again waits.
+        // There is no writer, so opening it for reading once more would block.
         let fifo = open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
         fs::remove_file(&path).unwrap();
         assert!(found(fifo.unwrap()).is_none());
     }
 
-    /// Opening a device may do something, and a file on a disk may take its time.
+    /// Opening a device may have effects, and a file on a disk may be slow.
     #[test]
     fn other_files_in_its_place_are_refused() {
         assert!(found(File::open("/dev/null").unwrap()).is_none());

@@ -1,7 +1,7 @@
-//! The lease: as long as a recorder renews it, the target writes its switches down.
+//! The lease: while a recorder renews it, the target writes its switches into its rings.
 //!
-//! A moment in the future, in one word of the target's header. When the recorder dies, the moment
-//! passes and writing ends by itself; a target never waits for a recorder.
+//! The lease is a moment in the future, in one word of the target's header. When the recorder dies,
+//! that moment passes and writing ends by itself; a target never waits for a recorder.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::mapping::{Access, Mapping};
 use crate::page::layout::Header;
 
-/// The right to have switches written, on a small mapping of its own: the only memory of a target
-/// that an observer can change.
+/// The right to have switches recorded. It has a small mapping of its own, the only memory of a
+/// target that an observer can change.
 #[derive(Debug)]
 pub struct Lease {
     header: Mapping,
@@ -23,8 +23,8 @@ impl Lease {
         Ok(Self { header })
     }
 
-    /// Has switches written until this tick of the target's clock, or longer where another
-    /// recorder has asked for more.
+    /// Has switches written until this tick of the target's clock, or longer if another recorder
+    /// has asked for more.
     pub fn renew(&self, until_ticks: u64) {
         self.until().fetch_max(until_ticks, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! A file mapped into memory, and records at places that were checked.
+//! A mapped file, and references to records at offsets that were checked.
 
 use std::fs::File;
 use std::io;
@@ -38,13 +38,11 @@ unsafe impl Shared for Event {}
 /// Whether a mapping may be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// It may not.
     Read,
-    /// It may.
     Write,
 }
 
-/// The first bytes of a file, mapped for as long as this lives.
+/// The first bytes of a file, mapped while this value lives.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,

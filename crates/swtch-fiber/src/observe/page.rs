@@ -1,8 +1,9 @@
 //! The page of another process: mapped once, checked once.
 //!
-//! What is checked here is kept here: the target may change its header afterwards, and nobody looks
-//! at it again. A file that could shrink under the mapping is refused, because reading behind its
-//! end would end the reader with a signal; `F_SEAL_SHRINK` rules that out for good (fcntl(2)).
+//! The checked values are kept here. The target may change its header afterwards, but the header's
+//! tables are not read again. A file that could shrink under the mapping is refused, because
+//! reading beyond its end would kill the reader with a signal; `F_SEAL_SHRINK` rules that out for
+//! good (fcntl(2)).
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -22,7 +23,7 @@ use crate::page::layout::{
 };
 use crate::page::text;
 
-/// A page that is larger makes no sense: a million workers take 300 MB.
+/// A larger page is refused: a million workers take only 300 MB.
 const MOST_BYTES: u64 = 8 << 30;
 
 /// Most records that a table may have.
@@ -39,17 +40,17 @@ pub struct Page {
     pub(super) tables: Tables,
 }
 
-/// A table whose every record lies in the file.
+/// A table all of whose records lie inside the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     offset: usize,
     stride: usize,
     capacity: usize,
-    /// Where the header keeps the number of records in use.
+    /// Offset of the number of records in use, in the header.
     used_at: usize,
 }
 
-/// All tables.
+/// The checked tables of a page.
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) wait_type_names: Place,
@@ -63,11 +64,11 @@ pub(super) struct Tables {
 }
 
 impl Page {
-    /// The page of a running process.
+    /// Opens the page of a running process.
     ///
     /// # Errors
-    /// When there is no such process, it has no scheduler, may not be looked at, or its page is of
-    /// another version or makes no sense.
+    /// When there is no such process, it has no scheduler, access is not permitted, or its page has
+    /// another version or fails a check.
     pub fn of_process(pid: u32) -> Result<Self, Error> {
         let process = Process::open(pid)?;
         let mut refused = Error::NoScheduler { pid };
@@ -80,17 +81,18 @@ impl Page {
         Err(refused)
     }
 
-    /// What the page is read through, for a process that may not open it itself: a handle of the
-    /// target, and its memory file.
+    /// The descriptors through which the page is read, for a process that may not open it itself: a
+    /// pid file descriptor of the target, and its memory file.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.process.handle(), self.file.as_fd()]
     }
 
-    /// The page of process `pid`, by the [descriptors](Self::descriptors) that another process has
-    /// sent. Nothing that it found is relied on: the page is checked as by [`Self::of_process`].
+    /// Opens the page of process `pid` by the [descriptors](Self::descriptors) that another process
+    /// has sent. The checks of that process are not relied on: the page is checked as by
+    /// [`Self::of_process`].
     ///
     /// # Errors
-    /// When the page is of another version or makes no sense, or its process has ended.
+    /// When the page has another version or fails a check, or its process has ended.
     pub fn from_descriptors(pid: u32, [process, file]: [OwnedFd; 2]) -> Result<Self, Error> {
         let process = Process::by_handle(pid, process);
         let file = File::from(file);
@@ -98,22 +100,22 @@ impl Page {
         Ok(checked.into_page(process, file))
     }
 
-    /// The process, as we number it.
+    /// The id of the process, in our pid namespace.
     pub const fn pid(&self) -> u32 {
         self.process.pid
     }
 
-    /// A number of the memory: a process that has executed another program has another page.
+    /// Inode of the memory file. It differs after the process has executed another program.
     pub const fn inode(&self) -> u64 {
         self.inode
     }
 
-    /// Whether the process has ended. Its page is then as it left it.
+    /// Whether the process has ended. Its page then stays as the process left it.
     pub fn has_ended(&self) -> bool {
         self.process.has_ended()
     }
 
-    /// The target's clock; `None` while it is too young to have two moments in both clocks.
+    /// The target's clock; `None` while there are no two moments in both clocks yet.
     pub fn clock(&self) -> Option<Clock> {
         Clock::read(self.header()).map(Clock::sharpened)
     }
@@ -129,7 +131,7 @@ impl Page {
         Ok((clock, clock.ticks(now_ns())))
     }
 
-    /// The right to have switches written down. It needs the right to write to the file.
+    /// Takes a lease, which has switches recorded. It needs write permission to the file.
     ///
     /// # Errors
     /// When the file may not be written.
@@ -140,7 +142,7 @@ impl Page {
         lease.map_err(|source| system(self.pid(), "writing to the page", source))
     }
 
-    /// Schedulers that the page has, or had, since the process started.
+    /// Scheduler records that have been used since the process started.
     pub fn scheduler_count(&self) -> usize {
         self.used(self.tables.schedulers)
     }
@@ -151,19 +153,19 @@ impl Page {
         record.cpu_plus_one.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// The ring of a scheduler, from its next event on.
+    /// A reader for the ring of a scheduler that starts at the next event.
     pub fn ring(&self, scheduler: usize) -> Option<Ring> {
         Ring::new(self, scheduler)
     }
 
-    /// The ring of a scheduler, from its very first event on: for one that has come while the
-    /// observer held a lease.
+    /// A reader for the ring of a scheduler that starts at its first event: for a scheduler that
+    /// was created while the observer held a lease.
     pub fn ring_from_start(&self, scheduler: usize) -> Option<Ring> {
         Ring::new(self, scheduler).map(Ring::at_start)
     }
 
-    /// Each thread that runs workers: its own id, and the address *in the target* of the word that
-    /// says what runs on it.
+    /// Each thread that runs workers: its id in its own namespace, and the address *in the target*
+    /// of the word that says which task runs on it.
     pub fn thread_words(&self) -> impl Iterator<Item = (u32, u64)> {
         let threads = self.tables.threads;
         (0..self.used(threads)).filter_map(move |index| {
@@ -179,7 +181,7 @@ impl Page {
         })
     }
 
-    /// Name of a wait type; `None` when it has none.
+    /// Name of a wait type; `None` for an unknown number.
     pub fn wait_type_name(&self, wait_type: u32) -> Option<String> {
         let index = usize::try_from(wait_type).ok()?;
         self.name(self.tables.wait_type_names, index)
@@ -191,7 +193,7 @@ impl Page {
         (!name.is_empty()).then_some(name)
     }
 
-    /// Records in use.
+    /// Number of records in use, at most the capacity.
     pub(super) fn used(&self, table: Place) -> usize {
         let used = self.map.at::<Table>(table.used_at);
         let used = used.map_or(0, |table| table.used.load(Ordering::Acquire));
@@ -200,12 +202,13 @@ impl Page {
             .min(table.capacity)
     }
 
-    /// A record; `None` when the table has not so many.
+    /// One record; `None` when the index is not below the capacity.
     pub(super) fn record<T: Shared>(&self, table: Place, index: usize) -> Option<&T> {
         self.map.at(table.offset_of(index)?)
     }
 
-    /// Events of a ring: they fill the end of its place.
+    /// Header, offset of the first event and capacity of a ring. The events fill the end of the
+    /// ring's stride.
     pub(super) fn events(&self, scheduler: usize) -> Option<(&RingHeader, usize, u64)> {
         let start = self.tables.rings.offset_of(scheduler)?;
         let header: &RingHeader = self.map.at(start)?;
@@ -242,7 +245,7 @@ impl Place {
     }
 }
 
-/// A mapping whose header was found to be right.
+/// A mapping whose header passed all checks.
 struct Checked {
     map: Mapping,
     inode: u64,
@@ -260,7 +263,7 @@ impl Checked {
         if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
             return Err(Error::Unsealed { pid });
         }
-        // A sealed file is never smaller than it was after the seal was seen.
+        // The file never becomes smaller than it was after the seal was seen.
         let size = facts
             .len()
             .min(file.metadata().map_or(0, |facts| facts.len()));
@@ -305,7 +308,7 @@ fn check_identity(pid: u32, header: &Header) -> Result<(), Error> {
     if version != VERSION {
         return Err(Error::OtherVersion { pid, version });
     }
-    // A child that was forked holds the file of its parent, whose schedulers it has not.
+    // A forked child holds the file of its parent, but does not have the parent's schedulers.
     let maker = header.pid.load(Ordering::Relaxed);
     match pid_in_namespace(pid) {
         Some(own) if own == maker => Ok(()),
@@ -372,12 +375,12 @@ fn malformed(pid: u32, what: impl Into<String>) -> Error {
     }
 }
 
-/// The row of a scheduler's wait type in the table of waits.
+/// Index of a scheduler's wait type in the table of waits.
 pub(super) const fn wait_index(scheduler: usize, wait_type: usize) -> usize {
     scheduler * WAIT_TYPES + wait_type
 }
 
-/// A counter, read at leisure.
+/// Reads a counter without ordering.
 pub(super) fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
@@ -399,7 +402,7 @@ mod tests {
         assert!(text.contains("version 77"), "{text}");
     }
 
-    /// The memory file may be anybody's, of any name.
+    /// A memory file of any process can have this name.
     #[test]
     fn what_is_no_page_is_refused() {
         let text = refusal(|header| header.magic.store(1, Ordering::Relaxed));
@@ -417,7 +420,7 @@ mod tests {
         assert!(error.advice().is_some());
     }
 
-    /// Every number of every table, set to what an attacker might choose.
+    /// Sets every number of every table to values that an attacker might choose.
     #[test]
     fn a_table_outside_of_the_file_is_refused() {
         type Pick = fn(&Header) -> &Table;
@@ -458,7 +461,7 @@ mod tests {
         assert!(page.scheduler_cpu(TestPage::SCHEDULERS).is_none());
     }
 
-    /// The header is looked at once: what it says later moves nothing.
+    /// The header is read once; later changes of it do not move the tables.
     #[test]
     fn tables_stay_where_they_were_checked() {
         let test = TestPage::new();
@@ -473,7 +476,8 @@ mod tests {
         assert_eq!(page.thread_words().collect::<Vec<_>>(), before);
     }
 
-    /// Who may not open the file reads it all the same, and sees the same end of the process.
+    /// A process that may not open the file can read it through descriptors, and sees the target
+    /// end.
     #[test]
     fn a_page_can_be_handed_on_as_descriptors() {
         let test = TestPage::new();

@@ -1,4 +1,4 @@
-//! Reads the switches of a scheduler while they are being written.
+//! Reads the switches of a scheduler while the scheduler writes them.
 //!
 //! ```text
 //! event number   … 90 91 92 │ 93 94 95 96 97 98 99 100 │ 101
@@ -6,9 +6,9 @@
 //!                           └ oldest that is whole: 94 ┘  └ `written`
 //! ```
 //!
-//! The writer waits for nobody and overwrites the oldest. A reader copies, looks at the count again,
-//! and throws away what may have been overwritten meanwhile. So every event is counted exactly once,
-//! as taken or as lost.
+//! The writer never waits, and overwrites the oldest event. A reader copies events, reads the count
+//! again, and discards those that may have been overwritten meanwhile. So every event is counted
+//! exactly once, as taken or as lost.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -16,73 +16,73 @@ use super::page::{Page, read};
 use super::rows::EventKind;
 use crate::page::layout::{Event, RUN_BITS};
 
-/// Events copied between two looks at the writer: 16 kB.
+/// Events copied between two readings of the writer's count: 16 kB.
 const TURN: u64 = 256;
 
-/// The place of a reader in one scheduler's ring.
+/// The position of a reader in one scheduler's ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring {
     scheduler: usize,
     next: u64,
 }
 
-/// What one reading came to.
+/// The result of one reading, in numbers of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Read {
-    /// Events handed out.
+    /// Events that were passed to the caller.
     pub taken: u64,
     /// Events that were overwritten before they could be read.
     pub lost: u64,
-    /// Events of a kind that is not known here.
+    /// Events of an unknown kind, which were skipped.
     pub unreadable: u64,
     /// Events still in the ring, because a limit was reached.
     pub left: u64,
 }
 
-/// A switch-out in user mode, as its scheduler wrote it down. Lengths and moments are in ticks.
+/// One switch-out in user mode. Times and lengths are in ticks of the target's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserSwitch {
-    /// When the worker left.
+    /// When the worker was switched out.
     pub ticks: u64,
-    /// How long it had run; for [`EventKind::Idle`], how long nothing had.
+    /// How long the worker had run; for [`EventKind::Idle`], how long no worker ran.
     pub ran_ticks: u64,
     /// The task that left; 0 for none.
     pub task: u64,
-    /// Which of its runs ended, counted by its scheduler.
+    /// Number of the run that ended, among the runs of this task; wraps at 2²⁴.
     pub run: u32,
-    /// The task that came; 0 for none.
+    /// The task that was switched in; 0 for none.
     pub next_task: u64,
-    /// From the end of the run before to the beginning of this one; 0 for a first run.
+    /// From the end of the task's previous run to the begin of this one; 0 for a first run.
     pub off_ticks: u64,
-    /// Of these, runnable and waiting for the turn.
+    /// The part of `off_ticks` in which the task was runnable and waited for its turn.
     pub queued_ticks: u64,
     /// The task that ended the wait before this run; 0 for none.
     pub waker_task: u64,
-    /// The thread, as it calls itself.
+    /// Thread id, as in the target's own pid namespace.
     pub tid: u32,
-    /// What happened.
+    /// What happened at the switch-out.
     pub kind: EventKind,
-    /// What it waits for now.
+    /// Wait type of the wait that begins now.
     pub wait_type: u8,
-    /// What it had waited for before this run.
+    /// Wait type of the wait before this run.
     pub wait_type_before: u8,
 }
 
 impl Ring {
-    /// From the next event that is written on.
+    /// Starts at the next event to be written.
     pub(super) fn new(page: &Page, scheduler: usize) -> Option<Self> {
         let (header, _, _) = page.events(scheduler)?;
         let next = header.written.load(Ordering::Acquire);
         Some(Self { scheduler, next })
     }
 
-    /// The same ring from its first event on.
+    /// The same ring, from its first event on.
     pub(super) const fn at_start(self) -> Self {
         Self { next: 0, ..self }
     }
 
-    /// Hands out what was written since the last time, oldest first, up to `most` events and no
-    /// more than the ring holds, so that a writer that never rests keeps nobody here.
+    /// Passes the events written since the last call to `sink`, oldest first: at most `most`, and
+    /// no more than the ring holds, so that a writer that never pauses cannot keep the reader here.
     pub fn read(&mut self, page: &Page, most: u64, mut sink: impl FnMut(&UserSwitch)) -> Read {
         let mut sum = Read::default();
         let Some((header, first, capacity)) = page.events(self.scheduler) else {
@@ -93,10 +93,11 @@ impl Ring {
         loop {
             let written = header.written.load(Ordering::Acquire);
             if written < self.next {
-                // Counts only grow; one that does not is a lie, from which there is no way back.
+                // The count only grows. If it went back the page is corrupt, so start again from
+                // the new count.
                 self.next = written;
             }
-            // The slot of event `written - capacity` is that of the event being written now.
+            // The event now being written uses the slot of event `written - capacity`.
             let oldest = written.saturating_sub(capacity - 1);
             let start = self.next.max(oldest);
             let end = written.min(start.saturating_add(TURN.min(most - looked)));
@@ -126,7 +127,7 @@ impl Ring {
     }
 }
 
-/// The event in a slot; `None` when it makes no sense.
+/// The event in a slot; `None` when it cannot be decoded.
 fn copy(page: &Page, first: usize, slot: u64) -> Option<UserSwitch> {
     let slot = usize::try_from(slot).ok()?;
     let event = page.event_at(first + slot * size_of::<Event>())?;
@@ -189,7 +190,7 @@ mod tests {
         });
     }
 
-    /// Eight slots, twenty events: the slot that may be under the pen is not believed.
+    /// Eight slots, twenty events: the slot that may be in the middle of a write is not used.
     #[test]
     fn what_was_overwritten_is_counted_as_lost() {
         let test = TestPage::new();
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(tasks(&mut ring, &page).0, [3, 4, 5]);
     }
 
-    /// The writer is never waited for: all that it wrote is taken or lost, and nothing taken is torn.
+    /// Every event is either taken or lost, and no taken event is torn.
     #[test]
     fn taken_and_lost_sum_to_what_was_written() {
         const WRITTEN: u64 = 300_000;
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!((taken + lost, last), (WRITTEN, WRITTEN));
     }
 
-    /// Counts and sizes as an attacker might set them.
+    /// Counts and sizes are set as an attacker might set them.
     #[test]
     fn a_ring_that_lies_does_no_harm() {
         let test = TestPage::new();

@@ -1,10 +1,10 @@
-//! What an observer gets to see: rows with the names of SQL Server's views, times in ns.
+//! The rows that an observer sees, with the names of SQL Server's views; times in ns.
 
 use crate::page::layout::{
     BUCKETS, event_kind, io_driver, scheduler_status, thread_kind, worker_state,
 };
 
-/// Words for the numbers of the layout.
+/// Enums whose variants have a number in the layout and a word in the views.
 macro_rules! numbered {
     ($(#[$doc:meta])* $name:ident: $type:ty { $($variant:ident = $number:path, $word:literal: $help:literal;)+ }) => {
         $(#[$doc])*
@@ -77,36 +77,37 @@ numbered! {
     }
 }
 
-/// How well the numbers of a scheduler and its workers go together.
+/// How consistent the numbers of a scheduler and its workers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Consistency {
-    /// They are of one moment.
+    /// All rows were read at one moment.
     Whole,
-    /// Each row is of one moment, the rows are of different ones: the scheduler switches faster
-    /// than all of it can be read.
+    /// Each row was read at one moment, but different rows at different moments: the scheduler
+    /// switches faster than all of it can be read.
     Rows,
-    /// A row was being changed at every look: its numbers may be of two moments.
+    /// The row was being changed at every attempt: its numbers may be of two moments.
     Torn,
 }
 
-/// A scheduler: `sys.dm_os_schedulers`.
+/// One scheduler, a row of `sys.dm_os_schedulers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerRow {
-    /// Its place in the page, which other rows name.
+    /// Index of its record in the page, by which other rows refer to it.
     pub scheduler: usize,
-    /// Its runtime in the process.
+    /// Number of its runtime in the process.
     pub runtime: u32,
-    /// Its number within the runtime.
+    /// Number of the scheduler within its runtime.
     pub scheduler_id: u32,
-    /// How it runs workers.
+    /// How the scheduler runs its workers.
     pub mode: Mode,
-    /// The CPU it is bound to.
+    /// The CPU it is bound to; `None` when it may run anywhere.
     pub cpu_id: Option<u32>,
-    /// Whether it waits in the kernel for something to do.
+    /// Whether the scheduler sleeps in the kernel with nothing to do.
     pub is_idle: bool,
     /// Whether clocks are read and times are kept.
     pub accounting: bool,
-    /// Times that another worker was switched to.
+    /// Times that a worker was switched out; a yield after which the same worker ran on does not
+    /// count.
     pub context_switches_count: u64,
     /// Times that a worker gave the scheduler up.
     pub yield_count: u64,
@@ -116,13 +117,13 @@ pub struct SchedulerRow {
     pub preemptive_switches_count: u64,
     /// Times that nothing was runnable.
     pub idle_switches_count: u64,
-    /// Between one worker switching out and another switching in, idle time aside.
+    /// Time between one worker switching out and another switching in, without idle time.
     pub total_scheduler_delay_ns: u64,
     /// Workers on the runnable queue.
     pub runnable_tasks_count: u32,
-    /// Tasks that have not ended.
+    /// Tasks bound here that have not ended: queued, runnable, running, suspended.
     pub current_tasks_count: u32,
-    /// Workers, with or without a task.
+    /// Its workers, with or without a task.
     pub current_workers_count: u32,
     /// Workers that have a task and are not preemptive.
     pub active_workers_count: u32,
@@ -130,7 +131,7 @@ pub struct SchedulerRow {
     pub work_queue_count: u32,
     /// Workers that went preemptive and wait for a helper thread.
     pub queued_preemptive_count: u32,
-    /// What drives its input and output.
+    /// How its input and output is driven; `None` before that is known.
     pub io_driver: Option<IoDriver>,
     /// I/O that was started and has not completed.
     pub pending_io_count: u32,
@@ -138,21 +139,21 @@ pub struct SchedulerRow {
     pub load_factor: u32,
     /// Times that no worker could be made.
     pub failed_to_create_worker: u32,
-    /// The worker that runs.
+    /// Index of the worker that runs; `None` for none.
     pub active_worker: Option<usize>,
-    /// The thread that holds the scheduler.
+    /// Index of the thread that holds the scheduler.
     pub active_thread: Option<usize>,
-    /// The quantum.
+    /// How long a worker may run before it is asked to yield.
     pub quantum_ns: u64,
     /// How long the present run has lasted; `None` while idle.
     pub current_run_ns: Option<u64>,
-    /// Time that workers ran here, the present run aside.
+    /// Time that workers ran here, without the present run.
     pub total_running_ns: u64,
-    /// Time that it waited in the kernel with nothing to do.
+    /// Time that the scheduler slept with nothing to do.
     pub total_idle_ns: u64,
-    /// How long ago timers were looked at.
+    /// Time since the timers were last checked.
     pub last_timer_activity_ns: u64,
-    /// Tasks that ended here.
+    /// Tasks that ended on this scheduler.
     pub tasks_completed_count: u64,
     /// Runs during which the OS took the CPU away, as far as noticed without privilege.
     pub os_interrupted_quanta_count: u64,
@@ -160,147 +161,150 @@ pub struct SchedulerRow {
     pub quantum_expired_count: u64,
     /// Unstarted tasks taken from other schedulers.
     pub stolen_tasks_count: u64,
-    /// Stalls reported here.
+    /// Stalls of this scheduler that were found.
     pub stalls_count: u64,
-    /// How old it is.
+    /// Time since the record was set up.
     pub age_ns: u64,
-    /// How well its numbers go together.
+    /// Whether this row and its workers were read at one moment.
     pub consistency: Consistency,
 }
 
-/// A worker: `sys.dm_os_workers`.
+/// One worker, a row of `sys.dm_os_workers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerRow {
-    /// Its place in the page.
+    /// Index of its record in the page, by which other rows refer to it.
     pub worker: usize,
-    /// Its scheduler.
+    /// Index of the scheduler it belongs to.
     pub scheduler: Option<usize>,
-    /// The thread it ran on last.
+    /// Index of the thread on which it ran last.
     pub thread: Option<usize>,
-    /// Where it stands.
+    /// State of the worker at this moment.
     pub state: WorkerState,
-    /// Since when.
+    /// Time since it entered that state.
     pub state_ns: u64,
-    /// Its task; `None` when it has none.
+    /// Id of its task; `None` when it has none.
     pub task_id: Option<u64>,
-    /// The name of the task.
+    /// Name of the task, cut to 32 bytes; `None` without a name.
     pub task_name: Option<String>,
-    /// The task that started its task.
+    /// Id of the task that spawned its task; `None` if that was not a task.
     pub parent_task_id: Option<u64>,
-    /// How long it has had the task.
+    /// Time since the task was bound to the worker.
     pub task_age_ns: u64,
-    /// Time running, up to now.
+    /// Time spent running, over all its tasks, up to now.
     pub running_ns: u64,
-    /// Time runnable, up to now.
+    /// Time spent runnable, over all its tasks, up to now.
     pub runnable_ns: u64,
-    /// Time suspended, up to now.
+    /// Time spent suspended, over all its tasks, up to now.
     pub suspended_ns: u64,
-    /// Time outside of the scheduler, up to now.
+    /// Time spent outside of the scheduler, over all its tasks, up to now.
     pub preemptive_ns: u64,
-    /// Times it was switched out for another worker, or for nobody.
+    /// Times that it was switched out.
     pub context_switch_count: u64,
     /// Times it gave the scheduler up.
     pub yield_count: u64,
     /// Present or latest wait type.
     pub wait_type: Option<String>,
-    /// What it waits for: means something to the wait type.
+    /// What it waits for: an address or a number whose meaning depends on the wait type.
     pub wait_resource: u64,
-    /// The worker that made it runnable last.
+    /// Index of the worker that made it runnable last; `None` for a timer, I/O, or another thread.
     pub signal_worker: Option<usize>,
     /// Times in a row that it went to the head of the runnable queue.
     pub boost_count: u32,
-    /// How deep it has used its stack, in whole pages; `None` when the monitor has not looked.
+    /// How deeply it has used its stack, bytes in whole pages; `None` before the monitor has
+    /// measured it.
     pub stack_bytes_used: Option<u32>,
-    /// Tasks it has ended.
+    /// Tasks that this worker has ended.
     pub tasks_processed_count: u32,
-    /// Runs during which the OS took the CPU away, as far as noticed.
+    /// Runs during which the OS took the CPU away, as far as noticed without privilege.
     pub os_interrupted_quanta_count: u32,
-    /// How old the worker is.
+    /// Time since the worker was created.
     pub age_ns: u64,
-    /// Whether its numbers are of one moment.
+    /// Whether this row was read at one moment.
     pub consistency: Consistency,
 }
 
-/// A task that has a worker: `sys.dm_os_tasks`.
+/// One task that has a worker: `sys.dm_os_tasks`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskRow {
-    /// The task.
+    /// Id of the task, unique in its process.
     pub task_id: u64,
-    /// Its name.
+    /// Name of the task; `None` without a name.
     pub name: Option<String>,
-    /// Where its worker stands.
+    /// State of the worker that runs it.
     pub state: WorkerState,
-    /// The scheduler it is bound to.
+    /// Index of the scheduler it is bound to.
     pub scheduler: Option<usize>,
-    /// Its worker.
+    /// Index of the worker that runs it.
     pub worker: usize,
-    /// The task that started it.
+    /// Id of the task that spawned it; `None` if that was not a task.
     pub parent_task_id: Option<u64>,
-    /// How long ago it got its worker.
+    /// Time since it was bound to its worker.
     pub age_ns: u64,
 }
 
-/// An OS thread: `sys.dm_os_threads`.
+/// One OS thread, a row of `sys.dm_os_threads`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadRow {
-    /// Its place in the page.
+    /// Index of its record in the page.
     pub thread: usize,
-    /// `gettid`, as the thread sees itself.
+    /// Thread id (`gettid`), in the target's own pid namespace.
     pub os_thread_id: u32,
-    /// What it is to its scheduler.
+    /// The thread's part in its scheduler.
     pub kind: ThreadKind,
-    /// Its scheduler.
+    /// Index of the scheduler it works for; `None` for none.
     pub scheduler: Option<usize>,
-    /// The task that runs on it.
+    /// Id of the task that runs on it; `None` for none.
     pub task_id: Option<u64>,
-    /// Which run of the task that is.
+    /// Number of the present run, among the runs of that task; wraps at 2²⁴.
     pub run: u32,
-    /// How old it is.
+    /// Time since the thread was registered.
     pub age_ns: u64,
-    /// Size of its stack.
+    /// Size of its stack, bytes; 0 when unknown.
     pub stack_bytes: u64,
 }
 
 /// Waits of one type on one scheduler: `sys.dm_os_wait_stats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitRow {
-    /// The scheduler.
+    /// Index of the scheduler in the page.
     pub scheduler: usize,
-    /// Name of the type.
+    /// Name of the wait type.
     pub wait_type: String,
-    /// Waits begun.
+    /// Waits that have begun, ended or not.
     pub waiting_tasks_count: u64,
-    /// Waits ended.
+    /// Waits that have ended, in any way.
     pub completed_count: u64,
-    /// Time of the ended ones, until the worker ran again.
+    /// Time of ended waits, until the worker ran again.
     pub wait_time_ns: u64,
-    /// The longest of them.
+    /// The longest ended wait of this type.
     pub max_wait_time_ns: u64,
-    /// The part of `wait_time_ns` after the signal.
+    /// The part of `wait_time_ns` after the signal, in which the worker was runnable.
     pub signal_wait_time_ns: u64,
-    /// How many took the time of each bucket and more, in ns at the bucket's lower end.
+    /// Ended waits by length: one count per bucket, whose lower end is in `bucket_ns`.
     pub histogram: [u64; BUCKETS],
-    /// The lower ends of the buckets, ns.
+    /// Lower ends of the buckets, `2^b` ticks each, converted to ns.
     pub bucket_ns: [u64; BUCKETS],
 }
 
-/// A wait that goes on: `sys.dm_os_waiting_tasks`, with the chain of who woke whom.
+/// One wait that has not ended: `sys.dm_os_waiting_tasks`, with the task that ended the wait
+/// before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingRow {
-    /// The task that waits.
+    /// Id of the task that waits.
     pub task_id: u64,
-    /// Its name.
+    /// Name of the task; `None` without a name.
     pub name: Option<String>,
-    /// Its worker.
+    /// Index of the worker that runs it.
     pub worker: usize,
-    /// Its scheduler.
+    /// Index of the scheduler it belongs to.
     pub scheduler: Option<usize>,
-    /// What kind of thing it waits for.
+    /// Name of the wait type; `None` for an unknown number.
     pub wait_type: Option<String>,
-    /// Which one.
+    /// Which object it waits for: an address or a number whose meaning depends on the wait type.
     pub resource: u64,
-    /// For how long.
+    /// How long the wait has lasted so far.
     pub wait_duration_ns: u64,
-    /// The task that had ended its wait before; `None` for a timer, I/O or no task.
+    /// Id of the task that ended its previous wait; `None` for a timer, I/O or a thread without a
+    /// task.
     pub last_signal_task_id: Option<u64>,
 }

@@ -1,9 +1,10 @@
-//! All rows of a page at one look.
+//! Reads all rows of a page at once.
 //!
-//! A scheduler's sequence word is odd while its rows are being changed. A look reads the word, the
-//! rows, and the word again. Where a scheduler switches faster than all its rows can be read, each
-//! row is read so by itself; where not even that comes out, the row is marked as torn. The number
-//! of tries is bounded: a target that died in the middle of a change stays odd for ever.
+//! A scheduler's sequence word is odd while its rows are being changed. An observer reads the word,
+//! the rows, and the word again. If a scheduler switches faster than all its rows can be read, each
+//! row is read that way by itself; if even that fails, the row is marked as torn. The number of
+//! attempts is bounded, because a target that died in the middle of a change leaves the word odd
+//! for ever.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,34 +20,35 @@ use crate::page::layout::{
     WorkerStack,
 };
 
-/// Looks at a row before it counts as torn.
+/// Attempts to read a row before it counts as torn.
 const TRIES_OF_A_ROW: usize = 64;
 
-/// Looks at a scheduler with all its workers before they are read one by one.
+/// Attempts to read a scheduler with all its workers before they are read one by one.
 const TRIES_OF_ALL: usize = 3;
 
-/// More workers than this are not read in one look: it takes longer than a scheduler leaves.
+/// More workers than this are not read in one attempt: that takes longer than the scheduler stays
+/// unchanged.
 const MOST_IN_ONE_LOOK: usize = 64;
 
-/// The rows of a page.
+/// All rows of a page.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// When it was taken, `CLOCK_MONOTONIC` ns.
     pub taken_monotonic_ns: u64,
-    /// Whether the target had ended by then: lengths up to now are then up to its last change.
+    /// Whether the target had ended by then. Lengths up to now then end at its last change.
     pub has_ended: bool,
-    /// Schedulers.
+    /// One row per scheduler, in the order of the page.
     pub schedulers: Vec<SchedulerRow>,
-    /// OS threads.
+    /// One row per registered OS thread.
     pub threads: Vec<ThreadRow>,
-    /// Workers.
+    /// One row per worker, by scheduler.
     pub workers: Vec<WorkerRow>,
-    /// Wait types that were waited for, by scheduler.
+    /// Wait statistics by scheduler and type, without types that were never waited for.
     pub wait_stats: Vec<WaitRow>,
 }
 
 impl Page {
-    /// Reads everything.
+    /// Reads all rows of the page.
     ///
     /// # Errors
     /// While the process is too young to have a clock.
@@ -80,8 +82,8 @@ impl Page {
 }
 
 impl Snapshot {
-    /// Tasks that have a worker. Those that wait for one are counted in
-    /// [`SchedulerRow::work_queue_count`] only.
+    /// The tasks that have a worker. Tasks without one are only counted, in
+    /// [`SchedulerRow::work_queue_count`].
     pub fn tasks(&self) -> impl Iterator<Item = TaskRow> {
         self.workers.iter().filter_map(|worker| {
             Some(TaskRow {
@@ -96,7 +98,7 @@ impl Snapshot {
         })
     }
 
-    /// Waits that go on.
+    /// The waits that have not ended.
     pub fn waiting_tasks(&self) -> impl Iterator<Item = WaitingRow> {
         let waits = self.workers.iter().filter(|worker| {
             matches!(
@@ -124,7 +126,7 @@ impl Snapshot {
     }
 }
 
-/// One look at a page.
+/// The data for one snapshot: page, clock and present time.
 struct Look<'a> {
     page: &'a Page,
     clock: Clock,
@@ -133,7 +135,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// The workers of each scheduler; those of none are read with the first.
+    /// The workers of each scheduler; those without a scheduler are read with the first.
     fn workers_by_scheduler(&self) -> Vec<Vec<usize>> {
         let mut by_scheduler = vec![Vec::new(); self.page.scheduler_count()];
         for index in 0..self.page.used(self.page.tables.workers) {
@@ -201,12 +203,12 @@ impl Look<'_> {
         self.page.record(self.page.tables.workers, index)
     }
 
-    /// A length in ns.
+    /// Converts ticks to a length in ns.
     fn ns(&self, ticks: u64) -> u64 {
         self.clock.length_ns(ticks)
     }
 
-    /// From a moment until now; nothing goes on after the end.
+    /// Length from a moment until now, ns; 0 after the target has ended.
     fn since(&self, ticks: u64) -> u64 {
         match self.has_ended {
             true => 0,
@@ -316,7 +318,7 @@ impl Look<'_> {
         })
     }
 
-    /// Wait types of a scheduler that were waited for.
+    /// The wait types of a scheduler that have been waited for.
     fn waits(&self, scheduler: usize) -> Vec<WaitRow> {
         let bucket_ns = std::array::from_fn(|bucket| self.ns(1 << bucket));
         let row = |wait_type: usize| {
@@ -351,7 +353,7 @@ fn small(counter: &AtomicU32) -> u32 {
     counter.load(Ordering::Relaxed)
 }
 
-/// An index that is stored plus one; `None` for 0.
+/// Decodes an index that is stored plus one; `None` for 0.
 fn one_less(counter: &AtomicU32) -> Option<usize> {
     usize::try_from(small(counter).checked_sub(1)?).ok()
 }
@@ -372,7 +374,7 @@ mod tests {
         }
     }
 
-    /// A worker that waits, one that woke it before.
+    /// Sets up one worker that waits, and the one that woke it before.
     fn two_workers(test: &TestPage) {
         name(test.wait_type_name(3), "MUTEX");
         for (index, task, state) in [
@@ -408,7 +410,7 @@ mod tests {
         assert!(!snapshot.has_ended);
     }
 
-    /// Two ticks are a nanosecond in this page.
+    /// The clock of this page has two ticks a nanosecond.
     #[test]
     fn times_are_in_ns_and_waits_keep_their_histogram() {
         let test = TestPage::new();
@@ -429,7 +431,7 @@ mod tests {
         assert_eq!(row.bucket_ns[4], 8);
     }
 
-    /// As a target leaves it that is killed in the middle of a change.
+    /// This is how a target leaves its page when it is killed in the middle of a change.
     #[test]
     fn a_sequence_that_stays_odd_is_read_as_torn() {
         let test = TestPage::new();
@@ -473,7 +475,7 @@ mod tests {
         });
     }
 
-    /// Every byte behind the header, filled with what makes the largest numbers.
+    /// Fills every byte behind the header with values that make the largest numbers.
     #[test]
     fn a_page_full_of_nonsense_is_shown_without_panic() {
         for byte in [0xff_u8, 0x80, 0x01, 0x05] {

@@ -1,4 +1,4 @@
-//! A page for tests, in this process: laid out as the writer lays it out, and open for spoiling.
+//! A page for tests, in this process: laid out as the writer does it, and open for corruption.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -43,7 +43,7 @@ impl TestPage {
         // SAFETY: the name ends in NUL; the result is checked.
         let fd = unsafe { libc::memfd_create(c"swtch-test".as_ptr(), libc::MFD_ALLOW_SEALING) };
         assert!(fd >= 0);
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         let file = unsafe { File::from_raw_fd(fd) };
         let len = 1 << 20;
         file.set_len(len).unwrap();
@@ -163,7 +163,7 @@ impl TestPage {
         ring.written.store(written + 1, Ordering::Release);
     }
 
-    /// Fills everything behind the header with a byte.
+    /// Fills everything behind the header with one byte.
     pub(super) fn spoil(&self, byte: u8) {
         use std::os::unix::fs::FileExt;
         let bytes = vec![byte; (1 << 20) - 4096];
@@ -176,7 +176,7 @@ impl TestPage {
         self.map.at(offset + index * stride).unwrap()
     }
 
-    /// As an observer sees it.
+    /// Opens the page as an observer does.
     pub(super) fn observe(&self) -> Result<Page, Error> {
         Page::of_file(std::process::id(), self.file.try_clone().unwrap())
     }

@@ -1,23 +1,24 @@
-//! Thread ids in a target's own pid namespace, and in ours.
+//! Maps thread ids of a target's own pid namespace to ours.
 //!
-//! A target names its threads as `gettid` tells it; inside a container that is another number than
-//! the one that we and the kernel's tracing see. `NSpid` of `/proc/PID/task/TID/status` has both,
+//! A target records its threads by their `gettid`. Inside a container these numbers differ from
+//! those that we and the kernel's tracing see. `NSpid` of `/proc/PID/task/TID/status` lists both,
 //! ours first (`proc_pid_status(5)`).
 
 use std::collections::HashMap;
 use std::fs;
 
-/// Ids of a process's threads: from its own namespace to ours. Threads that have ended stay known,
-/// because what they wrote may be read later.
+/// Ids of a process's threads: from its own namespace to ours. Threads that have ended stay in the
+/// map, because their events may be read later.
 #[derive(Clone, Debug, Default)]
 pub struct Tids {
     ours: HashMap<u32, u32>,
-    /// The process counts as we do: a thread that ended before it was looked at is known as well.
+    /// The process is in our namespace, so the ids of threads that ended before the first look are
+    /// known too.
     same_namespace: bool,
 }
 
 impl Tids {
-    /// Learns the threads that the process has now.
+    /// Adds the threads that the process has now.
     pub fn look(&mut self, pid: u32) {
         let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else {
             return;
@@ -31,26 +32,26 @@ impl Tids {
         }
     }
 
-    /// Our id of the thread that calls itself `own`.
+    /// Our id of the thread that has the id `own` in its namespace.
     pub fn to_ours(&self, own: u32) -> Option<u32> {
         let known = self.ours.get(&own).copied();
         known.or(self.same_namespace.then_some(own))
     }
 }
 
-/// What the process `pid` calls itself; `None` when it is gone.
+/// The id of process `pid` in its own namespace; `None` when it is gone.
 pub fn pid_in_namespace(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     both(&status).map(|(_, own)| own)
 }
 
-/// Whether a task has no id but the one that we see.
+/// Whether a task has only the id that we see.
 fn has_one_id(status: &str) -> bool {
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     ids.is_some_and(|ids| ids.split_ascii_whitespace().count() == 1)
 }
 
-/// Our id and its own.
+/// Our id and the thread's own id.
 fn both(status: &str) -> Option<(u32, u32)> {
     let line = status
         .lines()
@@ -65,7 +66,7 @@ fn both(status: &str) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
 
-    /// A thread that switched and ended before anybody looked must not cost its rows.
+    /// A thread that switched and ended before the first look must not lose its rows.
     #[test]
     fn a_thread_of_our_namespace_is_known_though_it_has_ended() {
         let mut tids = Tids::default();
@@ -80,7 +81,7 @@ mod tests {
         assert!(!has_one_id("Name:\tx\nNSpid:\t17\t1\n"), "in a container");
     }
 
-    /// The line lists one id a namespace, from ours to the thread's own.
+    /// The line lists one id per namespace, from ours to the thread's own.
     #[test]
     fn a_thread_in_a_container_has_two_ids() {
         assert_eq!(both("Name:\tx\nNSpid:\t4711\t17\t3\n"), Some((4711, 3)));

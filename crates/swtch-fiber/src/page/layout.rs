@@ -1,8 +1,8 @@
-//! The shared page, byte by byte: what a scheduler writes and another process reads.
+//! The layout of the shared page: what a scheduler writes and another process reads.
 //!
 //! One file in memory (`memfd`, named [`FILE_NAME`]) per process holds all counters of all runtimes
-//! of that process. Its owner maps it for writing, an observer for reading; nobody asks the other
-//! for anything, so an observer neither stops nor delays the target, and what was read last stays
+//! of that process. Its owner maps it for writing, an observer for reading, and neither asks the
+//! other for anything. So an observer neither stops nor delays the target, and the last values stay
 //! readable when the target dies.
 //!
 //! ```text
@@ -13,24 +13,24 @@
 //! │        WorkerRecord[]    one per worker, and what it works on
 //! │        WorkerName[]      the name of its task
 //! │        WaitRecord[][]    wait statistics: scheduler × wait type
-//! ▼        RingHeader, Event[]  per scheduler: its latest switches, while somebody records
+//! ▼        RingHeader, Event[]  per scheduler: its latest switches, while a recorder is active
 //! ```
 //!
 //! Rules that make it readable without a lock:
 //!
-//! - All fields are atomics of 8 or 4 bytes, written with plain stores by one writer at a time: who
-//!   holds the scheduler (fiber mode: its thread; thread mode: the worker with the baton). A worker
-//!   in preemptive mode writes only its own `preemptive` fields.
+//! - All fields are atomics of 8 or 4 bytes, written with plain stores by one writer at a time: the
+//!   holder of the scheduler (fiber mode: its thread; thread mode: the worker with the baton). A
+//!   worker in preemptive mode writes only its own `preemptive` fields.
 //! - [`SchedulerRecord::sequence`] is odd while the records of that scheduler and of its workers
-//!   are being changed: read it, read the records, read it again, and repeat when it moved.
+//!   are being changed: read it, read the records, read it again, and repeat if it has changed.
 //! - Times are *ticks* of the target's clock (`clock`); two anchors in the header turn
 //!   them into `CLOCK_MONOTONIC`.
-//! - Sizes and places of all tables stand in the header; [`VERSION`] grows with any change of a
+//! - Offsets and sizes of all tables are in the header; [`VERSION`] grows with any change of a
 //!   record.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// The name of the memory file: what `/proc/PID/fd` shows is `/memfd:swtch-fiber (deleted)`.
+/// Name of the memory file: `/proc/PID/fd` shows it as `/memfd:swtch-fiber (deleted)`.
 pub const FILE_NAME: &str = "swtch-fiber";
 
 /// First eight bytes of the file: `swtchfib`.
@@ -39,7 +39,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"swtchfib");
 /// Grows whenever a record changes.
 pub const VERSION: u32 = 2;
 
-/// Number of wait types at most, built-in ones and those that programs name.
+/// Most wait types: built-in ones and those that programs name.
 pub const WAIT_TYPES: usize = 128;
 
 /// Buckets of a wait histogram: bucket `b` counts waits of `2^b ..= 2^(b+1) - 1` ticks, the last
@@ -60,7 +60,7 @@ pub struct Table {
     pub offset: AtomicU64,
     /// Bytes from one record to the next.
     pub stride: AtomicU32,
-    /// Records that have room.
+    /// Number of records that have room.
     pub capacity: AtomicU32,
     /// Records in use: those beyond were never written.
     pub used: AtomicU32,
@@ -83,37 +83,37 @@ pub struct Anchor {
 pub struct Header {
     /// [`MAGIC`], written last when the page is set up.
     pub magic: AtomicU64,
-    /// [`VERSION`].
+    /// Layout version of this page, see [`VERSION`].
     pub version: AtomicU32,
     /// The process that writes, as it sees itself (`getpid`).
     pub pid: AtomicU32,
-    /// Where the owner has mapped the file: the address of a field in the target is this plus its
-    /// offset. What the recorder's eBPF program reads lies at such an address.
+    /// Address at which the owner has mapped the file: a field's address in the target is this plus
+    /// its offset. The recorder's eBPF program reads at such addresses.
     pub base_address: AtomicU64,
     /// When the page was set up, `CLOCK_MONOTONIC` ns.
     pub created_monotonic_ns: AtomicU64,
     /// Odd while the anchors are being changed.
     pub anchor_sequence: AtomicU64,
-    /// The two ends of a time span of at least a second once the process is that old.
+    /// The two ends of a time span, of at least a second once the process is that old.
     pub anchors: [Anchor; 2],
-    /// Events are written while the clock of the target stands before this tick. A recorder moves
-    /// it on some ten times a second; when it dies, recording ends by itself.
+    /// Events are written while the target's clock is before this tick. A recorder advances it some
+    /// ten times a second; when the recorder dies, recording ends by itself.
     pub record_until_ticks: AtomicU64,
-    /// Tables, in the order of the drawing above.
+    /// Names of wait types, see [`WaitTypeName`]; the tables follow the order of the drawing.
     pub wait_type_names: Table,
-    /// See [`SchedulerRecord`].
+    /// One record per scheduler, see [`SchedulerRecord`].
     pub schedulers: Table,
-    /// See [`ThreadRecord`].
+    /// One record per thread, see [`ThreadRecord`].
     pub threads: Table,
-    /// See [`WorkerRecord`].
+    /// One record per worker, see [`WorkerRecord`].
     pub workers: Table,
-    /// See [`WorkerName`].
+    /// One name per worker, see [`WorkerName`].
     pub worker_names: Table,
     /// See [`WaitRecord`]: the row of scheduler `s`, wait type `w` is `s * WAIT_TYPES + w`.
     pub waits: Table,
     /// See [`RingHeader`]; a stride holds the header and, at its end, all events of one scheduler.
     pub rings: Table,
-    /// See [`WorkerStack`].
+    /// One record per worker, see [`WorkerStack`].
     pub worker_stacks: Table,
 }
 
@@ -121,17 +121,17 @@ pub struct Header {
 #[derive(Debug)]
 #[repr(C)]
 pub struct WaitTypeName {
-    /// Eight bytes a word, little endian.
+    /// The bytes, eight to a word, little endian.
     pub bytes: [AtomicU64; NAME_BYTES / 8],
 }
 
-/// What a scheduler is.
+/// The states of a scheduler's record.
 pub mod scheduler_status {
-    /// The record is free.
+    /// The record has no scheduler.
     pub const UNUSED: u32 = 0;
     /// It runs workers, one at a time, on one OS thread.
     pub const FIBER: u32 = 1;
-    /// It hands a baton among OS threads.
+    /// It passes a baton among OS threads.
     pub const THREAD: u32 = 2;
     /// Its runtime has ended; the counters are final until the record is used again.
     pub const ENDED: u32 = 3;
@@ -143,25 +143,25 @@ pub mod scheduler_status {
 pub struct SchedulerRecord {
     /// Odd while records of this scheduler are being changed.
     pub sequence: AtomicU64,
-    /// Times that another worker was switched to. A worker that yields and is chosen again itself
-    /// is **not** counted here.
+    /// Times that a worker was switched out. A yield after which the same worker runs on is **not**
+    /// counted here.
     pub context_switches_count: AtomicU64,
-    /// Times that a worker gave the scheduler up: yields, waits, and going preemptive. The monitor
-    /// takes this for progress.
+    /// Times that a worker gave the scheduler up: yields, waits, and going preemptive. Part of what
+    /// the monitor takes for progress.
     pub yield_count: AtomicU64,
-    /// Yields after which the same worker ran on, because nobody else was runnable.
+    /// Yields after which the same worker ran on, because no other was runnable.
     pub self_reselect_count: AtomicU64,
     /// Times that a worker left the scheduler to run preemptively.
     pub preemptive_switches_count: AtomicU64,
     /// Times that nothing was runnable and the scheduler waited in the kernel.
     pub idle_switches_count: AtomicU64,
-    /// Ticks between one worker switching out and another switching in, summed: what the scheduler
-    /// and the OS put between two workers. Idle time is not part of it.
+    /// Ticks between one worker switching out and another switching in, summed: the delay that the
+    /// scheduler and the OS add. Idle time is not part of it.
     pub total_scheduler_delay_ticks: AtomicU64,
     /// When the worker now running was switched in; 0 while idle.
     pub run_started_ticks: AtomicU64,
 
-    /// One of [`scheduler_status`].
+    /// State of the record, one of [`scheduler_status`].
     pub status: AtomicU32,
     /// The CPU it is bound to, plus one; 0 when it may run anywhere.
     pub cpu_plus_one: AtomicU32,
@@ -194,15 +194,15 @@ pub struct SchedulerRecord {
     /// 1 where clocks are read and times are kept.
     pub accounting: AtomicU32,
 
-    /// The quantum, ns.
+    /// Length of the quantum, ns.
     pub quantum_ns: AtomicU64,
-    /// When timers were last looked at.
+    /// When the timers were last checked.
     pub last_timer_activity_ticks: AtomicU64,
     /// Ticks that workers ran here while they held the scheduler.
     pub total_running_ticks: AtomicU64,
     /// Ticks that the scheduler waited in the kernel with nothing to do.
     pub total_idle_ticks: AtomicU64,
-    /// Tasks that ended here.
+    /// Tasks that ended on this scheduler.
     pub tasks_completed_count: AtomicU64,
     /// Runs during which the OS took the CPU away, as far as it was noticed without privilege.
     pub os_interrupted_quanta_count: AtomicU64,
@@ -212,26 +212,27 @@ pub struct SchedulerRecord {
     pub created_ticks: AtomicU64,
     /// Unstarted tasks taken from other schedulers.
     pub stolen_tasks_count: AtomicU64,
-    /// Stalls reported here.
+    /// Stalls of this scheduler that were found.
     pub stalls_count: AtomicU64,
     /// Workers that went preemptive and wait for a helper thread (fiber mode).
     pub queued_preemptive_count: AtomicU32,
-    /// One of [`io_driver`].
+    /// How input and output is driven, one of [`io_driver`].
     pub io_driver: AtomicU32,
-    /// Room for what comes.
+    /// Zero; room for fields of later versions.
     pub reserved: [AtomicU32; 10],
 }
 
 impl SchedulerRecord {
-    /// A number that moves whenever a worker gives the scheduler up, and when it goes idle: what tells
-    /// one run from the next.
+    /// A number that changes whenever a worker gives the scheduler up and when it goes idle, so it
+    /// distinguishes one run from the next.
     pub(crate) fn progress(&self) -> u64 {
         self.yield_count.load(Ordering::Relaxed)
             + self.tasks_completed_count.load(Ordering::Relaxed)
             + self.idle_switches_count.load(Ordering::Relaxed)
     }
 
-    /// What `look` sees while the scheduler changes nothing; `None` when it always did, in so many tries.
+    /// The result of a `look` during which the scheduler changed nothing; `None` when it always
+    /// did, in this many tries.
     pub(crate) fn undisturbed<Seen>(&self, tries: usize, look: impl Fn() -> Seen) -> Option<Seen> {
         for _ in 0..tries {
             let before = self.sequence.load(Ordering::Acquire);
@@ -250,21 +251,21 @@ impl SchedulerRecord {
 
 /// What drives a scheduler's input and output; 0 before that is known.
 pub mod io_driver {
-    /// `io_uring`.
+    /// The driver is `io_uring`, in either mode.
     pub const URING: u32 = 1;
-    /// epoll, as its mode or its settings want it.
+    /// The driver is epoll, as the mode or the settings ask for it.
     pub const EPOLL: u32 = 2;
-    /// epoll, since the kernel refused `io_uring`.
+    /// The driver is epoll, because the kernel refused `io_uring`.
     pub const EPOLL_SINCE_REFUSED: u32 = 3;
 }
 
-/// What an OS thread is to its scheduler.
+/// An OS thread's part in its scheduler.
 pub mod thread_kind {
-    /// The record is free.
+    /// The record has no thread.
     pub const UNUSED: u32 = 0;
     /// It runs all workers of a scheduler (fiber mode), or started it (thread mode).
     pub const SCHEDULER: u32 = 1;
-    /// It is a worker (thread mode).
+    /// It is a worker's thread (thread mode).
     pub const WORKER: u32 = 2;
     /// It runs code of workers that went preemptive (fiber mode).
     pub const HELPER: u32 = 3;
@@ -272,20 +273,20 @@ pub mod thread_kind {
     pub const MONITOR: u32 = 4;
 }
 
-/// One OS thread. A recorder looks for threads here.
+/// One OS thread. A recorder finds the threads here.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct ThreadRecord {
-    /// **The word**: what runs on this thread, `task_id << RUN_BITS | run`, 0 for nothing. One plain
-    /// store a switch; an eBPF program reads it when the kernel switches the thread out.
+    /// **The word**: what runs on this thread, `task_id << RUN_BITS | run`, 0 for nothing. One
+    /// plain store per switch; an eBPF program reads it when the kernel switches the thread out.
     pub word: AtomicU64,
     /// `gettid`, as the thread's own pid namespace sees it.
     pub tid: AtomicU32,
-    /// One of [`thread_kind`].
+    /// The thread's part, one of [`thread_kind`].
     pub kind: AtomicU32,
     /// Index of its [`SchedulerRecord`], plus one; 0 for none.
     pub scheduler_plus_one: AtomicU32,
-    /// Grows each time the record is used for another thread.
+    /// Grows each time the record is reused for another thread.
     pub generation: AtomicU32,
     /// When the thread was registered.
     pub started_ticks: AtomicU64,
@@ -293,21 +294,21 @@ pub struct ThreadRecord {
     pub stack_low: AtomicU64,
     /// One past the highest address of its stack.
     pub stack_high: AtomicU64,
-    /// Room for what comes.
+    /// Zero; room for fields of later versions.
     pub reserved: [AtomicU64; 2],
 }
 
-/// Where a worker stands.
+/// The states of a worker.
 pub mod worker_state {
-    /// The record is free.
+    /// The record has no worker.
     pub const UNUSED: u32 = 0;
-    /// It has no task.
+    /// It has no task to run.
     pub const IDLE: u32 = 1;
-    /// It waits for its turn.
+    /// It is runnable and waits for its turn.
     pub const RUNNABLE: u32 = 2;
-    /// It holds the scheduler.
+    /// It runs and holds the scheduler.
     pub const RUNNING: u32 = 3;
-    /// It waits for something else.
+    /// It waits for something other than its turn.
     pub const SUSPENDED: u32 = 4;
     /// It runs outside of the scheduler.
     pub const PREEMPTIVE: u32 = 5;
@@ -318,57 +319,58 @@ pub mod worker_state {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct WorkerRecord {
-    /// Its task, from 1, never used again in this process; 0 for none.
+    /// Id of its task, from 1, never reused in this process; 0 for none.
     pub task_id: AtomicU64,
     /// When it entered its state.
     pub state_since_ticks: AtomicU64,
-    /// Ticks spent running, up to `state_since_ticks`; those of a task of its own are from its start.
+    /// Ticks spent running, over all its tasks, up to `state_since_ticks`.
     pub running_ticks: AtomicU64,
-    /// Ticks spent runnable.
+    /// Ticks spent runnable, waiting for its turn.
     pub runnable_ticks: AtomicU64,
-    /// Ticks spent suspended.
+    /// Ticks spent suspended, until it was signalled.
     pub suspended_ticks: AtomicU64,
     /// Ticks spent outside of the scheduler.
     pub preemptive_ticks: AtomicU64,
-    /// Times it was switched out for another worker, or for nobody.
+    /// Times that it was switched out.
     pub context_switch_count: AtomicU64,
     /// Times it gave the scheduler up.
     pub yield_count: AtomicU64,
-    /// What it waits for: an address or a number that means something to the wait type.
+    /// What it waits for: an address or a number whose meaning depends on the wait type.
     pub wait_resource: AtomicU64,
     /// When its present task was bound to it.
     pub task_bound_ticks: AtomicU64,
-    /// The task that started its task; 0 when that was no task.
+    /// The task that spawned its task; 0 if that was not a task.
     pub parent_task_id: AtomicU64,
     /// When the worker was made.
     pub created_ticks: AtomicU64,
-    /// One of [`worker_state`].
+    /// State of the worker, one of [`worker_state`].
     pub state: AtomicU32,
-    /// Present or latest wait type.
+    /// Number of the present or latest wait type.
     pub wait_type: AtomicU32,
     /// Index of its [`SchedulerRecord`], plus one.
     pub scheduler_plus_one: AtomicU32,
     /// Index of the [`ThreadRecord`] it ran on last, plus one.
     pub thread_plus_one: AtomicU32,
-    /// Who made it runnable last: worker plus one, 0 for a timer, I/O, or a thread that is no worker.
+    /// The worker that made it runnable last, plus one; 0 for a timer, I/O, or a thread that is not
+    /// a worker.
     pub signal_worker_plus_one: AtomicU32,
     /// Times in a row that it went to the head of the runnable queue.
     pub boost_count: AtomicU32,
-    /// Tasks it has ended.
+    /// Tasks that this worker has ended.
     pub tasks_processed_count: AtomicU32,
     /// Runs during which the OS took the CPU away, as far as it was noticed.
     pub os_interrupted_quanta_count: AtomicU32,
 }
 
-/// Name of a worker's task.
+/// Name of a worker's task; all zeros when it has none.
 pub type WorkerName = WaitTypeName;
 
-/// How deep a worker has used its stack.
+/// How deeply a worker has used its stack.
 #[derive(Debug)]
 #[repr(C)]
 pub struct WorkerStack {
-    /// Bytes from the lowest page in memory to the beginning of the stack, as the monitor found it last;
-    /// 0 when it has not looked.
+    /// Bytes from the lowest page in memory to the base of the stack, at the monitor's latest
+    /// measurement; 0 before the first.
     pub bytes_used: AtomicU32,
 }
 
@@ -376,37 +378,38 @@ pub struct WorkerStack {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct WaitRecord {
-    /// Waits begun.
+    /// Waits that have begun, ended or not.
     pub waiting_tasks_count: AtomicU64,
-    /// Waits ended.
+    /// Waits that have ended, in any way.
     pub completed_count: AtomicU64,
     /// Ticks of ended waits, from their beginning until the worker ran again.
     pub wait_ticks: AtomicU64,
-    /// The longest of them.
+    /// The longest ended wait, ticks.
     pub max_wait_ticks: AtomicU64,
-    /// The part of `wait_ticks` after the signal: waiting for the turn.
+    /// The part of `wait_ticks` after the signal, in which the worker waited for its turn.
     pub signal_wait_ticks: AtomicU64,
-    /// Room for what comes.
+    /// Zero; room for fields of later versions.
     pub reserved: [AtomicU64; 3],
-    /// How many waits took `2^b` ticks and more.
+    /// Ended waits by length: bucket `b` counts those of `2^b ..= 2^(b+1) - 1` ticks (see
+    /// [`BUCKETS`]).
     pub histogram: [AtomicU64; BUCKETS],
 }
 
-/// What happened at a user-mode switch-out.
+/// The kinds of user-mode switch-outs.
 pub mod event_kind {
     /// The worker yielded, and another (or itself again) runs.
     pub const YIELD: u8 = 1;
-    /// It waits for what `wait_type` says.
+    /// The worker waits, with the wait type in the event.
     pub const SUSPEND: u8 = 2;
-    /// It went preemptive.
+    /// The worker left the scheduler to run preemptively.
     pub const PREEMPTIVE: u8 = 3;
-    /// Its task ended.
+    /// The worker's task has ended.
     pub const DONE: u8 = 4;
     /// The scheduler found nothing runnable and went to wait in the kernel.
     pub const IDLE: u8 = 5;
 }
 
-/// Head of a scheduler's ring. The writer never waits: it overwrites the oldest.
+/// Head of a scheduler's ring. The writer never waits: it overwrites the oldest event.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct RingHeader {
@@ -414,7 +417,7 @@ pub struct RingHeader {
     pub written: AtomicU64,
     /// Events that fit, a power of two.
     pub capacity: AtomicU64,
-    /// Room for what comes.
+    /// Zero; room for fields of later versions.
     pub reserved: [AtomicU64; 6],
 }
 
@@ -426,20 +429,21 @@ pub struct RingHeader {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Event {
-    /// When the worker left.
+    /// When the worker was switched out.
     pub ticks: AtomicU64,
-    /// Ticks that it had run since it was switched in; for [`event_kind::IDLE`] how long nothing ran.
+    /// Ticks that it had run since it was switched in; for [`event_kind::IDLE`], how long no worker
+    /// ran.
     pub ran_ticks: AtomicU64,
-    /// The word ([`ThreadRecord::word`]) of who left; 0 for [`event_kind::IDLE`].
+    /// The word ([`ThreadRecord::word`]) of the worker that left; 0 for [`event_kind::IDLE`].
     pub from_word: AtomicU64,
-    /// The task that was chosen next; 0 for nobody.
+    /// The task that was chosen next; 0 for none.
     pub to_task: AtomicU64,
-    /// Ticks between the end of the run before and the begin of this run; 0 for a first run.
+    /// Ticks between the end of the previous run and the begin of this run; 0 for a first run.
     pub off_ticks: AtomicU64,
     /// The part of `off_ticks` (or, for a first run, the time since the task was bound) during
     /// which it was runnable and waited for its turn.
     pub queued_ticks: AtomicU64,
-    /// The task that ended the wait before this run; 0 for none or not a task.
+    /// The task that ended the wait before this run; 0 for none, or for a signaller without a task.
     pub waker_task: AtomicU64,
     /// `tid | kind << 32 | wait_type << 40 | wait_type_before << 48`: the thread (`gettid`), one of
     /// [`event_kind`], what the worker waits for now, and what it waited for before this run.

@@ -1,4 +1,4 @@
-//! Who uses which record of the page: records are taken, reset, used, and given back.
+//! Allocation of the page's records: they are taken, reset, used, and given back.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ use crate::atomics::lock;
 use crate::clock;
 use crate::error::Error;
 
-/// Records that were given back, and those that were never used.
+/// The free records of one table: those given back, and those never used.
 #[derive(Debug)]
 struct Free {
     what: &'static str,
@@ -69,7 +69,8 @@ pub(crate) struct SchedulerSlot {
 }
 
 impl SchedulerSlot {
-    /// A record with all counters at 0. Whoever uses it sets what it is, and its status last.
+    /// Takes a record and sets its counters to 0. The caller fills in the rest, and the status
+    /// last.
     pub(crate) fn take(page: &'static Page) -> Result<Self, Error> {
         let index = take(&FREE_SCHEDULERS, &page.header().schedulers)?;
         page.header()
@@ -135,7 +136,7 @@ impl SchedulerSlot {
             .created_ticks
             .store(clock::ticks(), Ordering::Relaxed);
         for wait in self.waits {
-            // Untouched pages of the table stay untouched.
+            // Skip unused entries, so that untouched pages of the table stay untouched.
             if wait.waiting_tasks_count.load(Ordering::Relaxed) != 0 {
                 reset_wait(wait);
             }
@@ -161,7 +162,7 @@ fn reset_wait(wait: &WaitRecord) {
 }
 
 impl Drop for SchedulerSlot {
-    /// The counters stay readable until the record is used again.
+    /// Marks the record as ended. The counters stay readable until the record is used again.
     fn drop(&mut self) {
         self.record
             .status
@@ -178,7 +179,7 @@ pub(crate) struct ThreadSlot {
 }
 
 impl ThreadSlot {
-    /// Registers the calling thread.
+    /// Takes a record and fills it in for the calling thread.
     pub(crate) fn take(
         page: &'static Page,
         kind: u32,
@@ -189,14 +190,14 @@ impl ThreadSlot {
         Ok(slot)
     }
 
-    /// A record for a thread that is to be started.
+    /// Takes a record for a thread that is still to be started.
     pub(crate) fn reserve(page: &'static Page) -> Result<Self, Error> {
         let index = take(&FREE_THREADS, &page.header().threads)?;
         let record = page.thread(index);
         Ok(Self { index, record })
     }
 
-    /// Says that the record is the calling thread's.
+    /// Fills the record in for the calling thread.
     pub(crate) fn register(&self, kind: u32, scheduler: Option<u32>) {
         let record = self.record;
         record.word.store(0, Ordering::Relaxed);
@@ -225,7 +226,7 @@ impl Drop for ThreadSlot {
     }
 }
 
-/// The calling thread's id, as its pid namespace counts.
+/// The calling thread's id, in its own pid namespace.
 pub(crate) fn gettid() -> u32 {
     // SAFETY: takes nothing, cannot fail.
     unsafe { libc::gettid() }.cast_unsigned()
@@ -254,7 +255,7 @@ fn stack_of_this_thread() -> (u64, u64) {
     }
 }
 
-/// The record of a worker.
+/// The record of a worker, taken for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct WorkerSlot {
     pub(crate) index: u32,
@@ -262,7 +263,7 @@ pub(crate) struct WorkerSlot {
 }
 
 impl WorkerSlot {
-    /// A record with all counters at 0, in the state idle.
+    /// Takes a record and sets its counters to 0 and its state to idle.
     pub(crate) fn take(page: &'static Page, scheduler: u32) -> Result<Self, Error> {
         let index = take(&FREE_WORKERS, &page.header().workers)?;
         page.header()

@@ -1,11 +1,11 @@
-//! Names in the page: bytes in words of eight, filled up with zeros.
+//! Names in the page: bytes in words of eight, padded with zeros.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::layout::NAME_BYTES;
 
-/// Writes `name`, cut at a character border where it is too long.
+/// Writes `name`, cut at a character border if it is too long.
 pub(crate) fn store(words: &[AtomicU64], name: &str) {
     let mut end = name.len().min(words.len() * 8);
     while !name.is_char_boundary(end) {
@@ -21,7 +21,7 @@ pub(crate) fn store(words: &[AtomicU64], name: &str) {
     }
 }
 
-/// Reads a name; bytes that are no UTF-8 are replaced.
+/// Reads a name; bytes that are not UTF-8 are replaced.
 pub(crate) fn load(words: &[AtomicU64]) -> String {
     let mut bytes = Vec::with_capacity(words.len() * 8);
     for word in words {
@@ -34,8 +34,8 @@ pub(crate) fn load(words: &[AtomicU64]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// Writes a name in quotes, with a space behind it; nothing where there is none. Neither allocates nor
-/// locks.
+/// Writes a name in quotes and a space after it; nothing if the name is empty. Neither allocates
+/// nor locks.
 pub(crate) fn write(words: &[AtomicU64; NAME_BYTES / 8], out: &mut dyn fmt::Write) -> fmt::Result {
     let mut bytes = [0; NAME_BYTES];
     for (eight, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -56,7 +56,7 @@ pub(crate) fn write(words: &[AtomicU64; NAME_BYTES / 8], out: &mut dyn fmt::Writ
 mod tests {
     use super::*;
 
-    /// What a program calls its tasks is shown in other processes.
+    /// The names of tasks are shown in other processes.
     #[test]
     fn a_name_comes_back_and_a_long_one_is_cut_between_characters() {
         let words = [const { AtomicU64::new(u64::MAX) }; 2];
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(load(&words), "fünfzehn Zeiche");
     }
 
-    /// Names come from outside: in a message they must not start a new line.
+    /// Names come from the program: in a message they must not start a new line.
     #[test]
     fn a_name_in_last_words_is_quoted_and_escaped() {
         let words = [const { AtomicU64::new(0) }; NAME_BYTES / 8];

@@ -10,7 +10,7 @@ use crate::page::layout::SchedulerRecord;
 use crate::worker::{self, WorkerCell};
 use crate::{Runtime, spawn, yield_now};
 
-/// What a note says of a probe.
+/// The contents of a probe's note.
 #[derive(Debug)]
 struct Note {
     name: String,
@@ -19,12 +19,12 @@ struct Note {
     semaphore: usize,
 }
 
-/// Eight bytes at a place.
+/// Eight bytes at offset `at`, little endian.
 fn word(bytes: &[u8], at: usize) -> usize {
     usize::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// Two or four bytes at a place.
+/// Two or four bytes at offset `at`, little endian.
 fn small(bytes: &[u8], at: usize, len: usize) -> usize {
     bytes[at..at + len]
         .iter()
@@ -32,7 +32,7 @@ fn small(bytes: &[u8], at: usize, len: usize) -> usize {
         .fold(0, |sum, byte| sum << 8 | usize::from(*byte))
 }
 
-/// Place and length of a section of an ELF file, found by its name.
+/// Range of a section in an ELF file, found by its name.
 fn section(elf: &[u8], wanted: &str) -> std::ops::Range<usize> {
     let headers = word(elf, 0x28);
     let (size, count, names) = (
@@ -54,7 +54,7 @@ fn section(elf: &[u8], wanted: &str) -> std::ops::Range<usize> {
         .unwrap()
 }
 
-/// The offset in the file of an address, by its program headers.
+/// The offset in the file of an address, by the program headers.
 fn offset_in_file(elf: &[u8], address: usize) -> usize {
     let headers = word(elf, 0x20);
     (0..small(elf, 0x38, 2))
@@ -67,7 +67,7 @@ fn offset_in_file(elf: &[u8], address: usize) -> usize {
         .unwrap()
 }
 
-/// All notes of provider `swtch` in this test's own program.
+/// All notes of the provider `swtch` in this test's own program.
 fn notes(elf: &[u8]) -> Vec<Note> {
     let mut left = &elf[section(elf, ".note.stapsdt")];
     let mut notes = Vec::new();
@@ -89,12 +89,12 @@ fn notes(elf: &[u8]) -> Vec<Note> {
     notes
 }
 
-/// The bytes of the running program.
+/// The ELF file of the running program.
 fn own_elf() -> Vec<u8> {
     std::fs::read("/proc/self/exe").unwrap()
 }
 
-/// Names each probe, so that all of them are in this program.
+/// Uses each probe, so that all of them are in this program.
 fn hit_all(arguments: impl Fn() -> Arguments) {
     super::switch(&arguments);
     super::yield_(&arguments);
@@ -108,7 +108,7 @@ fn hit_all(arguments: impl Fn() -> Arguments) {
     super::idle(&arguments);
 }
 
-/// The notes are all that a tool ever sees: a name that is missing there is no probe.
+/// Tools see only the notes: a probe whose name is missing there cannot be used.
 #[test]
 fn each_probe_has_a_note_with_its_arguments() {
     if std::hint::black_box(false) {
@@ -145,11 +145,11 @@ fn each_probe_has_a_note_with_its_arguments() {
     }
 }
 
-/// The cost of a probe without a listener is its test: making the arguments would be more.
+/// Without a listener a probe costs only its test; computing the arguments would cost more.
 #[test]
 fn nobody_listening_no_arguments_are_made() {
     let made = Cell::new(0);
-    // The probes that the test with a listener does not use.
+    // These probes are not used by the test with a listener.
     for probe in [super::yield_, super::idle, super::stall] as [fn(_); 3] {
         probe(|| {
             made.set(made.get() + 1);
@@ -159,12 +159,12 @@ fn nobody_listening_no_arguments_are_made() {
     assert_eq!(made.get(), 0);
 }
 
-/// A counter of the kernel for hits of one probe by the thread that makes it.
+/// Counts, in the kernel, the hits of one probe by the thread that creates this.
 struct Listener(File);
 
 impl Listener {
-    /// Asks the kernel to count hits, and to raise the semaphore meanwhile: what `bpftrace` does.
-    /// The layout is that of `struct perf_event_attr`, `include/uapi/linux/perf_event.h`.
+    /// Asks the kernel to count hits, and to raise the semaphore meanwhile, as `bpftrace` does. The
+    /// layout is that of `struct perf_event_attr`, `include/uapi/linux/perf_event.h`.
     fn new(program: &Path, place: usize, semaphore: usize) -> Self {
         let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").unwrap();
         let path = std::ffi::CString::new(program.as_os_str().as_encoded_bytes()).unwrap();
@@ -178,11 +178,11 @@ impl Listener {
         let fd =
             unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), 0, -1, -1, 0) };
         assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: the descriptor was just made and is owned by nobody else.
+        // SAFETY: the descriptor was just made and has no other owner.
         Self(unsafe { File::from_raw_fd(i32::try_from(fd).unwrap()) })
     }
 
-    /// Listens to a probe by name.
+    /// Listens to the probe with this name.
     fn of(elf: &[u8], name: &str) -> Self {
         let notes = notes(elf);
         let note = notes.iter().find(|note| note.name == name).unwrap();
@@ -199,7 +199,7 @@ impl Listener {
     }
 }
 
-/// The kernel itself as the listener: it counts each hit while it listens, and none after.
+/// The kernel is the listener: it counts each hit while it listens, and none afterwards.
 #[test]
 #[ignore = "needs root"]
 fn root_a_listener_counts_every_hit() {
@@ -222,7 +222,7 @@ fn root_a_listener_counts_every_hit() {
     assert_eq!(made.get(), 10_000);
 }
 
-/// The scheduler's own counters against the kernel's count of hits: the same events, counted by two.
+/// The scheduler's own counters and the kernel's count of hits must agree.
 #[test]
 #[ignore = "needs root"]
 fn root_hits_are_what_the_scheduler_counts() {
@@ -258,7 +258,7 @@ fn root_hits_are_what_the_scheduler_counts() {
     let ([switches, yields, ended], hits) = runtime.run(body).unwrap();
     let [switch, yield_, wait_begin, wait_end, task_start, task_done] = hits;
     assert_eq!(switch, switches);
-    // A wait is a yield for the scheduler, as it is progress.
+    // A wait counts as a yield of the scheduler, because it is progress.
     assert_eq!(yield_ + wait_begin, yields);
     assert_eq!((wait_begin, wait_end), (1, 1));
     assert_eq!((task_start, task_done), (1, ended));

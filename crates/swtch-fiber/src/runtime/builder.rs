@@ -1,4 +1,4 @@
-//! The settings of a runtime, and what of them is refused.
+//! The settings of a runtime, and the checks that refuse bad ones.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
@@ -15,10 +15,10 @@ use crate::page::SCHEDULERS;
 use crate::stack::{DEFAULT_STACK_SIZE, LARGEST_STACK_SIZE, SMALLEST_STACK_SIZE, StackPool};
 use crate::stall::{Deadlock, Reporter, Stall, Watch};
 
-/// SQL Server's quantum.
+/// Default quantum, that of SQL Server.
 const QUANTUM: Duration = Duration::from_millis(4);
 
-/// The least stack of a worker's thread: what std and a panic need.
+/// Smallest stack of a worker's thread, bytes: std and a panic need this much.
 const LEAST_THREAD_STACK: usize = 128 << 10;
 
 /// Settings of a runtime. Defaults: fiber mode, a scheduler per CPU, quantum 4 ms, accounting on.
@@ -58,14 +58,14 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Number of schedulers; by default as many as this process may use CPUs.
+    /// Number of schedulers; by default the number of CPUs that this process may use, at most 256.
     #[must_use]
     pub fn schedulers(mut self, schedulers: usize) -> Self {
         self.schedulers = Some(schedulers);
         self
     }
 
-    /// Binds each scheduler's thread to a CPU of its own, as far as there are enough. Not so by
+    /// Binds each scheduler's thread to a CPU of its own, as long as there are enough CPUs. Off by
     /// default: the kernel then places the threads.
     #[must_use]
     pub fn pinned(mut self, pinned: bool) -> Self {
@@ -73,7 +73,7 @@ impl Builder {
         self
     }
 
-    /// How workers run.
+    /// How workers run; [`Mode::Fiber`] by default.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
@@ -88,8 +88,8 @@ impl Builder {
         self
     }
 
-    /// Whether times are kept, which takes a reading of the clock per switch. Switches are counted
-    /// either way; without times there are no events for a recorder either.
+    /// Whether times are measured, which takes one reading of the clock per switch. Switches are
+    /// counted in any case; without times no events are recorded.
     #[must_use]
     pub fn accounting(mut self, accounting: bool) -> Self {
         self.accounting = accounting;
@@ -103,69 +103,71 @@ impl Builder {
         self
     }
 
-    /// Workers of each scheduler at most. Further tasks wait for one.
+    /// Limit of workers per scheduler, 131,072 by default. Further tasks wait for one.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
     }
 
-    /// Helper threads for [`preemptive`](crate::preemptive) sections of fiber mode at a time, 512 by
-    /// default. Further sections wait for one to be free: sections that wait for each other need one
-    /// each. When all of them are busy for long while others wait, it is told as a deadlock is.
+    /// Limit of helper threads for [`preemptive`](crate::preemptive) sections of fiber mode, 512 by
+    /// default. Further sections wait for a free helper, and sections that wait for each other need
+    /// one each. When all helpers are busy for long while sections wait, this is reported like a
+    /// deadlock.
     #[must_use]
     pub fn helpers(mut self, helpers: usize) -> Self {
         self.helpers = helpers;
         self
     }
 
-    /// How sockets and files are driven; by default as this machine allows.
+    /// How sockets and files are driven; [`Io::Auto`] by default.
     #[must_use]
     pub fn io(mut self, io: Io) -> Self {
         self.io = io;
         self
     }
 
-    /// How its threads are named: `NAME-s0`.
+    /// Prefix of the names of its threads: `NAME-s0`. The default is `swtch`.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// After how long without progress of a scheduler a stall is reported: 25 ms by default, or four
-    /// quanta if that is more. [`Duration::ZERO`] for never; then nothing else is looked for either
-    /// (deadlocks, signal handlers that would run on workers' stacks).
+    /// The time without progress of a scheduler after which a stall is reported: by default 25 ms,
+    /// or four quanta if that is more. [`Duration::ZERO`] switches this off, and with it all other
+    /// checks (deadlocks, signal handlers that would run on workers' stacks).
     #[must_use]
     pub fn stall_threshold(mut self, threshold: Duration) -> Self {
         self.stall_threshold = Some(threshold);
         self
     }
 
-    /// Who is told of stalls, at most five a minute, on a thread of its own. By default they are
-    /// written to standard error.
+    /// Called for each stall, at most five times a minute, on a thread of its own. By default
+    /// stalls are written to standard error.
     #[must_use]
     pub fn on_stall(mut self, on_stall: impl Fn(&Stall) + Send + Sync + 'static) -> Self {
         self.reporter = self.reporter.with_on_stall(Arc::new(on_stall));
         self
     }
 
-    /// Who is told, once, that workers wait for each other in a circle, or that all wait and nothing
-    /// is left that could wake them; within some seconds, at most five a minute, on a thread of its
-    /// own. By default it is written to standard error. Not looked for where stalls are not.
+    /// Called once when workers wait for each other in a cycle, or when all wait and nothing is
+    /// left that could wake them: within some seconds, at most five times a minute, on a thread of
+    /// its own. By default deadlocks are written to standard error. Not looked for when stalls are
+    /// not.
     ///
-    /// A wait with a deadline is part of no circle. Of the readers of a read-write lock, and of the
-    /// tasks of a scope, four are known.
+    /// A wait with a deadline is not part of a cycle. At most four readers of a read-write lock, or
+    /// tasks of a scope, are tracked.
     #[must_use]
     pub fn on_deadlock(mut self, on_deadlock: impl Fn(&Deadlock) + Send + Sync + 'static) -> Self {
         self.reporter = self.reporter.with_on_deadlock(Arc::new(on_deadlock));
         self
     }
 
-    /// Starts the threads.
+    /// Starts the threads of the runtime.
     ///
     /// # Errors
-    /// [`Error::Setting`] for a setting that makes no sense; else what the kernel refused.
+    /// [`Error::Setting`] for a setting that is out of range; otherwise what the kernel refused.
     pub fn build(self) -> Result<Runtime, Error> {
         let schedulers = self.check()?;
         let stalls = self.stalls();
@@ -197,20 +199,20 @@ impl Builder {
         Runtime::start(shared, cpus.as_deref(), schedulers)
     }
 
-    /// When a stall is one, and who is told.
+    /// The threshold of stalls and the reporter; `None` when stalls are not looked for.
     fn stalls(&self) -> Option<(Duration, Reporter)> {
         let default = Watch::DEFAULT_THRESHOLD.max(self.quantum.saturating_mul(4));
         let threshold = self.stall_threshold.unwrap_or(default);
         (!threshold.is_zero()).then(|| (threshold, self.reporter.clone()))
     }
 
-    /// Where workers get their stacks; threads bring their own.
+    /// The pool of workers' stacks; `None` in thread mode, where threads bring their own.
     fn stacks(&self) -> Result<Option<&'static StackPool>, Error> {
         let pool = || StackPool::of_size(self.stack_size);
         Ok((self.mode == Mode::Fiber).then(pool).transpose()?)
     }
 
-    /// The number of schedulers, when all settings make sense.
+    /// The number of schedulers, if all settings are valid.
     fn check(&self) -> Result<u32, Error> {
         let refuse = |setting, value: String, why| {
             Err(Error::Setting {

@@ -1,4 +1,4 @@
-//! What is counted when: every change of a worker's state passes here, in both modes.
+//! What is counted when: every change of a worker's state goes through this file, in both modes.
 //!
 //! ```text
 //!             bound                entered                 left(Yield)
@@ -10,8 +10,9 @@
 //!    └────────────────────────────────── left(Done)
 //! ```
 //!
-//! Time is cut where a state ends: the states of a worker add up to its life, and what its runs add
-//! up to is what the scheduler says it ran. One reading of the clock per change.
+//! A span of time ends where a state ends. So the times of a worker's states add up to the lives of
+//! its tasks, and the times of the runs add up to the scheduler's running time. Each change reads
+//! the clock once.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -28,23 +29,23 @@ use crate::task::Task;
 use crate::wait_type::WaitType;
 use crate::worker::{Before, Own, WorkerCell};
 
-/// The books of one scheduler.
+/// The counters and times of one scheduler.
 #[derive(Debug)]
 pub(crate) struct Accounts {
-    /// Times are kept.
+    /// Whether clocks are read and times measured.
     timed: bool,
     slot: SchedulerSlot,
     ring: Option<Ring>,
-    /// The record of the thread that holds the scheduler.
+    /// Index and record of the thread that holds the scheduler.
     thread: Option<(u32, &'static ThreadRecord)>,
-    /// The ring has the switch-out of who left last, and nobody was chosen yet.
+    /// The ring has the latest switch-out, and its successor is not known yet.
     is_departure_open: bool,
 }
 
 impl Accounts {
     pub(crate) fn new(timed: bool, slot: SchedulerSlot) -> Self {
         let page = page::page_if_there().expect("a slot comes from the page");
-        // Without clocks there are no events either: they would have no time.
+        // Without clocks there are no events either, because they would have no time.
         let ring = timed.then(|| Ring::new(page, slot.index));
         Self {
             timed,
@@ -64,7 +65,7 @@ impl Accounts {
         self.slot.record
     }
 
-    /// Says which thread holds the scheduler from now on.
+    /// Records which thread holds the scheduler from now on.
     pub(crate) fn held_by(&mut self, index: u32, thread: &'static ThreadRecord) {
         self.thread = Some((index, thread));
         self.record()
@@ -72,7 +73,7 @@ impl Accounts {
             .store(index + 1, Ordering::Relaxed);
     }
 
-    /// Readers of the records wait from here …
+    /// Begins a change: makes the sequence odd, so that readers of the records retry.
     #[inline(always)]
     fn begin(&self) {
         let sequence = &self.record().sequence;
@@ -83,7 +84,7 @@ impl Accounts {
         std::sync::atomic::fence(Ordering::Release);
     }
 
-    /// … to here.
+    /// Ends a change: makes the sequence even again, so that readers accept the records.
     #[inline(always)]
     fn end(&self) {
         let sequence = &self.record().sequence;
@@ -98,7 +99,7 @@ impl Accounts {
         &self.slot.waits[wait_type.index()]
     }
 
-    /// A worker yielded, and runs on since nobody else is runnable.
+    /// A worker yielded, and runs on because no other is runnable.
     pub(crate) fn reselected(&self, cell: &WorkerCell, now: u64) {
         // SAFETY: called by the holder.
         let worker = unsafe { cell.slot() }.record;
@@ -134,7 +135,7 @@ impl Accounts {
         match leave {
             Leave::Yield => {
                 own.wait_type = WaitType::SOS_SCHEDULER_YIELD;
-                // It goes to the tail: what comes is not in a row any more.
+                // It goes to the tail of the queue, which ends its row of boosts.
                 worker.boost_count.store(0, Ordering::Relaxed);
             }
             Leave::Suspend => {}
@@ -154,7 +155,8 @@ impl Accounts {
                 .wait_type
                 .store(own.wait_type.number().into(), Ordering::Relaxed);
         }
-        // Whoever sees the state sees what it waits for: the monitor, which looks for deadlocks.
+        // Release, so that the monitor, which looks for deadlocks, sees the wait type with the
+        // state.
         worker.state.store(state, Ordering::Release);
         if self.timed {
             let ran = now.saturating_sub(own.in_ticks);
@@ -180,7 +182,7 @@ impl Accounts {
         self.probe_departure(own, leave, now);
     }
 
-    /// Hits the probes of a worker that left: two loads while nobody listens.
+    /// Hits the probes for a worker that left: two loads while there are no listeners.
     #[inline(always)]
     fn probe_departure(&self, own: &Own, leave: Leave, now: u64) {
         let ran = now.saturating_sub(own.in_ticks);
@@ -198,7 +200,8 @@ impl Accounts {
         }
     }
 
-    /// Hits the probes of a worker that runs from now on: a load at most while nobody listens.
+    /// Hits the probes for a worker that runs from now on: at most one load while there are no
+    /// listeners.
     #[inline(always)]
     fn probe_arrival(&self, own: &Own, now: u64) {
         let since = |ticks: u64| {
@@ -221,7 +224,7 @@ impl Accounts {
         }
     }
 
-    /// What probes say of a worker.
+    /// The arguments of a probe for this worker.
     #[cold]
     #[inline(never)]
     fn arguments(&self, own: &Own, wait_type: WaitType, ticks: u64) -> Arguments {
@@ -235,7 +238,7 @@ impl Accounts {
         }
     }
 
-    /// A length for probes; 0 where no clock is read.
+    /// Converts a length for the probes to ns; 0 where no clock is read.
     #[cold]
     fn nanoseconds(&self, ticks: u64) -> u64 {
         let length = if self.timed {
@@ -271,13 +274,14 @@ impl Accounts {
         let (worker, scheduler) = (slot.record, self.record());
         self.begin();
         own.word = with_next_run(own.word);
-        // First of all: the run began at `now`, when the one before ended, and until here a recorder sees
-        // the worker that left. That is the scheduler's own code, in which no worker is wronged; it is
-        // short, so that few switches of the kernel fall between the clock and the word.
+        // Stored before everything else. The run began at `now`, when the previous one ended, and
+        // until this store a recorder still sees the worker that left. In between only the
+        // scheduler's own short code runs, so few switches of the kernel fall between the clock
+        // reading and the store.
         if let Some((_, thread)) = self.thread {
             thread.word.store(own.word, Ordering::Relaxed);
         }
-        // A signal from another thread may be younger than the reading of the clock.
+        // A signal from another thread may be later than the clock reading.
         let now = now.max(own.since_ticks);
         if self.timed {
             let queued = now.saturating_sub(own.since_ticks);
@@ -319,7 +323,7 @@ impl Accounts {
         self.probe_arrival(own, now);
     }
 
-    /// The ring, while somebody records.
+    /// The ring, while a recorder is active.
     #[inline(always)]
     fn recording_ring(&self, now: u64) -> Option<&Ring> {
         self.ring.as_ref().filter(|ring| ring.is_recording(now))
@@ -333,15 +337,16 @@ impl Accounts {
         }
     }
 
-    /// A worker's wait was decided: it is runnable. Returns how many times in a row it has gone to
-    /// the head of the queue, this time included; 1 more than may be means the tail.
+    /// A worker's wait was decided, so it is runnable. Returns how many times in a row it has gone
+    /// to the head of the queue, this time included; more than [`BOOSTS_IN_A_ROW`] means that it
+    /// must go to the tail.
     pub(crate) fn signalled(&mut self, cell: &WorkerCell) -> u32 {
         // SAFETY: called by the holder.
         let own = unsafe { cell.own() };
         let worker = own.slot.as_ref().expect("a worker has a record").record;
         self.begin();
         if self.timed {
-            // A signal from another thread may come before the worker had quite left.
+            // A signal from another thread may come before the worker has completely left.
             let at = cell
                 .signalled_ticks
                 .load(Ordering::Relaxed)
@@ -377,7 +382,7 @@ impl Accounts {
         let slot = own.slot.as_ref().expect("a worker has a record");
         let worker = slot.record;
         self.begin();
-        // The time without a task belongs to no state.
+        // Time without a task belongs to no state.
         own.since_ticks = now;
         own.out_ticks = 0;
         own.word = task.id << RUN_BITS;
@@ -397,13 +402,13 @@ impl Accounts {
         self.end();
         let page = page::page_if_there().expect("a slot comes from the page");
         let name = &page.worker_name(slot.index).bytes;
-        // Names are rare, and a table that is not touched takes no memory.
+        // Most tasks have no name, and a table that is never touched takes no memory.
         if task.name.is_some() || name[0].load(Ordering::Relaxed) != 0 {
             text::store(name, task.name.as_deref().unwrap_or_default());
         }
     }
 
-    /// Nothing is runnable: the scheduler goes to wait in the kernel.
+    /// No worker is runnable: the scheduler goes to wait in the kernel.
     pub(crate) fn idle_begins(&mut self) {
         let scheduler = self.record();
         self.begin();
@@ -417,11 +422,12 @@ impl Accounts {
         self.end();
     }
 
-    /// Something is runnable again, since `runnable_since`.
+    /// The idle time ends. `first` is the worker that is runnable now, if any; the idle time lasted
+    /// until it became runnable.
     pub(crate) fn idle_ends(&mut self, began: u64, now: u64, first: Option<&WorkerCell>) {
         let scheduler = self.record();
         self.begin();
-        // The monitor looks at it before it sleeps for good.
+        // SeqCst, because the monitor reads this before it goes to sleep.
         scheduler.is_idle.store(0, Ordering::SeqCst);
         if self.timed {
             // SAFETY: called by the holder.
@@ -453,7 +459,7 @@ impl Accounts {
         });
     }
 
-    /// The baton went from one thread to another: what lay between is the kernel's.
+    /// The baton went from one thread to another; the time between is scheduler delay.
     pub(crate) fn handed_over(&self, left: u64, now: u64) {
         if self.timed {
             let delay = now.saturating_sub(left);
@@ -467,7 +473,8 @@ impl Accounts {
             .store(now, Ordering::Relaxed);
     }
 
-    /// Tasks of this scheduler that have not ended, and those of them that wait for a worker.
+    /// Records the tasks of this scheduler that have not ended, and how many of them wait for a
+    /// worker.
     pub(crate) fn count_tasks(&self, tasks: u64, waiting: u32) {
         let record = self.record();
         let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
@@ -500,15 +507,16 @@ impl Accounts {
     }
 }
 
-/// The word of a task in its next run. The count of runs begins anew when its bits are used up (in a
-/// second, at 50 ns a yield): the bits above are the task's.
+/// The word of a task in its next run. The count of runs wraps when its bits are used up (in a
+/// second, at 50 ns a yield), because the bits above belong to the task.
 #[inline(always)]
 fn with_next_run(word: u64) -> u64 {
     let runs = (1 << RUN_BITS) - 1;
     word & !runs | word.wrapping_add(1) & runs
 }
 
-/// Counts a wait that is over: `length` in all, the last `queued` of it waiting for the turn.
+/// Counts a wait that has ended: `length` in all, of which the last `queued` were spent waiting for
+/// the turn.
 #[inline(always)]
 fn wait_ended(waits: &WaitRecord, length: u64, queued: u64) {
     add(&waits.completed_count, 1);
@@ -525,8 +533,8 @@ fn wait_ended(waits: &WaitRecord, length: u64, queued: u64) {
 mod tests {
     use super::*;
 
-    /// A task that yields without end has more runs than the word has bits for; a recorder would
-    /// see another task's number.
+    /// A task that yields without end has more runs than the word has bits for. Without the wrap a
+    /// recorder would see the number of another task.
     #[test]
     fn runs_do_not_count_into_the_task() {
         assert_eq!(with_next_run(7 << RUN_BITS), 7 << RUN_BITS | 1);

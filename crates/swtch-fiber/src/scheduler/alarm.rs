@@ -1,4 +1,4 @@
-//! How a scheduler sleeps in the kernel and is woken.
+//! How a sleeping scheduler is woken: an eventfd that it polls.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd};
 
 use super::asleep::Asleep;
 
-/// The bell of one scheduler.
+/// The eventfd of one scheduler, and whether the scheduler sleeps.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     asleep: Asleep,
@@ -20,7 +20,7 @@ impl Alarm {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor without another owner.
         let event = unsafe { File::from_raw_fd(descriptor) };
         Ok(Self {
             asleep: Asleep::new(),
@@ -28,7 +28,7 @@ impl Alarm {
         })
     }
 
-    /// Wakes the scheduler if it sleeps. Call it after what it is to find was put in place.
+    /// Wakes the scheduler if it sleeps. Call it after the work was put in place.
     pub(crate) fn ring(&self) {
         if self.asleep.must_be_woken() {
             // The counter cannot overflow: it is written once per sleep.
@@ -36,24 +36,25 @@ impl Alarm {
         }
     }
 
-    /// The sleeper's announcement. It must look once more before it sleeps.
+    /// Announces that the scheduler is going to sleep. It must check for work once more before it
+    /// sleeps.
     pub(crate) fn announce_sleep(&self) {
         self.asleep.announce();
     }
 
-    /// The sleeper is awake, or did not sleep after all.
+    /// Called when the scheduler is awake, or did not sleep after all.
     pub(crate) fn awake(&self) {
         self.asleep.end();
     }
 
-    /// Empties the bell after it woke somebody.
+    /// Resets the eventfd after it woke the scheduler.
     pub(crate) fn quiet(&self) {
         let mut count = [0; 8];
-        // "Would block" means that it was empty.
+        // The error `WouldBlock` means that it was reset already.
         let _read = (&self.event).read(&mut count);
     }
 
-    /// What to poll for reading.
+    /// The descriptor to poll for reading.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }

@@ -1,4 +1,4 @@
-//! What only the holder of a scheduler touches: who is runnable, who waits for a time, who is idle.
+//! The state that only the holder of a scheduler touches: runnable workers, timers, idle workers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,37 +26,38 @@ use crate::{baton, fiber};
 /// the tail once (`sys.dm_os_workers`, remarks).
 pub(crate) const BOOSTS_IN_A_ROW: u32 = 1000;
 
-/// The inner state of a scheduler.
+/// The state of a scheduler that belongs to its holder.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) shared: Arc<Shared>,
     pub(crate) accounts: Accounts,
     runnable: VecDeque<&'static WorkerCell>,
-    /// Tasks of own workers that wait for a worker; see `tasks`.
+    /// Tasks of own workers, and stolen ones, that wait for a worker; see `tasks`.
     pub(crate) near: VecDeque<Task>,
-    /// Which queue of tasks is looked at first this time.
+    /// Which queue of tasks is checked first this time.
     pub(crate) near_first: bool,
-    /// Ids for tasks that are spawned here.
+    /// Reserved ids for tasks that are spawned here.
     ids: Range<u64>,
     pub(crate) timers: Timers,
-    /// Input and output that was started here.
+    /// The driver for I/O that was started here.
     pub(crate) io: Driver,
     /// All workers, with or without a task.
     pub(crate) workers: Vec<&'static WorkerCell>,
-    /// Workers without a task, the one that worked last at the end: its stack is warm.
+    /// Workers without a task. The one that worked last is at the end, because its stack is warm.
     idle_workers: Vec<&'static WorkerCell>,
-    /// No more workers than this are made here.
+    /// Limit of workers on this scheduler.
     workers_at_most: usize,
-    /// Threads of workers (thread mode).
+    /// Threads of the workers (thread mode).
     pub(crate) threads: Vec<thread::JoinHandle<()>>,
-    /// The block of the thread that holds the scheduler while no worker can (thread mode).
+    /// The control block of the host thread, which holds the scheduler while no worker does (thread
+    /// mode).
     pub(crate) host: Option<&'static WorkerCell>,
     /// When the baton was handed on (thread mode), 0 when it was not.
     pub(crate) left_at: u64,
-    /// Closing: all tasks have been told.
+    /// All tasks have been cancelled, because the scheduler is closing.
     pub(crate) all_cancelled: bool,
-    /// Notices that the OS interrupted the scheduler's thread (fiber mode); threads of workers have
-    /// one each.
+    /// Notices that the OS interrupted the scheduler's thread (fiber mode). In thread mode each
+    /// worker's thread has its own.
     pub(crate) marker: Option<Marker>,
 }
 
@@ -89,24 +90,24 @@ impl Core {
         self.runnable.is_empty()
     }
 
-    /// Who runs next.
+    /// Removes the worker that runs next.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Option<&'static WorkerCell> {
         self.runnable.pop_front()
     }
 
-    /// Who would run next.
+    /// The worker that would run next.
     pub(crate) fn first_runnable(&self) -> Option<&'static WorkerCell> {
         self.runnable.front().copied()
     }
 
-    /// A worker that yielded waits for its turn behind all others.
+    /// Queues a worker that yielded behind all others.
     #[inline(always)]
     pub(crate) fn queue_at_tail(&mut self, cell: &'static WorkerCell) {
         self.runnable.push_back(cell);
     }
 
-    /// Counts a yield of the worker that runs on, because nobody else is runnable.
+    /// Counts a yield after which the worker runs on, because no other is runnable.
     pub(crate) fn reselect(&mut self, scheduler: &Scheduler, cell: &'static WorkerCell) {
         let now = scheduler.now();
         scheduler.need_yield.store(false, Ordering::Relaxed);
@@ -114,7 +115,7 @@ impl Core {
         self.accounts.reselected(cell, now);
     }
 
-    /// Counts a run, which ends here, if the OS took the CPU away in it.
+    /// Counts the run that ends here as interrupted, if the OS took the CPU away in it.
     #[inline(always)]
     pub(crate) fn note_interruption(&mut self, cell: &'static WorkerCell) {
         let was_interrupted = match &mut self.marker {
@@ -126,14 +127,15 @@ impl Core {
         }
     }
 
-    /// The scheduler's thread slept because nothing was runnable: that is no interruption.
+    /// Restarts the marker after the scheduler's thread slept with nothing runnable, which is no
+    /// interruption.
     pub(crate) fn slept(&mut self) {
         if let Some(marker) = &mut self.marker {
             marker.begin_after_a_sleep();
         }
     }
 
-    /// A worker whose wait was decided becomes runnable.
+    /// Makes a worker runnable whose wait was decided.
     pub(crate) fn signalled(&mut self, cell: &'static WorkerCell) {
         let boosts = self.accounts.signalled(cell);
         if boosts <= BOOSTS_IN_A_ROW {
@@ -144,7 +146,7 @@ impl Core {
         self.count_runnable();
     }
 
-    /// Looks at the clock and ends waits whose deadline is over.
+    /// Reads the clock and ends waits whose deadline has passed.
     #[inline(never)]
     pub(crate) fn end_overdue_waits(&mut self, scheduler: &Scheduler, now: u64) {
         let monotonic_ns = clock::monotonic_ns();
@@ -152,8 +154,8 @@ impl Core {
         while let Some((waiter, deadline)) = self.timers.take_overdue(monotonic_ns) {
             let cell = waiter.cell();
             if cell.wait.decide(waiter.ticket(), Phase::TimedOut) {
-                // It could have run from its deadline on. What came after, until somebody looked, is
-                // waiting for the turn, and not part of the sleep.
+                // The worker could have run from its deadline on. The time from then until this
+                // check counts as waiting for the turn, and not as part of the sleep.
                 let late = Duration::from_nanos(monotonic_ns - deadline.monotonic_ns);
                 let at = scheduler.now().saturating_sub(clock::rate().ticks_in(late));
                 cell.signalled_ticks.store(at, Ordering::Relaxed);
@@ -165,13 +167,13 @@ impl Core {
         self.timers.looked(clock::ticks(), monotonic_ns);
     }
 
-    /// How long nothing can happen by itself.
+    /// The earliest deadline of an open wait; `None` when there is none.
     pub(crate) fn next_deadline(&mut self) -> Option<Deadline> {
         self.timers.earliest()
     }
 
-    /// Takes a task that waits for a worker elsewhere. A task that has started is never taken: its
-    /// stack belongs to its thread.
+    /// Takes a task that waits for a worker of another scheduler. A task that has started is never
+    /// taken: its stack belongs to its thread.
     pub(crate) fn steal_one(&mut self, scheduler: &'static Scheduler) -> bool {
         let Some(task) = self.shared.steal_for(scheduler) else {
             return false;
@@ -181,8 +183,8 @@ impl Core {
         true
     }
 
-    /// Binds the task that waits longest to a worker, if there is one or one can be made. One at a
-    /// time: a thousand short tasks then need one worker, not a thousand.
+    /// Binds the next waiting task to a worker, if there is one or one can be made. One at a time:
+    /// a thousand short tasks then need one worker, not a thousand.
     pub(crate) fn bind_one(&mut self, scheduler: &'static Scheduler, now: u64) {
         let Some(cell) = self.idle_worker(scheduler) else {
             return;
@@ -196,7 +198,7 @@ impl Core {
         self.count_runnable();
     }
 
-    /// Gives a worker without a task this one.
+    /// Binds a task to a worker that has none.
     pub(crate) fn bind(
         &mut self,
         scheduler: &Scheduler,
@@ -210,12 +212,12 @@ impl Core {
         self.count_tasks(scheduler);
     }
 
-    /// Whether a task could be bound at once.
+    /// Whether a task could get a worker at once.
     pub(crate) fn has_a_worker_to_spare(&self) -> bool {
         !self.idle_workers.is_empty() || self.workers.len() < self.workers_at_most
     }
 
-    /// A worker without a task; made if there is none and one may be made.
+    /// A worker without a task; made if there is none and the limit allows one.
     fn idle_worker(&mut self, scheduler: &'static Scheduler) -> Option<&'static WorkerCell> {
         if let Some(cell) = self.idle_workers.pop() {
             return Some(cell);
@@ -236,12 +238,13 @@ impl Core {
         let slot = WorkerSlot::take(page::page()?, self.accounts.index())?;
         let index = slot.index;
         let cell = WorkerCell::take(Some(scheduler));
-        // SAFETY: nobody else knows the block yet.
+        // SAFETY: no other code knows the block yet.
         unsafe { cell.own() }.slot = Some(slot);
         places::note_cell(index, cell);
         let made = match self.shared.mode {
             Mode::Fiber => fiber::furnish(cell, index, &self.shared),
-            // It brings its own stack: the number may have been a coroutine's.
+            // The thread has its own stack. Clear the entry, because a coroutine may have had this
+            // index before.
             Mode::Thread => {
                 places::note_stack(index, 0..0);
                 baton::start_worker(scheduler, self.accounts.index(), cell, &self.shared)
@@ -258,7 +261,8 @@ impl Core {
         Ok(cell)
     }
 
-    /// Tasks wait for the workers that there are; where there is none, they have failed.
+    /// No further worker can be made: tasks wait for the existing ones. If there is none, they
+    /// fail.
     fn no_worker(&mut self, scheduler: &'static Scheduler, error: &Error) {
         self.accounts.failed_to_create_worker();
         self.workers_at_most = self.workers.len().max(1);
@@ -270,31 +274,33 @@ impl Core {
         }
     }
 
-    /// The worker's task has ended: it waits for another.
+    /// Makes a worker available again after its task has ended.
     pub(crate) fn becomes_idle(&mut self, scheduler: &Scheduler, cell: &'static WorkerCell) {
         self.idle_workers.push(cell);
         self.task_ended(scheduler);
     }
 
-    /// A task of this scheduler has ended.
+    /// Counts the end of a task of this scheduler.
     pub(crate) fn task_ended(&mut self, scheduler: &Scheduler) {
         scheduler.load.count_end();
         self.count_tasks(scheduler);
     }
 
-    /// Gives back what queues took when very many waited at a time: 64 bytes a task were seen to stay.
+    /// Frees memory that the queues took when very many tasks waited: 64 bytes a task were seen to
+    /// stay.
     pub(crate) fn shrink_queues(&mut self) {
         shrink(&mut self.near);
         shrink(&mut self.runnable);
     }
 
-    /// Says how many tasks there are, and how many of them wait for a worker.
+    /// Records how many tasks there are, and how many of them wait for a worker.
     pub(crate) fn count_tasks(&self, scheduler: &Scheduler) {
         let waiting = self.waiting_tasks(scheduler);
         self.accounts.count_tasks(scheduler.load.tasks(), waiting);
     }
 
-    /// The id of a task that is spawned here. They are fetched in dozens, because fetching locks.
+    /// The id of a task that is spawned here. Ids are reserved 48 at a time, because that takes a
+    /// locked instruction.
     pub(crate) fn next_task_id(&mut self) -> u64 {
         self.ids.next().unwrap_or_else(|| {
             self.ids = task::fresh_ids(48);
@@ -302,7 +308,7 @@ impl Core {
         })
     }
 
-    /// Whether any task of the runtime is left: it may still spawn here.
+    /// Whether any task of the runtime is left, which could still spawn here.
     pub(crate) fn has_tasks(&self) -> bool {
         self.shared.has_tasks()
     }
@@ -313,7 +319,7 @@ impl Core {
     }
 }
 
-/// Leaves room for twice as many as there are, where there is room for very many more.
+/// Shrinks a queue that has much more room than items, to twice its length.
 fn shrink<Item>(queue: &mut VecDeque<Item>) {
     const FEW: usize = 1024;
     if queue.capacity() > FEW && queue.capacity() / 4 > queue.len() {

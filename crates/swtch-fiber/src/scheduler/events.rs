@@ -1,11 +1,12 @@
-//! The ring of user-mode switches: written while somebody records, never waited for.
+//! The ring of user-mode switches, written while a recorder is active; the writer never waits.
 //!
-//! A recorder sets `record_until_ticks` in the header of the page a little ahead and keeps moving
-//! it; a switch compares it with the clock that it has read anyway. So recording needs no consent
-//! of the target and ends by itself when the recorder dies.
+//! A recorder keeps `record_until_ticks` in the header of the page a little in the future. A switch
+//! compares it with the clock that it has read anyway. So recording needs no action of the target,
+//! and ends by itself when the recorder dies.
 //!
-//! A switch is written where it happens and completed when it is known who comes: kept aside until then
-//! and copied, it cost 4 ns to 7 ns, and so it costs 2 ns to 3 ns (`make bench-fiber ARGS=--recorded`, Zen 5).
+//! A switch-out is written directly into its slot, and completed when the next task is known. This
+//! costs 2 ns to 3 ns; keeping it aside and copying it then cost 4 ns to 7 ns (Zen 5, `make
+//! bench-fiber ARGS=--recorded`).
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -13,7 +14,7 @@ use crate::page::layout::{Event, RingHeader};
 use crate::page::{EVENTS, Page};
 use crate::worker::Before;
 
-/// One scheduler's ring, as its writer sees it.
+/// The writer's side of one scheduler's ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
     page: &'static Page,
@@ -21,7 +22,7 @@ pub(crate) struct Ring {
     events: &'static [Event; EVENTS as usize],
 }
 
-/// A switch-out that is known except for who comes next.
+/// A switch-out, complete except for the task that comes next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Departure {
     pub(crate) ticks: u64,
@@ -43,7 +44,7 @@ impl Ring {
         }
     }
 
-    /// Whether somebody records at this moment.
+    /// Whether a recorder is active at this moment.
     #[inline(always)]
     pub(crate) fn is_recording(&self, now: u64) -> bool {
         self.page
@@ -53,11 +54,11 @@ impl Ring {
             > now
     }
 
-    /// Writes down a switch-out, over the oldest one if need be, except for who comes next: no reader
+    /// Writes a switch-out over the oldest event, except for the task that comes next. No reader
     /// takes it before [`Self::complete`]. One at a time.
     pub(crate) fn begin(&self, departure: &Departure) {
-        // A reader who sees the new bytes of this slot must see `written` at its number at least, and so
-        // know that the old ones are gone.
+        // A reader that sees the new bytes of this slot must also see at least this value of
+        // `written`, and so know that the old event is gone.
         fence(Ordering::Release);
         let event = self.next().1;
         let before = &departure.before;
@@ -78,14 +79,14 @@ impl Ring {
         event.packed.store(packed, Ordering::Relaxed);
     }
 
-    /// Hands the switch-out that was begun to readers, with the task that comes; 0 for none.
+    /// Publishes the switch-out that was begun, with the task that comes next; 0 for none.
     pub(crate) fn complete(&self, to_task: u64) {
         let (number, event) = self.next();
         event.to_task.store(to_task, Ordering::Relaxed);
         self.header.written.store(number + 1, Ordering::Release);
     }
 
-    /// The event to be written next, and its number.
+    /// Number and slot of the next event to be written.
     fn next(&self) -> (u64, &Event) {
         let number = self.header.written.load(Ordering::Relaxed);
         let slot = usize::try_from(number % u64::from(EVENTS)).expect("below the capacity");

@@ -1,4 +1,4 @@
-//! Nothing is runnable: look around, then sleep in the kernel until something is.
+//! What a scheduler does when nothing is runnable: look for work, then sleep in the kernel.
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
@@ -34,7 +34,7 @@ impl Scheduler {
             }
             let closing = self.is_closing();
             if closing && !core.has_tasks() {
-                // Others may have looked a moment too early.
+                // Other schedulers may have checked just before the last task ended.
                 core.shared.ring_all();
                 return false;
             }
@@ -60,7 +60,7 @@ impl Scheduler {
         }
     }
 
-    /// Sleeps until the alarm rings, an operation is over, or `until` (`CLOCK_MONOTONIC`, ns).
+    /// Sleeps until the alarm rings, an operation ends, or `until` (`CLOCK_MONOTONIC`, ns).
     fn sleep(&self, until: Option<u64>) {
         // SAFETY: called by the holder.
         let core = unsafe { self.core() };
@@ -84,8 +84,8 @@ impl Scheduler {
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: one descriptor; `left` is null or valid. Whatever it returns, the caller looks
-        // again.
+        // SAFETY: one descriptor; `left` is null or valid. The caller checks for work whatever this
+        // returns.
         let rang = unsafe { libc::ppoll(&raw mut bell, 1, left, std::ptr::null()) };
         if rang > 0 {
             self.alarm.quiet();

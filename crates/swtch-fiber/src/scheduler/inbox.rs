@@ -1,21 +1,21 @@
-//! Workers made runnable by other threads, on their way to their scheduler.
+//! Workers that other threads made runnable, on their way to their scheduler.
 //!
-//! A stack without locks: any thread pushes, the holder of the scheduler takes all at once. A worker
-//! is in it at most once, because it is pushed by whoever decided its wait, and waits again only
-//! after it was taken out.
+//! A stack without locks: any thread pushes, the holder of the scheduler takes all at once. A
+//! worker is in it at most once, because the thread that decided its wait pushes it, and it waits
+//! again only after it was taken out.
 
 use std::ptr;
 
 use crate::atomics::{AtomicPtr, Ordering, const_new};
 use crate::worker::WorkerCell;
 
-/// The stack, newest first.
+/// The head of the stack, newest first.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     newest: AtomicPtr<WorkerCell>,
 }
 
-/// What was taken, oldest first.
+/// The workers that were taken, oldest first.
 #[derive(Debug)]
 pub(crate) struct Taken {
     next: *mut WorkerCell,
@@ -30,13 +30,13 @@ impl Inbox {
         }
     }
 
-    /// Whether there is nothing to take.
+    /// Whether no worker is in it.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.newest.load(Ordering::Relaxed).is_null()
     }
 
-    /// Puts a worker in whose wait the caller has decided.
+    /// Adds a worker. The caller has decided its wait.
     pub(crate) fn push(&self, cell: &'static WorkerCell) {
         let cell_address = ptr::from_ref(cell).cast_mut();
         let mut newest = self.newest.load(Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl Inbox {
         }
     }
 
-    /// Takes all, in the order in which they were put in.
+    /// Takes all workers, in the order in which they were pushed.
     pub(crate) fn take(&self) -> Taken {
         let mut newest = self.newest.swap(ptr::null_mut(), Ordering::Acquire);
         let mut oldest: *mut WorkerCell = ptr::null_mut();
@@ -85,7 +85,7 @@ impl Iterator for Taken {
 mod tests {
     use super::*;
 
-    /// Who waited longest is served first.
+    /// The worker that waited longest is served first.
     #[test]
     fn workers_come_out_in_the_order_they_went_in() {
         let inbox = Inbox::new();
@@ -99,7 +99,7 @@ mod tests {
         assert!(inbox.is_empty());
     }
 
-    /// Signals come from all threads at once; one that is lost is a worker that never wakes.
+    /// Signals come from all threads at once; a worker whose signal is lost never wakes.
     #[test]
     fn nobody_is_lost_when_threads_push_at_the_same_time() {
         let inbox = Inbox::new();

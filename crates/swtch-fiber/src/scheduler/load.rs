@@ -1,16 +1,18 @@
-//! How many tasks a scheduler has, counted by many without getting in each other's way.
+//! The number of tasks of a scheduler, counted by several threads with little contention.
 //!
-//! Spawning and ending a task is mostly locked instructions, 5 ns each (AMD EPYC). So whoever holds
-//! the scheduler counts in words of its own, with plain stores, and only others lock theirs.
+//! Spawning and ending a task costs mostly locked instructions, 5 ns each (AMD EPYC). So the holder
+//! of the scheduler counts in words of its own, with plain stores, and only other threads use
+//! locked instructions, on theirs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Tasks that were queued less tasks that have ended.
+/// Tasks that were queued minus tasks that have ended.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
-    /// Queued by threads that do not hold the scheduler, less those taken away by other schedulers.
+    /// Queued by threads that do not hold the scheduler, minus those taken away by other
+    /// schedulers.
     by_others: AtomicU64,
-    /// Queued or taken over by the holder.
+    /// Queued or stolen by the holder.
     by_holder: AtomicU64,
     ended: AtomicU64,
 }
@@ -21,35 +23,36 @@ fn plus_one(counter: &AtomicU64, order: Ordering) {
 }
 
 impl Load {
-    /// Begins anew.
+    /// Sets all counts to 0.
     pub(crate) fn reset(&self) {
         for counter in [&self.by_others, &self.by_holder, &self.ended] {
             counter.store(0, Ordering::Relaxed);
         }
     }
 
-    /// A thread that does not hold the scheduler queues a task.
+    /// Counts a task queued by a thread that does not hold the scheduler.
     pub(crate) fn count_from_outside(&self) {
         self.by_others.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// What [`count_from_outside`](Self::count_from_outside) counted is not queued after all, or was
-    /// taken away.
+    /// Undoes [`count_from_outside`](Self::count_from_outside): the task was not queued after all,
+    /// or was taken away.
     pub(crate) fn take_back(&self) {
         self.by_others.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The holder queues a task.
+    /// Counts a task queued by the holder.
     pub(crate) fn count_by_holder(&self) {
         plus_one(&self.by_holder, Ordering::Release);
     }
 
-    /// The holder has seen a task end, or does not queue what it counted.
+    /// Counts the end of a task; called by the holder, also for a task it counted but did not
+    /// queue.
     pub(crate) fn count_end(&self) {
         plus_one(&self.ended, Ordering::Release);
     }
 
-    /// Tasks that have not ended. Never less than there are: what has ended is read first, and a
+    /// Tasks that have not ended, never fewer than there are: the ended ones are read first, and a
     /// task that spawns another ends after that.
     pub(crate) fn tasks(&self) -> u64 {
         let ended = self.ended.load(Ordering::Acquire);
@@ -63,7 +66,7 @@ impl Load {
 mod tests {
     use super::*;
 
-    /// New tasks are routed by it, and a runtime ends when it is 0.
+    /// New tasks are routed by the load, and a runtime ends when it is 0.
     #[test]
     fn what_was_queued_and_has_not_ended_is_the_load() {
         let load = Load::default();

@@ -1,13 +1,14 @@
 //! Tasks that wait for a worker: two queues, one of them without a lock.
 //!
-//! What a worker spawns for its own scheduler goes to the *near* queue, which only the holder touches:
-//! no lock, no alarm. All else goes to the *open* queue, which others may reach: to put tasks in, and to
-//! take them away while this scheduler is busy. While another scheduler is hungry, the near queue
-//! is emptied into the open one at the next switch.
+//! Tasks that a worker spawns for its own scheduler go to the *near* queue, which only the holder
+//! touches: no lock, no alarm. All others go to the *open* queue. Other threads may put tasks
+//! there, and other schedulers may take tasks from it while this one is busy. While another
+//! scheduler is hungry (has nothing to do), the near queue is emptied into the open one at the next
+//! switch.
 //!
 //! ```text
-//! own workers ── nobody hungry ──▶ near ─┐
-//!             └─ somebody is ─┐          ├─ turn about ─▶ a worker, one task at a switch
+//! own workers ── none hungry ────▶ near ─┐
+//!             └─ some hungry ─┐          ├─ in turn ─▶ a worker, one task at a switch
 //! other threads ──────────────┴──▶ open ─┤
 //!                                        └─▶ another scheduler with nothing to do
 //! ```
@@ -23,11 +24,11 @@ use crate::scheduler::Leave;
 use crate::task::Task;
 use crate::worker::{self, WorkerCell};
 
-/// The queue that others may reach.
+/// The queue of tasks that other threads may reach.
 #[derive(Debug)]
 pub(crate) struct OpenQueue {
     tasks: Mutex<VecDeque<Task>>,
-    /// As long as the queue: whoever finds 0 need not take the lock.
+    /// Length of the queue: a thread that reads 0 need not take the lock.
     length: AtomicU32,
 }
 
@@ -61,14 +62,14 @@ impl OpenQueue {
 }
 
 impl Scheduler {
-    /// Queues a task from outside, which the load counts already.
+    /// Queues a task from another thread. The load counts it already.
     pub(crate) fn enqueue_from_outside(&self, task: Task) {
         fork::refuse_in_child();
         self.open.with(|tasks| tasks.push_back(task));
         self.alarm.ring();
     }
 
-    /// Queues a task of the holder, which the load counts already.
+    /// Queues a task of the holder. The load counts it already.
     ///
     /// # Safety
     /// The caller holds the scheduler.
@@ -84,7 +85,7 @@ impl Scheduler {
         caller.is_some_and(|scheduler| std::ptr::eq(scheduler, self))
     }
 
-    /// Takes the task that waits longest, of those that may run on another scheduler.
+    /// Takes the oldest task that may run on another scheduler.
     pub(crate) fn take_for_another(&self) -> Option<Task> {
         self.open.take(|tasks| {
             let place = tasks.iter().position(|task| !task.placed)?;
@@ -92,13 +93,14 @@ impl Scheduler {
         })
     }
 
-    /// Whether a task was put into the open queue that could be bound at once.
+    /// Whether the open queue has tasks.
     pub(crate) fn has_open_tasks(&self) -> bool {
         self.open.length() != 0
     }
 
-    /// The calling worker's task has ended. If nobody else is runnable and a task waits near by, the
-    /// worker goes on with that one, without a switch of stacks: true.
+    /// Called when the calling worker's task has ended. If no other worker is runnable and a task
+    /// is in the near queue, the worker continues with that task, without a switch of stacks, and
+    /// this returns true.
     pub(crate) fn goes_on(&'static self, cell: &'static WorkerCell) -> bool {
         // SAFETY: the calling worker holds the scheduler.
         let core = unsafe { self.core() };
@@ -117,7 +119,7 @@ impl Scheduler {
         true
     }
 
-    /// Whether all else that a switch would look at can be left out.
+    /// Whether there is nothing but near tasks, so that a full switch can be skipped.
     fn nothing_but_near_tasks(&self, core: &Core) -> bool {
         self.inbox.is_empty()
             && !self.closing.load(Ordering::Relaxed)
@@ -129,7 +131,8 @@ impl Scheduler {
 }
 
 impl Core {
-    /// The next task that waits for a worker: from both queues in turn, so that none starves.
+    /// Removes the next task that waits for a worker, from both queues in turn, so that neither
+    /// starves.
     pub(crate) fn next_task(&mut self, scheduler: &Scheduler) -> Option<Task> {
         self.near_first = !self.near_first;
         let open = || scheduler.open.take(VecDeque::pop_front);
@@ -140,7 +143,7 @@ impl Core {
         }
     }
 
-    /// Lets others take what waits here, if one of them has nothing to do.
+    /// Lets other schedulers take the tasks that wait here, if one of them has nothing to do.
     pub(crate) fn share_near_tasks(&mut self, scheduler: &Scheduler) {
         let nothing_waits = self.near.is_empty() && !scheduler.has_open_tasks();
         if nothing_waits || !self.shared.somebody_is_hungry() {
@@ -152,7 +155,7 @@ impl Core {
         self.shared.ring_all();
     }
 
-    /// Tasks that wait here for a worker.
+    /// Number of tasks that wait here for a worker.
     pub(crate) fn waiting_tasks(&self, scheduler: &Scheduler) -> u32 {
         let near = u32::try_from(self.near.len()).unwrap_or(u32::MAX);
         near.saturating_add(scheduler.open.length())

@@ -1,10 +1,11 @@
 //! Waits with a deadline, earliest first.
 //!
-//! A wait that ends before its deadline leaves its timer behind; such timers are swept out when they
-//! are more than half.
+//! A wait that ends before its deadline leaves its timer behind. Such timers are removed when they
+//! may be more than half of all.
 //!
-//! Deadlines are moments of `CLOCK_MONOTONIC`. To read it at each switch would triple the price of
-//! one, so the scheduler looks only when its own clock says that the earliest may be over.
+//! Deadlines are moments of `CLOCK_MONOTONIC`. Reading that clock at each switch would triple the
+//! cost of a switch, so the scheduler reads it only when its own clock says that the earliest
+//! deadline may have passed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,19 +14,19 @@ use std::time::Duration;
 use crate::clock;
 use crate::park::{Deadline, Waiter};
 
-/// While there are timers the clock is looked at this often at least: the rate of ticks is known to
-/// one part in 10⁴ or so, which over this span is a microsecond.
+/// While there are timers the clock is read at least this often. The rate of ticks is known to
+/// about one part in 10⁴, which over this span is a microsecond.
 const LONGEST_SPAN: Duration = Duration::from_millis(10);
 
 /// The timers of one scheduler.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    /// When to look at the clock next, in ticks; means nothing without timers.
+    /// When to read the clock next, in ticks; meaningless without timers.
     look_at_ticks: u64,
     heap: BinaryHeap<Reverse<Timer>>,
-    /// Of equal deadlines the one set first goes off first.
+    /// Timers added so far. Of equal deadlines the one added first fires first.
     set: u64,
-    /// When to sweep next.
+    /// Number of timers at which closed ones are removed next.
     sweep_at: usize,
 }
 
@@ -62,7 +63,7 @@ impl Ord for Timer {
     }
 }
 
-/// Below this many timers nothing is swept.
+/// With fewer timers than this, none are removed.
 const FEW: usize = 64;
 
 impl Timers {
@@ -88,14 +89,14 @@ impl Timers {
         }
     }
 
-    /// Whether it is time to look at the clock, where there are timers; `now` in ticks.
+    /// Whether it is time to read the clock, provided there are timers; `now` in ticks.
     #[inline(always)]
     pub(crate) fn may_be_overdue(&self, now: u64) -> bool {
         now >= self.look_at_ticks
     }
 
-    /// The clock was looked at, at `now` in ticks, and deadlines before `monotonic_ns` were dealt
-    /// with: says when to look again.
+    /// Sets when to read the clock next. It was read at `now` (ticks), and deadlines before
+    /// `monotonic_ns` have been handled.
     pub(crate) fn looked(&mut self, now: u64, monotonic_ns: u64) {
         let Some(Reverse(earliest)) = self.heap.peek() else {
             return;
@@ -105,7 +106,7 @@ impl Timers {
         self.look_at_ticks = now.saturating_add(clock::rate().ticks_in(span));
     }
 
-    /// Has the clock looked at next time: it was slept until a deadline.
+    /// Makes the next check read the clock, after a sleep that lasted until a deadline.
     pub(crate) fn look_next_time(&mut self) {
         self.look_at_ticks = 0;
     }
@@ -121,7 +122,7 @@ impl Timers {
         None
     }
 
-    /// Takes out a wait whose deadline is over, and says when that was.
+    /// Removes a wait whose deadline has passed; returns it with that deadline.
     pub(crate) fn take_overdue(&mut self, monotonic_ns: u64) -> Option<(Waiter, Deadline)> {
         let deadline = self.earliest()?;
         if deadline.monotonic_ns > monotonic_ns {
@@ -141,7 +142,7 @@ mod tests {
         Deadline { monotonic_ns }
     }
 
-    /// A sleeper that is woken early has broken its promise, one that is woken late has waited.
+    /// A sleep must not end early, and should not end late.
     #[test]
     fn waits_end_at_their_deadline_in_order() {
         let mut timers = Timers::default();
@@ -164,7 +165,8 @@ mod tests {
         assert_eq!(timers.earliest(), Some(at(30)));
     }
 
-    /// A look costs more than a switch: there is none before the time, and none is left out after it.
+    /// Reading the clock costs more than a switch, so it is read only when a deadline may have
+    /// passed.
     #[test]
     fn the_clock_is_looked_at_when_the_earliest_may_be_over() {
         let mut timers = Timers::default();
@@ -183,7 +185,8 @@ mod tests {
         );
     }
 
-    /// A server that sets a timeout of a minute for each of a million requests must not keep them.
+    /// A server that sets a timeout of a minute for each of a million requests must not keep them
+    /// all.
     #[test]
     fn timers_of_waits_that_are_over_are_swept() {
         let mut timers = Timers::default();

@@ -1,4 +1,4 @@
-//! The stack on which the handler of an overflow runs: the one that has overflowed has no room.
+//! The alternate signal stack for the handler of an overflow, because the overflowed stack is full.
 
 use std::io;
 use std::marker::PhantomData;
@@ -10,13 +10,13 @@ use super::memory::{map, page_size};
 const HANDLER: usize = 16 * 1024;
 
 /// `AT_MINSIGSTKSZ` of `include/uapi/linux/auxvec.h`: bytes that the kernel puts on the stack when
-/// it delivers a signal, by what the processor must save. 3376 with AVX-512.
+/// it delivers a signal, which depends on the registers it must save. 3376 with AVX-512.
 const AT_MINSIGSTKSZ: libc::c_ulong = 51;
 
-/// Keeps the alternate signal stack of one thread. Dropping it puts back what was there before.
+/// Keeps the alternate signal stack of one thread. Dropping it restores the previous one.
 #[derive(Debug)]
 pub(super) struct AlternateStack {
-    /// What was there before, and our mapping; `None` where that was large enough.
+    /// The previous signal stack, and our mapping; `None` if the previous one was large enough.
     own: Option<(libc::stack_t, Mapping)>,
     /// It belongs to the thread that made it.
     not_send: PhantomData<*const ()>,
@@ -26,27 +26,27 @@ pub(super) struct AlternateStack {
 struct Mapping {
     low: usize,
     length: usize,
-    /// Bytes at the low end that fault.
+    /// Bytes at the low end that fault when touched.
     guard: usize,
 }
 
 impl AlternateStack {
-    /// Gives the calling thread an alternate stack, unless it has one that is large enough. Threads
-    /// of Rust's library have one of 8 KiB: enough for its own message, hardly for ours.
+    /// Gives the calling thread an alternate stack, unless it has one that is large enough. Rust's
+    /// library gives its threads one of 8 KiB: enough for its own message, hardly for ours.
     ///
     /// # Errors
     ///
-    /// Where the kernel has no memory.
+    /// When the kernel has no memory for it.
     pub fn of_this_thread() -> io::Result<Self> {
         Self::below(Mapping::guarded)
     }
 
-    /// As [`Self::of_this_thread`], without a guard of its own: the stacks of many threads then lie in
-    /// one mapping, of which a process has 65,530.
+    /// As [`Self::of_this_thread`], without a guard of its own: the stacks of many threads then lie
+    /// in one mapping, of which a process has 65,530.
     ///
     /// # Errors
     ///
-    /// As above.
+    /// When the kernel has no memory for it.
     pub fn of_one_of_many() -> io::Result<Self> {
         Self::below(Mapping::open)
     }
@@ -81,14 +81,14 @@ impl Drop for AlternateStack {
         if let Some((before, mapping)) = self.own.take()
             && exchange(Some(before)).is_err()
         {
-            // In use this very moment: it must stay.
+            // The stack is in use at this moment, so it must stay mapped.
             std::mem::forget(mapping);
         }
     }
 }
 
 impl Mapping {
-    /// `usable` bytes.
+    /// Maps `usable` bytes without a guard.
     fn open(usable: usize) -> io::Result<Self> {
         Ok(Self {
             low: map(usable)?,
@@ -97,7 +97,7 @@ impl Mapping {
         })
     }
 
-    /// `usable` bytes above a page that faults.
+    /// Maps `usable` bytes above a page that faults.
     fn guarded(usable: usize) -> io::Result<Self> {
         let length = usable + page_size();
         let mapping = Self {
@@ -105,7 +105,7 @@ impl Mapping {
             length,
             guard: page_size(),
         };
-        // SAFETY: the range is the lowest page of a mapping that nobody else knows of.
+        // SAFETY: the range is the lowest page of a mapping that no other code knows of.
         let answer = unsafe {
             libc::mprotect(
                 mapping.low as *mut libc::c_void,
@@ -136,8 +136,8 @@ fn exchange(new: Option<libc::stack_t>) -> io::Result<libc::stack_t> {
         ss_size: 0,
     };
     let new = new.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: both point to values of this frame; the memory named by `new` outlives its use, which
-    // `AlternateStack` and its callers see to.
+    // SAFETY: both point to values of this frame. The memory named by `new` outlives its use, which
+    // `AlternateStack` and its callers guarantee.
     let answer = unsafe { libc::sigaltstack(new, &raw mut before) };
     if answer == 0 {
         Ok(before)
@@ -150,7 +150,7 @@ fn exchange(new: Option<libc::stack_t>) -> io::Result<libc::stack_t> {
 mod tests {
     use super::*;
 
-    /// A thread is left as it was found; its own end takes away the stack that it knows.
+    /// A thread must be left as it was found: at its end it frees the stack that it knows.
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
     fn dropping_puts_the_former_stack_back() {

@@ -1,28 +1,28 @@
-//! Why there is no stack, in words that say what to do.
+//! The reasons why there is no stack, with advice.
 
 use std::io;
 
-/// Why no stack could be had.
+/// Why no stack could be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StackError {
-    /// Less than a worker needs.
+    /// The size is less than a worker needs.
     #[error("stacks of {asked} bytes are too small: a worker needs {least} to enter and to panic")]
     TooSmall {
-        /// The size asked for.
+        /// The size in bytes that was asked for.
         asked: usize,
-        /// The smallest that is accepted.
+        /// The smallest size in bytes that is accepted.
         least: usize,
     },
-    /// More than a stack can be.
+    /// The size is more than a stack can have.
     #[error("stacks of {asked} bytes are too large: {most} is the most")]
     TooLarge {
-        /// The size asked for.
+        /// The size in bytes that was asked for.
         asked: usize,
-        /// The largest that is accepted.
+        /// The largest size in bytes that is accepted.
         most: usize,
     },
-    /// The kernel gave no address space.
+    /// The kernel reserved no address space.
     #[error(
         "the kernel reserves no {bytes} bytes for another stack ({source}); {stacks} stacks exist{}",
         limit(*.mapping_limit)
@@ -30,11 +30,11 @@ pub enum StackError {
     Reserve {
         /// The smallest reservation that was tried.
         bytes: usize,
-        /// Stacks of this process.
+        /// Number of stacks of this process.
         stacks: usize,
-        /// `vm.max_map_count`, where it can be read.
+        /// `vm.max_map_count`; `None` if it cannot be read.
         mapping_limit: Option<u64>,
-        /// What `mmap` said.
+        /// The error that `mmap` returned.
         source: io::Error,
     },
     /// The kernel did not protect the end of a stack. A stack without a guard is never handed out.
@@ -44,13 +44,13 @@ pub enum StackError {
         limit(*.mapping_limit)
     )]
     Guard {
-        /// Stacks of this process.
+        /// Number of stacks of this process.
         stacks: usize,
         /// Whether guards split mappings, as they do before Linux 6.13.
         splits: bool,
-        /// `vm.max_map_count`, where it can be read.
+        /// `vm.max_map_count`; `None` if it cannot be read.
         mapping_limit: Option<u64>,
-        /// What `madvise` or `mprotect` said.
+        /// The error that `madvise` or `mprotect` returned.
         source: io::Error,
     },
     /// The processor keeps a second stack of return addresses, which `corosensei` does not switch:
@@ -59,9 +59,9 @@ pub enum StackError {
         "shadow stacks are on ({name}): coroutines would end the process at their first return"
     )]
     ShadowStack {
-        /// The processor's name for it.
+        /// Name of the processor's feature, such as `x86 CET`.
         name: &'static str,
-        /// How to turn it off.
+        /// How to switch the feature off.
         remedy: &'static str,
     },
 }
@@ -73,7 +73,7 @@ fn limit(mapping_limit: Option<u64>) -> String {
 }
 
 impl StackError {
-    /// What to do about it.
+    /// What the user can do about it.
     pub fn advice(&self) -> &'static str {
         match self {
             Self::TooSmall { .. } => {
@@ -94,7 +94,7 @@ impl StackError {
     }
 }
 
-/// `vm.max_map_count` of this machine.
+/// Value of `vm.max_map_count` on this machine; `None` if it cannot be read.
 pub(super) fn mapping_limit() -> Option<u64> {
     std::fs::read_to_string("/proc/sys/vm/max_map_count")
         .ok()?
@@ -107,7 +107,8 @@ pub(super) fn mapping_limit() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Who runs out of mappings must learn how many there were, of how many, and what to change.
+    /// A user who runs out of mappings must learn how many there were, the limit, and what to
+    /// change.
     #[test]
     fn running_out_of_mappings_names_count_limit_and_remedy() {
         let error = StackError::Guard {

@@ -1,73 +1,75 @@
-//! Where each stack lies in its slab: arithmetic only.
+//! The position of each stack in its slab: arithmetic only.
 //!
-//! The sizes of slots and slabs decide three things that are easy to get wrong one by one:
+//! The sizes of slots and slabs decide three things:
 //!
 //! - **Aliasing.** Stack tops at the same offset in their page fall into the same few sets of the
 //!   first-level cache (64 sets of 64 bytes are one page), so that a dozen workers evict each
-//!   other's hottest lines. Each slot's top is lowered by a *colour*.
+//!   other's hottest lines. Each slot's top is therefore lowered by a *colour*.
 //! - **Mappings.** Slabs double up to [`LARGEST_SLAB`], so that few stacks reserve little, and
-//!   100,000 are a couple of dozen mappings.
-//! - **Frames that jump.** Rust touches every page of a large frame in order; C code compiled
+//!   100,000 stacks need only a couple of dozen mappings.
+//! - **Large frames.** Rust touches every page of a large frame in order; C code compiled
 //!   without `-fstack-clash-protection` does not. The guard is wider than one page, since markers
 //!   cost nothing.
 
 use super::StackError;
 
-/// Usable bytes of a stack when nothing else is asked for.
+/// Default number of usable bytes of a stack.
 pub const DEFAULT_STACK_SIZE: usize = 64 * 1024;
 
-/// Fewer bytes are refused. Measured on x86-64, Rust 1.95, down to whole pages: a worker that enters and
-/// does nothing uses 4 KiB, one that panics and prints its first backtrace 24 KiB (12 to 16 KiB later),
-/// in release as in test builds; a signal on top takes 3.4 KiB with AVX-512.
+/// Smaller sizes are refused, bytes. Measured on x86-64, Rust 1.95, in whole pages: a worker that
+/// enters and does nothing uses 4 KiB, one that panics and prints its first backtrace 24 KiB (12 to
+/// 16 KiB later), in release as in test builds; a signal in addition takes 3.4 KiB with AVX-512.
 pub const SMALLEST_STACK_SIZE: usize = 32 * 1024;
 
-/// More bytes are refused: that is no stack but a mistake in the unit.
+/// Larger sizes are refused, bytes: probably a mistake in the unit.
 pub const LARGEST_STACK_SIZE: usize = 1 << 30;
 
 /// Bytes below each stack that fault; whole pages, at least one.
 const GUARD: usize = 16 * 1024;
 
-/// Number of different tops. Measured on a Xeon (48 KiB, 12 ways) with 40 words used in each of 32
-/// coroutines that resume in turn: 4.8 ns a resume without colours, 4.0 with these; of 1024: 5.8 and 4.7.
+/// Number of different colours. Measured on a Xeon (48 KiB, 12 ways) with 40 words used in each of
+/// 32 coroutines that resume in turn: 4.8 ns a resume without colours, 4.0 with these; of 1024: 5.8
+/// and 4.7.
 const COLOURS: u32 = 16;
 
-/// Bytes from one top to the next: a cache line. Two lines were no better, and take more of the page.
+/// Bytes from one colour to the next: a cache line. Two lines were no better, and waste more of the
+/// page.
 const COLOUR_STEP: usize = 64;
 
-/// Slots of the first slab.
+/// Number of slots in the first slab.
 const FIRST_SLOTS: u32 = 64;
 
-/// Bytes of a slab at most, if it holds more than one slot.
+/// Largest size of a slab that holds more than one slot, bytes.
 const LARGEST_SLAB: usize = 512 << 20;
 
-/// Sizes of all slots of a pool.
+/// The sizes of all slots of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Geometry {
-    /// Bytes that were asked for: what messages say.
+    /// Usable bytes that were asked for, for messages.
     pub asked: usize,
-    /// Bytes of a page.
+    /// Size of a page in bytes.
     pub page: usize,
     /// Bytes at the low end of a slot that fault.
     pub guard: usize,
-    /// Bytes above the guard.
+    /// Bytes of a slot above its guard.
     pub usable: usize,
 }
 
-/// What lies at an address of a slab.
+/// The part of a slot in which an address lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// The guard of the stack with this index.
     Guard(u32),
-    /// The stack with this index.
+    /// The usable part of the stack with this index.
     Stack(u32),
 }
 
 impl Geometry {
-    /// Sizes for stacks of at least `stack_size` usable bytes on pages of `page` bytes.
+    /// Computes sizes for stacks of at least `stack_size` usable bytes on pages of `page` bytes.
     ///
     /// # Errors
     ///
-    /// Where `stack_size` is out of bounds.
+    /// When `stack_size` is out of bounds.
     pub fn new(stack_size: usize, page: usize) -> Result<Self, StackError> {
         if stack_size < SMALLEST_STACK_SIZE {
             return Err(StackError::TooSmall {
@@ -95,7 +97,7 @@ impl Geometry {
         self.guard + self.usable
     }
 
-    /// Slots of the slab that comes after `slabs` others.
+    /// Number of slots in the slab that comes after `slabs` others.
     pub fn slots_of_slab(&self, slabs: u32) -> u32 {
         let most = u32::try_from(LARGEST_SLAB / self.stride()).unwrap_or(u32::MAX);
         let doubled = FIRST_SLOTS.checked_shl(slabs.min(16)).unwrap_or(u32::MAX);
@@ -107,7 +109,7 @@ impl Geometry {
         index as usize * self.stride()
     }
 
-    /// Bytes that the top of stack `index` lies below the end of its slot.
+    /// Bytes between the top of stack `index` and the end of its slot.
     pub fn colour(index: u32) -> usize {
         (index % COLOURS) as usize * COLOUR_STEP
     }
@@ -117,7 +119,7 @@ impl Geometry {
         self.usable.saturating_sub(keep.next_multiple_of(self.page))
     }
 
-    /// What lies `offset` bytes into a slab.
+    /// The part of the slot at `offset` bytes into a slab.
     pub fn place(&self, offset: usize) -> Option<Place> {
         let index = u32::try_from(offset / self.stride()).ok()?;
         let within = offset % self.stride();
@@ -137,7 +139,7 @@ mod tests {
         Geometry::new(DEFAULT_STACK_SIZE, 4096).unwrap()
     }
 
-    /// A stack that cannot hold a panic, or is larger than memory, is a mistake to be named.
+    /// A stack that cannot hold a panic, or that is larger than memory, is refused with the reason.
     #[test]
     fn sizes_out_of_bounds_are_refused() {
         assert!(matches!(
@@ -171,7 +173,8 @@ mod tests {
         }
     }
 
-    /// The kernel rounds a length up to pages: with pages of 64 KiB it would take what is to be kept.
+    /// The kernel rounds a length up to pages: with pages of 64 KiB it would free what is to be
+    /// kept.
     #[test]
     fn what_is_given_back_ends_below_what_is_kept() {
         for page in [4096, 64 * 1024] {
@@ -184,7 +187,7 @@ mod tests {
         }
     }
 
-    /// Whatever its colour, a stack has the bytes that were asked for.
+    /// With any colour, a stack has the bytes that were asked for.
     #[test]
     fn no_colour_takes_from_the_size_asked_for() {
         let geometry = default_geometry();
@@ -203,7 +206,7 @@ mod tests {
         assert!((0..1000).all(|index| Geometry::colour(index) <= 1024));
     }
 
-    /// The promise of 100,000 workers in 64 mappings, with room for other pools.
+    /// 100,000 workers must fit into 64 mappings, with room for other pools.
     #[test]
     fn a_hundred_thousand_slots_are_few_slabs() {
         let geometry = default_geometry();
@@ -223,7 +226,7 @@ mod tests {
         assert!((0..100).all(|slabs| geometry.slots_of_slab(slabs) == 1));
     }
 
-    /// A fault address must lead to the right stack at the very borders.
+    /// A fault address must lead to the right stack, also at the borders.
     #[test]
     fn addresses_belong_to_guard_or_stack_up_to_the_last_byte() {
         let geometry = default_geometry();

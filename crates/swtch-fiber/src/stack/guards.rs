@@ -1,4 +1,4 @@
-//! The ends of stacks: memory that faults when it is touched.
+//! The guards at the ends of stacks: memory that faults when it is touched.
 
 use std::io;
 use std::sync::OnceLock;
@@ -12,16 +12,16 @@ const MADV_GUARD_INSTALL: libc::c_int = 102;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Guards {
-    /// Markers in the page table: no mapping each. `MADV_DONTNEED` leaves them in place, and a
-    /// child of `fork` inherits them (madvise(2)).
+    /// Markers in the page table, which need no mapping of their own. `MADV_DONTNEED` leaves them
+    /// in place, and a child of `fork` inherits them (madvise(2)).
     Markers,
-    /// `mprotect`: two mappings a stack.
+    /// `mprotect`, which needs two mappings per stack.
     Mappings,
 }
 
 impl Guards {
-    /// What this kernel offers, tried out once. Markers are refused before 6.13, and in memory that
-    /// is locked (`mlockall`).
+    /// The kind that this kernel supports, tested once. Markers are refused before 6.13, and in
+    /// memory that is locked (`mlockall`).
     pub fn of_this_kernel() -> Self {
         static KNOWN: OnceLock<Guards> = OnceLock::new();
         *KNOWN.get_or_init(|| {
@@ -30,7 +30,7 @@ impl Guards {
                 return Self::Mappings;
             };
             let marked = advise(low, page, MADV_GUARD_INSTALL);
-            // SAFETY: `low` is a mapping of one page that nobody else knows of.
+            // SAFETY: `low` is a mapping of one page that no other code knows of.
             unsafe { libc::munmap(low as *mut libc::c_void, page) };
             if marked.is_ok() {
                 Self::Markers
@@ -40,8 +40,8 @@ impl Guards {
         })
     }
 
-    /// Makes `length` bytes from `low` fault. Markers are refused in memory that the program has
-    /// locked since the kernel was asked; a mapping of its own works there too.
+    /// Makes `length` bytes from `low` fault. If the program has locked its memory since the kernel
+    /// was tested, markers are refused; `mprotect` works there too.
     pub(super) fn protect(self, low: usize, length: usize) -> io::Result<()> {
         if self == Self::Markers && advise(low, length, MADV_GUARD_INSTALL).is_ok() {
             return Ok(());

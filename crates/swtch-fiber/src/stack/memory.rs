@@ -4,14 +4,14 @@ use std::io;
 use std::ops::Range;
 use std::ptr;
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 pub(super) fn page_size() -> usize {
     // SAFETY: the call has no precondition.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
 }
 
-/// Reserves address space; memory comes when it is touched.
+/// Reserves address space; the kernel adds memory when it is touched.
 pub(super) fn map(length: usize) -> io::Result<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
     let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -24,8 +24,8 @@ pub(super) fn map(length: usize) -> io::Result<usize> {
     }
 }
 
-/// Bytes of a stack from its lowest page in memory to its end. Pages that were swapped out do not
-/// count; 0 also where there is no such memory.
+/// Bytes of a stack from its lowest page in memory to its base. Pages that were swapped out do not
+/// count; 0 when no page is in memory or the range is not mapped.
 pub(crate) fn bytes_used(stack: Range<usize>) -> usize {
     let page = page_size();
     let mut resident = [0_u8; 128];
@@ -54,9 +54,9 @@ pub(crate) fn bytes_used(stack: Range<usize>) -> usize {
     0
 }
 
-/// Tells the kernel what to do with whole pages of a mapping of stacks.
+/// Applies `madvise` to whole pages of a mapping of stacks.
 pub(super) fn advise(low: usize, length: usize, advice: libc::c_int) -> io::Result<()> {
-    // SAFETY: the range lies in a mapping of this module; callers own what they let go of.
+    // SAFETY: the range lies in a mapping of this module; callers own the pages that they free.
     let answer = unsafe { libc::madvise(low as *mut libc::c_void, length, advice) };
     if answer == 0 {
         Ok(())

@@ -1,18 +1,18 @@
-//! A stack that ran over names its worker, instead of ending in a bare `SIGSEGV`.
+//! Reports a stack overflow with the name of its worker, instead of a bare `SIGSEGV`.
 //!
-//! The fault address decides. If it lies in the guard of one of our stacks, the handler says whose
-//! stack that is, how large, and what to do, and aborts; likewise below the stack of a thread that runs
-//! a task (`threads`). Any other fault is none of ours: it goes to
-//! the handler that was installed before, with all that `sigaction` promises it. That is how
-//! Rust's own message for ordinary threads stays in place.
+//! The fault address decides. If it lies in the guard of one of our stacks, the handler reports
+//! whose stack that is, how large, and what to do, and aborts. The same happens for a fault below
+//! the stack of a thread that runs a task (`threads`). Any other fault is passed on to the handler
+//! that was installed before, with everything that `sigaction` promises to it. Rust's own message
+//! for ordinary threads is kept that way.
 //!
 //! ```text
 //!  SIGSEGV, SIGBUS ─▶ in a guard of ours? ─yes─▶ message, abort
 //!   (alternate stack)        └─no─▶ handler before us ─▶ … ─▶ default action: the fault again
 //! ```
 //!
-//! The handler takes no lock and no memory: it reads the list of slabs, the owner of the slot, and
-//! asks [`set_describe`]'s function for the name of the worker's task.
+//! The handler takes no lock and allocates nothing: it reads the list of slabs and the owner of the
+//! slot, and calls [`set_describe`]'s function for the name of the worker's task.
 
 use std::cell::UnsafeCell;
 use std::fmt::{self, Write};
@@ -28,37 +28,37 @@ use super::slab::Slot;
 use super::threads;
 use crate::last_words::{LastWords, abort_with};
 
-/// Writes what a worker (by its index) works on. Runs in a signal handler: it must neither allocate
-/// nor lock.
+/// Writes the task of a worker, which is given by its index. Runs in a signal handler: it must
+/// neither allocate nor lock.
 pub type Describe = fn(worker_index: u32, out: &mut dyn Write) -> fmt::Result;
 
-/// Who knows the names of workers.
+/// The function that describes workers; unset before [`set_describe`].
 static DESCRIBE: OnceLock<Describe> = OnceLock::new();
 
-/// Signals of faults: a guard of ours raises the first, but a chain is a chain.
+/// Signals of faults. A guard of ours raises only the first, but both are handled and passed on.
 const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// What was installed before us, for each of [`SIGNALS`].
+/// The actions that were installed before ours, for each of [`SIGNALS`].
 static PREVIOUS: [Previous; 2] = [Previous::new(), Previous::new()];
 
-/// Names workers in messages, from now on; only the first call counts.
+/// Sets the function that describes workers in messages; only the first call has an effect.
 pub fn set_describe(describe: Describe) {
     let _ = DESCRIBE.set(describe);
 }
 
-/// As long as it lives, an overflow of a pooled stack on this thread is named.
+/// While this lives, an overflow of a pooled stack on this thread is reported.
 #[derive(Debug)]
 #[must_use = "the thread is guarded only as long as this lives"]
 pub struct Guard {
     _alternate: AlternateStack,
 }
 
-/// Makes ready for overflows on the calling thread: installs the handler, once per process, and gives
-/// the thread an alternate signal stack if its own is small.
+/// Prepares the calling thread for overflows: installs the handler, once per process, and gives the
+/// thread an alternate signal stack if its own is small.
 ///
 /// # Errors
 ///
-/// Where the kernel has no memory for the alternate stack.
+/// When the kernel has no memory for the alternate stack.
 pub fn guard_this_thread() -> io::Result<Guard> {
     guard_with(AlternateStack::of_this_thread()?)
 }
@@ -82,8 +82,8 @@ fn guard_with(alternate: AlternateStack) -> io::Result<Guard> {
     })
 }
 
-/// Signals whose handlers would run on the stack of whatever worker they interrupt, since they were
-/// installed without `SA_ONSTACK`. Small stacks make that an overflow by bad luck.
+/// Signals with handlers that were installed without `SA_ONSTACK` and would run on the stack of the
+/// worker that they interrupt. On small stacks such a handler can cause an overflow.
 pub fn handlers_without_onstack() -> Vec<libc::c_int> {
     (1..=libc::SIGRTMAX())
         .filter(|signal| {
@@ -95,7 +95,7 @@ pub fn handlers_without_onstack() -> Vec<libc::c_int> {
         .collect()
 }
 
-/// A warning of such handlers, the first time that there are any.
+/// A warning about such handlers, the first time that there are any.
 pub(crate) fn warning_of_handlers() -> Option<String> {
     static WARNED: AtomicBool = AtomicBool::new(false);
     if WARNED.load(Ordering::Relaxed) {
@@ -116,7 +116,7 @@ pub(crate) fn warning_of_handlers() -> Option<String> {
     ))
 }
 
-/// A signal's action before ours: written once, before our handler can run, and only read then.
+/// A signal's previous action: written once, before our handler can run, and only read after that.
 struct Previous(UnsafeCell<mem::MaybeUninit<libc::sigaction>>);
 
 // SAFETY: `install_after` writes, under a lock and before the handler that reads is installed.
@@ -127,12 +127,13 @@ impl Previous {
         Self(UnsafeCell::new(mem::MaybeUninit::uninit()))
     }
 
-    /// Remembers the present action of `signal` and puts our handler before it.
+    /// Stores the present action of `signal` and installs our handler in front of it.
     fn install_after(&self, signal: libc::c_int) -> io::Result<()> {
         let before = action_of(signal)?;
-        // SAFETY: our handler is not installed yet, so nobody reads (see `Sync` above).
+        // SAFETY: our handler is not installed yet, so no code reads it (see `Sync` above).
         unsafe { (*self.0.get()).write(before) };
-        // What our predecessor wants blocked, or not blocked, while it runs holds for us as well.
+        // The previous handler's mask, SA_NODEFER and SA_RESTART hold for ours as well, which calls
+        // it.
         let inherited = before.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART);
         set_action(
             signal,
@@ -144,7 +145,7 @@ impl Previous {
         )
     }
 
-    /// The action before ours; only for the handler, which runs after [`Previous::install_after`].
+    /// The previous action. Only for the handler, which runs after [`Previous::install_after`].
     fn action(&self) -> &libc::sigaction {
         // SAFETY: written before the handler was installed, and never again.
         let slot = unsafe { &*self.0.get() };
@@ -164,7 +165,8 @@ extern "C" fn on_fault(
         // SAFETY: a positive code means that the kernel saw a fault and filled in its address.
         let address = unsafe { (*info).si_addr() } as usize;
         if let Some((slot, Place::Guard(_))) = Slot::at(address) {
-            // SAFETY: with SA_SIGINFO the third argument is the `ucontext_t` of what was interrupted.
+            // SAFETY: with SA_SIGINFO the third argument is the `ucontext_t` of the interrupted
+            // code.
             let stack_pointer = stack_pointer(unsafe { &*context.cast::<libc::ucontext_t>() });
             abort_with(|words| tell(words, slot, address, stack_pointer));
         }
@@ -177,7 +179,7 @@ extern "C" fn on_fault(
     pass_on(signal, code, info, context);
 }
 
-/// The last words: who, where, what to do.
+/// The message: whose stack, which addresses, what to do.
 fn tell(words: &mut LastWords, slot: Slot, address: usize, stack_pointer: usize) -> fmt::Result {
     words.write_str("\nswtch-fiber: ")?;
     match (slot.owner(), DESCRIBE.get()) {
@@ -216,7 +218,7 @@ fn stack_pointer(context: &libc::ucontext_t) -> usize {
     usize::try_from(context.uc_mcontext.sp).unwrap_or(0)
 }
 
-/// Gives a signal that is not ours to whom it would have reached without us.
+/// Passes a signal that is not ours on to the action that it would have reached without us.
 fn pass_on(
     signal: libc::c_int,
     code: libc::c_int,
@@ -228,8 +230,9 @@ fn pass_on(
     match previous.sa_sigaction {
         libc::SIG_IGN if code <= 0 => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // On return the instruction faults again, now without us (the kernel does not ignore
-            // faults). A signal that somebody sent would not come again: it is sent again.
+            // After the return the instruction faults again, now without our handler (the kernel
+            // does not ignore faults). A signal that was sent would not come again, so it is raised
+            // again.
             let _ = set_action(signal, previous);
             if code <= 0 {
                 // SAFETY: raise(3) may be called in a handler; it takes effect after its return.
@@ -249,7 +252,7 @@ fn pass_on(
     }
 }
 
-/// Calls a handler of another as the kernel would.
+/// Calls the previous handler as the kernel would.
 fn call(
     handler: libc::sighandler_t,
     flags: libc::c_int,
@@ -260,17 +263,17 @@ fn call(
     type Plain = extern "C" fn(libc::c_int);
     type Full = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
     if flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: whoever installed it with SA_SIGINFO vouched for three arguments.
+        // SAFETY: installed with SA_SIGINFO, so it takes three arguments.
         let handler = unsafe { mem::transmute::<libc::sighandler_t, Full>(handler) };
         handler(signal, info, context);
     } else {
-        // SAFETY: whoever installed it without SA_SIGINFO vouched for one argument.
+        // SAFETY: installed without SA_SIGINFO, so it takes one argument.
         let handler = unsafe { mem::transmute::<libc::sighandler_t, Plain>(handler) };
         handler(signal);
     }
 }
 
-/// What is installed for `signal` now.
+/// The action that is installed for `signal` now.
 fn action_of(signal: libc::c_int) -> io::Result<libc::sigaction> {
     let mut action = mem::MaybeUninit::uninit();
     // SAFETY: without a new action the call only writes the present one to `action`.

@@ -1,18 +1,20 @@
-//! The pool: stacks that were used last are handed out first, those that lie still give up their pages.
+//! The pool: stacks used last are handed out first, and stacks that stay unused lose their pages.
 //!
-//! One pool per stack size serves the whole process, for two reasons. A stack outlives its
-//! runtime anyway, since it is never unmapped; shared, a program that starts and ends runtimes
-//! keeps using the same ones. And a signal handler must find any stack, whoever made it.
+//! One pool per stack size serves the whole process, for two reasons. A stack outlives its runtime
+//! anyway, since it is never unmapped; with a shared pool, a program that starts and ends runtimes
+//! keeps using the same stacks. And a signal handler must find any stack, whichever runtime made
+//! it.
 //!
 //! ```text
 //!  take ◀── warm: back … front ──trim──▶ cold ──▶ take, when warm is empty
 //!  drop ──▶                                       then: a fresh slot of the newest slab
 //! ```
 //!
-//! Pages go back to the kernel in two ways. A stack that comes back is looked at now and then
-//! (a system call, so not each time): what was used deeper than [`KEPT`](super::slab::KEPT) is given up. And
-//! [`StackPool::trim`], called by whoever has time, frees the stacks that nobody took since the
-//! last call: the front of the queue, whose length never fell below their number.
+//! Pages go back to the kernel in two ways. A stack that comes back is measured now and then (a
+//! system call, so not each time), and pages used deeper than [`KEPT`](super::slab::KEPT) are
+//! freed. [`StackPool::trim`], called by a thread that has time, frees the pages of the stacks that
+//! were not taken since the last call: those at the front of the queue, whose length never fell
+//! below their number.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,16 +34,16 @@ pub struct StackPool {
     shelf: Mutex<Shelf>,
 }
 
-/// What the lock of a pool guards.
+/// The part of a pool that its lock protects.
 #[derive(Debug, Default)]
 struct Shelf {
-    /// Used stacks; the latest at the back. Has room for all stacks of the pool.
+    /// Used stacks, the latest at the back. Has capacity for all stacks of the pool.
     warm: VecDeque<Slot>,
-    /// Stacks without pages.
+    /// Stacks whose pages were given back.
     cold: Vec<Slot>,
-    /// So many at the front of `warm` were not taken since they were last looked for.
+    /// Number of stacks at the front of `warm` that were not taken since the last check.
     quiet: usize,
-    /// The slab that is being cut, and its next slot.
+    /// The slab that is being cut, and the index of its next slot.
     fresh: Option<(&'static Slab, u32)>,
     slabs: u32,
     stacks: usize,
@@ -52,17 +54,17 @@ impl StackPool {
     ///
     /// # Errors
     ///
-    /// Where the size is out of bounds, or shadow stacks are on.
+    /// When the size is out of bounds, or shadow stacks are on.
     pub fn of_size(stack_size: usize) -> Result<&'static Self, StackError> {
         Self::with_guards(stack_size, Guards::of_this_kernel())
     }
 
-    /// As [`StackPool::of_size`], with guards of one's own choice: [`Guards::Mappings`] works on
-    /// every kernel, at two mappings a stack.
+    /// As [`StackPool::of_size`], with a chosen kind of guards: [`Guards::Mappings`] works on every
+    /// kernel, at two mappings per stack.
     ///
     /// # Errors
     ///
-    /// As above.
+    /// When the size is out of bounds, or shadow stacks are on.
     pub fn with_guards(stack_size: usize, guards: Guards) -> Result<&'static Self, StackError> {
         static POOLS: Mutex<Vec<&'static StackPool>> = Mutex::new(Vec::new());
         shadow::refuse_when_on()?;
@@ -81,39 +83,40 @@ impl StackPool {
         Ok(pool)
     }
 
-    /// How the ends of its stacks are protected.
+    /// The kind of guards of its stacks.
     pub fn guards(&self) -> Guards {
         self.guards
     }
 
-    /// Stacks that exist, in use or not.
+    /// Number of stacks that exist, in use or not.
     pub fn stacks(&self) -> usize {
         self.shelf().stacks
     }
 
-    /// Stacks that wait here to be used.
+    /// Number of stacks that are not in use.
     pub fn idle_stacks(&self) -> usize {
         let shelf = self.shelf();
         shelf.warm.len() + shelf.cold.len()
     }
 
-    /// A stack: the one that came back last, or a new one.
+    /// Takes a stack: the one that came back last, or a new one.
     ///
     /// # Errors
     ///
-    /// Where a new one is needed and the kernel has no address space, mappings or memory for it.
+    /// When a new one is needed and the kernel has no address space, mappings or memory for it.
     #[inline]
     pub fn take(&'static self) -> Result<PooledStack, StackError> {
         let slot = self.shelf().take(self)?;
         Ok(PooledStack { slot, pool: self })
     }
 
-    /// Gives back the memory of stacks that nobody took since the last call, but of no more than
-    /// `at_most`; says of how many. A system call each, half a microsecond where there is a page. Made
-    /// for a thread that has time, about once a second; what one call left over is the next one's.
+    /// Gives back the memory of stacks that were not taken since the last call, but of at most
+    /// `at_most` stacks; returns their number. One system call each, half a microsecond if there is
+    /// a page. Made for a thread that has time, about once a second; the next call continues where
+    /// this one stopped.
     pub fn trim(&self, at_most: usize) -> usize {
         for trimmed in 0..at_most {
-            // One at a time, so that nobody who needs a stack meanwhile has to make one.
+            // One at a time, so that a thread that needs a stack meanwhile need not make a new one.
             let Some(slot) = self.shelf().take_quiet() else {
                 return trimmed;
             };
@@ -123,7 +126,7 @@ impl StackPool {
         at_most
     }
 
-    /// Puts a stack back on which nothing lives any more.
+    /// Puts a stack back that is no longer in use.
     #[inline]
     pub(super) fn put(&self, slot: Slot) {
         slot.give_back_depth_now_and_then();
@@ -149,7 +152,7 @@ impl Shelf {
         }
     }
 
-    /// The stack that lay still longest; `None`, and a new period begins, when there is none.
+    /// The stack that has been unused longest. When there is none, `None`, and a new period begins.
     fn take_quiet(&mut self) -> Option<Slot> {
         if self.quiet == 0 {
             self.quiet = self.warm.len();
@@ -159,7 +162,7 @@ impl Shelf {
         self.warm.pop_front()
     }
 
-    /// Cuts a fresh stack, from a new slab when the newest is used up.
+    /// Takes a fresh stack, from a new slab when the newest is used up.
     #[cold]
     fn cut(&mut self, pool: &StackPool) -> Result<Slot, StackError> {
         let (slab, index) = match self.fresh {
@@ -169,7 +172,7 @@ impl Shelf {
                 let slab = Slab::reserve(pool.geometry, pool.guards, slots)?;
                 self.slabs += 1;
                 self.fresh = Some((slab, 0));
-                // Now, so that a stack can come back without asking for memory.
+                // Reserved now, so that a stack can come back without an allocation.
                 self.warm
                     .reserve(self.stacks + slab.slots() as usize - self.warm.len());
                 (slab, 0)
@@ -187,7 +190,7 @@ mod tests {
     use super::*;
     use crate::stack::slab::{KEPT, USES_BETWEEN_LOOKS};
 
-    /// A pool that no other test uses: each size is one.
+    /// A pool that no other test uses, because its size is unique.
     fn pool_of_pages(pages: usize) -> &'static StackPool {
         StackPool::of_size(pages * page_size()).unwrap()
     }
@@ -198,7 +201,7 @@ mod tests {
         unsafe { (address as *mut u8).write_volatile(1) };
     }
 
-    /// Runtimes of one size share stacks; another size is another pool.
+    /// Runtimes with the same stack size share a pool; another size has another pool.
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
     fn one_pool_serves_all_who_ask_for_its_size() {
@@ -206,7 +209,7 @@ mod tests {
         assert!(!std::ptr::eq(pool_of_pages(21), pool_of_pages(22)));
     }
 
-    /// The stack used last is the one whose top is in the cache.
+    /// The stack that was used last has its top in the cache.
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
     fn stack_that_came_back_last_is_taken_first() {
@@ -224,7 +227,7 @@ mod tests {
         assert_eq!((pool.stacks(), pool.idle_stacks()), (2, 2));
     }
 
-    /// A stack is never in two hands, whatever threads take and return.
+    /// Threads that take and return stacks never share one.
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
     fn no_stack_is_handed_out_twice() {
@@ -255,7 +258,7 @@ mod tests {
         assert_eq!(pool.idle_stacks(), pool.stacks());
     }
 
-    /// Depth that was needed once does not stay in memory for ever.
+    /// Memory that was needed once, for a deep call, is not kept for ever.
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
     fn pages_of_deep_use_are_given_back_on_return() {
@@ -269,7 +272,7 @@ mod tests {
         assert!(0 < used && used <= KEPT, "{used} bytes kept");
     }
 
-    /// Stacks that lie still are those below the fewest that the pool held in between.
+    /// The stacks that were never taken are those below the lowest fill level since the last call.
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
     fn trim_frees_what_nobody_took_since() {
@@ -292,7 +295,8 @@ mod tests {
         assert_eq!(pool.idle_stacks(), 5);
     }
 
-    /// The guard must be there after its stack's pages went away (madvise(2): markers survive).
+    /// The guard must still be there after its stack's pages were given back (madvise(2): markers
+    /// survive).
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
     fn guard_outlives_pages_given_back() {
@@ -307,7 +311,8 @@ mod tests {
         }
     }
 
-    /// Whether a byte can be read, asked of the kernel: `write` to a pipe fails instead of faulting.
+    /// Whether a byte can be read, tested by the kernel: `write` to a pipe fails instead of
+    /// faulting.
     fn readable(address: usize) -> bool {
         use std::os::fd::AsRawFd;
         let (_reader, writer) = std::io::pipe().unwrap();

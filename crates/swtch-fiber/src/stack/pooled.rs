@@ -1,4 +1,4 @@
-//! A stack in somebody's hands, and what remains known of it when a coroutine has taken it over.
+//! A stack that is in use, and a handle to it that stays valid after a coroutine has taken it over.
 
 use std::num::NonZeroUsize;
 use std::ptr;
@@ -8,7 +8,7 @@ use corosensei::stack::{Stack, StackPointer};
 use super::pool::StackPool;
 use super::slab::{KEPT, Slot};
 
-/// A stack that somebody uses. It goes back to its pool when it is dropped.
+/// A stack in use. It goes back to its pool when it is dropped.
 #[derive(Debug)]
 pub struct PooledStack {
     pub(super) slot: Slot,
@@ -16,13 +16,13 @@ pub struct PooledStack {
 }
 
 impl PooledStack {
-    /// What remains known of the stack once a coroutine has taken it over.
+    /// A handle that can be kept after a coroutine has taken the stack over.
     pub fn handle(&self) -> StackHandle {
         StackHandle { slot: self.slot }
     }
 
-    /// Writes down to which worker the stack belongs, for the message of an overflow. Forgotten
-    /// when the stack goes back to its pool.
+    /// Records the worker that the stack belongs to, for the message of an overflow. Cleared when
+    /// the stack goes back to its pool.
     pub fn set_owner(&self, worker_index: u32) {
         self.slot.set_owner(Some(worker_index));
     }
@@ -50,31 +50,32 @@ unsafe impl Stack for PooledStack {
     }
 }
 
-/// Says where a stack lies and how much of it was used, whoever has it now.
+/// The position of a stack, and how much of it was used, whichever worker has it now.
 #[derive(Clone, Copy, Debug)]
 pub struct StackHandle {
     slot: Slot,
 }
 
 impl StackHandle {
-    /// Lowest usable address.
+    /// Lowest usable address, just above the guard.
     pub fn low(self) -> usize {
         self.slot.low()
     }
 
-    /// One past the highest address: where the stack begins.
+    /// One past the highest usable address: where the stack begins.
     pub fn high(self) -> usize {
         self.slot.base()
     }
 
-    /// Bytes used at most since the stack's pages were given back last, up to whole pages. One
-    /// system call; from any thread.
+    /// The most bytes in use since the stack's pages were last given back, in whole pages. One
+    /// system call; may be called on any thread.
     pub fn bytes_used(self) -> usize {
         self.slot.bytes_used()
     }
 
-    /// Called by a worker on its own stack when a task has ended: gives back, once in so many calls,
-    /// what tasks used deeper than a warm stack keeps. Does nothing when called from that deep.
+    /// Called by a worker on its own stack after each task. Once in
+    /// [`USES_BETWEEN_LOOKS`](super::slab::USES_BETWEEN_LOOKS) calls it gives back the pages below
+    /// what a warm stack keeps. Does nothing when called from that deep.
     pub(crate) fn give_back_depth_now_and_then(self) {
         let here = ptr::from_ref(&self).addr();
         if self.slot.base().saturating_sub(here) < KEPT / 2 {
@@ -82,7 +83,7 @@ impl StackHandle {
         }
     }
 
-    /// As [`PooledStack::set_owner`].
+    /// Records the owner, as [`PooledStack::set_owner`] does.
     pub fn set_owner(self, worker_index: u32) {
         self.slot.set_owner(Some(worker_index));
     }
@@ -96,8 +97,8 @@ mod tests {
     use crate::stack::memory::page_size;
     use crate::stack::slab::USES_BETWEEN_LOOKS;
 
-    /// A worker keeps its stack from task to task: one deep task must not cost memory for all its life,
-    /// and the worker must live through its own stack being trimmed.
+    /// A worker keeps its stack from task to task. One deep task must not cost memory for its whole
+    /// life, and the worker must survive the trimming of its own stack.
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
     fn worker_gives_back_what_a_deep_task_used_and_lives_on() {

@@ -1,21 +1,22 @@
-//! Shadow stacks: whether the processor keeps return addresses twice, so that switching stacks fails.
+//! Detects shadow stacks: the processor keeps return addresses twice, so switching stacks fails.
 //!
-//! With Intel's and AMD's CET and with Arm's guarded control stack, `call` writes the return address
-//! to a second stack as well and `ret` compares. A switch of stacks must switch both; `corosensei`
-//! does not, so the first `ret` after a switch would end the process with a fault that names
-//! nothing. Whether they are on is asked once, before the first stack is made.
+//! With Intel's and AMD's CET and with Arm's guarded control stack, `call` writes the return
+//! address to a second stack as well, and `ret` compares the two. A switch of stacks must switch
+//! both. `corosensei` does not, so the first `ret` after a switch would end the process with an
+//! unhelpful fault. Whether they are on is checked once, before the first stack is made.
 //!
 //! Sources: `Documentation/arch/x86/shstk.rst` and `Documentation/arch/arm64/gcs.rst` (Linux 6.18).
 
 use super::StackError;
 
-/// Refuses where the calling thread has a shadow stack. glibc turns them on for all threads or none.
+/// Refuses if the calling thread has a shadow stack. glibc enables them for all threads or none.
 pub(super) fn refuse_when_on() -> Result<(), StackError> {
     judge(status())
 }
 
-/// Bit 0 of the status is "enabled" on both processors (`ARCH_SHSTK_SHSTK`, `PR_SHADOW_STACK_ENABLE`).
-/// A kernel or a processor that knows no shadow stacks answers with an error: there are none.
+/// Bit 0 of the status is "enabled" on both processors (`ARCH_SHSTK_SHSTK`,
+/// `PR_SHADOW_STACK_ENABLE`). A kernel or a processor without shadow stacks answers with an error,
+/// which means off.
 fn judge(status: Option<u64>) -> Result<(), StackError> {
     match status {
         Some(bits) if bits & 1 == 1 => Err(StackError::ShadowStack {
@@ -32,10 +33,10 @@ const NAME: &str = "x86 CET";
 const REMEDY: &str = "start the program with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off, or link it \
                       without -z shstk; thread mode works as it is";
 
-/// What `arch_prctl` says of the calling thread; `None` where it knows no shadow stacks.
+/// The status from `arch_prctl` for the calling thread; `None` without support for shadow stacks.
 #[cfg(target_arch = "x86_64")]
 fn status() -> Option<u64> {
-    /// `arch/x86/include/uapi/asm/prctl.h`, since Linux 6.6.
+    /// From `arch/x86/include/uapi/asm/prctl.h`, since Linux 6.6.
     const ARCH_SHSTK_STATUS: libc::c_ulong = 0x5005;
     let mut bits = 0_u64;
     // SAFETY: the call writes eight bytes to the address given, which is that of `bits`.
@@ -49,10 +50,10 @@ const NAME: &str = "Arm guarded control stack";
 const REMEDY: &str = "start the program with GLIBC_TUNABLES=glibc.cpu.aarch64_gcs=0, or link it \
                       without -z gcs=always; thread mode works as it is";
 
-/// What `prctl` says of the calling thread; `None` where it knows no shadow stacks.
+/// The status from `prctl` for the calling thread; `None` without support for shadow stacks.
 #[cfg(target_arch = "aarch64")]
 fn status() -> Option<u64> {
-    /// `include/uapi/linux/prctl.h`, since Linux 6.13.
+    /// From `include/uapi/linux/prctl.h`, since Linux 6.13.
     const PR_GET_SHADOW_STACK_STATUS: libc::c_int = 74;
     let mut bits = 0_u64;
     // SAFETY: the call writes eight bytes to the address given, which is that of `bits`.
@@ -72,7 +73,7 @@ fn status() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// An old kernel answers EINVAL: nothing stands in the way.
+    /// An old kernel answers EINVAL, which means that they are off.
     #[test]
     fn unknown_to_the_kernel_means_off() {
         assert!(judge(None).is_ok());
@@ -85,7 +86,7 @@ mod tests {
         assert!(judge(Some(0b10)).is_ok());
     }
 
-    /// The refusal carries the remedy, as the fault that it prevents would not.
+    /// The refusal names the remedy; the fault that it prevents would not.
     #[test]
     fn enabled_is_refused_with_the_remedy() {
         let error = judge(Some(0b11)).unwrap_err();
@@ -93,7 +94,7 @@ mod tests {
         assert!(error.advice().contains("GLIBC_TUNABLES"));
     }
 
-    /// Where coroutines run (this machine), the question is answered with "off".
+    /// On a machine that runs coroutines, such as this one, the answer is "off".
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
     fn machine_of_the_tests_has_none() {

@@ -1,4 +1,4 @@
-//! Slabs: what the kernel is asked for stacks, and the list by which a fault finds its stack.
+//! Slabs: the mappings that stacks are cut from, and the list by which a fault finds its stack.
 //!
 //! A slab is one private mapping. It is put on a list that only grows and is read without a lock,
 //! so that a signal handler may walk it on any thread at any moment.
@@ -14,35 +14,36 @@ use super::geometry::{Geometry, Place};
 use super::guards::Guards;
 use super::memory::{advise, bytes_used, map};
 
-/// Bytes at the top of a stack that stay in memory while it is warm.
+/// Bytes at the top of a warm stack that stay in memory.
 pub(super) const KEPT: usize = 16 * 1024;
 
-/// A stack is looked at once in so many uses. A look is a system call of 0.3 µs: one nanosecond a use.
+/// A stack is measured once in this many uses. That is a system call of 0.3 µs: one nanosecond a
+/// use.
 pub(super) const USES_BETWEEN_LOOKS: u32 = 256;
 
-/// Newest slab of the process.
+/// The newest slab of the process, head of the list.
 static NEWEST: AtomicPtr<Slab> = AtomicPtr::new(ptr::null_mut());
 
-/// Slots with a guard, of all slabs.
+/// Number of slots with a guard, in all slabs.
 static STACKS: AtomicUsize = AtomicUsize::new(0);
 
-/// What is known of one stack.
+/// The data of one stack.
 #[derive(Debug)]
 struct Record {
     /// Lowest address of the guard.
     limit: usize,
-    /// Where the stack begins, downwards.
+    /// Where the stack begins; it grows downwards.
     base: usize,
-    /// Of all stacks of its slab.
+    /// Shared by all stacks of its slab.
     geometry: &'static Geometry,
     /// Index of the worker that it belongs to, plus one; 0 for none.
     owner_plus_one: AtomicU32,
-    /// Times that it was used. Only changed by who has the stack.
+    /// Times that it was used. Only changed by the owner of the stack.
     uses: AtomicU32,
 }
 
 impl Record {
-    /// Slot `index` of the slab at `slab_low`.
+    /// The record of slot `index` of the slab at `slab_low`.
     fn new(slab_low: usize, geometry: &'static Geometry, index: u32) -> Self {
         let limit = slab_low + geometry.offset(index);
         Self {
@@ -62,16 +63,16 @@ pub(super) struct Slab {
     geometry: &'static Geometry,
     guards: Guards,
     records: Box<[Record]>,
-    /// The slab that was the newest before this one.
+    /// The next slab in the list, which is older.
     older: AtomicPtr<Self>,
 }
 
 impl Slab {
-    /// Reserves address space for `slots` stacks, or fewer where the kernel has no more in one piece.
+    /// Reserves address space for `slots` stacks, or fewer if the kernel has no more in one piece.
     ///
     /// # Errors
     ///
-    /// [`StackError::Reserve`] where there is no room for a single one.
+    /// [`StackError::Reserve`] when there is no room for a single one.
     pub fn reserve(
         geometry: Geometry,
         guards: Guards,
@@ -92,7 +93,7 @@ impl Slab {
             }
         };
         // A huge page under a stack would cost 2 MiB for the first word pushed. A kernel without
-        // huge pages refuses the advice, and does not need it.
+        // huge pages refuses this advice, and does not need it.
         let _ = advise(low, geometry.offset(slots), libc::MADV_NOHUGEPAGE);
         let geometry: &'static Geometry = Box::leak(Box::new(geometry));
         let records = (0..slots)
@@ -122,16 +123,16 @@ impl Slab {
         }
     }
 
-    /// Number of its slots.
+    /// Number of slots in this slab.
     pub fn slots(&self) -> u32 {
         u32::try_from(self.records.len()).unwrap_or(u32::MAX)
     }
 
-    /// Slot `index`, guarded; the pool asks once for each.
+    /// Protects slot `index` and returns it. The pool calls this once for each slot.
     ///
     /// # Errors
     ///
-    /// [`StackError::Guard`] where the kernel has no more mappings or memory.
+    /// [`StackError::Guard`] when the kernel has no more mappings or memory.
     pub fn cut(&'static self, index: u32) -> Result<Slot, StackError> {
         let slot = Slot(&self.records[index as usize]);
         self.guards
@@ -143,8 +144,9 @@ impl Slab {
                 source,
             })?;
         STACKS.fetch_add(1, Ordering::Relaxed);
-        // Memcheck takes a jump of the stack pointer for a switch only between stacks that it knows;
-        // elsewhere these are a few instructions without effect. Stacks stay, so does the registration.
+        // Memcheck recognizes a switch of stacks only between stacks that it knows; without it
+        // these are a few instructions without effect. Stacks are never freed, so the registration
+        // is kept too.
         std::mem::forget(ValgrindStackRegistration::new(
             slot.low() as *mut u8,
             self.geometry.usable,
@@ -153,7 +155,7 @@ impl Slab {
     }
 }
 
-/// One stack's place: valid for ever, whoever uses it.
+/// The location of one stack. Valid for ever, whichever worker uses it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot(&'static Record);
 
@@ -162,7 +164,8 @@ impl Slot {
     pub fn at(address: usize) -> Option<(Self, Place)> {
         let mut next = NEWEST.load(Ordering::Acquire);
         loop {
-            // SAFETY: the list holds leaked slabs only, complete before they were put on it.
+            // SAFETY: the list holds leaked slabs only, which were complete before they were put on
+            // it.
             let slab: &'static Slab = unsafe { next.as_ref() }?;
             let offset = address.wrapping_sub(slab.low);
             if offset < slab.geometry.offset(slab.slots()) {
@@ -179,39 +182,39 @@ impl Slot {
         self.0.limit
     }
 
-    /// Lowest usable address.
+    /// Lowest usable address, just above the guard.
     pub fn low(self) -> usize {
         self.0.limit + self.0.geometry.guard
     }
 
-    /// Usable bytes that were asked for. Rounding and colours make them somewhat more.
+    /// Usable bytes that were asked for. Rounding and colours add to them.
     pub fn asked(self) -> usize {
         self.0.geometry.asked
     }
 
-    /// One past the highest address; a stack begins a colour below.
+    /// One past the highest address; the stack begins lower by its colour.
     pub fn high(self) -> usize {
         self.0.limit + self.0.geometry.stride()
     }
 
-    /// Where the stack begins, downwards.
+    /// Where the stack begins; it grows downwards.
     pub fn base(self) -> usize {
         self.0.base
     }
 
-    /// Index of the worker that it belongs to.
+    /// Index of the worker that it belongs to; `None` for none.
     pub fn owner(self) -> Option<u32> {
         self.0.owner_plus_one.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Writes down to whom it belongs.
+    /// Records which worker it belongs to.
     pub fn set_owner(self, worker_index: Option<u32>) {
         let plus_one = worker_index.map_or(0, |index| index.saturating_add(1));
         self.0.owner_plus_one.store(plus_one, Ordering::Relaxed);
     }
 
-    /// Called by whoever owns the stack after each use, with nothing living deeper than [`KEPT`]: gives
-    /// back, once in so many uses, the pages below that.
+    /// Called by the owner of the stack after each use, when nothing on it lies deeper than
+    /// [`KEPT`]. Once in [`USES_BETWEEN_LOOKS`] uses it gives back the pages below that.
     #[inline]
     pub fn give_back_depth_now_and_then(self) {
         let uses = self.0.uses.load(Ordering::Relaxed).wrapping_add(1);
@@ -228,17 +231,17 @@ impl Slot {
         }
     }
 
-    /// Bytes from the lowest page in memory to the base: how deep the stack was used since its
-    /// pages were given back last. Pages that were swapped out do not count.
+    /// Bytes from the lowest page in memory to the base: how deeply the stack was used since its
+    /// pages were last given back. Pages that were swapped out do not count.
     pub fn bytes_used(self) -> usize {
         bytes_used(self.low()..self.base())
     }
 
     /// Gives all pages back to the kernel but those of the highest `keep` bytes; the guard stays.
-    /// Whoever calls this must own the stack, and nothing may live there.
+    /// The caller must own the stack, and nothing below `keep` may be in use.
     pub fn give_back_below(self, keep: usize) {
         let length = self.0.geometry.length_below(keep);
-        // Refused for locked memory, where pages are meant to stay.
+        // Refused for locked memory, whose pages are meant to stay.
         let _ = advise(self.low(), length, libc::MADV_DONTNEED);
     }
 }
@@ -254,7 +257,7 @@ mod tests {
         Slab::reserve(geometry, guards, 4).unwrap()
     }
 
-    /// A fault handler has an address and nothing else.
+    /// A fault handler has only an address to go by.
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
     fn any_address_of_a_stack_leads_to_it() {
@@ -273,7 +276,7 @@ mod tests {
         assert!(Slot::at(&raw const slot as usize).is_none());
     }
 
-    /// The high-water mark counts pages from the top, and forgets with them.
+    /// The high-water mark counts pages from the top, and is reset when they are given back.
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
     fn bytes_used_are_those_touched_since_pages_were_given_back() {
@@ -289,7 +292,8 @@ mod tests {
         }
     }
 
-    /// Space comes in smaller pieces where the kernel has no large one, and else is refused.
+    /// If the kernel has no large range, smaller ones are reserved; if there is none, that is an
+    /// error.
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
     fn a_reservation_beyond_the_address_space_shrinks() {

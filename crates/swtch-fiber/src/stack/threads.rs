@@ -1,7 +1,7 @@
 //! Overflows of threads that run tasks on their own stacks: workers in thread mode, and helpers of
-//! preemptive sections. The records of the shared page say whose task it is.
+//! preemptive sections. The records of the shared page tell which task it is.
 //!
-//! All of it runs in a signal handler: it takes no lock and no memory.
+//! All of this runs in a signal handler: it takes no lock and allocates nothing.
 
 use std::fmt::{self, Write};
 use std::sync::atomic::Ordering;
@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering;
 use crate::page::layout::{RUN_BITS, ThreadRecord, thread_kind, worker_state};
 use crate::page::{self, Page, gettid};
 
-/// Addresses below a stack that count as its guard: a frame may reach beyond the guard's one page.
+/// Addresses this far below a stack count as its guard: a frame may reach beyond the guard's one
+/// page.
 const BELOW: u64 = 64 * 1024;
 
-/// Older C libraries count the guard to the stack (`pthread_attr_getguardsize(3)`, bugs).
+/// Older C libraries count the guard as part of the stack (`pthread_attr_getguardsize(3)`, bugs).
 const INSIDE: u64 = 4096;
 
 /// A thread that has overflowed its stack.
@@ -25,7 +26,7 @@ pub(super) struct Overflow {
     high: u64,
 }
 
-/// Whether a fault at `address` is an overflow of the calling thread's own stack, in a task.
+/// The overflow, if a fault at `address` is one of the calling thread's own stack, in a task.
 pub(super) fn overflow_here(address: usize, stack_pointer: usize) -> Option<Overflow> {
     let page = page::page_if_there()?;
     let (index, thread) = record_here(page)?;
@@ -71,7 +72,7 @@ fn worker_with_task(page: &Page, task: u64) -> Option<u32> {
     (task != 0).then(|| (0..used).find(has_it)).flatten()
 }
 
-/// In thread mode a worker has one thread all its life.
+/// In thread mode a worker has one thread for its whole life.
 fn worker_on_thread(page: &Page, thread: u32) -> Option<u32> {
     let used = page.header().workers.used.load(Ordering::Acquire);
     (0..used).find(|worker| {
@@ -82,7 +83,7 @@ fn worker_on_thread(page: &Page, thread: u32) -> Option<u32> {
 }
 
 impl Overflow {
-    /// The last words: who, where, what to do.
+    /// The message: which task, which addresses, what to do.
     pub(super) fn tell(&self, words: &mut dyn Write) -> fmt::Result {
         let Self { low, high, .. } = self;
         words.write_str("\nswtch-fiber: ")?;

@@ -1,14 +1,14 @@
-//! The call stack of the thread that stalls, or why there is none.
+//! The call stack of the thread that stalls, or the reason why there is none.
 //!
-//! Three ways, the gentlest first:
+//! There are three cases, the least intrusive first:
 //!
-//! 1. A thread that is blocked stands still, and `/proc` tells its stack pointer: its stack is
-//!    read from outside, and the thread notices nothing. Registers that a caller keeps are not
-//!    known, so the walk may end early.
-//! 2. Where the kernel restarts what a signal interrupts, the thread is asked (`capture`).
-//! 3. A thread that does not run cannot answer; then there is no backtrace but of way 1.
+//! 1. A blocked thread does not move, and `/proc` shows its stack pointer: its stack is read from
+//!    outside, and the thread is not disturbed. Its callee-saved registers are not known, so the
+//!    walk may end early.
+//! 2. If the kernel restarts what a signal interrupts, the thread is asked by a signal (`capture`).
+//! 3. A thread that does not run cannot answer; then only the backtrace of case 1 is available.
 //!
-//! Names are found when the backtrace is shown, not before: reading symbol tables takes up to
+//! Names are looked up when the backtrace is shown, not before: reading symbol tables takes up to
 //! seconds, and the monitor has quanta to end meanwhile.
 
 use std::fmt::{self, Write};
@@ -23,30 +23,31 @@ use super::evidence::{Call, Sample};
 use super::memory;
 use super::unwind::{self, Frames, Registers, Stack};
 
-/// How long a running thread may take to answer. It answers at its next return to user mode, where
-/// an interrupt takes it at once; the monitor has other things to do.
+/// How long a running thread may take to answer. It answers at its next return to user mode, which
+/// an interrupt brings about at once; the monitor cannot wait longer.
 const PATIENCE: Duration = Duration::from_millis(4);
 
-/// Frames that are shown at most.
+/// Most frames that are shown.
 const SHOWN: usize = 32;
 
-/// Part of the name of what runs a task's closure: all beyond is this crate's, and the same in each
-/// report.
+/// Part of the name of the function that runs a task's closure. All frames beyond it belong to this
+/// crate and are the same in each report.
 const ROOT_OF_TASK: &str = "swtch_fiber::task::";
 
-/// Part of the name of what stands between that and the closure, inlined all into one frame.
+/// Part of the name of the functions between that one and the closure, inlined into one frame.
 const CATCHES_PANICS: &str = "AssertUnwindSafe";
 
-/// A call stack.
+/// The call stack of a thread, as addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backtrace {
-    /// Addresses in code, the innermost first; each lies inside of its call.
+    /// Addresses in code, the innermost first; each lies inside of its call instruction.
     pub addresses: Vec<u64>,
-    /// What is missing, in words; `None` when it reaches the root of the stack.
+    /// Why frames are missing; `None` when the root of the stack was reached.
     pub missing: Option<&'static str>,
 }
 
-/// Takes the backtrace of a thread whose state was just sampled, and what it said of itself.
+/// Takes the backtrace of a thread whose state was just sampled, and its own CPU times if it
+/// answered.
 pub fn take(tid: i32, sample: &Sample) -> (Backtrace, Option<Usage>) {
     let outside = from_outside(sample.call);
     let is_asked = match sample.call {
@@ -54,7 +55,7 @@ pub fn take(tid: i32, sample: &Sample) -> (Backtrace, Option<Usage>) {
         Call::Inside { number, .. } => {
             capture::restarts(number) && outside.as_ref().is_none_or(|b| b.missing.is_some())
         }
-        // The signal would wait until the page is there.
+        // The signal would be delivered only when the page is there.
         Call::Fault { .. } => false,
     };
     if is_asked && let Some(capture) = capture::capture(tid, PATIENCE) {
@@ -73,14 +74,14 @@ pub fn take(tid: i32, sample: &Sample) -> (Backtrace, Option<Usage>) {
     (backtrace, None)
 }
 
-/// What a thread says of itself, if it is one that may be asked.
+/// A thread's own CPU times, if it may be asked.
 pub fn usage(tid: i32, sample: &Sample) -> Option<Usage> {
     let is_asked = matches!(sample.call, Call::Running | Call::Unknown);
     let capture = is_asked.then(|| capture::capture(tid, PATIENCE));
     Some(capture.flatten()?.usage)
 }
 
-/// Reads the stack of a thread that stands still.
+/// Reads the stack of a blocked thread.
 fn from_outside(call: Call) -> Option<Backtrace> {
     let (Call::Inside {
         stack_pointer, pc, ..
@@ -101,7 +102,7 @@ fn from_outside(call: Call) -> Option<Backtrace> {
     Some(unwind::unwind(registers, stack).into())
 }
 
-/// Unwinds what the thread has copied.
+/// Unwinds the stack that the thread has copied.
 fn of_capture(capture: &Capture) -> Backtrace {
     let stack = Stack {
         start: capture.stack_start as u64,
@@ -121,11 +122,11 @@ impl From<Frames> for Backtrace {
 }
 
 impl fmt::Display for Backtrace {
-    /// A line a frame: function, file and line where they are known, else the address.
+    /// One line per frame: function, file and line if they are known, otherwise the address.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let symbolizer = Symbolizer::new();
         let mut process = Process::new(Pid::Slf);
-        // Its other way into the files needs CAP_SYS_ADMIN.
+        // The other way to open the files needs CAP_SYS_ADMIN.
         process.map_files = false;
         let names = symbolizer.symbolize(&Source::from(process), Input::AbsAddr(&self.addresses));
         let names = names.unwrap_or_default();
@@ -162,7 +163,7 @@ impl fmt::Display for Backtrace {
     }
 }
 
-/// Text of a file, as it is but for what a terminal would obey.
+/// Text from a file, with control characters escaped, because a terminal would obey them.
 struct Visible<'a>(&'a str);
 
 impl fmt::Display for Visible<'_> {
@@ -178,7 +179,7 @@ impl fmt::Display for Visible<'_> {
     }
 }
 
-/// One frame, or a function that was inlined into it and so has the same number.
+/// Writes one frame, or a function that was inlined into it and so has the same number.
 fn frame(
     f: &mut fmt::Formatter<'_>,
     number: usize,

@@ -1,11 +1,11 @@
-//! A look at a running thread from inside: registers and a copy of its stack.
+//! Registers and a copy of the stack of a running thread, taken by the thread itself.
 //!
-//! The monitor sends the thread a directed signal; the handler copies what it was interrupted in
-//! into memory that was always there, and the monitor does the rest: unwinding walks tables of
+//! The monitor sends the thread a directed signal. The handler copies the interrupted state into
+//! memory that was allocated before, and the monitor does the rest: unwinding walks tables of
 //! loaded files and finding names opens files, and neither may be done in a signal handler
-//! (signal-safety(7)). So the handler takes no lock and allocates nothing, and the stack is copied
-//! by the kernel, which stops at the first page that is not there: no bounds need be known, and
-//! none can be wrong.
+//! (signal-safety(7)). So the handler takes no lock and allocates nothing. The kernel copies the
+//! stack and stops at the first page that is not mapped, so the bounds of the stack need not be
+//! known.
 //!
 //! ```text
 //! monitor                           thread
@@ -14,12 +14,13 @@
 //! asked(tid) → FREE, when it does not run and so does not answer
 //! ```
 //!
-//! What it does to the thread: a blocking system call is interrupted. With `SA_RESTART` most are
-//! restarted by the kernel unseen; [`restarts`] knows which, and others are not signalled.
+//! The effect on the thread: a blocking system call is interrupted. With `SA_RESTART` the kernel
+//! restarts most calls unnoticed. [`restarts`] knows which; threads in other calls are not
+//! signalled.
 //!
-//! The signal is the highest real-time signal that nobody handles when the first stall is suspected;
-//! a process without one keeps all its signals.
-//! The handler runs on the thread's alternate stack, where it has one: workers' stacks are small.
+//! The signal is the highest real-time signal without a handler when the first stall is suspected;
+//! in a process without a free one, none is used. The handler runs on the thread's alternate stack,
+//! if it has one, because workers' stacks are small.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -30,26 +31,26 @@ use std::time::{Duration, Instant};
 use super::memory;
 use super::unwind::Registers;
 
-/// Bytes of stack that are copied at most, from the innermost frame on.
+/// Most bytes of stack that are copied, from the innermost frame on.
 pub const STACK_BYTES: usize = 64 * 1024;
 
-/// How often the monitor looks whether the thread has answered.
+/// How often the monitor checks whether the thread has answered.
 const POLL: Duration = Duration::from_micros(100);
 
-/// What a thread was doing when the signal met it.
+/// The state of a thread when the signal interrupted it.
 #[derive(Debug)]
 pub struct Capture {
-    /// Its registers.
+    /// Registers of the interrupted code.
     pub registers: Registers,
-    /// Where the copy of its stack begins.
+    /// Address at which the copy of the stack begins.
     pub stack_start: usize,
-    /// The copy, from the innermost frame on; empty where `process_vm_readv` is forbidden.
+    /// The copy, from the innermost frame on; empty if `process_vm_readv` is forbidden.
     pub stack: Vec<u8>,
-    /// Its CPU time, by its own account.
+    /// CPU time of the thread, measured by itself.
     pub usage: Usage,
 }
 
-/// What only the thread itself can tell quickly.
+/// Data that only the thread itself can read quickly and precisely.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time in user mode, ns.
@@ -65,12 +66,12 @@ const FREE: u64 = 0;
 const FILLING: u64 = 1;
 const FILLED: u64 = 2;
 
-/// The state in which thread `tid` is asked.
+/// The state of the slot in which thread `tid` is asked.
 fn asked(tid: i32) -> u64 {
     u64::from(tid.unsigned_abs()) << 2 | 3
 }
 
-/// The one place where an answer goes; the monitors of several runtimes take turns.
+/// The only slot for an answer; the monitors of several runtimes take turns.
 struct Slot {
     state: AtomicU64,
     answer: UnsafeCell<Answer>,
@@ -103,13 +104,13 @@ static SLOT: Slot = Slot {
     }),
 };
 
-/// Held by the monitor that asks.
+/// Held by the monitor that is asking.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The signal, once it is installed; `None` where no real-time signal was free.
+/// The signal, once it is installed; `None` if no real-time signal was free.
 static SIGNAL: OnceLock<Option<i32>> = OnceLock::new();
 
-/// Installs the handler; the number of the signal. Later calls only answer.
+/// Installs the handler at the first call. Returns the number of the signal.
 pub fn install() -> Option<i32> {
     *SIGNAL.get_or_init(|| {
         let free = (libc::SIGRTMIN()..=libc::SIGRTMAX())
@@ -125,12 +126,12 @@ pub fn install() -> Option<i32> {
     })
 }
 
-/// The signal, if it was ever needed.
+/// The signal, if it was ever installed.
 pub(super) fn signal() -> Option<i32> {
     SIGNAL.get().copied().flatten()
 }
 
-/// Whether nobody handles or ignores the signal.
+/// Whether the signal has its default action.
 fn is_free(signal: i32) -> bool {
     // SAFETY: as above.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -139,7 +140,7 @@ fn is_free(signal: i32) -> bool {
     result == 0 && action.sa_sigaction == libc::SIG_DFL
 }
 
-/// Asks thread `tid` of this process what it does; `None` when it does not answer in time, because
+/// Asks thread `tid` of this process for its state. `None` when it does not answer in time, because
 /// it does not run, or blocks the signal, or has ended.
 pub fn capture(tid: i32, patience: Duration) -> Option<Capture> {
     let signal = install()?;
@@ -147,7 +148,7 @@ pub fn capture(tid: i32, patience: Duration) -> Option<Capture> {
     SLOT.state.store(asked(tid), Ordering::Release);
     // SAFETY: reads its own number.
     let process = unsafe { libc::getpid() };
-    // SAFETY: a number that names no thread of this process any more is an error.
+    // SAFETY: a number that is no longer a thread of this process gives an error.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, tid, signal) } == 0;
     let end = Instant::now() + patience;
     while SLOT.state.load(Ordering::Acquire) != FILLED {
@@ -155,7 +156,7 @@ pub fn capture(tid: i32, patience: Duration) -> Option<Capture> {
             std::thread::sleep(POLL);
             continue;
         }
-        // When that fails, it has begun to answer, and ends soon.
+        // If this fails, the thread has begun to answer, and will be done soon.
         let withdrawn =
             SLOT.state
                 .compare_exchange(asked(tid), FREE, Ordering::Acquire, Ordering::Acquire);
@@ -164,7 +165,7 @@ pub fn capture(tid: i32, patience: Duration) -> Option<Capture> {
         }
         std::thread::sleep(POLL);
     }
-    // SAFETY: this is the monitor whose turn it is; the slot is filled, and the handler has left it.
+    // SAFETY: this monitor has the turn; the slot is filled, and the handler has left it.
     let answer = unsafe { &*SLOT.answer.get() };
     let mut usage = answer.usage;
     usage.behind_call = is_behind_call(answer.registers.pc());
@@ -178,7 +179,7 @@ pub fn capture(tid: i32, patience: Duration) -> Option<Capture> {
     Some(capture)
 }
 
-/// Runs on the asked thread, in the middle of anything.
+/// The handler. Runs on the asked thread, which may have been interrupted anywhere.
 extern "C" fn on_signal(_signal: i32, _info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: reads its own number; async-signal-safe.
     let own = asked(unsafe { libc::gettid() });
@@ -195,14 +196,14 @@ extern "C" fn on_signal(_signal: i32, _info: *mut libc::siginfo_t, context: *mut
     let saved = unsafe { *errno };
     // SAFETY: the kernel hands a handler with SA_SIGINFO its context.
     let registers = Registers::of(unsafe { &*context.cast::<libc::ucontext_t>() });
-    // SAFETY: whoever moves the state to FILLING owns it until FILLED.
+    // SAFETY: the handler that moves the state to FILLING owns the answer until FILLED.
     fill(unsafe { &mut *SLOT.answer.get() }, registers);
     // SAFETY: as above.
     unsafe { *errno = saved };
     SLOT.state.store(FILLED, Ordering::Release);
 }
 
-/// Writes the answer.
+/// Fills in registers, stack and CPU times.
 fn fill(answer: &mut Answer, registers: Registers) {
     let start = usize::try_from(registers.stack_pointer()).unwrap_or(0);
     answer.registers = registers;
@@ -240,8 +241,8 @@ fn is_behind_call(pc: u64) -> bool {
         && !before.is_empty()
 }
 
-/// Whether the kernel goes on with a system call behind a handler that was installed with
-/// `SA_RESTART`, so that the program sees nothing. The list is that of signal(7), less the calls on
+/// Whether the kernel restarts a system call after a handler that was installed with `SA_RESTART`,
+/// so that the program does not notice. The list is that of signal(7), without the calls on
 /// sockets, which are not restarted when the socket has a timeout.
 pub fn restarts(number: i64) -> bool {
     const RESTARTED: &[i64] = &[

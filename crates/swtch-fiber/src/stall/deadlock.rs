@@ -1,28 +1,28 @@
-//! Workers that wait for each other, or for nobody.
+//! Deadlocks: workers that wait for each other, or that nothing can wake.
 //!
-//! A wait for a mutex, a read-write lock or the end of a task is an edge to each worker that has to act
-//! first. Such a wait needs all of them, so whoever stands in a circle of edges waits for ever,
-//! whatever else runs. Without a circle it can still be that all workers wait and nothing is left that
-//! could wake one.
+//! A wait for a mutex, a read-write lock or the end of a task is an edge to each worker that has to
+//! act first. Such a wait needs all of them, so a worker in a cycle of edges waits for ever,
+//! whatever else runs. Even without a cycle it is possible that all workers wait and nothing is
+//! left that could wake one.
 //!
-//! Here is what can be said of edges and told to a person; `waits` reads them.
+//! This file finds cycles of edges and describes deadlocks; `waits` reads the edges.
 
 use std::fmt;
 use std::time::Duration;
 
-/// One worker that waits.
+/// One worker that waits, and its wait object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiting {
-    /// Number of the worker.
+    /// Number of the worker in the page.
     pub worker: u32,
-    /// Name of its task.
+    /// Name of its task, or `#` and the task's id.
     pub task: String,
     /// Name of the wait type.
     pub wait_type: String,
-    /// What it waits for: an address or a number that means something to the wait type.
+    /// The wait object: an address or a number whose meaning depends on the wait type.
     pub resource: u64,
-    /// The worker that has to act first, where one is known that waits as well.
+    /// The worker that has to act first, if one is known that waits as well.
     pub blocker: Option<Blocker>,
 }
 
@@ -30,23 +30,23 @@ pub struct Waiting {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Blocker {
-    /// Number of the worker.
+    /// Number of the worker in the page.
     pub worker: u32,
-    /// Name of its task.
+    /// Name of its task, or `#` and the task's id.
     pub task: String,
     /// What it has to do first.
     pub has_to: HasTo,
 }
 
-/// What a worker has to do before another one can go on.
+/// What a worker has to do before another one can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HasTo {
-    /// Unlock what it holds.
+    /// Unlock the lock that it holds.
     Unlock,
-    /// End its task.
+    /// End the task that it runs.
     End,
-    /// Have its turn: it stands before the other one in the line of a read-write lock.
+    /// Have its turn first: it is before the other one in the queue of a read-write lock.
     GoFirst,
 }
 
@@ -56,37 +56,37 @@ pub enum HasTo {
 pub enum Deadlock {
     /// Each waits for the next one, and the last for the first.
     Cycle(Vec<Waiting>),
-    /// All wait, and nobody is left who could wake them: no timer, no I/O, no preemptive work, and
+    /// All wait, and nothing is left that could wake one: no timer, no I/O, no preemptive work, and
     /// every other thread of the process waits itself.
     #[non_exhaustive]
     AllWait {
-        /// The workers that wait.
+        /// The workers that wait, with their wait objects.
         waiting: Vec<Waiting>,
-        /// Tasks that wait for a worker to be free.
+        /// Number of tasks that wait for a free worker.
         queued: u64,
     },
-    /// Preemptive sections wait for a helper thread, and none has become free for long: a deadlock if
-    /// those that run wait for those that do not.
+    /// Preemptive sections wait for a helper thread, and none has become free for long. This is a
+    /// deadlock if the running sections wait for the queued ones.
     #[non_exhaustive]
     NoHelper {
-        /// Helper threads, as many as the runtime may have.
+        /// Number of helper threads, as many as the runtime may have.
         helpers: usize,
-        /// Sections that wait for one.
+        /// Number of sections that wait for a helper.
         queued: usize,
-        /// How long none has become free.
+        /// For how long no helper has become free.
         lasted: Duration,
     },
 }
 
-/// Workers named in a report at most.
+/// Most workers named in a report.
 const NAMED: usize = 16;
 
-/// Circles of edges, no place in two of them. Takes as many steps as there are edges.
+/// Finds cycles of edges; no node is in two of them. Takes as many steps as there are edges.
 pub(super) fn circles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     #[derive(Clone, Copy, PartialEq)]
     enum Met {
         Not,
-        /// It lies on the path at hand, at this depth.
+        /// The node lies on the present path, at this depth.
         OnPath(usize),
         Done,
     }
@@ -96,7 +96,7 @@ pub(super) fn circles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
         if met[first] != Met::Not {
             continue;
         }
-        // Places, and how many edges of each have been followed.
+        // The nodes of the path, and how many edges of each have been followed.
         let mut path = vec![(first, 0)];
         met[first] = Met::OnPath(0);
         while let Some((place, followed)) = path.last_mut() {
@@ -125,7 +125,7 @@ pub(super) fn circles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
 }
 
 impl fmt::Display for Deadlock {
-    /// A line a worker.
+    /// A headline, and one line per worker.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cycle(circle) => {
@@ -190,7 +190,7 @@ impl fmt::Display for Waiting {
     }
 }
 
-/// A worker by number and task.
+/// Writes a worker by its number and its task.
 fn who(f: &mut fmt::Formatter<'_>, worker: u32, task: &str) -> fmt::Result {
     write!(f, "worker {worker} (task \"{}\")", task.escape_debug())
 }
@@ -199,45 +199,46 @@ fn who(f: &mut fmt::Formatter<'_>, worker: u32, task: &str) -> fmt::Result {
 mod tests {
     use super::*;
 
-    /// The classic: two locks in two orders.
+    /// The classic case: two locks in two orders.
     #[test]
     fn two_that_wait_for_each_other_are_a_circle() {
         assert_eq!(circles(&[vec![], vec![2], vec![1]]), [[1, 2]]);
     }
 
-    /// A worker that reads what it reads already, behind a writer that waits for it.
+    /// A worker takes a second read lock, behind a writer that waits for the first one.
     #[test]
     fn one_that_waits_for_itself_is_a_circle() {
         assert_eq!(circles(&[vec![0]]), [[0]]);
     }
 
-    /// 0 and 1 wait for the circle but are not in it: unlocking them would not help.
+    /// 0 and 1 wait for the cycle but are not in it: unlocking them would not help.
     #[test]
     fn who_only_waits_for_a_circle_is_not_in_it() {
         let edges = [vec![1], vec![2], vec![3], vec![4], vec![2]];
         assert_eq!(circles(&edges), [[2, 3, 4]]);
     }
 
-    /// A chain that ends with somebody who runs will resolve, also where it branches and meets again.
+    /// A chain that ends at a worker that runs will resolve, also where it branches and joins
+    /// again.
     #[test]
     fn a_chain_is_no_deadlock() {
         assert!(circles(&[vec![1, 2], vec![3], vec![3], vec![]]).is_empty());
     }
 
-    /// A writer waits for all readers: one of them in a circle is enough.
+    /// A writer waits for all readers: one of them in a cycle is enough.
     #[test]
     fn one_of_several_holders_closes_a_circle() {
         assert_eq!(circles(&[vec![1, 2, 3], vec![], vec![0], vec![]]), [[0, 2]]);
     }
 
-    /// Two deadlocks at the same time are two reports.
+    /// Two deadlocks at the same time make two reports.
     #[test]
     fn each_circle_is_found() {
         let edges = [vec![1], vec![0], vec![3], vec![2], vec![0, 2]];
         assert_eq!(circles(&edges), [[0, 1], [2, 3]]);
     }
 
-    /// 100,000 workers in one chain: the walk must not start anew for each, nor use the stack.
+    /// 100,000 workers in one chain: the search must neither restart for each nor recurse.
     #[test]
     fn a_long_chain_is_walked_once() {
         let mut edges: Vec<_> = (1..=100_000).map(|next| vec![next]).collect();
@@ -261,7 +262,7 @@ mod tests {
         }
     }
 
-    /// The report names the whole chain, and no name writes to the terminal.
+    /// The report names the whole chain, and no name writes control characters to the terminal.
     #[test]
     fn the_report_names_the_chain() {
         let circle = vec![
@@ -278,7 +279,7 @@ mod tests {
         );
     }
 
-    /// A hundred thousand lines help nobody.
+    /// A report with a hundred thousand lines would not help.
     #[test]
     fn a_long_report_is_cut() {
         let all = (0..20).map(|worker| waiting(worker, 99, "MUTEX", HasTo::Unlock));

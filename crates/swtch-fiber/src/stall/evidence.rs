@@ -1,10 +1,10 @@
-//! What the kernel says about a thread that makes no progress: read by another thread of the same
+//! The kernel's data about a thread that makes no progress, read by another thread of the same
 //! process, without privilege and without stopping it.
 //!
 //! | number | source | why this one |
 //! |---|---|---|
 //! | CPU time | the thread's CPU clock | exact; `stat` counts in 10 ms |
-//! | user and kernel part | `getrusage` in the directed signal's handler, else `stat` | µs of resolution, though still a guess from ticks |
+//! | user and kernel part | `getrusage` in the handler, else `stat` | µs, but guessed from ticks |
 //! | time in the run queue | `schedstat` | only waits that have *ended* are in it |
 //! | switches | `status` | a thread that blocks counts a voluntary one |
 //! | state | `stat` | `R` also stands for runnable and not running |
@@ -12,7 +12,7 @@
 //! | CPU time of preemptive threads | their CPU clocks | who had the CPU instead |
 //! | process and machine | process CPU clock, `/proc/stat` | as error 17883 prints them |
 //!
-//! What cannot be read is `None`, never 0.
+//! A value that cannot be read is `None`, never 0.
 
 use std::time::Duration;
 
@@ -29,21 +29,21 @@ pub struct Sample {
     pub user_ns: Option<u64>,
     /// The part of it in the kernel, in steps of 10 ms, ns.
     pub kernel_ns: Option<u64>,
-    /// Both in finer steps, where the thread itself answered.
+    /// User and kernel time in finer steps, if the thread itself answered.
     pub usage: Option<Usage>,
-    /// Waits in a run queue that have ended, ns.
+    /// Time of ended waits in a run queue, ns.
     pub queued_ns: Option<u64>,
-    /// Switches because the thread blocked.
+    /// Switches in which the thread blocked.
     pub voluntary: Option<u64>,
-    /// Switches because it was made to leave, and `sched_yield`.
+    /// Switches in which the thread was preempted, and those of `sched_yield`.
     pub involuntary: Option<u64>,
     /// The letter of `/proc/…/stat`: `R` running or runnable, `S` and `D` blocked.
     pub state: Option<char>,
-    /// Where it is in the kernel.
+    /// System call or other place in the kernel.
     pub call: Call,
-    /// What it waits for inside the kernel, where the kernel tells (`wchan`).
+    /// The kernel function in which it waits, if the kernel tells (`wchan`).
     pub waits_in: Option<String>,
-    /// CPU time of each thread that runs preemptively, and last did so on the same CPU, ns.
+    /// Id and CPU time (ns) of each thread that runs preemptively and last ran on the same CPU.
     pub preemptive: Vec<(i32, u64)>,
     /// CPU time of the process, ns.
     pub process_cpu_ns: Option<u64>,
@@ -51,37 +51,37 @@ pub struct Sample {
     pub idle_ns: Option<u64>,
 }
 
-/// What `/proc/…/syscall` says.
+/// The content of `/proc/…/syscall`, decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Call {
-    /// Not to be read.
+    /// The file could not be read.
     #[default]
     Unknown,
-    /// It is on a CPU, or waits for one.
+    /// The thread is on a CPU, or waits for one.
     Running,
-    /// It is blocked in a system call.
+    /// The thread is blocked in a system call.
     Inside {
-        /// Number of the call.
+        /// Number of the system call.
         number: i64,
-        /// Its arguments.
+        /// Arguments of the system call.
         arguments: [u64; 6],
         /// Stack pointer in user mode.
         stack_pointer: u64,
-        /// Where it goes on in user mode.
+        /// Address at which it continues in user mode.
         pc: u64,
     },
-    /// It is blocked in the kernel, and in no system call: a page fault, mostly.
+    /// The thread is blocked in the kernel outside of a system call, mostly by a page fault.
     Fault {
         /// Stack pointer in user mode.
         stack_pointer: u64,
-        /// Where it goes on in user mode.
+        /// Address at which it continues in user mode.
         pc: u64,
     },
 }
 
 impl Sample {
-    /// What is known of thread `tid` of this process now. `preemptive` names the threads that
-    /// compete with it on behalf of its own scheduler.
+    /// Samples thread `tid` of this process. `preemptive` names the threads that compete with it on
+    /// behalf of its own scheduler.
     pub fn take(tid: i32, preemptive: &[i32]) -> Self {
         let stat = read(tid, "stat").as_deref().and_then(parse_stat);
         let switches = read(tid, "status").map(|text| parse_switches(&text));
@@ -110,7 +110,7 @@ impl Sample {
         }
     }
 
-    /// Whether it is off the CPU and waits for something else than a CPU.
+    /// Whether the thread is off the CPU and waits for something other than a CPU.
     pub fn is_blocked(&self) -> bool {
         match self.call {
             Call::Inside { .. } | Call::Fault { .. } => true,
@@ -128,18 +128,18 @@ pub(super) fn is_runnable(tid: i32) -> bool {
         .is_some_and(|(state, ..)| state == 'R')
 }
 
-/// Where a thread of this process is in the kernel.
+/// System call or other place in the kernel of a thread of this process.
 pub(super) fn call_of(tid: i32) -> Call {
     read(tid, "syscall").map_or(Call::Unknown, |text| parse_call(&text))
 }
 
-/// Switches of a thread of this process so far, of both kinds.
+/// Switches of a thread of this process so far, of both kinds together.
 pub(super) fn switches_of(tid: i32) -> Option<u64> {
     let (voluntary, involuntary) = parse_switches(&read(tid, "status")?);
     Some(voluntary? + involuntary?)
 }
 
-/// Whether two threads ran last on the same CPU; also when that is not known.
+/// Whether two threads last ran on the same CPU; also true when that is not known.
 fn share_a_cpu(one: i32, other: i32) -> bool {
     let cpu = |tid| read(tid, "stat").as_deref().and_then(parse_cpu);
     match (cpu(one), cpu(other)) {
@@ -148,19 +148,19 @@ fn share_a_cpu(one: i32, other: i32) -> bool {
     }
 }
 
-/// The CPU on which the thread ran last, of a line of `stat`.
+/// The CPU on which the thread ran last, from a line of `stat`.
 fn parse_cpu(line: &str) -> Option<u32> {
     let (_, rest) = line.rsplit_once(')')?;
-    // The 39th field; the third is the first behind the name.
+    // The 39th field; the third is the first after the name.
     rest.split_ascii_whitespace().nth(36)?.parse().ok()
 }
 
-/// A file of `/proc` about a thread of this process.
+/// Reads a file of `/proc` about a thread of this process.
 fn read(tid: i32, file: &str) -> Option<String> {
     std::fs::read_to_string(format!("/proc/self/task/{tid}/{file}")).ok()
 }
 
-/// What a clock shows, ns.
+/// Reads a clock, in ns.
 fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -176,16 +176,16 @@ fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
 
 /// CPU time of any thread of this process, ns; `None` when it has ended.
 ///
-/// The clock's number is made of the thread's (`include/linux/posix-timers_types.h`, v6.18:
-/// `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`); `pthread_getcpuclockid` does the same, but wants a
+/// The clock's number is computed from the thread id (`include/linux/posix-timers_types.h`, v6.18:
+/// `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`). `pthread_getcpuclockid` does the same, but needs a
 /// `pthread_t`, which is invalid once its thread has ended.
 fn thread_cpu_ns(tid: i32) -> Option<u64> {
     clock_ns((!tid) << 3 | 4 | 2)
 }
 
-/// State, user and kernel time (ns) of a line of `stat`.
+/// State, user and kernel time (ns) from a line of `stat`.
 fn parse_stat(line: &str) -> Option<(char, u64, u64)> {
-    // The name before may hold blanks and brackets; it ends with the last bracket.
+    // The name before may contain blanks and brackets; it ends with the last bracket.
     let (_, rest) = line.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
@@ -194,10 +194,11 @@ fn parse_stat(line: &str) -> Option<(char, u64, u64)> {
     Some((state, user * TICK_NS, kernel * TICK_NS))
 }
 
-/// Times in `/proc` are in hundredths of a second (`USER_HZ`), on each processor Linux runs on.
+/// Times in `/proc` are in hundredths of a second (`USER_HZ`), on all processors that Linux
+/// supports.
 const TICK_NS: u64 = 10_000_000;
 
-/// Voluntary and other switches.
+/// Voluntary and involuntary switches from the text of `status`.
 fn parse_switches(status: &str) -> (Option<u64>, Option<u64>) {
     let find = |name: &str| {
         let mut lines = status.lines();
@@ -245,7 +246,7 @@ fn parse_call(line: &str) -> Call {
     }
 }
 
-/// Idle time of all CPUs, waiting for a disk included, ns.
+/// Idle time of all CPUs, including waiting for a disk, ns.
 fn parse_idle(stat: &str) -> Option<u64> {
     let mut fields = stat
         .lines()
@@ -261,14 +262,14 @@ fn parse_idle(stat: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Anyone may choose the name of a thread, and `) R 1` is a name.
+    /// A thread can have any name, also `) R 1`.
     #[test]
     fn a_name_with_brackets_does_not_shift_the_fields() {
         let line = "77 (a) R 1 b) S 1 2 3 4 5 6 7 8 9 10 25 3 0 0 20 0 1";
         assert_eq!(parse_stat(line), Some(('S', 250_000_000, 30_000_000)));
     }
 
-    /// The three forms of the file, from Linux 6.18.
+    /// The three forms of the file, as Linux 6.18 prints them.
     #[test]
     fn a_system_call_is_read_in_its_three_forms() {
         assert_eq!(parse_call("running\n"), Call::Running);
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(parse_call("202 0x1\n"), Call::Unknown);
     }
 
-    /// A kernel without the counter must not look like one that never waits.
+    /// A kernel without the counter must not look like one whose threads never wait.
     #[test]
     fn a_run_queue_time_that_is_not_kept_is_not_known() {
         assert_eq!(parse_queued("349191 17 1\n"), Some(17));
@@ -306,7 +307,7 @@ mod tests {
         assert_eq!(parse_switches(status), (Some(3), Some(14)));
     }
 
-    /// The numbers are of the thread that was named, not of the one that asks.
+    /// The numbers must be those of the given thread, not of the calling one.
     #[test]
     fn a_sleeping_thread_is_seen_in_its_system_call() {
         let (send, receive) = std::sync::mpsc::channel();

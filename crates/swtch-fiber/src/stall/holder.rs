@@ -1,27 +1,27 @@
-//! Who holds the lock that blocks a whole scheduler?
+//! Finds the worker that holds the lock that blocks a whole scheduler.
 //!
-//! A worker that waits or yields with a `std::sync::MutexGuard` in its hand leaves the mutex locked.
-//! When the next worker of the same scheduler locks it, the *thread* goes to sleep in the kernel,
-//! and the holder, which would have to run on that thread, never unlocks.
+//! A worker that waits or yields with a `std::sync::MutexGuard` leaves the mutex locked. When the
+//! next worker of the same scheduler locks it, the *thread* sleeps in the kernel. The holder would
+//! have to run on that thread, so it never unlocks.
 //!
-//! The kernel says at which address the thread waits. A guard holds a reference to its mutex, and
-//! the mutex begins with the word that is waited at (`std`, seen in Rust 1.95: all that may be
-//! unsized stays last in a structure). So the holder's stack holds that address. The reverse need
-//! not be true, which is why it is *probably* the holder: a worker may merely know the mutex.
+//! The kernel shows the address at which the thread waits. A guard holds a reference to its mutex,
+//! and the mutex begins with the futex word (`std`, seen in Rust 1.95: a field that may be unsized
+//! stays last in a structure). So the holder's stack contains that address. The reverse need not be
+//! true, so it is only *probably* the holder: a worker may have another reference to the mutex.
 
 use std::ops::Range;
 
 use super::evidence::Call;
 use super::memory;
 
-/// Bytes of one stack that are looked at, from its root on: what is in use of it is mostly less.
+/// Most bytes of one stack that are searched, from its root on: mostly less is in use.
 const SEARCHED: usize = 32 * 1024;
 
-/// An `Arc<Mutex>` points at its counters, two words before the mutex; a structure with a mutex in it
-/// points a bit further before. Beyond that, an address means nothing any more.
+/// An `Arc<Mutex>` points at its counters, two words before the mutex; a reference to a structure
+/// that contains a mutex points a bit further before. An address beyond that says nothing.
 const BEFORE: u64 = 64;
 
-/// At which address a thread waits, if it waits for a lock.
+/// The address at which a thread waits, if it waits on a futex.
 pub fn waited_at(call: Call) -> Option<u64> {
     let Call::Inside {
         number: libc::SYS_futex,
@@ -36,7 +36,8 @@ pub fn waited_at(call: Call) -> Option<u64> {
     matches!(command, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET).then_some(address)
 }
 
-/// The workers whose stacks know the lock at `address`, those first that know it exactly.
+/// The workers whose stacks contain a reference to the lock at `address`: those with the exact
+/// address, or else those with an address shortly before it.
 ///
 /// `stacks` are those of suspended and runnable workers, with the workers' numbers.
 pub fn find(address: u64, stacks: impl Iterator<Item = (u32, Range<usize>)>) -> Vec<u32> {
@@ -64,13 +65,13 @@ mod tests {
 
     use super::*;
 
-    /// A range of memory that stands for a stack.
+    /// A range of memory that plays the part of a stack.
     fn stack(words: &[u64]) -> Range<usize> {
         let range = words.as_ptr_range();
         range.start.addr()..range.end.addr()
     }
 
-    /// One who knows the mutex through its `Arc` is named only when nobody knows it exactly.
+    /// A worker with only the `Arc` of the mutex is named only if no worker has the exact address.
     #[test]
     fn an_exact_address_goes_before_a_near_one() {
         let near = [1, 0x7000_0000_1000 - 16];
@@ -92,8 +93,8 @@ mod tests {
         assert_eq!(none, []);
     }
 
-    /// The whole way with the real mutex: the kernel's word for what a thread waits for leads to
-    /// the stack on which the guard lives.
+    /// The whole path with a real mutex: the address that the kernel shows for a waiting thread
+    /// leads to the stack on which the guard lies.
     #[test]
     fn the_guard_of_a_std_mutex_leads_to_its_holder() {
         let mutex = Mutex::new(7_u64);
@@ -119,7 +120,7 @@ mod tests {
         });
     }
 
-    /// Waking somebody is no waiting, and neither is another call.
+    /// Waking and other system calls are not waits.
     #[test]
     fn only_a_wait_has_an_address() {
         let inside = |number, operation| Call::Inside {

@@ -1,16 +1,17 @@
-//! Reading memory of this process that may not be there.
+//! Reads memory of this process that may not be mapped.
 //!
-//! What is read here was found in registers and on stacks of threads that run on meanwhile: an
-//! address may be wrong, or its page gone. The kernel copies instead (`process_vm_readv`) and
-//! answers with an error where a load would end the process. Nothing here but system calls: it may
-//! be called in a signal handler.
+//! The addresses come from registers and stacks of threads that continue to run, so an address may
+//! be wrong, or its page unmapped. Therefore the kernel copies (`process_vm_readv`), and returns an
+//! error where a load would end the process. Only system calls are made here, so a signal handler
+//! may call it.
 
-/// Pages are at least this large; a copy is never asked to cross the end of one.
+/// Pages are at least this large; no single copy crosses a page border.
 const PAGE: usize = 4096;
 
-/// Copies bytes from `address` on; how many there were before the first that cannot be read.
+/// Copies bytes from `address` on. Returns how many there were before the first that cannot be
+/// read.
 ///
-/// 0 also where the system call is forbidden (a seccomp filter).
+/// Also 0 if the system call is forbidden (a seccomp filter).
 pub fn read(address: usize, bytes: &mut [u8]) -> usize {
     let mut done = 0;
     while done < bytes.len() {
@@ -26,7 +27,7 @@ pub fn read(address: usize, bytes: &mut [u8]) -> usize {
     done
 }
 
-/// Copies bytes of one page: all or none.
+/// Copies bytes within one page: all or none.
 fn read_in_page(address: usize, bytes: &mut [u8]) -> bool {
     let local = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),
@@ -47,7 +48,7 @@ fn read_in_page(address: usize, bytes: &mut [u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// The reason for this file: a page that is not there ends the copy, not the process.
+    /// A page that is not mapped must end the copy, not the process.
     #[test]
     fn a_missing_page_ends_the_copy() {
         // SAFETY: a new mapping.

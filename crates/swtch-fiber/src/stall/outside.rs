@@ -1,9 +1,10 @@
-//! Whether anybody outside of a runtime could wake one of its workers.
+//! Whether any thread outside of a runtime could wake one of its workers.
 //!
-//! A thread outside may hold one end of a channel, or the handle of an event; which, nobody can say. But
-//! a thread that waits for another thread wakes nobody by itself. So when each thread of the process
-//! waits in a private futex without a time limit, and no signal handler could run, nothing is left that
-//! could wake a worker. What cannot be read counts as somebody who could.
+//! A thread outside may hold one end of a channel, or the handle of an event, and this cannot be
+//! found out. But a thread that waits for another thread wakes no worker by itself. So when each
+//! thread of the process waits in a private futex without a time limit, and no signal handler could
+//! run, nothing is left that could wake a worker. A thread whose state cannot be read counts as one
+//! that could.
 
 use std::sync::atomic::Ordering;
 
@@ -12,10 +13,10 @@ use super::evidence::{self, Call};
 use crate::page::Page;
 use crate::page::layout::{scheduler_status, thread_kind};
 
-/// Whether anybody could. `runtime` is the one that waits, whose own threads do not count.
+/// Whether any thread could. `runtime` is the one that waits; its own threads do not count.
 ///
-/// All threads are read twice: who was blocked both times and was not switched in between was blocked
-/// all the while, so there was a moment at which all were.
+/// All threads are read twice: a thread that was blocked both times and was not switched in between
+/// was blocked the whole time, so there was a moment at which all were.
 pub(crate) fn could_wake(page: &Page, runtime: u32) -> bool {
     if other_runtimes(page, runtime) || a_handler_could_run() {
         return true;
@@ -25,7 +26,7 @@ pub(crate) fn could_wake(page: &Page, runtime: u32) -> bool {
     first.is_none() || first != second
 }
 
-/// Whether the process has another runtime, whose workers may hold anything.
+/// Whether the process has another runtime, whose workers may hold any of these.
 fn other_runtimes(page: &Page, runtime: u32) -> bool {
     let used = page.header().schedulers.used.load(Ordering::Acquire);
     (0..used).map(|index| page.scheduler(index)).any(|record| {
@@ -35,7 +36,7 @@ fn other_runtimes(page: &Page, runtime: u32) -> bool {
     })
 }
 
-/// Threads that work for schedulers; the caller has looked at those.
+/// The threads that work for schedulers, which the caller has checked already.
 fn own_threads(page: &Page) -> Vec<i32> {
     let used = page.header().threads.used.load(Ordering::Acquire);
     // SAFETY: reads a number.
@@ -48,7 +49,7 @@ fn own_threads(page: &Page) -> Vec<i32> {
         .collect()
 }
 
-/// The other threads, with the number of their switches so far, if each of them is blocked for good.
+/// The other threads with their numbers of switches so far, if each of them is blocked for good.
 fn blocked(own: &[i32]) -> Option<Vec<(i32, Option<u64>)>> {
     let threads = std::fs::read_dir("/proc/self/task").ok()?;
     let mut others = Vec::new();
@@ -85,7 +86,7 @@ fn waits_for_a_thread(call: Call) -> bool {
     waits && operation & libc::FUTEX_PRIVATE_FLAG != 0 && limit == 0
 }
 
-/// Signals of a program that is about to end: crash reporters and sanitizers handle them.
+/// Signals for fatal errors, which crash reporters and sanitizers handle.
 const FAULTS: [i32; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -96,9 +97,9 @@ const FAULTS: [i32; 7] = [
     libc::SIGSYS,
 ];
 
-/// Whether the program handles a signal, whose handler could wake somebody. Those for faults, our own, and
-/// those that libc keeps for itself (from 32 to before `SIGRTMIN`; glibc handles 33 once a program has a
-/// second thread and changes its user) do not.
+/// Whether the program handles a signal whose handler could wake a worker. These do not count:
+/// signals for fatal errors, our own, and those that libc keeps for itself (from 32 to before
+/// `SIGRTMIN`; glibc handles 33 once a program has a second thread and changes its user).
 fn a_handler_could_run() -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
         return true;
@@ -111,7 +112,7 @@ fn a_handler_could_run() -> bool {
     })
 }
 
-/// The signals that have a handler, a bit each.
+/// The signals that have a handler, one bit each.
 fn caught(status: &str) -> Option<u64> {
     let line = |line: &str| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok();
     status.lines().find_map(line)
@@ -130,7 +131,7 @@ mod tests {
         }
     }
 
-    /// A time limit ends by itself, and a futex in shared memory may be woken by another process.
+    /// A time limit passes by itself, and a futex in shared memory may be woken by another process.
     #[test]
     fn only_an_endless_private_wait_is_for_a_thread() {
         let private = libc::FUTEX_PRIVATE_FLAG;
@@ -144,7 +145,7 @@ mod tests {
         assert!(!waits_for_a_thread(Call::Unknown));
     }
 
-    /// The kernel counts signals from bit 0.
+    /// Bit 0 stands for signal 1.
     #[test]
     fn handlers_are_read_from_the_status() {
         assert_eq!(

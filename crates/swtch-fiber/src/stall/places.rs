@@ -1,7 +1,8 @@
-//! Where the stacks and control blocks of workers lie, for the monitor.
+//! Addresses of the stacks and control blocks of workers, for the monitor.
 //!
-//! What a worker owns is known to the holder of its scheduler only, and a scheduler that stalls
-//! cannot be asked. So whoever makes a worker notes these places here, under the worker's number.
+//! A worker's private data may only be read by the holder of its scheduler, and a scheduler that
+//! stalls cannot be asked. So the code that makes a worker records these addresses here, under the
+//! worker's number.
 
 use std::ops::Range;
 use std::ptr;
@@ -16,7 +17,7 @@ struct Place {
     cell: AtomicPtr<WorkerCell>,
 }
 
-/// Takes memory only as far as there are workers: pages of zeros that nobody touched.
+/// Uses memory only as far as there are workers: the rest are pages of zeros, never touched.
 static PLACES: [Place; WORKERS as usize] = [const {
     Place {
         low: AtomicUsize::new(0),
@@ -25,28 +26,28 @@ static PLACES: [Place; WORKERS as usize] = [const {
     }
 }; WORKERS as usize];
 
-/// Notes the control block of a worker that is being made.
+/// Records the control block of a worker that is being made.
 pub(crate) fn note_cell(worker: u32, cell: &'static WorkerCell) {
     let place = &PLACES[worker as usize].cell;
     place.store(ptr::from_ref(cell).cast_mut(), Ordering::Release);
 }
 
-/// Notes the stack of a worker that is being made.
+/// Records the stack of a worker that is being made.
 pub(crate) fn note_stack(worker: u32, stack: Range<usize>) {
     let place = &PLACES[worker as usize];
     place.low.store(stack.start, Ordering::Relaxed);
     place.high.store(stack.end, Ordering::Relaxed);
 }
 
-/// The control block of a worker, which may be another's meanwhile.
+/// The control block of a worker. It may belong to another worker by now.
 pub(super) fn cell(worker: u32) -> Option<&'static WorkerCell> {
     let cell = PLACES[worker as usize].cell.load(Ordering::Acquire);
-    // SAFETY: noted from a reference that lives for ever: blocks are never freed.
+    // SAFETY: stored from a reference that lives for ever: blocks are never freed.
     unsafe { cell.as_ref() }
 }
 
-/// The stack of a worker: the one that was noted, or that of its thread; empty when there is none. Its
-/// memory may be gone meanwhile.
+/// The stack of a worker: the recorded one, or that of its thread; empty when there is none. Its
+/// memory may have been freed meanwhile.
 pub(crate) fn stack(page: &Page, worker: u32) -> Range<usize> {
     let place = &PLACES[worker as usize];
     let noted = place.low.load(Ordering::Relaxed)..place.high.load(Ordering::Relaxed);

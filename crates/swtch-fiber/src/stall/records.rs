@@ -1,8 +1,8 @@
-//! A scheduler as its records in the shared page show it to the monitor.
+//! A scheduler as seen by the monitor, through its records in the shared page.
 //!
-//! The monitor holds no scheduler, so it reads what an observer in another process reads. Records
-//! may change while they are read; what is put together here is then of two moments, and the
-//! watch sees that progress has moved.
+//! The monitor does not hold a scheduler, so it reads what an observer in another process reads.
+//! Records may change while they are read, so values may be of two moments; the watch then notices
+//! that progress has changed.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::page::layout::{WorkerRecord, scheduler_status};
 use crate::page::{Page, text};
 use crate::scheduler::Scheduler;
 
-/// Workers whose stacks are searched at most: it takes some 10 µs each, on the monitor's time.
+/// Most workers whose stacks are searched: each takes some 10 µs of the monitor's time.
 const SEARCHED: usize = 4096;
 
 /// The records of one scheduler.
@@ -29,7 +29,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Those of the scheduler with this record.
+    /// The records of the scheduler with this index.
     pub(crate) fn new(page: &'static Page, index: u32) -> Self {
         Self {
             page,
@@ -38,12 +38,12 @@ impl Records {
         }
     }
 
-    /// See [`SchedulerRecord::progress`].
+    /// The number that shows progress, see [`SchedulerRecord::progress`].
     pub(crate) fn progress(self) -> u64 {
         self.record.progress()
     }
 
-    /// What the scheduler ought to be doing.
+    /// What the scheduler should be doing.
     pub(crate) fn duty(self, scheduler: &Scheduler) -> Duty {
         let came_in = !scheduler.is_closing() && !scheduler.nothing_came_in();
         if self.record.is_idle.load(Ordering::SeqCst) != 0 {
@@ -57,17 +57,18 @@ impl Records {
         }
     }
 
-    /// The worker that runs, and its number.
+    /// The worker that runs, with its number.
     fn running_worker(self) -> Option<(u32, &'static WorkerRecord)> {
         let active = self.record.active_worker_plus_one.load(Ordering::Relaxed);
         let worker = active.checked_sub(1)?;
         let record = self.page.worker(worker);
-        // One that has left is still the active one until the next has entered.
+        // A worker that has left stays the active one until the next has entered, so check its
+        // state too.
         let runs = record.state.load(Ordering::Relaxed) == worker_state::RUNNING;
         runs.then_some((worker, record))
     }
 
-    /// All that a report wants to know.
+    /// The data for a report.
     pub(crate) fn subject(self) -> Subject<'static> {
         Subject {
             scheduler: self.record.scheduler_id.load(Ordering::Relaxed),
@@ -85,8 +86,8 @@ impl Records {
 
     /// The thread that holds the scheduler.
     ///
-    /// In thread mode the baton may be on its way to a thread that the OS does not schedule: that
-    /// one is it, not the one that sleeps since it gave the baton away.
+    /// In thread mode the baton may have been passed to a thread that the OS does not schedule.
+    /// Then that thread is returned, not the one that passed the baton and sleeps.
     fn tid(self) -> i32 {
         let holder = self.record.active_thread_plus_one.load(Ordering::Relaxed);
         let holder = holder.checked_sub(1).map_or(0, |index| {
@@ -108,7 +109,7 @@ impl Records {
         self.record.status.load(Ordering::Relaxed) == scheduler_status::FIBER
     }
 
-    /// Threads of the scheduler.
+    /// The scheduler's threads that are of one of these kinds.
     fn threads(self, kinds: &[u32]) -> impl Iterator<Item = &'static ThreadRecord> {
         let used = self.page.header().threads.used.load(Ordering::Acquire);
         (0..used)
@@ -119,7 +120,7 @@ impl Records {
             })
     }
 
-    /// Workers of the scheduler that are in one of these states.
+    /// The scheduler's workers that are in one of these states.
     fn workers(self, states: &'static [u32]) -> impl Iterator<Item = (u32, &'static WorkerRecord)> {
         let used = self.page.header().workers.used.load(Ordering::Acquire);
         (0..used)
@@ -130,7 +131,7 @@ impl Records {
             })
     }
 
-    /// Threads that run preemptively on behalf of the scheduler.
+    /// Ids of the threads that run preemptively on behalf of the scheduler.
     fn preemptive(self) -> Vec<i32> {
         let tid = |thread: &ThreadRecord| thread.tid.load(Ordering::Relaxed).cast_signed();
         if self.has_fibers() {
@@ -151,19 +152,19 @@ impl Records {
         Some(self.page.thread(index.checked_sub(1)?))
     }
 
-    /// Whether something is under way that may wake a worker: I/O, or a preemptive section.
+    /// Whether pending I/O or a preemptive section may wake a worker.
     pub(crate) fn may_wake_by_itself(self) -> bool {
         self.record.pending_io_count.load(Ordering::Relaxed) != 0
             || self.workers(&[worker_state::PREEMPTIVE]).next().is_some()
     }
 
-    /// Workers that may hold something while they do not run, with their stacks.
+    /// Workers that may hold a lock while they do not run, with their stacks.
     fn switched_out(self) -> impl Iterator<Item = (u32, Range<usize>)> {
         self.workers(&[worker_state::RUNNABLE, worker_state::SUSPENDED])
             .map(move |(index, _)| (index, places::stack(self.page, index)))
     }
 
-    /// The name of a worker's task, or what stands for one.
+    /// The name of a worker's task, or `#` and the task's id.
     fn task_name(self, worker: u32) -> String {
         let name = text::load(&self.page.worker_name(worker).bytes);
         if name.is_empty() {

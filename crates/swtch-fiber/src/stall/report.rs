@@ -1,4 +1,4 @@
-//! What is said about a stall, how often, and to whom.
+//! The report of a stall, the limit on reports, and the callbacks that receive them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,14 +13,14 @@ use super::deadlock::Deadlock;
 use super::evidence::Call;
 use super::verdict::{Numbers, Verdict};
 
-/// Reports in [`PERIOD`] at most: a program that stalls all the time says so in the first five.
+/// Most reports in [`PERIOD`]: a program that stalls all the time is reported often enough by five.
 const REPORTS: usize = 5;
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Holders named at most.
+/// Most holders that are named in a report.
 const HOLDERS: usize = 3;
 
-/// A scheduler that made no progress, and why.
+/// A scheduler that made no progress, and the reason.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stall {
@@ -32,40 +32,40 @@ pub struct Stall {
     pub offender: Option<Offender>,
     /// How long there has been no progress, so far.
     pub lasted: Duration,
-    /// Why.
+    /// The reason for the stall.
     pub verdict: Verdict,
-    /// What led to the verdict.
+    /// The measurements that led to the verdict.
     pub numbers: Numbers,
-    /// What the thread was doing.
+    /// Call stack of the thread.
     pub backtrace: Backtrace,
     /// Workers that probably hold the `std` lock that the thread waits for.
     pub holders: Vec<Holder>,
-    /// Stalls before this one that were not reported, because there were too many.
+    /// Stalls before this one that were not reported, because of the limit.
     pub unreported: u32,
 }
 
-/// The worker that stalls.
+/// The worker that runs during a stall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offender {
-    /// Its number.
+    /// Number of the worker in the page.
     pub worker: u32,
-    /// The id of its task.
+    /// Id of the task that it runs.
     pub task: u64,
-    /// The name of its task.
+    /// Name of the task, or `#` and its id.
     pub name: String,
 }
 
-/// A worker that was switched out with a lock in its hand, probably.
+/// A worker that was probably switched out while it held a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number.
+    /// Number of the worker in the page.
     pub worker: u32,
-    /// The name of its task.
+    /// Name of its task, or `#` and the task's id.
     pub name: String,
 }
 
 impl fmt::Display for Stall {
-    /// A block of text: who, how long, why, the numbers, what helps, the backtrace.
+    /// A block of text: the worker, how long, why, the measurements, advice, the backtrace.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { scheduler, tid, .. } = self;
         let ms = self.lasted.as_secs_f64() * 1e3;
@@ -98,7 +98,7 @@ impl fmt::Display for Stall {
 }
 
 impl Stall {
-    /// The system call it is in, with arguments.
+    /// Writes the system call that the thread is in, with its arguments.
     fn call(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Call::Inside {
             number, arguments, ..
@@ -118,7 +118,7 @@ impl Stall {
         writeln!(f, ")")
     }
 
-    /// Who probably holds the lock.
+    /// Writes the workers that probably hold the lock.
     fn holders(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for Holder { worker, name } in self.holders.iter().take(HOLDERS) {
             let name = name.escape_debug();
@@ -131,7 +131,7 @@ impl Stall {
     }
 }
 
-/// What helps.
+/// The advice for each verdict.
 fn advice(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::UserLoop => "let the loop call check_quantum or yield_now",
@@ -148,19 +148,19 @@ fn advice(verdict: Verdict) -> &'static str {
     }
 }
 
-/// What a program does with a report.
+/// The callback of the program for stalls.
 pub type OnStall = Arc<dyn Fn(&Stall) + Send + Sync>;
 
-/// What a program does with a deadlock.
+/// The callback of the program for deadlocks.
 pub type OnDeadlock = Arc<dyn Fn(&Deadlock) + Send + Sync>;
 
-/// Passes reports on, not too many. Clones count together.
+/// Passes reports on to the callbacks, up to a limit. Clones share the limit.
 #[derive(Clone)]
 pub struct Reporter {
     on_stall: OnStall,
     on_deadlock: OnDeadlock,
     limit: Arc<Mutex<Limit>>,
-    /// Counted apart: a deadlock is told once, and not lost among stalls.
+    /// Limited separately: a deadlock is reported only once, and must not be lost among stalls.
     deadlocks: Arc<Mutex<Limit>>,
 }
 
@@ -182,9 +182,8 @@ impl Default for Reporter {
     }
 }
 
-/// Writes to standard error.
 pub(crate) fn write(text: &str) {
-    // Nobody to tell when even this fails.
+    // If writing fails, there is no way left to report that.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
@@ -203,7 +202,7 @@ impl Reporter {
         self
     }
 
-    /// Reports a deadlock, unless there were too many of late; whether it did.
+    /// Reports a deadlock, unless the limit is reached. Returns whether it did.
     pub fn report_deadlock(&self, deadlock: Deadlock, now: Instant) -> bool {
         let mut limit = self
             .deadlocks
@@ -218,7 +217,7 @@ impl Reporter {
         thread.spawn(move || on_deadlock(&deadlock)).is_ok()
     }
 
-    /// Reports a stall, unless there were too many of late; whether it did.
+    /// Reports a stall, unless the limit is reached. Returns whether it did.
     pub fn report(&self, mut stall: Stall, now: Instant) -> bool {
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(unreported) = limit.pass(now) else {
@@ -228,7 +227,7 @@ impl Reporter {
         stall.unreported = unreported;
         let on_stall = Arc::clone(&self.on_stall);
         let thread = std::thread::Builder::new().name("swtch-stall".into());
-        // Without a thread to be had, the report is lost like one above the limit.
+        // If no thread can be started, the report is lost like one above the limit.
         let started = thread.spawn(move || on_stall(&stall));
         if started.is_err() {
             let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
@@ -238,7 +237,7 @@ impl Reporter {
     }
 }
 
-/// Counts reports.
+/// Counts recent reports, to limit them.
 #[derive(Debug, Default)]
 struct Limit {
     reported: VecDeque<Instant>,
@@ -246,7 +245,8 @@ struct Limit {
 }
 
 impl Limit {
-    /// Whether one more may go out now: how many were held back since the last one.
+    /// Whether one more report may go out now: then returns how many were held back since the last
+    /// one.
     fn pass(&mut self, now: Instant) -> Option<u32> {
         while let Some(first) = self.reported.front()
             && now.saturating_duration_since(*first) >= PERIOD
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// All that a person needs in one block, and no name breaks a line.
+    /// One block of text has everything that a person needs, and no name breaks a line.
     #[test]
     fn a_report_says_who_why_and_what_helps() {
         let text = stall().to_string();
@@ -321,7 +321,7 @@ mod tests {
         );
     }
 
-    /// The sixth in a minute is held back, counted, and told with the next.
+    /// The sixth in a minute is held back, counted, and mentioned in the next report.
     #[test]
     fn five_a_minute_go_out() {
         let start = Instant::now();
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(limit.pass(at(61)), Some(1));
     }
 
-    /// The monitor must not run the program's code: it could stall itself.
+    /// The monitor must not run the program's code, which could stall the monitor.
     #[test]
     fn the_callback_runs_on_another_thread() {
         let (send, receive) = mpsc::channel();

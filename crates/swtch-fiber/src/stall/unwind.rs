@@ -1,13 +1,13 @@
-//! From registers and a copy of a stack to return addresses.
+//! Unwinds a stack: from registers and a copy of the stack to return addresses.
 //!
-//! The way out of each function stands in its file's `.eh_frame`, which exceptions and panics use
-//! too; gimli reads it. Where a function has none, a frame pointer is tried. Nothing of the stack
-//! is read but the copy, and every word of it is checked against its bounds: a stack that was
-//! caught in the middle of anything gives a short answer at worst.
+//! The unwind rules of each function are in its file's `.eh_frame`, which exceptions and panics use
+//! too; gimli reads it. For a function without rules a frame pointer is tried. Only the copy of the
+//! stack is read, and each access is checked against its bounds, so a stack that was caught in an
+//! odd state gives a short result at worst.
 //!
-//! The walk ends at the root of the thread, whose caller the tables call undefined, or of the
-//! worker's stack: the way from there to the scheduler is described by an expression (corosensei),
-//! which is not followed.
+//! The walk ends at the root of the thread, whose caller the tables declare undefined, or at the
+//! root of the worker's stack: the way from there to the scheduler is described by an expression
+//! (corosensei), which is not followed.
 
 use std::ffi::c_void;
 
@@ -16,7 +16,7 @@ use gimli::{
     UnwindContext, UnwindSection, UnwindTableRow,
 };
 
-/// More frames than anybody reads.
+/// Limit of frames, more than any reader needs.
 const FRAMES: usize = 128;
 
 /// Numbers of registers in DWARF (x86-64 psABI, figure 3.36).
@@ -36,10 +36,10 @@ mod number {
     pub const RETURN_ADDRESS: u16 = 30;
 }
 
-/// Where the caller's address is found.
+/// The register that holds the return address.
 const RETURN_ADDRESS: Register = Register(number::RETURN_ADDRESS);
 
-/// Registers of a frame, as far as they are known.
+/// The known registers of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
     pc: u64,
@@ -47,13 +47,13 @@ pub struct Registers {
 }
 
 impl Registers {
-    /// None is known.
+    /// Registers of which none is known.
     pub const UNKNOWN: Self = Self {
         pc: 0,
         values: [None; number::COUNT],
     };
 
-    /// Where the thread was, and nothing else.
+    /// Only program counter and stack pointer are known.
     pub fn at(pc: u64, stack_pointer: u64) -> Self {
         let mut registers = Self::UNKNOWN;
         registers.pc = pc;
@@ -61,7 +61,7 @@ impl Registers {
         registers
     }
 
-    /// All, as a signal handler finds them.
+    /// All registers, from the context of a signal handler.
     #[cfg(target_arch = "x86_64")]
     pub fn of(context: &libc::ucontext_t) -> Self {
         let value = |index: i32| {
@@ -94,7 +94,7 @@ impl Registers {
         registers
     }
 
-    /// All, as a signal handler finds them.
+    /// All registers, from the context of a signal handler.
     #[cfg(target_arch = "aarch64")]
     pub fn of(context: &libc::ucontext_t) -> Self {
         let machine = &context.uc_mcontext;
@@ -105,7 +105,7 @@ impl Registers {
         registers
     }
 
-    /// None, on processors whose layout is not known here.
+    /// No registers, on processors whose context layout is not supported.
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     pub fn of(_context: &libc::ucontext_t) -> Self {
         Self::UNKNOWN
@@ -115,7 +115,7 @@ impl Registers {
         *self.values.get(usize::from(register.0))?
     }
 
-    /// Where the thread was.
+    /// Program counter; 0 when unknown.
     pub fn pc(&self) -> u64 {
         self.pc
     }
@@ -129,14 +129,13 @@ impl Registers {
 /// A copy of a part of a stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack<'a> {
-    /// Address of its first byte.
+    /// Address of the first byte in the stack.
     pub start: u64,
-    /// The bytes.
     pub bytes: &'a [u8],
 }
 
 impl Stack<'_> {
-    /// The word at an address.
+    /// The word at an address; `None` outside of the copy.
     fn word(&self, address: u64) -> Option<u64> {
         let offset = usize::try_from(address.checked_sub(self.start)?).ok()?;
         let bytes = self.bytes.get(offset..offset.checked_add(8)?)?;
@@ -144,26 +143,27 @@ impl Stack<'_> {
     }
 }
 
-/// Addresses in code, the innermost first.
+/// The frames that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frames {
-    /// Each lies in the call that has not returned, not behind it.
+    /// Addresses in code, the innermost first. Each lies inside of the call that has not returned.
     pub addresses: Vec<u64>,
     /// Whether the last one is the root of its stack.
     pub reaches_root: bool,
 }
 
-/// What lies beyond a frame.
+/// What was found beyond a frame.
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one at a time, and mostly the large one"
 )]
 enum Beyond {
-    /// Its caller. Whether that was interrupted, rather than making a call.
+    /// The registers of its caller, and whether the caller was interrupted rather than making a
+    /// call.
     Caller(Registers, bool),
-    /// Nothing: the stack begins here.
+    /// No caller, because the stack begins here.
     Root,
-    /// Something that cannot be found.
+    /// The caller cannot be found.
     Unknown,
 }
 
@@ -171,7 +171,7 @@ enum Beyond {
 pub fn unwind(mut registers: Registers, stack: Stack<'_>) -> Frames {
     let mut frames = Frames::default();
     let mut context = UnwindContext::new();
-    // The address that is looked up: a return address may already belong to the next function.
+    // The address to look up, one before the return address, which may belong to the next function.
     let mut place = registers.pc;
     while frames.addresses.len() < FRAMES && place != 0 {
         frames.addresses.push(place);
@@ -211,7 +211,7 @@ fn beyond(
     })
 }
 
-/// Follows the rules of a row of the tables.
+/// Applies the rules of a row of the tables.
 fn by_row(
     row: &UnwindTableRow<usize>,
     is_signal_frame: bool,
@@ -223,8 +223,8 @@ fn by_row(
         return Beyond::Root;
     }
     let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else {
-        // Both a coroutine's root and the kernel's way out of a signal handler say where the
-        // interrupted frame is by an expression; only the latter restores registers so, too.
+        // Both a coroutine's root and the kernel's return from a signal handler describe the
+        // interrupted frame by an expression, but only the latter also restores registers that way.
         let is_root = is_signal_frame && matches!(return_rule, Some(RegisterRule::Offset(_)));
         return if is_root {
             Beyond::Root
@@ -240,7 +240,7 @@ fn by_row(
     })
 }
 
-/// The caller's registers, by the rules of a row and the address of the frame they refer to.
+/// The caller's registers, by the rules of a row and the address of the frame that they refer to.
 fn caller(
     row: &UnwindTableRow<usize>,
     frame: u64,
@@ -249,7 +249,7 @@ fn caller(
 ) -> Option<Registers> {
     let mut caller = *registers;
     if usize::from(RETURN_ADDRESS.0) == number::COUNT - 1 {
-        // No register holds it (x86-64): without a rule there is no caller.
+        // On x86-64 no register holds it: without a rule there is no caller.
         caller.values[number::COUNT - 1] = None;
     }
     for (register, rule) in row.registers() {
@@ -269,8 +269,8 @@ fn caller(
     Some(caller)
 }
 
-/// For code without tables: the frame pointer points at the caller's, and the return address lies
-/// behind it, on both processors. Checked by the bounds of the stack alone.
+/// For code without tables: the frame pointer points at the caller's frame pointer, and the return
+/// address follows it, on both processors. Only the bounds of the stack are checked.
 fn by_frame_pointer(registers: &Registers, stack: Stack<'_>) -> Option<Registers> {
     let frame = registers.values[number::FRAME_POINTER]?;
     let mut caller = Registers::UNKNOWN;
@@ -280,7 +280,7 @@ fn by_frame_pointer(registers: &Registers, stack: Stack<'_>) -> Option<Registers
     Some(caller)
 }
 
-/// The unwind tables of a loaded file: the index, and the part of memory that holds the rest.
+/// The unwind tables of a loaded file: the index, and the memory that contains the other tables.
 struct Tables<'a> {
     index_address: u64,
     index: &'a [u8],
@@ -301,7 +301,7 @@ impl Tables<'_> {
         let gimli::Pointer::Direct(frames_address) = header.eh_frame_ptr() else {
             return None;
         };
-        // `.eh_frame` follows its index in the same segment; linkers lay them out so.
+        // `.eh_frame` follows its index in the same segment; linkers arrange them so.
         let offset = usize::try_from(frames_address.checked_sub(self.index_address)?).ok()?;
         let frames = EhFrame::new(self.index.get(offset..)?, NativeEndian);
         let bases = bases.set_eh_frame(frames_address);
@@ -317,14 +317,14 @@ impl Tables<'_> {
     }
 }
 
-/// Calls `look` with the tables of the file that an address lies in. The loader holds its lock
-/// meanwhile, so the file cannot go.
+/// Calls `look` with the tables of the file that contains an address. The loader holds its lock
+/// meanwhile, so the file cannot be unloaded.
 fn with_tables_of(address: u64, mut look: impl FnMut(&Tables<'_>)) {
     let mut search = Search {
         address,
         look: &mut look,
     };
-    // SAFETY: `visit` takes what it is given here, and does not outlive the call.
+    // SAFETY: `visit` gets the argument that is passed here, and does not outlive the call.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
 }
 
@@ -333,9 +333,9 @@ struct Search<'a> {
     look: &'a mut dyn FnMut(&Tables<'_>),
 }
 
-/// One loaded file: ends the search (1) when the address lies in it.
+/// Checks one loaded file. Returns 1, which ends the search, when it contains the address.
 extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> i32 {
-    // SAFETY: `with_tables_of` passes it, and nobody else uses it meanwhile.
+    // SAFETY: `with_tables_of` passes it, and no other code uses it meanwhile.
     let search = unsafe { &mut *search.cast::<Search<'_>>() };
     // SAFETY: the loader passes a valid description.
     let info = unsafe { &*info };
@@ -343,7 +343,7 @@ extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_
         return 0;
     }
     let count = usize::from(info.dlpi_phnum);
-    // SAFETY: so many headers lie there, for as long as the file is loaded.
+    // SAFETY: this many headers lie there, for as long as the file is loaded.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, count) };
     let start = |header: &libc::Elf64_Phdr| info.dlpi_addr.wrapping_add(header.p_vaddr);
     let loaded = |address: u64| {

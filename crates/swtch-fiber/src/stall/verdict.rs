@@ -1,15 +1,15 @@
-//! Why a scheduler makes no progress: from two samples to a verdict, and nothing else.
+//! Decides from two samples why a scheduler makes no progress.
 //!
-//! The table is that of error 17883 of SQL Server ("appears to be non-yielding"), with the half
-//! filled in that its monitor could only guess: what the OS did with the thread meanwhile.
+//! The table is that of error 17883 of SQL Server ("appears to be non-yielding"). It adds what that
+//! monitor could only guess: what the OS did with the thread meanwhile.
 //!
 //! | the thread, between the samples | verdict |
 //! |---|---|
-//! | nothing ran on the scheduler though a worker is runnable, and the thread did not lack a CPU | queue stalled |
+//! | no worker ran, though one is runnable and the thread did not lack a CPU | queue stalled |
 //! | had a CPU half of the time (a quarter, if it never blocked), mostly in user mode | user loop |
 //! | the same, mostly in the kernel | inside the kernel |
 //! | blocked | blocked in a system call |
-//! | waited for a CPU, which preemptive work of its own scheduler used half of that time | starved by preemptive work |
+//! | waited for a CPU, half of it used by own preemptive work | starved by preemptive work |
 //! | waited for a CPU | not scheduled by the OS |
 
 use std::fmt;
@@ -17,18 +17,18 @@ use std::time::Duration;
 
 use super::evidence::{Call, Sample};
 
-/// What the scheduler ought to be doing.
+/// What the scheduler should be doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
     /// Nothing: no worker runs and none is runnable.
     Idle,
-    /// A worker runs.
+    /// A worker runs and should make progress.
     Running,
     /// No worker runs, and at least one is runnable.
     Queued,
 }
 
-/// Why nothing moves.
+/// The reason why a scheduler makes no progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The worker computes and does not yield.
@@ -37,11 +37,11 @@ pub enum Verdict {
     InsideKernel,
     /// The worker blocks its thread, and with it all workers of the scheduler.
     BlockedInCall,
-    /// The worker could run on, but the OS gives the CPU to somebody else.
+    /// The worker could run, but the OS gives the CPU to other threads.
     NotScheduled,
-    /// The worker could run on, but code that went preemptive uses the CPU.
+    /// The worker could run, but preemptive sections of its scheduler use the CPU.
     StarvedByPreemptive,
-    /// A worker is runnable, and the scheduler does not take it up.
+    /// A worker is runnable, and the scheduler does not run it.
     QueueStalled,
 }
 
@@ -58,23 +58,23 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What led to a verdict: differences between two samples. `None` is not known.
+/// The measurements behind a verdict: differences between two samples. `None` means unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Numbers {
-    /// Between the samples.
+    /// Time between the two samples.
     pub elapsed: Duration,
-    /// The thread had a CPU.
+    /// Time in which the thread had a CPU.
     pub cpu: Option<Duration>,
-    /// The part of it in user mode.
+    /// The part of `cpu` in user mode.
     pub user: Option<Duration>,
-    /// The part of it in the kernel.
+    /// The part of `cpu` in the kernel.
     pub kernel: Option<Duration>,
-    /// Waits for a CPU that ended; one that still lasts is not in it.
+    /// Time of ended waits for a CPU; a wait that still lasts is not included.
     pub queued: Option<Duration>,
-    /// Switches because the thread blocked.
+    /// Switches in which the thread blocked.
     pub voluntary: Option<u64>,
-    /// Switches because the thread was made to leave.
+    /// Switches in which the thread was preempted.
     pub involuntary: Option<u64>,
     /// CPU time of preemptive threads of this scheduler.
     pub preemptive: Duration,
@@ -82,13 +82,13 @@ pub struct Numbers {
     pub process: Option<Duration>,
     /// Idle time of all CPUs, in steps of 10 ms.
     pub idle: Option<Duration>,
-    /// State of the thread at the end.
+    /// State of the thread at the second sample, a letter as in `/proc/…/stat`.
     pub state: Option<char>,
-    /// Where it was at the end.
+    /// System call of the thread at the second sample.
     pub call: Call,
-    /// What it waited for inside the kernel.
+    /// The kernel function in which it waited, at the second sample.
     pub waits_in: Option<String>,
-    /// Whether a signal met it just behind a system call, at the beginning and at the end.
+    /// Whether the signal interrupted the thread just behind a system call, at each sample.
     pub behind_call: [Option<bool>; 2],
 }
 
@@ -102,7 +102,7 @@ impl Numbers {
         };
         let count =
             |pick: fn(&Sample) -> Option<u64>| Some(pick(after)?.saturating_sub(pick(before)?));
-        // One source for both ends: the two count in different steps.
+        // Both ends must come from one source, because the two count in different steps.
         let (user, kernel) = if before.usage.is_some() && after.usage.is_some() {
             (
                 time(|sample| Some(sample.usage?.user_ns)),
@@ -139,9 +139,9 @@ impl Numbers {
 
     /// Whether the thread had a CPU for long enough to come to a yield point.
     ///
-    /// That is asked for since the end of the quantum, before the first sample: who comes to one at
-    /// all gives up the CPU then within microseconds. So a thread that never blocked need not have
-    /// had most of the time, on a busy machine, to be a loop.
+    /// Yield points have been asking for the CPU since the end of the quantum, before the first
+    /// sample, and a worker that reaches one yields within microseconds. So on a busy machine, a
+    /// thread that never blocked counts as a loop even if it did not have most of the time.
     fn had_cpu(&self) -> bool {
         let part = if self.voluntary == Some(0) { 4 } else { 2 };
         self.cpu.is_some_and(|cpu| cpu * part >= self.elapsed)
@@ -149,8 +149,8 @@ impl Numbers {
 
     /// Whether the CPU time was mostly spent in the kernel.
     ///
-    /// The kernel itself only samples this split, at its ticks (4 ms at 250 Hz). Where no tick
-    /// fell into the time, what two signals met decides.
+    /// The kernel itself only samples this split, at its ticks (4 ms at 250 Hz). If no tick fell
+    /// into the time, the two places where the signals interrupted the thread decide.
     fn is_mostly_kernel(&self) -> bool {
         let (user, kernel) = (
             self.user.unwrap_or_default(),
@@ -162,16 +162,16 @@ impl Numbers {
         self.behind_call[1] == Some(true) && self.behind_call[0] != Some(false)
     }
 
-    /// Whether the thread, being off the CPU, waited for one.
+    /// Whether the thread, while it was off the CPU, mostly waited for one.
     fn waited_for_cpu(&self, is_blocked: bool) -> bool {
         if is_blocked {
-            // It waits for something else now; before that, waits for a CPU may have been longer.
+            // It is blocked now, but waits for a CPU before that may have been longer.
             return self
                 .queued
                 .is_some_and(|queued| queued * 2 > self.off_cpu());
         }
-        // Runnable, and never blocked: all the time off the CPU was such a wait, also that which
-        // still lasts and of which `schedstat` does not know.
+        // It is runnable and never blocked, so all the time off the CPU was a wait for one,
+        // including the present wait, which `schedstat` does not show yet.
         self.voluntary.unwrap_or(0) == 0
             || self
                 .queued
@@ -188,7 +188,7 @@ fn preemptive(before: &Sample, after: &Sample) -> Duration {
     Duration::from_nanos(after.preemptive.iter().filter_map(used).sum())
 }
 
-/// Says why a scheduler with that duty made no progress between two samples of its thread.
+/// The reason why a scheduler with that duty made no progress between two samples of its thread.
 pub fn judge(duty: Duty, before: &Sample, after: &Sample) -> (Verdict, Numbers) {
     let numbers = Numbers::between(before, after);
     let has_cpu = numbers.had_cpu();
@@ -212,7 +212,7 @@ pub fn judge(duty: Duty, before: &Sample, after: &Sample) -> (Verdict, Numbers) 
 }
 
 impl fmt::Display for Numbers {
-    /// One line: everything that is known.
+    /// One line with everything that is known.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "in {}", Ms(self.elapsed))?;
         let times = [
@@ -248,7 +248,7 @@ impl fmt::Display for Numbers {
     }
 }
 
-/// A length in milliseconds.
+/// Displays a length in milliseconds, with one decimal.
 struct Ms(Duration);
 
 impl fmt::Display for Ms {

@@ -1,9 +1,10 @@
-//! Who waits for whom, as the records in the shared page and the words of `sync::owners` show it.
+//! Which worker waits for which, from the records in the shared page and the words of
+//! `sync::owners`.
 //!
-//! Nobody is stopped while this is read, so it is read in an order that proves it. A wait has a ticket
-//! that is never used again. A worker whose wait is the same before and after somebody else's owner was
-//! read has waited all the while: what it held then, it holds still. So a circle is believed when its
-//! owners were read between two looks at the tickets of all its members.
+//! No worker is stopped while this is read, so the order of the reads must prove the result. A wait
+//! has a ticket that is never reused. If a worker is in the same wait before and after another's
+//! owner was read, it waited the whole time, and still holds what it held. So a cycle is accepted
+//! when its owners were read between two readings of the tickets of all its members.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,37 +18,36 @@ use crate::sync::owners::{NAMED, SEVERAL};
 use crate::wait_type::WaitType;
 use crate::worker::WorkerCell;
 
-/// One worker that waits.
 #[derive(Clone, Copy, Debug)]
 struct Suspended {
     worker: u32,
     record: &'static WorkerRecord,
     cell: &'static WorkerCell,
-    /// Of its wait, when that has no deadline.
+    /// Ticket of its wait; `None` when the wait has a deadline.
     ticket: Option<u64>,
     task: u64,
     wait_type: u32,
     resource: u64,
-    /// When it began to wait; 0 where no times are kept.
+    /// When the wait began, ticks; 0 if no times are measured.
     since: u64,
 }
 
-/// Words at a resource: the first, and those that are named behind it.
+/// The words at a resource: the first, and the named holders after it.
 type Words = [u64; 1 + NAMED];
 
-/// All workers of some schedulers that wait, at one moment.
+/// All waiting workers of some schedulers, at one moment.
 #[derive(Debug)]
 pub(crate) struct Waits {
     page: &'static Page,
     all: Vec<Suspended>,
-    /// Places by the id of the task.
+    /// Indices in `all`, by the id of the task.
     tasks: HashMap<u64, usize>,
-    /// Places of those that want to write, and may wait for ever, by what they wait for.
+    /// Indices of the writers that wait without a deadline, by their wait object.
     writers: HashMap<u64, Vec<usize>>,
 }
 
 impl Waits {
-    /// Looks at the workers of the schedulers with these records.
+    /// Reads the workers of the schedulers with these records.
     pub(crate) fn look(page: &'static Page, schedulers: impl Iterator<Item = u32>) -> Self {
         let own: Vec<u32> = schedulers.map(|index| index + 1).collect();
         let used = page.header().workers.used.load(Ordering::Acquire);
@@ -69,12 +69,11 @@ impl Waits {
         }
     }
 
-    /// Whether nobody waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The circles, each with a number that is the same as long as nobody in it moves.
+    /// The cycles. The number of each stays the same while none of its members moves.
     pub(crate) fn circles(&self) -> Vec<(u64, Deadlock)> {
         let mut known = HashMap::new();
         let edges: Vec<Vec<usize>> = (0..self.all.len())
@@ -94,7 +93,7 @@ impl Waits {
             .collect()
     }
 
-    /// All who wait, of so many `tasks`: the others wait for a worker.
+    /// All waiting workers; of the `tasks` tasks the others wait for a worker.
     pub(crate) fn all(&self, tasks: u64) -> (u64, Deadlock) {
         let queued = tasks.saturating_sub(self.all.len() as u64);
         let places: Vec<usize> = (0..self.all.len()).collect();
@@ -111,7 +110,7 @@ impl Waits {
         )
     }
 
-    /// The circle, if its members waited while its edges were read.
+    /// The cycle, if its members waited the whole time while its edges were read.
     fn proved(&self, circle: &[usize]) -> Option<Deadlock> {
         let next = circle.iter().cycle().skip(1);
         let waiting: Option<Vec<_>> = circle
@@ -126,7 +125,7 @@ impl Waits {
         waiting.filter(|_| all_wait).map(Deadlock::Cycle)
     }
 
-    /// The workers that have to act before this one can go on, as far as they wait as well.
+    /// The workers that have to act before this one can continue, as far as they wait as well.
     fn edges(
         &self,
         place: usize,
@@ -134,7 +133,7 @@ impl Waits {
     ) -> impl Iterator<Item = (usize, HasTo)> {
         let one = self.all[place];
         let mut edges = Vec::new();
-        // With a deadline it waits for nobody.
+        // A wait with a deadline ends by itself, so it has no edges.
         if one.ticket.is_some() {
             let (writes, reads) = (
                 one.is(WaitType::RWLOCK_EXCLUSIVE),
@@ -144,7 +143,7 @@ impl Waits {
             if one.is(WaitType::MUTEX) || ends || writes || reads {
                 let has_to = if ends { HasTo::End } else { HasTo::Unlock };
                 let [first, named @ ..] = words(one.resource, writes || reads);
-                // Who wants to read waits for those who read only behind a writer.
+                // A reader waits for the present readers only if a writer stands before it.
                 let named = if first == SEVERAL || writes {
                     named
                 } else {
@@ -194,7 +193,7 @@ impl Waits {
         name
     }
 
-    /// A number for these waits.
+    /// A number that identifies these waits.
     fn number_of(&self, places: &[usize]) -> u64 {
         let mut waits: Vec<_> = places
             .iter()
@@ -210,7 +209,7 @@ impl Waits {
 impl Suspended {
     fn look(page: &'static Page, worker: u32, own: &[u32]) -> Option<Self> {
         let record = page.worker(worker);
-        // What it waits for was written before the state.
+        // The wait type and object were written before the state.
         let waits = record.state.load(Ordering::Acquire) == worker_state::SUSPENDED;
         if !waits || !own.contains(&record.scheduler_plus_one.load(Ordering::Relaxed)) {
             return None;
@@ -227,11 +226,11 @@ impl Suspended {
             resource: record.wait_resource.load(Ordering::Relaxed),
             since: record.state_since_ticks.load(Ordering::Relaxed),
         };
-        // All of it belongs to the wait at hand, or the worker moves and is none that waits for ever.
+        // Either all values belong to the present wait, or the worker has moved and is skipped.
         (ticket.is_none() || one.waits_still()).then_some(one)
     }
 
-    /// Whether it is in the wait that was seen first.
+    /// Whether it is still in the wait that was seen first.
     fn waits_still(&self) -> bool {
         std::sync::atomic::fence(Ordering::Acquire);
         self.ticket.is_some()
@@ -244,8 +243,8 @@ impl Suspended {
     }
 }
 
-/// The words at a resource, 0 where there is nothing to be read. The resource may be gone meanwhile: the
-/// kernel reads it for us. `holds` says that it is a lock, which has all of them.
+/// The words at a resource, 0 where nothing can be read. The resource may be freed meanwhile, so
+/// the kernel reads it for us. `holds` tells that it is a lock, which has all of the words.
 fn words_at(address: u64, holds: bool) -> Words {
     let mut words = [0; 1 + NAMED];
     words[0] = word_at(address);

@@ -1,4 +1,4 @@
-//! The watch over one scheduler: when to look, and when to speak.
+//! The watch over one scheduler: when to take samples, and when to report.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,19 +10,19 @@ use super::holder;
 use super::report::{Holder, Offender, Stall};
 use super::verdict::{Duty, Verdict, judge};
 
-/// A scheduler that is suspected, as its monitor sees it.
+/// The data of a scheduler that is suspected of a stall.
 pub struct Subject<'a> {
     /// Number of the scheduler in its runtime.
     pub scheduler: u32,
     /// The thread that holds it (`gettid`).
     pub tid: i32,
-    /// The worker that runs.
+    /// The worker that runs; `None` when none does.
     pub offender: Option<Offender>,
     /// Threads that run preemptively on behalf of this scheduler (`gettid`).
     pub preemptive: Vec<i32>,
-    /// The workers that do not run, by number, with the part in use of their stacks.
+    /// The workers that do not run, by number, with their stacks.
     pub switched_out: Box<dyn Iterator<Item = (u32, Range<usize>)> + 'a>,
-    /// The name of a worker's task.
+    /// Returns the name of a worker's task.
     pub task_name: Box<dyn Fn(u32) -> String + 'a>,
 }
 
@@ -36,14 +36,14 @@ impl fmt::Debug for Subject<'_> {
     }
 }
 
-/// Watches one scheduler.
+/// Watches the progress of one scheduler.
 #[derive(Debug)]
 pub struct Watch {
     threshold: Duration,
     seen: Option<Seen>,
 }
 
-/// What was seen since progress moved last.
+/// The observations since progress last changed.
 #[derive(Debug)]
 struct Seen {
     progress: u64,
@@ -54,11 +54,11 @@ struct Seen {
 }
 
 impl Watch {
-    /// 25 ms: more than six quanta of 4 ms, less than a person notices. Seastar's, too.
+    /// 25 ms: more than six quanta of 4 ms, less than a person notices. Seastar uses the same.
     pub const DEFAULT_THRESHOLD: Duration = Duration::from_millis(25);
 
-    /// Nothing seen yet. The threshold should be a few times the quantum; it is shown by the
-    /// monitor's looks, which should come at least every quarter of it.
+    /// Starts without observations. The threshold should be a few times the quantum, and
+    /// [`look`](Self::look) should be called at least every quarter of it.
     pub fn new(threshold: Duration) -> Self {
         Self {
             threshold,
@@ -66,8 +66,8 @@ impl Watch {
         }
     }
 
-    /// Takes note of a scheduler's progress: any number that moves whenever a worker gives the
-    /// scheduler up or is taken up. A stall that is noticed now is returned, once.
+    /// Takes the present progress of a scheduler, a number that changes whenever a worker gives the
+    /// scheduler up or is switched in. Returns a stall once, when it is detected.
     ///
     /// `subject` is called only for a suspect: twice in each stall.
     pub fn look<'a>(
@@ -101,15 +101,15 @@ impl Watch {
             seen.before = Some((now, subject.tid, sample));
             return None;
         };
-        // A monitor that comes late (the OS does not schedule it) takes its first sample late:
-        // the second must not come at once.
+        // If the monitor comes late (the OS does not schedule it), its first sample is late. The
+        // second one must then not follow at once.
         let window = now.saturating_duration_since(*taken);
         if lasted < self.threshold || window * 4 < self.threshold {
             return None;
         }
         let subject = subject();
         if subject.tid != *tid {
-            // The baton was passed on, and the number of progress just not yet.
+            // The baton was just passed on, and the progress number has not changed yet.
             seen.before = None;
             return None;
         }
@@ -118,7 +118,7 @@ impl Watch {
     }
 }
 
-/// Looks a second time, and judges.
+/// Takes the second sample, and decides.
 fn stall(subject: Subject<'_>, duty: Duty, before: &Sample, lasted: Duration) -> Stall {
     let mut after = Sample::take(subject.tid, &subject.preemptive);
     let (backtrace, usage) = backtrace::take(subject.tid, &after);

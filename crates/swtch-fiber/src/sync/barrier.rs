@@ -1,4 +1,4 @@
-//! A place where workers wait for each other.
+//! A barrier, at which workers wait for each other.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,22 +6,22 @@ use crate::park;
 use crate::sync::line::{Line, wait_in_line};
 use crate::wait_type::WaitType;
 
-/// Holds workers until `count` of them have come. Then it can be used again. A worker that is
-/// cancelled while it waits does not count any more.
+/// Makes workers wait until `count` of them have come. Then it can be used again. A worker that is
+/// cancelled while it waits no longer counts.
 #[derive(Debug)]
 pub struct Barrier {
     count: usize,
     line: Mutex<Line<()>>,
 }
 
-/// What [`Barrier::wait`] says.
+/// What [`Barrier::wait`] tells a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BarrierWait {
     is_leader: bool,
 }
 
 impl BarrierWait {
-    /// Whether the caller came last: true for one of each group.
+    /// Whether the caller came last: true for exactly one of each group.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.is_leader
@@ -29,7 +29,7 @@ impl BarrierWait {
 }
 
 impl Barrier {
-    /// A barrier for `count` workers; 0 is as 1: nobody waits.
+    /// A barrier for `count` workers; with 0 or 1 no worker waits.
     #[must_use]
     pub const fn new(count: usize) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Barrier {
     pub fn wait(&self) -> BarrierWait {
         let waiter = {
             let mut line = self.lock();
-            // Those who are to end but have not left the line yet do not count.
+            // Workers that were cancelled but have not left the line yet do not count.
             line.keep_open();
             if line.len() + 1 >= self.count {
                 let claims = line.claim_all();

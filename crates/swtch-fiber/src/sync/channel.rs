@@ -1,9 +1,9 @@
 //! Channels: messages from any number of senders to any number of receivers, each to one of them.
 //!
 //! A channel with a capacity makes senders wait while it is full; with capacity 0 each sender waits
-//! until a receiver takes its message out of its hand. Senders and receivers are served strictly in
-//! order. When the last sender is gone receivers get what is left, then an error; when the last
-//! receiver is gone senders get their messages back. The errors are those of `std::sync::mpsc`.
+//! until a receiver takes its message. Senders and receivers are served strictly in order. When the
+//! last sender is gone, receivers get the remaining messages, then an error; when the last receiver
+//! is gone, senders get their messages back. The errors are those of `std::sync::mpsc`.
 //!
 //! ```
 //! use swtch_fiber::{Runtime, spawn, sync::channel};
@@ -33,14 +33,14 @@ use std::time::Duration;
 use crate::park::Deadline;
 use core::{Core, NotReceived, NotSent};
 
-/// A channel that holds `capacity` messages; 0 for one that holds none, so that sender and receiver
-/// meet.
+/// A channel that holds `capacity` messages. With 0 it holds none, so a sender waits until a
+/// receiver takes its message.
 #[must_use]
 pub fn bounded<Message>(capacity: usize) -> (Sender<Message>, Receiver<Message>) {
     channel(capacity)
 }
 
-/// A channel that holds any number of messages: sending never waits.
+/// A channel without a limit on messages: sending never waits.
 #[must_use]
 pub fn unbounded<Message>() -> (Sender<Message>, Receiver<Message>) {
     channel(usize::MAX)
@@ -66,24 +66,24 @@ struct Shared<Message> {
     receivers: AtomicUsize,
 }
 
-/// The end of a channel that messages go into. Cloning it makes another sender.
+/// The sending end of a channel. Cloning it makes another sender.
 pub struct Sender<Message> {
     shared: Arc<Shared<Message>>,
 }
 
-/// The end of a channel that messages come out of. Cloning it makes another receiver: each message
-/// goes to one of them.
+/// The receiving end of a channel. Cloning it makes another receiver: each message goes to one of
+/// them.
 pub struct Receiver<Message> {
     shared: Arc<Shared<Message>>,
 }
 
-/// Why a message was not sent in time; it comes back with the error.
+/// Why a message was not sent in time. The error contains the message.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendTimeoutError<Message> {
-    /// The channel stayed full.
+    /// The channel stayed full for the whole time span.
     #[error("the channel stayed full")]
     Timeout(Message),
-    /// The last receiver is gone.
+    /// The last receiver has been dropped.
     #[error("the channel has no receiver")]
     Disconnected(Message),
 }
@@ -101,7 +101,7 @@ impl<Message> Sender<Message> {
     /// Sends `message`; waits while the channel is full.
     ///
     /// # Errors
-    /// Gives it back when the last receiver is gone.
+    /// Returns the message when the last receiver is gone.
     pub fn send(&self, message: Message) -> Result<(), SendError<Message>> {
         self.shared
             .core
@@ -109,10 +109,10 @@ impl<Message> Sender<Message> {
             .map_err(|(_, message)| SendError(message))
     }
 
-    /// As [`send`](Self::send), for `span` at most.
+    /// As [`send`](Self::send), at most for `span`.
     ///
     /// # Errors
-    /// Gives it back when the channel stayed full, or the last receiver is gone.
+    /// Returns the message when the channel stayed full, or the last receiver is gone.
     pub fn send_timeout(
         &self,
         message: Message,
@@ -126,10 +126,10 @@ impl<Message> Sender<Message> {
         })
     }
 
-    /// Sends `message` if that takes no waiting: there is room, or a receiver waits.
+    /// Sends `message` if that is possible without waiting: there is room, or a receiver waits.
     ///
     /// # Errors
-    /// Gives it back when the channel is full, or the last receiver is gone.
+    /// Returns the message when the channel is full, or the last receiver is gone.
     pub fn try_send(&self, message: Message) -> Result<(), TrySendError<Message>> {
         let sent = self.shared.core.try_send(message);
         sent.map_err(|(why, message)| match why {
@@ -138,13 +138,13 @@ impl<Message> Sender<Message> {
         })
     }
 
-    /// Messages in the channel at this moment.
+    /// Number of messages in the channel at this moment.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.core.len()
     }
 
-    /// Whether there is none at this moment.
+    /// Whether the channel has no message at this moment.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -152,18 +152,18 @@ impl<Message> Sender<Message> {
 }
 
 impl<Message> Receiver<Message> {
-    /// The next message; waits for one.
+    /// Takes the next message, and waits for one if there is none.
     ///
     /// # Errors
-    /// When there is none and the last sender is gone.
+    /// When the channel is empty and the last sender is gone.
     pub fn recv(&self) -> Result<Message, RecvError> {
         self.shared.core.receive(None).map_err(|_| RecvError)
     }
 
-    /// As [`recv`](Self::recv), for `span` at most.
+    /// As [`recv`](Self::recv), at most for `span`.
     ///
     /// # Errors
-    /// When none came, or there is none and the last sender is gone.
+    /// When no message came in time, or the channel is empty and the last sender is gone.
     pub fn recv_timeout(&self, span: Duration) -> Result<Message, RecvTimeoutError> {
         let received = self.shared.core.receive(Some(Deadline::after(span)));
         received.map_err(|why| match why {
@@ -172,10 +172,10 @@ impl<Message> Receiver<Message> {
         })
     }
 
-    /// The next message, if there is one or a sender waits.
+    /// Takes the next message, if there is one or a sender waits.
     ///
     /// # Errors
-    /// When there is none; tells whether one may still come.
+    /// When there is none; the variant tells whether one may still come.
     pub fn try_recv(&self) -> Result<Message, TryRecvError> {
         self.shared.core.try_receive().map_err(|why| match why {
             NotReceived::Empty => TryRecvError::Empty,
@@ -183,18 +183,18 @@ impl<Message> Receiver<Message> {
         })
     }
 
-    /// All messages until the last sender is gone; waits for each.
+    /// Takes all messages until the last sender is gone, and waits for each.
     pub fn iter(&self) -> impl Iterator<Item = Message> + '_ {
         std::iter::from_fn(|| self.recv().ok())
     }
 
-    /// Messages in the channel at this moment.
+    /// Number of messages in the channel at this moment.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shared.core.len()
     }
 
-    /// Whether there is none at this moment.
+    /// Whether the channel has no message at this moment.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,4 +1,4 @@
-//! A condition on the value of a mutex.
+//! A condition variable: waiting for a change of a mutex's value.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use crate::wait_type::WaitType;
 /// Lets workers wait until the value of a [`Mutex`](crate::sync::Mutex) has changed.
 ///
 /// There are no wakeups without a notification, but the value may have changed again before the
-/// worker has the lock: prefer [`wait_while`](Self::wait_while). A waiter that is cancelled while it
-/// waits for the lock hands its notification on.
+/// worker has the lock: prefer [`wait_while`](Self::wait_while). A waiter that is cancelled while
+/// it waits for the lock passes its notification on.
 #[derive(Debug)]
 pub struct Condvar {
     waiters: WaitQueue,
@@ -24,7 +24,7 @@ impl Default for Condvar {
     }
 }
 
-/// Hands a notification on if the wait for the mutex unwinds.
+/// Passes a notification on if the wait for the mutex unwinds.
 struct Notified<'condvar>(Option<&'condvar Condvar>);
 
 impl Drop for Notified<'_> {
@@ -36,7 +36,7 @@ impl Drop for Notified<'_> {
 }
 
 impl Condvar {
-    /// One that nobody waits for.
+    /// A condition variable without waiters.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Condvar {
         }
     }
 
-    /// Unlocks, waits for a notification, locks again.
+    /// Unlocks the mutex, waits for a notification, and locks it again.
     pub fn wait<'mutex, Value: ?Sized>(
         &self,
         guard: MutexGuard<'mutex, Value>,
@@ -64,7 +64,7 @@ impl Condvar {
         guard
     }
 
-    /// As [`wait`](Self::wait), for `span` at most. The second value tells whether a notification
+    /// As [`wait`](Self::wait), at most for `span`. The second value tells whether a notification
     /// came.
     pub fn wait_timeout<'mutex, Value: ?Sized>(
         &self,
@@ -74,8 +74,8 @@ impl Condvar {
         self.wait_until(guard, Some(Deadline::after(span)))
     }
 
-    /// As [`wait_while`](Self::wait_while), for `span` at most. The second value tells whether
-    /// `condition` holds no more.
+    /// As [`wait_while`](Self::wait_while), at most for `span`. The second value tells whether
+    /// `condition` no longer holds.
     pub fn wait_timeout_while<'mutex, Value: ?Sized>(
         &self,
         mut guard: MutexGuard<'mutex, Value>,
@@ -109,12 +109,12 @@ impl Condvar {
         (guard, notified)
     }
 
-    /// Wakes the one that waits longest. False when nobody waits.
+    /// Wakes the worker that has waited longest. False when none waits.
     pub fn notify_one(&self) -> bool {
         self.waiters.signal_one()
     }
 
-    /// Wakes all who wait now.
+    /// Wakes all waiters that wait now.
     pub fn notify_all(&self) {
         self.waiters.signal_all();
     }

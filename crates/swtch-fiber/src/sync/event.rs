@@ -1,4 +1,4 @@
-//! Something that happens: waiters go on when it has.
+//! An event, which workers can wait for.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,11 +8,12 @@ use crate::park::{self, Deadline, Wake};
 use crate::sync::line::{Claims, Line, wait_in_line};
 use crate::wait_type::WaitType;
 
-/// An event that is set or not. Waiting for one that is set takes no time.
+/// An event that is set or not. Waiting for a set event returns at once.
 ///
-/// A *manual* event stays set until [`reset`](Self::reset), and lets all waiters go on. An *automatic*
-/// one lets one waiter go on for each [`set`](Self::set), the one that waits longest; if nobody waits
-/// it stays set for the first who does. (The words are those of Windows, and of SQLOS.)
+/// A *manual* event stays set until [`reset`](Self::reset), and lets all waiters continue. An
+/// *automatic* one lets one waiter continue for each [`set`](Self::set), the one that has waited
+/// longest; without a waiter it stays set for the first one that comes. (These are the terms of
+/// Windows, and of SQLOS.)
 #[derive(Debug)]
 pub struct Event {
     automatic: bool,
@@ -21,13 +22,13 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event that stays set, and is not set yet.
+    /// A manual event, which is not set yet.
     #[must_use]
     pub const fn manual() -> Self {
         Self::new(false)
     }
 
-    /// An event that is reset by the one waiter who goes on, and is not set yet.
+    /// An automatic event, which is not set yet. The waiter that continues resets it.
     #[must_use]
     pub const fn automatic() -> Self {
         Self::new(true)
@@ -41,8 +42,8 @@ impl Event {
         }
     }
 
-    /// It has happened. All who wait now go on, or the first of them, also if it is reset before they
-    /// run.
+    /// Sets the event. All present waiters continue, or the first one, also if it is reset before
+    /// they run.
     pub fn set(&self) {
         let mut claims = Claims::default();
         {
@@ -62,24 +63,24 @@ impl Event {
         claims.wake();
     }
 
-    /// It has not happened any more: who comes from now on waits.
+    /// Resets the event: from now on waiters wait.
     pub fn reset(&self) {
         self.is_set.store(false, Ordering::Relaxed);
     }
 
-    /// Whether it is set at this moment.
+    /// Whether the event is set at this moment.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Acquire)
     }
 
-    /// Waits until it has happened.
+    /// Waits until the event is set.
     pub fn wait(&self) {
         let happened = self.wait_until(None);
         debug_assert!(happened, "without a deadline nothing times out");
     }
 
-    /// Waits until it has happened, for `span` at most. Whether it has.
+    /// Waits until the event is set, at most for `span`. Returns whether it was set.
     #[must_use]
     pub fn wait_timeout(&self, span: Duration) -> bool {
         self.take() || self.wait_until(Some(Deadline::after(span)))
@@ -102,7 +103,7 @@ impl Event {
         wait_in_line(waiter, deadline, leave) == Wake::Signalled
     }
 
-    /// Whether it is set; an automatic one is not, afterwards.
+    /// Whether it is set; an automatic event is reset by this.
     fn take(&self) -> bool {
         if self.automatic {
             let order = (Ordering::Acquire, Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! What all primitives do with their waiters: stand in a line, be claimed, leave it early.
+//! The line of waiters that all primitives use: wait in it, be claimed, or leave it early.
 
 use std::collections::VecDeque;
 
 use crate::park::{self, Claim, Deadline, Waiter, Wake};
 
-/// Waiters of one resource, and what each wants of it.
+/// Waiters of one resource, each with its request.
 #[derive(Debug)]
 pub(crate) struct Line<Wish> {
     places: VecDeque<Place<Wish>>,
@@ -31,7 +31,7 @@ impl<Wish> Line<Wish> {
         self.places.len()
     }
 
-    /// Takes out those whose wait is over.
+    /// Removes the waiters whose wait has ended.
     pub(crate) fn keep_open(&mut self) {
         self.places.retain(|place| place.waiter.is_open());
     }
@@ -52,7 +52,7 @@ impl<Wish> Line<Wish> {
         self.places.pop_front()
     }
 
-    /// Takes a waiter out, wherever it stands.
+    /// Removes a waiter, wherever it stands.
     pub(crate) fn remove(&mut self, waiter: Waiter) -> Option<Wish> {
         let place = self
             .places
@@ -61,8 +61,8 @@ impl<Wish> Line<Wish> {
         self.places.remove(place).map(|place| place.wish)
     }
 
-    /// Takes out and claims the first one who still waits. Those who do not, and stood before it,
-    /// stay: what they wished for is theirs to take back.
+    /// Removes and claims the first waiter that still waits. Waiters before it whose wait has ended
+    /// stay in the line: they take their request back themselves.
     pub(crate) fn claim_first(&mut self) -> Option<(Waiter, Wish, Claim)> {
         let claimed = self
             .places
@@ -74,7 +74,7 @@ impl<Wish> Line<Wish> {
         Some((standing.waiter, standing.wish, claim))
     }
 
-    /// Claims all who still wait, and leaves them in the line.
+    /// Claims all waiters that still wait, and leaves them in the line.
     pub(crate) fn claim_all(&self) -> Claims {
         Claims(
             self.places
@@ -85,8 +85,8 @@ impl<Wish> Line<Wish> {
     }
 }
 
-/// Workers to be woken once the lock of their resource is open again: one that is woken on this CPU
-/// before would run into the lock.
+/// Workers to be woken after the lock of their resource is released. A worker that is woken earlier
+/// could run into that lock.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Claims(Vec<Claim>);
@@ -107,7 +107,7 @@ impl Claims {
     }
 }
 
-/// Waits; calls `leave` when the wait ends by its deadline or by cancellation, which unwinds.
+/// Waits. Calls `leave` if the wait ends by its deadline, or by cancellation, which unwinds.
 pub(crate) fn wait_in_line<Left>(
     waiter: Waiter,
     deadline: Option<Deadline>,

@@ -1,4 +1,4 @@
-//! Mutual exclusion.
+//! A mutex, which blocks the worker and not its thread.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -9,10 +9,11 @@ use std::time::Duration;
 use crate::park::Deadline;
 use crate::sync::raw_mutex::RawMutex;
 
-/// A value that one worker at a time may use. Waiting for it lets the scheduler's other workers run.
+/// A value that one worker at a time may use. While a worker waits for it, the scheduler's other
+/// workers run.
 ///
-/// It may be held over a yield or a wait. It is not poisoned, see [the module](crate::sync). A waiter
-/// is overtaken once at most.
+/// It may be held over a yield or a wait. It is not poisoned, see [the module](crate::sync). A
+/// waiter is overtaken at most once.
 ///
 /// ```
 /// use swtch_fiber::{Runtime, scope, sync::Mutex};
@@ -37,13 +38,13 @@ pub struct Mutex<Value: ?Sized> {
     value: UnsafeCell<Value>,
 }
 
-// SAFETY: the lock lets one thread at a time reach the value, and moves it there.
+// SAFETY: the lock lets one thread at a time use the value, and so moves it between threads.
 unsafe impl<Value: ?Sized + Send> Send for Mutex<Value> {}
 // SAFETY: as above.
 unsafe impl<Value: ?Sized + Send> Sync for Mutex<Value> {}
 
 impl<Value> Mutex<Value> {
-    /// An open mutex.
+    /// A mutex that is not locked.
     pub const fn new(value: Value) -> Self {
         Self {
             raw: RawMutex::new(),
@@ -51,17 +52,17 @@ impl<Value> Mutex<Value> {
         }
     }
 
-    /// The value.
+    /// Consumes the mutex and returns its value.
     pub fn into_inner(self) -> Value {
         self.value.into_inner()
     }
 }
 
 impl<Value: ?Sized> Mutex<Value> {
-    /// Locks it as soon as it is free.
+    /// Locks the mutex, and waits until that is possible.
     ///
     /// # Panics
-    /// When the calling task holds it already: it would wait for ever.
+    /// When the calling task holds the mutex already, since it would wait for ever.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, Value> {
         let locked = self.raw.lock(None);
@@ -69,25 +70,25 @@ impl<Value: ?Sized> Mutex<Value> {
         MutexGuard::new(self)
     }
 
-    /// Locks it if it is free.
+    /// Locks the mutex if it is free, without waiting.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, Value>> {
         self.raw.try_lock().then(|| MutexGuard::new(self))
     }
 
-    /// Locks it; `None` when it was not free within `span`.
+    /// Locks the mutex; `None` when that was not possible within `span`.
     pub fn lock_timeout(&self, span: Duration) -> Option<MutexGuard<'_, Value>> {
         let locked = self.raw.try_lock() || self.raw.lock(Some(Deadline::after(span)));
         locked.then(|| MutexGuard::new(self))
     }
 
-    /// Whether somebody holds it at this moment.
+    /// Whether the mutex is locked at this moment.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.raw.is_locked()
     }
 
-    /// The value, without locking: nobody else can have it.
+    /// The value, without locking: the exclusive reference excludes other users.
     pub fn get_mut(&mut self) -> &mut Value {
         self.value.get_mut()
     }
@@ -120,7 +121,7 @@ impl<Value> From<Value> for Mutex<Value> {
 #[must_use = "it unlocks at once if it is not kept"]
 pub struct MutexGuard<'mutex, Value: ?Sized> {
     mutex: &'mutex Mutex<Value>,
-    /// The owner is a task, which stays on its thread.
+    /// The owner is a task, which stays on its thread, so the guard must too.
     not_send: PhantomData<*const ()>,
 }
 
@@ -128,7 +129,7 @@ pub struct MutexGuard<'mutex, Value: ?Sized> {
 unsafe impl<Value: ?Sized + Sync> Sync for MutexGuard<'_, Value> {}
 
 impl<'mutex, Value: ?Sized> MutexGuard<'mutex, Value> {
-    /// For whoever has locked `mutex`.
+    /// Makes the guard. The caller has locked `mutex`.
     #[inline]
     fn new(mutex: &'mutex Mutex<Value>) -> Self {
         Self {

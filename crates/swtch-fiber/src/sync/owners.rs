@@ -1,27 +1,29 @@
-//! Who holds a resource, where the monitor finds it: the address that a waiting worker's record names
-//! begins with these words.
+//! The tasks that hold a resource, stored where the monitor finds them: these words are at the
+//! address that a waiting worker's record names as its wait object.
 //!
 //! | wait type | at the resource |
 //! |---|---|
 //! | `MUTEX` | the task that holds it |
 //! | `JOIN` | the task that has to end; or [`SEVERAL`] and [`NAMED`] of them, for a scope |
-//! | `RWLOCK_SHARED`, `RWLOCK_EXCLUSIVE` | the task that writes, and [`NAMED`] of those that read |
+//! | `RWLOCK_SHARED`, `RWLOCK_EXCLUSIVE` | the writing task, and [`NAMED`] of the readers |
 //!
-//! 0 is nobody, [`OUTSIDE`] a thread that is no worker. Nothing is decided by these words: when more
-//! hold a resource than can be named, a circle of waiters may go unseen and none is seen that is not there.
+//! 0 means no task, [`OUTSIDE`] a thread that is not a worker. No lock depends on these words. If
+//! more tasks hold a resource than can be named, a cycle of waiters may stay undetected, but no
+//! false one is reported.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::worker::{self, OUTSIDE};
 
-/// In place of the first task: all of those that are named behind it have to end. No task gets so far.
+/// Stored instead of the first task: all of the named tasks after it have to end. No task id gets
+/// this high.
 pub(crate) const SEVERAL: u64 = 1 << 62;
 
-/// Holders that are named behind the first word.
+/// Number of holders that can be named after the first word.
 pub(crate) const NAMED: usize = PLACES as usize;
 const PLACES: u8 = 4;
 
-/// Words of a resource that several may hold.
+/// The words of a resource that several tasks may hold.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Owners {
@@ -29,17 +31,17 @@ pub(crate) struct Owners {
     named: [AtomicU64; NAMED],
 }
 
-/// Where a holder is named, if there was room.
+/// The index at which a holder is named, if there was room.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place(Option<u8>);
 
 impl Owners {
-    /// Those of a lock: nobody yet.
+    /// The words of a lock without holders.
     pub(crate) const fn of_lock() -> Self {
         Self::starting_with(0)
     }
 
-    /// Those of a group of tasks that is waited for as a whole.
+    /// The words of a group of tasks that is waited for as a whole.
     pub(crate) const fn of_group() -> Self {
         Self::starting_with(SEVERAL)
     }
@@ -51,23 +53,23 @@ impl Owners {
         }
     }
 
-    /// The calling task holds it alone.
+    /// The calling task holds it exclusively.
     #[inline]
     pub(crate) fn held_alone(&self) {
         self.first.store(worker::task_here(), Ordering::Relaxed);
     }
 
-    /// Nobody holds it alone any more.
+    /// The resource is no longer held exclusively.
     #[inline]
     pub(crate) fn left(&self) {
         self.first.store(0, Ordering::Relaxed);
     }
 
-    /// The calling task holds it beside others.
+    /// Names the calling task as one of several holders.
     ///
-    /// No exchange, which was a third of the price of a read lock: of two that take one place the later
-    /// is named, and clearing it twice leaves a holder unnamed. A name never outlasts its holder, who
-    /// clears the place after it wrote there.
+    /// An atomic exchange was a third of the cost of a read lock, so there is none. If two tasks
+    /// take one index, the later is named, and a second clearing leaves one holder unnamed. A name
+    /// never outlasts its holder, which clears the index after it wrote there.
     #[inline]
     pub(crate) fn add(&self) -> Place {
         let task = worker::task_here();
@@ -82,7 +84,7 @@ impl Owners {
         Place(place)
     }
 
-    /// Who was named at `place` does not hold it any more.
+    /// Removes the holder that was named at `place`.
     #[inline]
     pub(crate) fn remove(&self, place: Place) {
         if let Some(place) = place.0 {
@@ -95,7 +97,7 @@ impl Owners {
 mod tests {
     use super::*;
 
-    /// The monitor reads these words by their place.
+    /// The monitor reads these words by their offset.
     #[test]
     fn the_words_stand_in_a_row() {
         assert_eq!(std::mem::offset_of!(Owners, first), 0);
@@ -103,7 +105,8 @@ mod tests {
         assert_eq!(size_of::<Owners>(), 8 + 8 * NAMED);
     }
 
-    /// Threads may outnumber the places, and are not named: none may be taken by them.
+    /// Threads that are not workers may outnumber the places; they are not named and must not use
+    /// any.
     #[test]
     fn a_thread_outside_takes_no_place() {
         let owners = Owners::of_lock();

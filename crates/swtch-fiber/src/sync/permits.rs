@@ -1,12 +1,12 @@
-//! A number of permits, given out strictly in order: what semaphores and read-write locks are made of.
+//! A number of permits, given out strictly in order: the base of semaphores and read-write locks.
 //!
 //! ```text
-//! state:   free permits << 1 | somebody waits
+//! state:   free permits << 1 | there are waiters
 //! ```
 //!
-//! While the low bit is clear, taking and giving back is one exchange. While it is set, both take the
-//! lock of the line, so that nobody overtakes; whoever gives back then hands permits to waiters before
-//! they run.
+//! While the low bit is clear, taking and giving back is one exchange. While it is set, both take
+//! the lock of the line, so that no request overtakes; a release then hands permits to waiters
+//! before they run.
 
 use crate::atomics::{AtomicUsize, Mutex, MutexGuard, Ordering, const_new, lock};
 use crate::park::{self, Deadline, Waiter, Wake};
@@ -15,20 +15,20 @@ use crate::wait_type::WaitType;
 
 const WAITING: usize = 1;
 
-/// See the head of the file.
+/// The permits, with the state word described above.
 #[derive(Debug)]
 pub(crate) struct Permits {
     state: AtomicUsize,
-    /// How many permits each waiter wants.
+    /// The waiters, with the number of permits each wants.
     line: Mutex<Line<usize>>,
 }
 
 impl Permits {
-    /// As many as there can be.
+    /// Largest number of permits there can be.
     pub(crate) const MOST: usize = usize::MAX >> 1;
 
     const_new! {
-        /// `permits` free ones, at most [`Permits::MOST`].
+        /// Starts with `permits` free permits, at most [`Permits::MOST`].
         pub(crate) fn new(permits: usize) -> Self {
             Self {
                 state: AtomicUsize::new(permits << 1),
@@ -37,7 +37,7 @@ impl Permits {
         }
     }
 
-    /// Takes `count`, if they are free and nobody waits.
+    /// Takes `count` permits if they are free and there are no waiters.
     #[inline]
     pub(crate) fn try_acquire(&self, count: usize) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
@@ -58,8 +58,8 @@ impl Permits {
         }
     }
 
-    /// Takes `count` as soon as they are free and it is the caller's turn. False when the deadline
-    /// came first.
+    /// Takes `count` permits as soon as they are free and it is the caller's turn. False when the
+    /// deadline came first.
     #[inline]
     pub(crate) fn acquire(
         &self,
@@ -71,8 +71,8 @@ impl Permits {
         self.acquire_part(count, (wait_type, resource), deadline)
     }
 
-    /// As [`acquire`](Self::acquire), for permits that are part of `resource`, which is what views show
-    /// as waited for.
+    /// As [`acquire`](Self::acquire), for permits that are part of `resource`, which the views show
+    /// as the wait object.
     #[inline]
     pub(crate) fn acquire_part(
         &self,
@@ -103,7 +103,7 @@ impl Permits {
         wait_in_line(waiter, deadline, || self.leave(waiter)) == Wake::Signalled
     }
 
-    /// Takes `count`, or sets the bit that says that somebody waits. The caller has the line's lock.
+    /// Takes `count` permits, or sets the bit for waiters. The caller has the line's lock.
     fn take_or_announce(&self, count: usize) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
@@ -124,17 +124,17 @@ impl Permits {
         }
     }
 
-    /// A waiter gives up. Those behind it may want less.
+    /// Removes a waiter that gives up. Those behind it may want fewer permits.
     fn leave(&self, waiter: Waiter) {
         let mut line = lock(&self.line);
         line.remove(waiter);
         self.serve(line);
     }
 
-    /// Gives `count` back, or more than there were.
+    /// Gives `count` permits back, or adds new ones.
     ///
     /// # Panics
-    /// When there were more than [`Permits::MOST`] then.
+    /// When there would be more than [`Permits::MOST`].
     #[inline]
     pub(crate) fn release(&self, count: usize) {
         let mut state = self.state.load(Ordering::Relaxed);
@@ -160,7 +160,7 @@ impl Permits {
         while let Err(other) = self.state.compare_exchange_weak(
             state,
             more(state, count),
-            // Takes over what others gave back, for the waiter that gets it.
+            // Acquires what other releases did, for the waiter that gets the permits.
             Ordering::AcqRel,
             Ordering::Relaxed,
         ) {
@@ -169,7 +169,7 @@ impl Permits {
         self.serve(line);
     }
 
-    /// Hands free permits to those whose turn it is, and wakes them.
+    /// Hands free permits to the waiters whose turn it is, and wakes them.
     fn serve(&self, mut line: MutexGuard<'_, Line<usize>>) {
         let mut claims = Claims::default();
         while let Some(count) = line.first().map(|first| first.wish) {

@@ -1,9 +1,9 @@
-//! A lock without data: one exchange while nobody waits.
+//! A lock without data: one exchange while there are no waiters.
 //!
-//! Whoever unlocks wakes the first waiter and lets the lock lie open, so that a worker that locks
-//! again before its turn ends does not have to switch for it. The price is that the woken one may find
-//! the lock taken. Then it goes to the head of the line and is *handed* the lock: it is overtaken once
-//! at most.
+//! An unlock wakes the first waiter and leaves the lock open, so that a worker that locks again
+//! before its turn ends does not have to switch for it. The price is that the woken waiter may find
+//! the lock taken. Then it goes to the head of the line and is *handed* the lock: it is overtaken
+//! at most once.
 
 use crate::atomics::{AtomicU32, AtomicU64, Mutex, Ordering, const_new, lock};
 use crate::park::{self, Deadline, Waiter, Wake};
@@ -12,25 +12,25 @@ use crate::wait_type::WaitType;
 use crate::worker;
 
 const LOCKED: u32 = 1;
-/// Somebody stands in the line: who unlocks has to look.
+/// There are waiters in the line, so an unlock has to check it.
 const WAITING: u32 = 2;
 
-/// What a waiter wants of whoever unlocks.
+/// What a waiter wants from an unlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
-    /// To be woken, and try.
+    /// To be woken, and to try to lock.
     Try,
-    /// To be given the lock.
+    /// To be handed the lock directly.
     HandOff,
 }
 
-/// See the head of the file.
+/// The lock; its protocol is described above.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct RawMutex {
-    /// The task that holds it; 0 for nobody, [`worker::OUTSIDE`] for a thread that is no worker. The
-    /// first word: the views give the address of the mutex as what is waited for, and a reader finds
-    /// here whom the waiter waits for.
+    /// The task that holds it; 0 for none, [`worker::OUTSIDE`] for a thread that is not a worker.
+    /// It is the first word, because the address of the mutex is the wait object in the views, and
+    /// the monitor reads there which task a waiter waits for.
     owner: AtomicU64,
     state: AtomicU32,
     line: Mutex<Line<Wish>>,
@@ -47,7 +47,7 @@ impl RawMutex {
         }
     }
 
-    /// Takes it, if it is open.
+    /// Takes the lock if it is free.
     #[inline]
     pub(crate) fn try_lock(&self) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl RawMutex {
         false
     }
 
-    /// Takes it. False when the deadline came first.
+    /// Takes the lock, and waits if necessary. False when the deadline came first.
     ///
     /// # Panics
     /// When the calling task holds it already and would wait for ever.
@@ -104,7 +104,7 @@ impl RawMutex {
         }
     }
 
-    /// `None` when it was open and is the caller's now.
+    /// Joins the line; `None` when the lock was free and is now the caller's.
     fn stand_in_line(&self, wish: Wish) -> Option<Waiter> {
         let mut line = lock(&self.line);
         let mut state = self.state.load(Ordering::Relaxed);
@@ -133,7 +133,7 @@ impl RawMutex {
         Some(waiter)
     }
 
-    /// A waiter gives up.
+    /// Removes a waiter that gives up.
     fn leave(&self, waiter: Waiter) {
         let mut line = lock(&self.line);
         line.remove(waiter);
@@ -142,7 +142,7 @@ impl RawMutex {
         }
     }
 
-    /// Opens it, or hands it on. Only for whoever has locked it.
+    /// Releases the lock, or hands it over. The caller must have locked it.
     #[inline]
     pub(crate) fn unlock(&self) {
         self.owner.store(0, Ordering::Relaxed);
@@ -161,8 +161,8 @@ impl RawMutex {
         let mut line = lock(&self.line);
         while let Some(first) = line.pop() {
             let waiting = if line.is_empty() { 0 } else { WAITING };
-            // While it is locked and the line is ours nobody else changes the state. It is set before
-            // the claim: a thread may run as soon as it is claimed.
+            // While the lock is taken and the line is locked here, no other thread changes the
+            // state. It is set before the claim, because a thread may run as soon as it is claimed.
             self.state.store(LOCKED | waiting, Ordering::Relaxed);
             let Some(claim) = first.waiter.claim() else {
                 continue;
@@ -177,7 +177,7 @@ impl RawMutex {
         self.state.store(0, Ordering::Release);
     }
 
-    /// Whether somebody holds it.
+    /// Whether any task or thread holds the lock.
     pub(crate) fn is_locked(&self) -> bool {
         self.state.load(Ordering::Relaxed) & LOCKED != 0
     }

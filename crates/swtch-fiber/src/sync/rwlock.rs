@@ -1,7 +1,7 @@
-//! Many readers or one writer.
+//! A read-write lock: many readers or one writer.
 //!
-//! A reader takes one permit, a writer all of them: the order in which permits are given out makes the
-//! lock fair to both sides.
+//! A reader takes one permit, a writer all of them. The permits are given out in order, which makes
+//! the lock fair to both sides.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -14,20 +14,20 @@ use crate::sync::owners::{Owners, Place};
 use crate::sync::permits::Permits;
 use crate::wait_type::WaitType;
 
-/// A value that many may read or one may write. Served strictly in order: a reader that comes after a
-/// waiting writer waits for it. So a task must not take a second read lock while it holds one: a
-/// writer may stand between the two.
+/// A value that many may read or one may write. Served strictly in order: a reader that comes after
+/// a waiting writer waits for it. So a task must not take a second read lock while it holds one: a
+/// writer may be waiting between the two.
 ///
 /// It is not poisoned, see [the module](crate::sync).
 #[repr(C)]
 pub struct RwLock<Value: ?Sized> {
-    /// At the beginning, where the monitor looks for them.
+    /// The first field, because the monitor looks for the owners at the lock's address.
     owners: Owners,
     permits: Permits,
     value: UnsafeCell<Value>,
 }
 
-/// All permits: what a writer takes.
+/// All permits, which a writer takes.
 const ALL: usize = Permits::MOST;
 
 // SAFETY: moving the lock moves the value.
@@ -36,7 +36,7 @@ unsafe impl<Value: ?Sized + Send> Send for RwLock<Value> {}
 unsafe impl<Value: ?Sized + Send + Sync> Sync for RwLock<Value> {}
 
 impl<Value> RwLock<Value> {
-    /// An open lock.
+    /// A lock that is not held.
     pub const fn new(value: Value) -> Self {
         Self {
             owners: Owners::of_lock(),
@@ -45,14 +45,14 @@ impl<Value> RwLock<Value> {
         }
     }
 
-    /// The value.
+    /// Consumes the lock and returns its value.
     pub fn into_inner(self) -> Value {
         self.value.into_inner()
     }
 }
 
 impl<Value: ?Sized> RwLock<Value> {
-    /// Locks it for reading.
+    /// Locks for reading, and waits until that is possible.
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, Value> {
         let taken = self.acquire(1, WaitType::RWLOCK_SHARED, None);
@@ -60,7 +60,7 @@ impl<Value: ?Sized> RwLock<Value> {
         RwLockReadGuard::new(self)
     }
 
-    /// Locks it for writing.
+    /// Locks for writing, and waits until that is possible.
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, Value> {
         let taken = self.acquire(ALL, WaitType::RWLOCK_EXCLUSIVE, None);
@@ -68,7 +68,7 @@ impl<Value: ?Sized> RwLock<Value> {
         RwLockWriteGuard::new(self)
     }
 
-    /// Locks it for reading, if nobody writes or waits.
+    /// Locks for reading, if there is no writer and no waiter.
     #[inline]
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, Value>> {
         self.permits
@@ -76,7 +76,7 @@ impl<Value: ?Sized> RwLock<Value> {
             .then(|| RwLockReadGuard::new(self))
     }
 
-    /// Locks it for writing, if nobody else has it or waits.
+    /// Locks for writing, if there is no other holder and no waiter.
     #[inline]
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, Value>> {
         self.permits
@@ -84,14 +84,14 @@ impl<Value: ?Sized> RwLock<Value> {
             .then(|| RwLockWriteGuard::new(self))
     }
 
-    /// Locks it for reading; `None` when that was not possible within `span`.
+    /// Locks for reading; `None` when that was not possible within `span`.
     pub fn read_timeout(&self, span: Duration) -> Option<RwLockReadGuard<'_, Value>> {
         let deadline = Some(Deadline::after(span));
         self.acquire(1, WaitType::RWLOCK_SHARED, deadline)
             .then(|| RwLockReadGuard::new(self))
     }
 
-    /// Locks it for writing; `None` when that was not possible within `span`.
+    /// Locks for writing; `None` when that was not possible within `span`.
     pub fn write_timeout(&self, span: Duration) -> Option<RwLockWriteGuard<'_, Value>> {
         let deadline = Some(Deadline::after(span));
         self.acquire(ALL, WaitType::RWLOCK_EXCLUSIVE, deadline)
@@ -105,7 +105,7 @@ impl<Value: ?Sized> RwLock<Value> {
             .acquire_part(count, (wait_type, resource), deadline)
     }
 
-    /// The value, without locking: nobody else can have it.
+    /// The value, without locking: the exclusive reference excludes other users.
     pub fn get_mut(&mut self) -> &mut Value {
         self.value.get_mut()
     }
@@ -146,7 +146,7 @@ pub struct RwLockReadGuard<'lock, Value: ?Sized> {
 unsafe impl<Value: ?Sized + Sync> Sync for RwLockReadGuard<'_, Value> {}
 
 impl<'lock, Value: ?Sized> RwLockReadGuard<'lock, Value> {
-    /// For whoever has taken a permit of `lock`.
+    /// Makes the guard. The caller has taken a permit of `lock`.
     fn new(lock: &'lock RwLock<Value>) -> Self {
         Self {
             lock,
@@ -189,7 +189,7 @@ pub struct RwLockWriteGuard<'lock, Value: ?Sized> {
 unsafe impl<Value: ?Sized + Sync> Sync for RwLockWriteGuard<'_, Value> {}
 
 impl<'lock, Value: ?Sized> RwLockWriteGuard<'lock, Value> {
-    /// For whoever has taken all permits of `lock`.
+    /// Makes the guard. The caller has taken all permits of `lock`.
     fn new(lock: &'lock RwLock<Value>) -> Self {
         lock.owners.held_alone();
         Self {

@@ -1,4 +1,4 @@
-//! A number of permits.
+//! A semaphore, which blocks the worker and not its thread.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use crate::park::Deadline;
 use crate::sync::permits::Permits;
 use crate::wait_type::WaitType;
 
-/// A number of permits that workers take and give back. Waiters are served strictly in order: a
-/// large wish is not starved by small ones.
+/// A number of permits that workers take and give back. Waiters are served strictly in order: small
+/// requests do not starve a large one.
 ///
-/// A wish for more permits than there will ever be waits for ever, and all behind it.
+/// A request for more permits than there will ever be waits for ever, and so do all behind it.
 #[derive(Debug)]
 pub struct Semaphore {
     permits: Permits,
 }
 
 impl Semaphore {
-    /// The most permits there can be.
+    /// Largest number of permits that a semaphore can have.
     pub const MAX_PERMITS: usize = Permits::MOST;
 
-    /// `permits` free ones.
+    /// A semaphore with `permits` free permits.
     ///
     /// # Panics
-    /// When that is more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+    /// When `permits` is more than [`MAX_PERMITS`](Self::MAX_PERMITS).
     #[must_use]
     pub const fn new(permits: usize) -> Self {
         assert!(
@@ -34,12 +34,12 @@ impl Semaphore {
         }
     }
 
-    /// Takes one as soon as it is the caller's turn.
+    /// Takes one permit as soon as it is the caller's turn.
     pub fn acquire(&self) -> Permit<'_> {
         self.acquire_many(1)
     }
 
-    /// Takes `count` at once, as soon as it is the caller's turn and they are free.
+    /// Takes `count` permits together, as soon as it is the caller's turn and they are free.
     pub fn acquire_many(&self, count: usize) -> Permit<'_> {
         let taken = self.permits.acquire(count, WaitType::SEMAPHORE, None);
         debug_assert!(taken, "without a deadline nothing times out");
@@ -49,12 +49,12 @@ impl Semaphore {
         }
     }
 
-    /// Takes one, if one is free and nobody waits.
+    /// Takes one permit, if one is free and there are no waiters.
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
         self.try_acquire_many(1)
     }
 
-    /// Takes `count`, if they are free and nobody waits.
+    /// Takes `count` permits, if they are free and there are no waiters.
     pub fn try_acquire_many(&self, count: usize) -> Option<Permit<'_>> {
         self.permits.try_acquire(count).then(|| Permit {
             semaphore: self,
@@ -62,12 +62,12 @@ impl Semaphore {
         })
     }
 
-    /// Takes one; `None` when it was not the caller's turn within `span`.
+    /// Takes one permit; `None` when that was not possible within `span`.
     pub fn acquire_timeout(&self, span: Duration) -> Option<Permit<'_>> {
         self.acquire_many_timeout(1, span)
     }
 
-    /// Takes `count`; `None` when they were not to be had within `span`.
+    /// Takes `count` permits; `None` when that was not possible within `span`.
     pub fn acquire_many_timeout(&self, count: usize, span: Duration) -> Option<Permit<'_>> {
         let deadline = Some(Deadline::after(span));
         self.permits
@@ -78,7 +78,7 @@ impl Semaphore {
             })
     }
 
-    /// Adds permits that nobody took.
+    /// Adds new permits to the semaphore.
     ///
     /// # Panics
     /// When there would be more than [`MAX_PERMITS`](Self::MAX_PERMITS).
@@ -86,7 +86,7 @@ impl Semaphore {
         self.permits.release(count);
     }
 
-    /// How many are free at this moment.
+    /// Number of free permits at this moment.
     #[must_use]
     pub fn available_permits(&self) -> usize {
         self.permits.free()
@@ -102,13 +102,13 @@ pub struct Permit<'semaphore> {
 }
 
 impl Permit<'_> {
-    /// How many they are.
+    /// Number of permits that this value holds.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Does not give them back: the semaphore has fewer from now on.
+    /// Keeps the permits from being given back: the semaphore has fewer from now on.
     pub fn forget(mut self) {
         self.count = 0;
     }

@@ -1,4 +1,4 @@
-//! How a wait stands, and who may decide it: signal, deadline or cancellation, and one of them alone.
+//! The state of a wait. Exactly one of signal, deadline and cancellation decides it.
 //!
 //! ```text
 //! wait word:   ticket << 3 | phase
@@ -11,19 +11,19 @@
 
 use crate::atomics::{AtomicBool, AtomicU64, Ordering, const_new, fence};
 
-/// Where a wait stands: the low bits of the wait word.
+/// Phase of a wait: the low bits of the wait word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
-    /// It waits for nothing.
+    /// There is no wait; the worker runs.
     AtWork = 0,
-    /// It waits, or is about to.
+    /// The worker waits, or is about to wait.
     Armed = 1,
-    /// What it waited for has happened.
+    /// The resource signalled the waiter.
     Signalled = 2,
-    /// The deadline came first.
+    /// The deadline passed before a signal came.
     TimedOut = 3,
-    /// It is to end.
+    /// The wait was ended by cancelling the task.
     Cancelled = 4,
 }
 
@@ -41,13 +41,13 @@ impl Phase {
     }
 }
 
-/// See the head of the file.
+/// Ticket and phase of the latest wait, as drawn above.
 #[derive(Debug)]
 pub(crate) struct WaitWord {
     word: AtomicU64,
-    /// The wait at hand must not be cut short.
+    /// Cancelling the task must not end the present wait.
     uncancellable: AtomicBool,
-    /// The wait at hand has no deadline. Said after it was armed: until then it is not known.
+    /// The present wait has no deadline. Set after the wait was armed; until then that is unknown.
     endless: AtomicBool,
 }
 
@@ -62,7 +62,7 @@ impl WaitWord {
         }
     }
 
-    /// Whether cancelling the task leaves the wait at hand alone. Asked after its ticket.
+    /// Whether cancelling the task leaves the present wait alone. Read it after the ticket.
     pub(crate) fn is_uncancellable(&self) -> bool {
         self.uncancellable.load(Ordering::Relaxed)
     }
@@ -76,23 +76,23 @@ impl WaitWord {
             ticket << PHASE_BITS | Phase::Armed as u64,
             Ordering::Release,
         );
-        // The flag that asks the task to end is read after it; whoever sets that flag has a fence
-        // between it and the look at this word.
+        // The flag that asks the task to end is read after this fence. The thread that sets that
+        // flag has a fence between it and its read of this word.
         fence(Ordering::SeqCst);
         ticket
     }
 
-    /// The wait that was armed last has no deadline.
+    /// Records that the wait armed last has no deadline.
     #[inline(always)]
     pub(crate) fn has_no_deadline(&self) {
         self.endless.store(true, Ordering::Relaxed);
     }
 
-    /// The ticket of the wait at hand, while it is undecided and known to have no deadline.
+    /// The ticket of the present wait, while it is undecided and known to have no deadline.
     pub(crate) fn endless_ticket(&self) -> Option<u64> {
         let ticket = self.open_ticket()?;
         let endless = self.endless.load(Ordering::Relaxed);
-        // Said of this wait only if that is still the one at hand.
+        // The flag belongs to this wait only if it is still the present one.
         fence(Ordering::Acquire);
         (endless && self.is_open(ticket)).then_some(ticket)
     }
@@ -106,13 +106,13 @@ impl WaitWord {
             .is_ok()
     }
 
-    /// The ticket of the wait at hand, while it is undecided.
+    /// The ticket of the present wait, while it is undecided.
     pub(crate) fn open_ticket(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Acquire);
         (Phase::of(word) == Phase::Armed).then_some(word >> PHASE_BITS)
     }
 
-    /// How the wait stands.
+    /// Phase of the latest wait.
     pub(crate) fn phase(&self) -> Phase {
         Phase::of(self.word.load(Ordering::Acquire))
     }
@@ -123,7 +123,7 @@ impl WaitWord {
     }
 }
 
-/// What the word says while the wait with this ticket is undecided.
+/// Value of the word while the wait with this ticket is undecided.
 fn armed(ticket: u64) -> u64 {
     ticket << PHASE_BITS | Phase::Armed as u64
 }

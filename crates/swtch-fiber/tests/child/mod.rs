@@ -1,5 +1,5 @@
-//! Programs that end badly, or that must have a process to themselves: a test starts itself again as a
-//! child, where it does what it must not.
+//! Programs that end badly, or that need a process of their own: a test starts itself again as a
+//! child, which runs the case.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -8,26 +8,27 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Says to a test that it is the child.
+/// Tells a test that it is the child.
 const VARIABLE: &str = "SWTCH_FIBER_CHILD";
 
-/// Says to the test `child` which of its plays to play.
+/// Tells the test `child` which of its cases to run.
 const PLAY: &str = "SWTCH_FIBER_PLAY";
 
-/// How long anything may take on a busy machine.
+/// Time limit for anything on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Whether this process is the child that `name` was started in.
+/// Whether this process is the child that was started for `name`.
 pub fn is_child(name: &str) -> bool {
     std::env::var(VARIABLE).is_ok_and(|child| child == name)
 }
 
-/// What the test `child` is to play; `None` in the program that starts the children.
+/// The case that the test `child` is to run; `None` in the program that starts the children.
 pub fn play() -> Option<String> {
     std::env::var(PLAY).ok()
 }
 
-/// Plays `name` in a process whose only test is `child`; how that ended, and its standard error.
+/// Runs the case `name` in a process whose only test is `child`; returns how it ended, and its
+/// standard error.
 pub fn lived_through(name: &str) -> (Output, String) {
     let variables = [(PLAY, name), ("RUST_BACKTRACE", "1")];
     let output = in_a_child_with("child", &["--test-threads=1"], &variables, PATIENCE);
@@ -38,12 +39,12 @@ pub fn lived_through(name: &str) -> (Output, String) {
 /// Runs the test `name` of this file in a process of its own, with further options for the harness.
 ///
 /// # Panics
-/// When it has not ended after `patience`; it is killed then.
+/// When it has not ended after `patience`; then it is killed.
 pub fn in_a_child(name: &str, options: &[&str], patience: Duration) -> Output {
     in_a_child_with(name, options, &[], patience)
 }
 
-/// As [`in_a_child`], with further variables of its environment.
+/// As [`in_a_child`], with further environment variables.
 pub fn in_a_child_with(
     name: &str,
     options: &[&str],
@@ -84,7 +85,7 @@ pub fn in_a_child_with(
     }
 }
 
-/// Reads all of it meanwhile: a full pipe would keep the child from ending.
+/// Reads the output meanwhile, since a full pipe would keep the child from ending.
 fn collect(mut from: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut all = Vec::new();

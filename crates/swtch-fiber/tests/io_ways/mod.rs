@@ -1,4 +1,4 @@
-//! All ways to drive input and output.
+//! Runs tests with both drivers, both modes, and different numbers of schedulers.
 
 use swtch_fiber::{Builder, Error, Io, Mode, Runtime};
 
@@ -11,7 +11,7 @@ pub fn in_all_ways(test: impl Fn(Runtime)) {
     in_all_ways_of(Runtime::builder, test);
 }
 
-/// As [`in_all_ways`], with runtimes of the test's own making.
+/// As [`in_all_ways`], with runtimes that the test configures.
 pub fn in_all_ways_of(builder: impl Fn() -> Builder, test: impl Fn(Runtime)) {
     for io in [Io::Uring, Io::Epoll] {
         for mode in [Mode::Fiber, Mode::Thread] {
@@ -19,7 +19,7 @@ pub fn in_all_ways_of(builder: impl Fn() -> Builder, test: impl Fn(Runtime)) {
                 let builder = builder().io(io).mode(mode).schedulers(schedulers);
                 let runtime = match builder.build() {
                     Ok(runtime) => runtime,
-                    // Where the kernel refuses io_uring there is epoll only.
+                    // If the kernel refuses io_uring, only epoll is tested.
                     Err(Error::IoUring { .. }) => continue,
                     Err(error) => panic!("{error}"),
                 };

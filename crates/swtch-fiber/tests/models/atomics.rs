@@ -1,4 +1,4 @@
-//! What stands in for `src/atomics.rs`.
+//! Replaces `src/atomics.rs` by the types of `loom`.
 
 pub(crate) use loom::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,

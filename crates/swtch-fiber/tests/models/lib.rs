@@ -1,13 +1,15 @@
-//! Models of the protocols between threads: `loom` plays every order of their steps, up to a bound on
-//! how often a thread is interrupted, and every value that a weakly ordered load may see.
+//! Models of the protocols between threads: `loom` executes every order of their steps, up to a
+//! limit on how often a thread is interrupted, and every value that a weakly ordered load may
+//! return.
 //!
-//! The files of the crate are compiled here as they are; only what they rest on is exchanged: `loom`'s
-//! atomics and locks for those of std, and for `park` one that has no scheduler under it. A wait in
-//! the model is that of a thread outside: it may go on as soon as it is decided, which is the strictest
-//! case. A deadline is a moment that may be any: the waiter tries to give up each time it is let run.
+//! The files of the crate are compiled here as they are. Only their base is replaced: the atomics
+//! and locks of std by those of `loom`, and `park` by a version without a scheduler. A wait in the
+//! model is that of a thread that is not a worker: it may continue as soon as it is decided, which
+//! is the strictest case. A deadline may be at any moment: the waiter tries to give up each time it
+//! runs.
 //!
-//! `loom` does not model one total order of sequentially consistent loads and stores, only of fences:
-//! so the protocols here are written with fences.
+//! `loom` does not model one total order of sequentially consistent loads and stores, only of
+//! fences, so the protocols here are written with fences.
 #![cfg(test)]
 #![allow(
     dead_code,
@@ -33,7 +35,7 @@ mod sync {
 mod scheduler {
     #[path = "../../src/scheduler/asleep.rs"]
     pub(crate) mod asleep;
-    // Its own tests are played by `cargo test -p swtch-fiber`.
+    // Its own tests are run by `cargo test -p swtch-fiber`.
     #[path = "../../src/scheduler/inbox.rs"]
     pub(crate) mod inbox;
 }
@@ -43,7 +45,7 @@ mod wait_queue;
 
 #[path = "."]
 mod worker {
-    //! A control block as far as other threads see it.
+    //! The part of a control block that other threads see.
 
     #[path = "../../src/worker/wait_word.rs"]
     mod wait_word;
@@ -62,7 +64,7 @@ mod worker {
     pub(crate) struct WorkerCell {
         pub(crate) wait: WaitWord,
         pub(crate) inbox_next: AtomicPtr<Self>,
-        /// In place of the futex.
+        /// Replaces the futex of the crate.
         pub(crate) bell: Notify,
     }
 
@@ -94,7 +96,7 @@ mod wait_type {
     }
 }
 
-/// Plays `model` in every order with at most `interruptions` of a thread that could go on.
+/// Runs `model` in every order with at most `interruptions` of threads that could continue.
 fn play(interruptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(interruptions);

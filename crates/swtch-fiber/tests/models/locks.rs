@@ -1,4 +1,4 @@
-//! The locks: one at a time, nobody left behind, and what one wrote the next one sees.
+//! The locks: exclusion, no waiter left behind, and each owner sees the writes of the one before.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -10,10 +10,11 @@ use crate::sync::permits::Permits;
 use crate::sync::raw_mutex::RawMutex;
 use crate::wait_type::WaitType;
 
-/// A value that `loom` watches: two at a time, or a write that the reader does not see, is reported.
+/// A value that `loom` watches: it reports two users at a time, and a write that the reader does
+/// not see.
 struct Watched(UnsafeCell<usize>);
 
-// SAFETY: the models are about just this: that the lock lets one at a time reach it.
+// SAFETY: the models test just this: that the lock lets one at a time reach it.
 unsafe impl Sync for Watched {}
 // SAFETY: as above.
 unsafe impl Send for Watched {}
@@ -24,7 +25,7 @@ impl Watched {
     }
 
     fn add(&self) {
-        // SAFETY: `loom` reports where nobody keeps this promise.
+        // SAFETY: `loom` reports any violation of exclusive access.
         self.0.with_mut(|value| unsafe { *value += 1 });
     }
 
@@ -61,14 +62,14 @@ fn mutex(others: &'static [Option<Deadline>], interruptions: usize) {
     });
 }
 
-/// Two that wait without end.
+/// Two threads that wait without a deadline.
 #[test]
 fn the_mutex_lets_one_in_and_leaves_nobody() {
     mutex(&[None], 3);
     mutex(&[None, None], 3);
 }
 
-/// One gives up while it is being woken.
+/// One thread gives up while it is being woken.
 #[test]
 fn the_mutex_passes_by_those_who_give_up() {
     mutex(&[Some(Deadline)], 3);
@@ -105,21 +106,21 @@ fn permits(others: &'static [(usize, Option<Deadline>)], interruptions: usize) {
     });
 }
 
-/// A reader and writers, as a read-write lock has them.
+/// One reader and several writers, as in a read-write lock.
 #[test]
 fn permits_are_never_two_peoples_and_all_come_back() {
     permits(&[(2, None)], 3);
     permits(&[(1, None), (2, None)], 3);
 }
 
-/// The one at the head gives up: those behind it go on.
+/// The first waiter gives up: those behind it continue.
 #[test]
 fn permits_of_those_who_give_up_go_to_the_next() {
     permits(&[(2, Some(Deadline))], 3);
     permits(&[(2, Some(Deadline)), (1, None)], 3);
 }
 
-/// The one at the head gives up, and what those behind it want has been free all the time.
+/// The first waiter gives up, and the permits that those behind it want were free the whole time.
 #[test]
 fn a_large_wish_that_is_withdrawn_holds_nobody_up() {
     play(3, || {

@@ -1,4 +1,4 @@
-//! What stands in for `src/park.rs`: the same waits, of threads that no scheduler runs.
+//! Replaces `src/park.rs`: the same waits, for threads without a scheduler.
 
 use crate::wait_type::WaitType;
 use crate::worker::{Phase, WorkerCell};
@@ -15,7 +15,7 @@ pub(crate) enum Wake {
     TimedOut,
 }
 
-/// Any moment.
+/// A deadline that may pass at any moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline;
 

@@ -1,4 +1,4 @@
-//! One wait and those who end it; the way of a worker to its scheduler; a scheduler that falls asleep.
+//! One wait and its end; the way of a worker to its scheduler; a scheduler that falls asleep.
 
 use std::sync::atomic::AtomicUsize as Count;
 
@@ -22,7 +22,8 @@ fn armed() -> Waiter {
     }
 }
 
-/// Two that believed to have ended it would put the worker into two queues; none, and it sleeps on.
+/// If two threads ended the same wait, the worker would be in two queues; if none did, it would
+/// sleep on.
 #[test]
 fn of_signal_deadline_and_cancellation_one_wins() {
     play(4, || {
@@ -36,7 +37,7 @@ fn of_signal_deadline_and_cancellation_one_wins() {
     });
 }
 
-/// A signaller that is late by a wait must not end the next one.
+/// A signaller that is one wait late must not end the next one.
 #[test]
 fn a_late_signal_does_not_end_the_next_wait() {
     play(4, || {
@@ -56,8 +57,8 @@ fn a_late_signal_does_not_end_the_next_wait() {
     });
 }
 
-/// The worker arms and looks at the flag, the canceller sets the flag and looks for a wait: one must
-/// see the other, or the task sleeps on although it was cancelled.
+/// The worker arms and reads the flag, the canceller sets the flag and looks for a wait. One must
+/// see the other, otherwise the task sleeps on although it was cancelled.
 #[test]
 fn a_task_that_is_cancelled_while_it_arms_hears_of_it() {
     play(4, || {
@@ -77,7 +78,7 @@ fn a_task_that_is_cancelled_while_it_arms_hears_of_it() {
     });
 }
 
-/// A worker lost on its way to the scheduler never runs again.
+/// A worker that is lost on its way to the scheduler never runs again.
 #[test]
 fn the_inbox_loses_nobody() {
     play(3, || {
@@ -95,8 +96,8 @@ fn the_inbox_loses_nobody() {
     });
 }
 
-/// The model ends only if the sleeper is woken or sees what came: `loom` reports all asleep as a
-/// deadlock.
+/// The model ends only if the sleeper is woken or sees what was pushed: if all sleep, `loom`
+/// reports a deadlock.
 #[test]
 fn a_scheduler_does_not_fall_asleep_over_a_signal() {
     play(4, || {
@@ -124,7 +125,7 @@ fn a_scheduler_does_not_fall_asleep_over_a_signal() {
     });
 }
 
-/// The same with a queue of waiters: whatever makes the condition true needs no order of its own.
+/// The same with a queue of waiters: the condition itself may be set without any ordering.
 #[test]
 fn who_waits_for_a_condition_hears_of_it() {
     play(3, || {

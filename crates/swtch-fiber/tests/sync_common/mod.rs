@@ -1,4 +1,5 @@
-//! What the tests of synchronisation share: runtimes of each shape, and waiting for what a counter says.
+//! Shared by the tests of synchronisation: runtimes of each shape, and waiting for the value of a
+//! counter.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -6,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use swtch_fiber::{Mode, Runtime};
 
-/// A runtime.
 pub fn runtime(mode: Mode, schedulers: usize) -> Runtime {
     Runtime::builder()
         .mode(mode)
@@ -24,14 +24,15 @@ pub fn in_all_shapes(test: impl Fn(&Runtime)) {
     }
 }
 
-/// Calls `test` with a runtime of each mode, with one scheduler: what happens then has one order.
+/// Calls `test` with a runtime of each mode, with one scheduler, so that the order of events is
+/// fixed.
 pub fn in_both_modes(test: impl Fn(&Runtime)) {
     for mode in [Mode::Fiber, Mode::Thread] {
         test(&runtime(mode, 1));
     }
 }
 
-/// Waits until `condition` holds; a minute is the end of patience, not a measure.
+/// Waits until `condition` holds; fails after a minute.
 pub fn until(what: &str, condition: impl Fn() -> bool) {
     let begun = Instant::now();
     while !condition() {
@@ -40,7 +41,7 @@ pub fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// Waits of this type that have begun so far.
+/// Number of waits of this type that have begun so far.
 pub fn waits(runtime: &Runtime, wait_type: &str) -> u64 {
     let counters = runtime.counters();
     let waits = counters.iter().flat_map(|scheduler| &scheduler.waits);

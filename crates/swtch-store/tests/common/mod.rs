@@ -1,7 +1,7 @@
-//! Switches as machines make them, from fixed seeds: a small simulated scheduler.
+//! Simulated switches from fixed seeds, made by a small scheduler.
 //!
 //! Times have the noise and the redundancy of real ones: a run starts where the CPU's previous one
-//! ended, and the off-CPU time spans from the task's last switch-out to there.
+//! ended, and the off-CPU time lasts from the task's last switch-out until there.
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(
     clippy::cast_possible_truncation,
@@ -22,7 +22,7 @@ use swtch_store::{
     Writer,
 };
 
-/// `splitmix64`: small, and the same everywhere.
+/// `splitmix64`: small, and the same on every machine.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
@@ -62,7 +62,7 @@ impl Dice {
     }
 }
 
-/// What a simulated task is and does.
+/// State and behaviour of a simulated task.
 #[derive(Clone, Debug)]
 struct Task {
     key: TaskKey,
@@ -86,7 +86,7 @@ impl Task {
     }
 }
 
-/// What kind of program runs.
+/// The kind of program that is simulated.
 #[derive(Clone, Copy, Debug)]
 struct Program {
     tasks: u32,
@@ -140,7 +140,7 @@ struct Machine {
     queues: Vec<VecDeque<usize>>,
     blocked: Vec<usize>,
     running: Vec<usize>,
-    /// Last switch on each CPU.
+    /// Time of the last switch on each CPU, in ns.
     clocks: Vec<u64>,
     planned: Vec<u64>,
 }
@@ -185,7 +185,7 @@ impl Machine {
         self.planned[cpu] = self.clocks[cpu] + run + tick;
     }
 
-    /// The running task wakes one that is blocked, if there is any.
+    /// The running task wakes a blocked one, if there is any.
     fn wake(&mut self, cpu: usize, start: u64, end: u64) {
         if self.blocked.is_empty() {
             return;
@@ -212,7 +212,7 @@ impl Machine {
         let blocks = self.program.tasks > 2 && self.dice.chance(60) || self.dice.chance(55);
         let blocks = blocks || is_alone;
         if is_alone {
-            // Nobody to run: borrow a task from elsewhere, or wake the next one late.
+            // No task is queued: take one from another CPU, or wake the next one late.
             self.wake_someone_for(cpu, end, leaver);
         }
         let comer = self.queues[cpu].pop_front().expect("somebody was woken");
@@ -399,7 +399,7 @@ pub fn odd_switch(ts: u64) -> Switch {
     }
 }
 
-/// All that a row says, comparable.
+/// All values of a row, in a form that can be compared.
 pub fn said(row: &Switch) -> impl PartialEq + std::fmt::Debug + Clone + use<> {
     let Rule {
         name,
@@ -413,7 +413,7 @@ pub fn said(row: &Switch) -> impl PartialEq + std::fmt::Debug + Clone + use<> {
     (run, (name, reason, certainty), row.evidence, rest)
 }
 
-/// A task with a name of these bytes.
+/// A task whose name has these bytes.
 pub fn task_named(comm: &[u8]) -> TaskEvent {
     TaskEvent {
         ts: Timestamp::from_ns(77),
@@ -570,7 +570,6 @@ pub fn record(path: &Path, switches: &[Switch], rows_per_flush: usize, end: End)
     }
 }
 
-/// All rows of a trace.
 pub fn rows(trace: &Trace) -> Result<Vec<Switch>, Error> {
     let mut rows = Vec::new();
     trace.scan(Columns::all(), None, &mut |row| rows.push(*row))?;

@@ -1,5 +1,4 @@
-//! What single words of the command line may be: one of a list, a length of time, a number that names
-//! something.
+//! Parsers for single values of the command line: words from a list, durations, ids.
 
 use std::time::Duration;
 
@@ -10,32 +9,29 @@ use crate::export::To;
 use crate::format::Format;
 use crate::report::{BillBy, By};
 
-/// The words of `--format`.
 pub fn format() -> impl TypedValueParser<Value = Format> {
     PossibleValuesParser::new(Format::ALL.map(Format::as_str))
         .map(|word| Format::from_word(&word).expect("it is one of the possible values"))
 }
 
-/// The words of reports, and those that only bills have.
+/// All values of `--by`: those of reports, then those that only bills have.
 pub fn by() -> PossibleValuesParser {
     let reports = By::ALL.map(By::as_str).into_iter();
     let bills = BillBy::ALL.map(BillBy::as_str).into_iter();
     PossibleValuesParser::new(reports.chain(bills.filter(|word| By::from_word(word).is_none())))
 }
 
-/// The words of `--to`.
 pub fn to() -> impl TypedValueParser<Value = To> {
     PossibleValuesParser::new(To::ALL.map(To::as_str))
         .map(|word| To::from_word(&word).expect("it is one of the possible values"))
 }
 
-/// The words of `--reason`.
 pub fn reason() -> impl TypedValueParser<Value = Reason> {
     PossibleValuesParser::new(Reason::ALL.iter().map(|reason| reason.as_str()))
         .map(|word| Reason::from_word(&word).expect("it is one of the possible values"))
 }
 
-/// How long to record: seconds, more than none.
+/// Parses the duration of a recording in seconds; it must be above 0.
 pub fn seconds(words: &str) -> Result<Duration, String> {
     let seconds: f64 = words
         .parse()
@@ -46,10 +42,10 @@ pub fn seconds(words: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{words}` is no length of time to record for"))
 }
 
-/// Reading the counters of many threads takes a while, so looks are not closer together than this.
+/// The shortest interval that is accepted: reading the counters of many threads takes a while.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The time between two looks: seconds.
+/// Parses the time between two readings of the counters, in seconds.
 pub fn interval(words: &str) -> Result<Duration, String> {
     let interval = words.parse().ok().map(Duration::try_from_secs_f64);
     interval
@@ -82,7 +78,7 @@ pub fn length(words: &str) -> Result<Nanos, String> {
     ))
 }
 
-/// A process id; 0 is idle's.
+/// Parses a process id; 0 is refused, since it stands for idle.
 pub fn pid(words: &str) -> Result<Pid, String> {
     match words.parse() {
         Ok(0) | Err(_) => Err(format!("`{words}` is no process id")),

@@ -1,10 +1,10 @@
 //! `swtch cost --compare A B`: two saved lists, as far as they can be compared.
 //!
-//! Two sessions are a sequential comparison: the machine's speed may have changed between them,
-//! and here it does, by up to 1.7 times, while steal time stays 0. What stood in every round of both
-//! is the reference, a fixed loop in user mode; so prices are compared in multiples of it, paired round by
-//! round. A price without the reference is refused, and so are lists of different processors,
-//! where the loop itself is another measure.
+//! Two sessions are a sequential comparison: the machine's speed may have changed between them, and
+//! here it does, by up to 1.7 times, while steal time stays 0. Every round of both has the
+//! reference, a fixed loop in user mode; so prices are compared in multiples of it, paired round by
+//! round. A price without the reference is refused, and so are lists of different processors, on
+//! which the loop is another measure.
 
 use anyhow::{Result, bail};
 use swtch_core::cost::{Estimate, Price, PriceList};
@@ -12,17 +12,17 @@ use swtch_core::cost::{Estimate, Price, PriceList};
 use super::saved;
 use crate::report::{Cell, Sheet};
 
-/// A change below this part is none, whatever the intervals: what two sessions of the same kernel
-/// differ by (memory, placement), which no interval within one session shows.
+/// A smaller relative change counts as none, whatever the intervals: two sessions of the same
+/// kernel differ by that much (memory, placement), which no interval within one session shows.
 const LEAST_CHANGE: f64 = 0.05;
 
-/// What became of a price.
+/// How a price changed between two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Dearer,
     Cheaper,
     None,
-    /// The intervals allow either.
+    /// The intervals allow several of these.
     Unresolved,
 }
 
@@ -37,7 +37,7 @@ impl Change {
     }
 }
 
-/// Columns of the comparison.
+/// Columns of the comparison's table.
 const COLUMNS: [&str; 10] = [
     "kind",
     "between",
@@ -54,9 +54,8 @@ const COLUMNS: [&str; 10] = [
 /// The comparison: one row per price that both have.
 #[derive(Debug)]
 pub struct Comparison {
-    /// The rows.
     pub sheet: Sheet,
-    /// Whether anything became dearer.
+    /// True if any price became dearer.
     pub is_worse: bool,
 }
 
@@ -122,8 +121,8 @@ fn is_same(one: &Price, other: &Price) -> bool {
     key(one) == key(other)
 }
 
-/// After over before, and what that means. The ends of both intervals are combined, which is wider
-/// than either is sure of.
+/// After over before, and what that means. The far ends of both intervals are combined, so the
+/// interval is wider than it need be.
 fn change(before: &Estimate, after: &Estimate) -> (Estimate, Change) {
     let ratio = Estimate {
         point: after.point / before.point,

@@ -1,13 +1,13 @@
-//! A price list as flat tables, for those who compute with it: CSV and Parquet.
+//! Exports a price list as flat tables for further computation: CSV and Parquet.
 //!
 //! ```text
 //! PriceList ─▶ prices_table ─▶ one row a price   ┐   to_csv         (rows only)
-//!           └▶ curves_table ─▶ one row a point   ┘   write_parquet  (origin, session and facts too)
+//!           └▶ curves_table ─▶ one row a point   ┘   write_parquet  (origin, session, facts too)
 //! ```
 //!
-//! Columns end in their unit; an interval is three of them: `net_ns`, `net_ns_low`, `net_ns_high`. In
-//! Parquet what holds for all rows stands in the footer under `origin.…`, `session.…` and
-//! `fact.…`. JSON needs no table: it is the [`PriceList`] itself.
+//! Columns end in their unit; an interval is three of them: `net_ns`, `net_ns_low`, `net_ns_high`.
+//! In Parquet, what holds for all rows is in the footer under `origin.…`, `session.…` and `fact.…`.
+//! JSON needs no table: it is the [`PriceList`] itself.
 
 use serde::Serialize;
 use swtch_core::cost::{Curve, Estimate, NamedContrast, Per, Point, Price, PriceList};
@@ -15,7 +15,7 @@ use swtch_store::{PlainColumn, PlainTable};
 
 use crate::text::{csv_text, escaped};
 
-/// One row a price.
+/// The prices, one row each.
 pub fn prices_table(list: &PriceList) -> PlainTable {
     let rows = list.prices.as_slice();
     let mut columns = vec![
@@ -55,7 +55,7 @@ pub fn prices_table(list: &PriceList) -> PlainTable {
     }
 }
 
-/// One row a point of a curve.
+/// The curves, one row for each point.
 pub fn curves_table(list: &PriceList) -> PlainTable {
     type Row<'a> = (&'a Curve, &'a Point);
     let rows: Vec<Row<'_>> = list
@@ -86,7 +86,7 @@ pub fn curves_table(list: &PriceList) -> PlainTable {
     }
 }
 
-/// One row a contrast; the pairs of arms that do the same are the last.
+/// The contrasts, one row each; the last ones are the pairs of arms that do the same.
 pub fn contrasts_table(list: &PriceList) -> PlainTable {
     let rows: Vec<&NamedContrast> = list.contrasts.iter().chain(&list.session.twins).collect();
     let rows = rows.as_slice();
@@ -110,7 +110,7 @@ pub fn contrasts_table(list: &PriceList) -> PlainTable {
     }
 }
 
-/// A table as CSV (RFC 4180): a record for the head and one a row; null is an empty field.
+/// A table as CSV (RFC 4180): a record of column names, then one per row; null is an empty field.
 pub fn to_csv(table: &PlainTable) -> String {
     let mut csv = String::new();
     let names = table.columns.iter().map(|(name, _)| (*name).to_owned());
@@ -195,7 +195,7 @@ fn reason(price: &Price) -> Option<String> {
     }
 }
 
-/// What holds for all rows, as keys and values. A fact that is not known has no key.
+/// What holds for all rows, as keys and values. An unknown fact has no key.
 fn metadata(list: &PriceList) -> Vec<(String, String)> {
     let mut pairs = vec![("swtch.prices_version".to_owned(), list.version.to_string())];
     pairs.extend(fields("origin", &list.origin));

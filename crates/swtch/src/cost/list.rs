@@ -1,4 +1,4 @@
-//! From blocks to the price list.
+//! Builds the price list from the blocks that were measured.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use super::noise;
 use super::series::{Act, Blocks, Paired};
 use crate::host;
 
-/// An interval that reaches farther than this part of its point resolves nothing.
+/// A price is unresolved if half its interval is more than this percentage of its point.
 const UNRESOLVED_PCT: f64 = 5.0;
 
-/// The risk of any wrong claim among all contrasts of a session.
+/// The risk of any wrong claim among the contrasts of one family.
 const ALPHA: f64 = 0.05;
 
 /// The list of all that was measured.
@@ -63,13 +63,13 @@ pub fn list(menu: &Menu, effort: Effort, harvest: &Harvest, was_interrupted: boo
     }
 }
 
-/// Name of the fact that says how fast the CPU's clock counter runs.
+/// Name of the fact that gives the rate of the CPU's clock counter.
 pub const TICKS: &str = "clock_counter_ticks_per_s";
 
-/// Name of the fact that says how fast instructions go that wait for one another.
+/// Name of the fact that gives the rate of instructions that wait for one another.
 pub const CHAINED: &str = "instructions_chained_per_ns";
 
-/// The same of instructions that wait for nothing.
+/// Name of the fact that gives the rate of instructions that wait for nothing.
 pub const INDEPENDENT: &str = "instructions_independent_per_ns";
 
 /// Facts of the machine, with those that only the CPU itself tells.
@@ -113,7 +113,7 @@ fn facts(cliff: Option<&Cliff>) -> Vec<Fact> {
     facts
 }
 
-/// What the CPU says, or what the clock says about a 50th of a second.
+/// Rate of the clock counter: as the CPU states it, else measured over a 50th of a second.
 fn ticks_per_second() -> u64 {
     arch::ticks_per_second().unwrap_or_else(|| {
         let (start, before) = (Instant::now(), arch::ticks());
@@ -137,7 +137,7 @@ fn prices(measured: &Measured, blocks: &Blocks<'_>) -> Vec<Price> {
     prices
 }
 
-/// A row of an arm; `None` when it is not here.
+/// The price of one row of an arm; `None` when it was not measured.
 fn price(measured: &Measured, blocks: &Blocks<'_>, arm: usize, row: Row) -> Option<Price> {
     let act = Act { arm, act: row.act };
     let baseline = row.baseline.map(|baseline| Act { arm, act: baseline });
@@ -168,8 +168,8 @@ fn price(measured: &Measured, blocks: &Blocks<'_>, arm: usize, row: Row) -> Opti
     })
 }
 
-/// A hop of a ring on one CPU is expected to be one switch; whatever crosses CPUs is no switch
-/// between two tasks.
+/// A hop of a ring on one CPU is expected to be one switch; a hop across CPUs is no switch between
+/// two tasks.
 fn per(ring: Option<&RingSpec>, counted_per_op: f64) -> Per {
     match ring {
         None => Per::Operation("not a hand-over between tasks of the kernel".to_owned()),
@@ -180,7 +180,7 @@ fn per(ring: Option<&RingSpec>, counted_per_op: f64) -> Per {
     }
 }
 
-/// Each group measures the system call: the first row stands for all.
+/// Each group measures the system call; only the first such row is kept.
 fn with_one_reference(prices: Vec<Price>) -> Vec<Price> {
     let mut kept: Vec<Price> = Vec::new();
     for price in prices {
@@ -198,8 +198,8 @@ pub fn is_resolved(measured: &Measured) -> bool {
     prices(measured, &blocks).iter().all(is_narrow)
 }
 
-/// The headlines are held to it: switches on one CPU, one a hop. What else is measured shows its
-/// interval and is no reason to measure longer.
+/// Only headline prices must be narrow: switches on one CPU, one a hop. All others show their
+/// interval and are no reason to measure longer.
 fn is_narrow(price: &Price) -> bool {
     let is_headline =
         price.section == Section::Switch.as_str() && price.policy == Some(Policy::Batch);
@@ -207,10 +207,11 @@ fn is_narrow(price: &Price) -> bool {
     !is_headline || half_width.is_some_and(|half| half <= UNRESOLVED_PCT)
 }
 
-/// What a pair came to.
+/// A pair, and its contrast.
 type Compared = (Pair, Contrast);
 
-/// Arms that do the same, all of a session as one family: of many pairs some differ by chance.
+/// Contrasts of arms that do the same, all of a session as one family: of many pairs some differ by
+/// chance.
 fn twins(groups: &Groups<'_>) -> Vec<Compared> {
     let mut pairs = Vec::new();
     let mut values = Vec::new();
@@ -242,8 +243,8 @@ fn named(twins: &[Compared]) -> Vec<NamedContrast> {
         .collect()
 }
 
-/// The contrasts of each group are one family: the more of them, the wider the intervals (Holm). Each
-/// is held against a pair of its own group that does the same.
+/// The contrasts of each group are one family: the more of them, the wider the intervals (Holm).
+/// Each is compared with a pair of its own group that does the same.
 fn contrasts(groups: &Groups<'_>) -> Vec<NamedContrast> {
     let of_group = |(measured, blocks): &(&Measured, &Blocks<'_>)| {
         let twin = |of: &Pair| {
@@ -263,7 +264,7 @@ fn contrasts(groups: &Groups<'_>) -> Vec<NamedContrast> {
             Some(NamedContrast { proof, ..named })
         });
         let named: Vec<_> = named.collect();
-        // A control of what is not here controls nothing.
+        // Controls are dropped when nothing that they control was measured.
         let is_here = named.iter().any(|one| one.control_of.is_none());
         if is_here { named } else { Vec::new() }
     };
@@ -303,7 +304,7 @@ fn curves(groups: &Groups<'_>) -> Vec<Curve> {
     curves
 }
 
-/// The step in the curves of rings that have no memory: the identifiers alone.
+/// The step in the curves of rings without a working set, due to address-space identifiers alone.
 fn cliff(curves: &[Curve]) -> Option<Cliff> {
     let named = |name| curves.iter().find(|curve| curve.name == name);
     Cliff::of(named("tlb-processes-0")?, named("tlb-threads-0")?)
@@ -350,7 +351,7 @@ fn missing(menu: &Menu, harvest: &Harvest) -> Vec<Missing> {
     all
 }
 
-/// The table says "not here" itself.
+/// Removes the words "not here", which the table adds itself.
 fn without_prefix(why: &str) -> &str {
     why.strip_prefix("not here: ").unwrap_or(why)
 }

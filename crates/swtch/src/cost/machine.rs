@@ -1,5 +1,5 @@
-//! What else happened on the machine while it was measured: time that the hypervisor took, interrupts,
-//! throttling. Counters that only grow, read before and after.
+//! What else happened on the machine during a measurement: time that the hypervisor took,
+//! interrupts, throttling. Read from counters that only grow, before and after.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Reads them.
+    /// Reads the counters; interrupts are those of `cpu`.
     pub fn read(cpu: u32) -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let table = fs::read_to_string("/proc/interrupts").unwrap_or_default();
@@ -31,7 +31,7 @@ impl Counters {
         }
     }
 
-    /// What two stretches of time added; unknown where one of the two is.
+    /// What two periods added together; unknown where one of the two is.
     pub fn plus(self, other: Self) -> Self {
         Self {
             steal_s: self
@@ -49,7 +49,7 @@ impl Counters {
         }
     }
 
-    /// What was added since `before`; unknown where one of the two is.
+    /// Growth since `before`; unknown where one of the two is.
     pub fn since(self, before: Self) -> Self {
         let added = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
         Self {
@@ -70,8 +70,8 @@ fn steal(stat: &str) -> Option<f64> {
     Some(ticks / USER_HZ)
 }
 
-/// Interrupts that CPUs send each other: remote wake-ups and shoot-downs, of which the measurement makes
-/// many itself (`Documentation/filesystems/proc.rst`, v6.18).
+/// Interrupts that CPUs send each other: remote wake-ups and shoot-downs, of which the measurement
+/// makes many itself (`Documentation/filesystems/proc.rst`, v6.18).
 const BETWEEN_CPUS: [&str; 3] = ["RES", "CAL", "TLB"];
 
 /// Sum of one CPU's column of `/proc/interrupts`, without those between CPUs.

@@ -1,5 +1,5 @@
-//! Measures a menu: every group in fresh process trees, one tree of each group after the other, so that
-//! a change of the machine's speed falls on all of them.
+//! Measures a menu: every group in fresh process trees, one tree of each group after the other, so
+//! that a change of the machine's speed affects all of them.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,31 +15,30 @@ use crate::text;
 /// A group and the trees that were measured of it.
 #[derive(Debug)]
 pub struct Measured {
-    /// The group.
     pub group: Group,
-    /// Its trees.
     pub trees: Vec<Tree>,
 }
 
-/// All groups.
+/// The measurements of all groups.
 #[derive(Debug)]
 pub struct Harvest {
     /// The groups, in the order of the menu; without those that have too few trees.
     pub measured: Vec<Measured>,
     /// Names of groups that were not finished.
     pub unfinished: Vec<String>,
-    /// How long it took.
+    /// Wall time of the whole session.
     pub took: Duration,
-    /// What else happened on the machine meanwhile.
+    /// What else happened on the machine during the session.
     pub counters: Counters,
 }
 
-/// Measures all of it, or what is done when `stop` is set. A group that `is_resolved` does not
-/// accept after its trees gets as many again, as long as `budget` lasts: a busy host takes longer.
+/// Measures all groups, or keeps what is done when `stop` is set. A group that `is_resolved` does
+/// not accept after its trees gets as many again, as long as `budget` lasts: a busy host takes
+/// longer.
 ///
 /// # Errors
 ///
-/// A process cannot be made, or one of those that measure failed.
+/// A process cannot be started, or one that measures failed.
 pub fn measure(
     menu: &Menu,
     budget: Duration,
@@ -90,7 +89,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Grows the planned number of trees of each group that is wanted, and begins none after `end`.
+    /// Measures the planned number of trees of each group that is wanted; begins none after `end`.
     fn grow_all(
         &mut self,
         is_wanted: impl Fn(&Measured) -> bool,
@@ -118,8 +117,8 @@ impl<'a> Field<'a> {
         }
         let measured = &mut self.measured[index];
         self.progress.show(&measured.group);
-        // Another order in every tree of every session: one that happens to favour an arm must not
-        // do so again.
+        // Every tree of every session has another order: one that happens to favour an arm must not
+        // recur.
         let number = u64::try_from(measured.trees.len()).unwrap_or_default();
         let seed = self.seed.wrapping_add(number);
         let plan = measured.group.plan(self.cpu);
@@ -137,11 +136,11 @@ impl<'a> Field<'a> {
 /// With six trees the lowest and the highest median bound the true one with 96.9 %.
 const LEAST_TREES: usize = 6;
 
-/// The groups take turns tree by tree, so all are whole at the end only. Who stops before gets what
-/// two trees say: their intervals claim no more ([`swtch_core::cost::Estimate`]).
+/// The groups take turns tree by tree, so all are whole at the end only. A session that is stopped
+/// before gets what two trees say: their intervals claim no more ([`swtch_core::cost::Estimate`]).
 const LEAST_TREES_WHEN_STOPPED: usize = 2;
 
-/// The line on stderr that says how far it is. Not a terminal: nothing.
+/// The progress line on stderr; nothing if that is not a terminal.
 #[derive(Debug)]
 struct Progress {
     left: Duration,
@@ -161,7 +160,7 @@ impl Progress {
         }
     }
 
-    /// What is left, at the pace so far: a busy host takes longer than planned.
+    /// Time left at the pace so far: a busy host takes longer than planned.
     fn time_left(&self) -> Duration {
         let elapsed = self.start.elapsed();
         if elapsed < Duration::from_secs(1) || self.planned_done.is_zero() {
@@ -179,7 +178,7 @@ impl Progress {
             talk_part!(
                 "\r\x1b[K\x1b[?7lmeasuring {name}, about {left} s left (Ctrl-C keeps what is done)\x1b[?7h"
             );
-            // It is only a line of talk: a terminal that is gone ends us elsewhere.
+            // Only a progress line: if the terminal is gone, the program ends elsewhere.
             drop(stderr().flush());
         }
     }

@@ -18,10 +18,10 @@ mod curves;
 mod others;
 mod switches;
 
-/// How much time is spent.
+/// How much time a session takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// What `explain` needs, in ten seconds.
+    /// The prices that `explain` needs, in ten seconds.
     Quick,
     /// All sections, in a minute.
     Default,
@@ -30,7 +30,7 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// When no more is begun to narrow intervals; what is planned is done in any case.
+    /// Time after which no tree is begun to narrow intervals; what is planned is done in any case.
     pub const fn budget(self) -> Duration {
         Duration::from_secs(match self {
             Self::Quick => 8,
@@ -39,7 +39,7 @@ impl Effort {
         })
     }
 
-    /// The word.
+    /// Its word in a saved list.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Quick => "quick",
@@ -54,19 +54,19 @@ impl Effort {
 pub enum Section {
     /// Hand-overs on one CPU: what a switch costs.
     Switch,
-    /// Hand-overs elsewhere.
+    /// Hand-overs across CPUs: remote wake-ups.
     Place,
     /// Switches that the kernel does not see.
     User,
-    /// Tasks that are started.
+    /// Starts of threads, processes and programs.
     Launch,
-    /// Operations to compare with.
+    /// Operations to compare a switch with.
     Yardstick,
-    /// What a switch is made of.
+    /// Contrasts that show the parts of a switch.
     Contrast,
-    /// Cost against a size.
+    /// Cost of a switch over a size.
     Curve,
-    /// The method against itself.
+    /// Checks of the method against itself.
     SelfCheck,
 }
 
@@ -97,7 +97,7 @@ impl Section {
         }
     }
 
-    /// What a table says above it.
+    /// Its heading in the table.
     pub const fn title(self) -> &'static str {
         match self {
             Self::Switch => "A switch between two tasks of one CPU",
@@ -112,7 +112,7 @@ impl Section {
     }
 }
 
-/// What becomes of an arm.
+/// How the results of an arm are used.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Role {
     /// A row of the table.
@@ -128,11 +128,10 @@ pub enum Role {
 /// An arm of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
-    /// What is timed.
+    /// The work that is timed.
     pub spec: ArmSpec,
     /// The operation's name in the table.
     pub kind: String,
-    /// What becomes of it.
     pub role: Role,
 }
 
@@ -146,7 +145,7 @@ impl Arm {
         }
     }
 
-    /// The empty system call.
+    /// An arm for the empty system call.
     pub fn reference() -> Self {
         Self {
             spec: ArmSpec::Yardstick {
@@ -182,7 +181,7 @@ impl Arm {
         }
     }
 
-    /// The operation with all that tells it from its like.
+    /// The operation's name; of a ring with members, place and policy.
     pub fn describe(&self) -> String {
         match self.as_ring() {
             Some(ring) => format!(
@@ -205,7 +204,7 @@ impl Arm {
 /// A row that an arm makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The operation's name.
+    /// The operation's name in the table.
     pub kind: String,
     /// The act that does it.
     pub act: usize,
@@ -216,15 +215,15 @@ pub struct Row {
 /// Two arms that differ in one thing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
-    /// What differs.
+    /// Name of the contrast in files.
     pub name: String,
-    /// One line about it.
+    /// One line about what differs.
     pub about: String,
-    /// With it.
+    /// The act that has what differs.
     pub with: Act,
-    /// Without it.
+    /// The act that lacks what differs.
     pub without: Act,
-    /// It must come to 0: the contrast that it controls.
+    /// The contrast that it controls; then its own difference must be 0.
     pub control_of: Option<String>,
 }
 
@@ -240,48 +239,47 @@ impl Pair {
 pub struct Spot {
     /// The curve that it is a point of.
     pub curve: CurveName,
-    /// The size.
+    /// The size, in the unit of its curve.
     pub size: u64,
-    /// Index of the arm.
+    /// Index of the arm in its group.
     pub arm: usize,
 }
 
-/// A curve.
+/// The name of a curve, and how it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CurveName {
-    /// Its name in files.
+    /// Name of the curve in files.
     pub name: String,
-    /// Its figure.
+    /// Name of the figure that shows it.
     pub figure: &'static str,
-    /// Its label.
+    /// Label of the curve in its figure.
     pub label: String,
-    /// What the size is, with its unit.
+    /// The quantity that the size counts, with its unit.
     pub size_is: &'static str,
 }
 
-/// What is measured side by side.
+/// Arms that are measured side by side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// Its name on the command line: a primitive's word or a question's.
     pub name: String,
     /// The section of its rows.
     pub section: Section,
-    /// The arms.
     pub arms: Vec<Arm>,
-    /// Contrasts between them.
+    /// Contrasts between arms of the group.
     pub pairs: Vec<Pair>,
-    /// Points of curves.
+    /// Arms that are points of curves.
     pub spots: Vec<Spot>,
-    /// Whether every ring's hot baseline is timed, not only those that a price or a curve is net of.
+    /// Whether every ring's hot baseline is timed, not only those that a price or a curve needs.
     pub has_all_baselines: bool,
-    /// Fresh process trees.
+    /// Number of fresh process trees.
     pub trees: usize,
-    /// Rounds in each.
+    /// Number of rounds in each tree.
     pub rounds: usize,
 }
 
 impl Group {
-    /// A group without arms.
+    /// A group that has no arms yet.
     pub fn new(name: &str, section: Section) -> Self {
         Self {
             name: name.to_owned(),
@@ -295,16 +293,16 @@ impl Group {
         }
     }
 
-    /// Adds an arm; its index.
+    /// Adds an arm and returns its index.
     pub fn add(&mut self, arm: Arm) -> usize {
         self.arms.push(arm);
         self.arms.len() - 1
     }
 
-    /// The first ring of such members under such a policy.
+    /// Index of the first ring of these members under this policy.
     ///
     /// # Panics
-    /// When the menu has put none into the group before: another arm in its place would be compared with
+    /// The menu has put none into the group before: another arm in its place would be compared with
     /// what it is no twin of.
     fn position_of(&self, members: Members, policy: Policy) -> usize {
         let is_such = |ring: &RingSpec| ring.members == members && ring.policy == policy;
@@ -337,8 +335,8 @@ impl Group {
         twins.map(pair).collect()
     }
 
-    /// The pair that does the same and against which `pair` is held: works of one ring against works of
-    /// one ring, which differ by far less than two rings.
+    /// The pair of equal arms with which `pair` is compared. Acts of one ring are compared with
+    /// acts of one ring, which differ by far less than two rings.
     pub fn twin_of(&self, pair: &Pair) -> Option<Pair> {
         let is_control = |other: &&Pair| other.control_of.is_some() && other.is_of_one_ring();
         match pair.is_of_one_ring() {
@@ -357,7 +355,7 @@ impl Group {
                 .any(|arm| arm.role == Role::Price && arm.kind == word)
     }
 
-    /// What the bench is told.
+    /// The plan that the bench carries out.
     pub fn plan(&self, cpu: u32) -> Plan {
         Plan {
             arms: self.arms.iter().map(|arm| arm.spec.clone()).collect(),
@@ -383,8 +381,8 @@ impl Group {
             .collect()
     }
 
-    /// About how long a tree takes: the blocks of its rounds, as many again before the first one
-    /// (how often fits a block, and warm-up), and the forks.
+    /// About how long a tree takes: the blocks of its rounds and of some six more before the first
+    /// one (finding how many operations fit a block, and warm-up), and the forks.
     pub fn tree_length(&self) -> Duration {
         let acts: usize = self.arms.iter().map(|arm| arm.spec.act_count()).sum();
         let acts = acts - self.unneeded().len();
@@ -393,7 +391,7 @@ impl Group {
     }
 }
 
-/// The policy of contrasts and curves: [`Menu::steady`].
+/// The policy of contrasts and curves, for [`Menu::steady`].
 ///
 /// # Errors
 ///
@@ -405,43 +403,44 @@ pub fn steady_policy() -> Result<Policy> {
     })
 }
 
-/// Another number for every session.
+/// A seed that differs for every session.
 fn seed_of_now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanos = now.map_or(0, |since| since.as_nanos());
     u64::try_from(nanos & u128::from(u64::MAX)).unwrap_or_default()
 }
 
-/// Length of a block: the best compromise between the cost of the clock and the machine's changes of
-/// speed (docs/METHODS.md).
+/// Length of a block: the best compromise between the cost of reading the clock and changes of the
+/// machine's speed (docs/METHODS.md).
 const BLOCK: Duration = Duration::from_millis(1);
 
-/// Rounds below which a tree has no median worth the name.
+/// Fewest rounds of a tree for a useful median.
 const LEAST_ROUNDS: usize = 5;
 
-/// No tree may take longer; a busy host stretches blocks.
+/// Longest time that a tree may take; a busy host stretches blocks.
 const TREE_LIMIT: Duration = Duration::from_secs(10);
 
-/// All that will be measured.
+/// Everything that a session will measure.
 #[derive(Clone, Debug)]
 pub struct Menu {
-    /// The CPU.
+    /// The CPU that is measured on.
     pub cpu: u32,
     /// The groups, in the order of the table.
     pub groups: Vec<Group>,
-    /// The scheduler's own part of a switch, which needs probes.
+    /// The group for the scheduler's own part of a switch, which needs probes.
     pub share: Option<Group>,
-    /// Kinds that are not here, known before anything is measured.
+    /// Kinds that this machine does not have, known before anything is measured.
     pub missing: Vec<Missing>,
-    /// Draws the order of the arms.
+    /// Seed for the order of the arms.
     pub seed: u64,
-    /// The policy of contrasts and curves: `SCHED_FIFO` where it is allowed, since there nobody else gets
-    /// the CPU within a block; `SCHED_BATCH` elsewhere.
+    /// The policy of contrasts and curves: `SCHED_FIFO` where it is allowed, because there no other
+    /// task gets the CPU within a block; `SCHED_BATCH` elsewhere.
     pub steady: Policy,
 }
 
 impl Menu {
-    /// What `effort` buys of the kinds that are named; of all, when none is.
+    /// The groups of the kinds that are named, or of all when none is, in the size that `effort`
+    /// allows.
     ///
     /// # Errors
     ///
@@ -470,7 +469,7 @@ impl Menu {
         Ok(menu)
     }
 
-    /// Groups that an experiment is made of, and nothing else.
+    /// A menu of the groups of an experiment, and nothing else.
     ///
     /// # Errors
     ///
@@ -487,7 +486,7 @@ impl Menu {
         })
     }
 
-    /// Keeps the groups that the words mean.
+    /// Keeps the groups that the words name.
     fn select(&mut self, effort: Effort, words: &[String]) -> Result<()> {
         for word in words {
             let mut groups = self.groups.iter().chain(&self.share);

@@ -1,12 +1,13 @@
-//! What is known about the machine while it was measured, as the verdict wants it.
+//! Gathers what is known about the machine during a session, for the verdict on noise.
 
 use swtch_core::cost::{Contrast, Dropped, Noise, Regimes, differs, iqr_pct, lag1};
 
 use super::measure::Harvest;
 use super::series::Blocks;
 
-/// Gathers it. `twins` are all pairs of arms that do the same, judged as one family. One that is said to
-/// differ stands for all; if there is none, the one in the middle.
+/// Gathers the noise of a session. `twins` are all pairs of arms that do the same, judged as one
+/// family. One that is said to differ stands for all; if there is none, the one with the median
+/// interval.
 pub fn noise(harvest: &Harvest, blocks: &[Blocks<'_>], twins: &[Contrast]) -> Noise {
     let trees = || harvest.measured.iter().flat_map(|measured| &measured.trees);
     let by_tree: Vec<Vec<f64>> = blocks.iter().flat_map(Blocks::sentinels).collect();
@@ -32,13 +33,14 @@ pub fn noise(harvest: &Harvest, blocks: &[Blocks<'_>], twins: &[Contrast]) -> No
             .iter()
             .filter_map(|tree| lag1(tree))
             .reduce(f64::max),
-        // The unit of every interval is the tree: how much the rounds of one are worth plays no part.
+        // The unit of every interval is the tree, so the effective number of rounds plays no part.
         effective_n: None,
         steal_pct: counters.steal_s.map(|steal| steal * 100.0 / took_s),
         throttled: counters.throttled,
         interrupts_per_s: counters.interrupts.map(|count| count as f64 / took_s),
         foreign_switches: None,
-        // One tree in four may start while the speed still changes; more is the machine's way.
+        // One tree in four may start while the speed still changes; with more, the machine is
+        // unsteady.
         was_steady: unsteady * 4 <= trees().count(),
         a_a: representative(twins),
     }

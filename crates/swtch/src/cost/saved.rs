@@ -1,4 +1,4 @@
-//! The machine's saved price list: where it lies, and whether it holds here.
+//! The machine's saved price list: where it is, and whether it holds here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use swtch_store::input;
 use crate::destination::write_whole;
 use crate::text::json_text;
 
-/// The largest list. A thorough one, with all curves, has less than 1 MB.
+/// The largest list that is read, in bytes. A thorough one, with all curves, has less than 1 MB.
 const MOST_BYTES: u64 = 32 << 20;
 
-/// What the file says it is.
+/// Value of the key `schema` in the file.
 const SCHEMA: &str = "swtch.prices/1";
 
-/// Where the list of this machine and user lies: `$XDG_DATA_HOME/swtch/prices.json`
-/// (XDG Base Directory Specification).
+/// Where the list of this machine and user is: `$XDG_DATA_HOME/swtch/prices.json` (XDG Base
+/// Directory Specification).
 ///
 /// # Errors
 ///
@@ -38,7 +38,7 @@ pub fn place() -> Result<PathBuf> {
     }
 }
 
-/// Where the list lies in a home directory when nothing else is said.
+/// Where the list is in a home directory when `XDG_DATA_HOME` is not set.
 pub fn place_in_home(home: &Path) -> PathBuf {
     home.join(".local/share/swtch/prices.json")
 }
@@ -115,7 +115,7 @@ fn parse(text: &str) -> Result<PriceList> {
     Ok(list)
 }
 
-/// What is divided by must be above 0.
+/// Whether a price is inside its interval and above 0, since others are divided by it.
 fn is_possible(price: &Price) -> bool {
     let is_inside = |estimate: &Estimate| {
         0.0 < estimate.low && estimate.low <= estimate.point && estimate.point <= estimate.high
@@ -123,7 +123,7 @@ fn is_possible(price: &Price) -> bool {
     is_inside(&price.hand_off_ns) && price.relative.as_ref().is_none_or(is_inside)
 }
 
-/// In what a list's origin differs from here, in words; empty when it holds.
+/// How a list's origin differs from this machine, in words; empty when the list holds.
 pub fn differences(list: &Origin, here: &Origin) -> Vec<String> {
     let mut differences = Vec::new();
     let mut compare = |what: &str, list: &str, here: &str| {

@@ -1,4 +1,4 @@
-//! Blocks of a group as series that can be estimated: by act, by tree, by round.
+//! The blocks of a group as series for estimates: by act, by tree, by round.
 
 use swtch_bench::cost::{ArmSpec, LiveRegisters, Sample, Tree};
 use swtch_core::cost::{Block, Contrast, Dropped, Estimate, Kept, Policy, Primitive};
@@ -9,17 +9,17 @@ use super::menu::Group;
 /// The number of the sentinel's series.
 const SENTINEL: usize = usize::MAX;
 
-/// One act of an arm, by numbers.
+/// One act of an arm, by its indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Act {
-    /// The arm.
+    /// Index of the arm in its group.
     pub arm: usize,
-    /// 0 for what the arm is there for, 1 for the hot baseline of a ring, 2 for its other work.
+    /// 0 for the arm's main work, 1 for the hot baseline of a ring, 2 for its other work.
     pub act: usize,
 }
 
 impl Act {
-    /// What an arm is there for.
+    /// The main work of an arm.
     pub const fn of(arm: usize) -> Self {
         Self { arm, act: 0 }
     }
@@ -34,13 +34,13 @@ impl Act {
         Self { arm, act: 2 }
     }
 
-    /// No arm has more acts.
+    /// Number of the series; no arm has more than four acts.
     const fn series(self) -> usize {
         self.arm * 4 + self.act
     }
 }
 
-/// Rounds by tree of one series, and of another: the same index is the same round.
+/// Values of two series by tree and round: the same index is the same round.
 pub type Paired = (Vec<Vec<f64>>, Vec<Vec<f64>>);
 
 /// All blocks of a group that count.
@@ -60,7 +60,7 @@ impl<'m> Blocks<'m> {
         }
     }
 
-    /// The group that they are of.
+    /// The group that the blocks belong to.
     pub const fn group(&self) -> &'m Group {
         &self.measured.group
     }
@@ -82,7 +82,7 @@ impl<'m> Blocks<'m> {
         all - self.trees.iter().map(kept).sum::<usize>()
     }
 
-    /// ns per operation.
+    /// Time per operation, in ns.
     pub fn estimate(&self, act: Act) -> Option<Estimate> {
         let tree = |tree: &Kept| {
             let [values] = tree.together([act.series()]);
@@ -91,7 +91,7 @@ impl<'m> Blocks<'m> {
         Estimate::of_trees(&self.trees.iter().map(tree).collect::<Vec<_>>())
     }
 
-    /// Rounds by tree in which both count.
+    /// The rounds in which blocks of both acts count, by tree.
     pub fn pairs(&self, one: Act, other: Act) -> Paired {
         self.series_pairs(one.series(), other.series())
     }
@@ -104,20 +104,20 @@ impl<'m> Blocks<'m> {
         trees.unzip()
     }
 
-    /// `with` less `without`, and over it.
+    /// Difference and ratio of `with` to `without`, paired by round.
     pub fn contrast(&self, without: Act, with: Act) -> Option<Contrast> {
         let (without, with) = self.pairs(without, with);
         Contrast::of_trees(&without, &with)
     }
 
-    /// `with` less `without`, where the difference alone is wanted.
+    /// `with` less `without`, where the difference alone is needed.
     pub fn difference(&self, without: Act, with: Act) -> Option<Estimate> {
         let (without, with) = self.pairs(without, with);
         Estimate::of_differences(&without, &with)
     }
 
-    /// What `ring` costs net of its hot baseline beyond what `plain` does, round by round: what its work
-    /// adds to a switch, the work itself taken off.
+    /// The net cost of `ring` (less its hot baseline) beyond that of `plain`, round by round: what
+    /// its work adds to a switch, without the work itself.
     pub fn net_beyond(&self, plain: usize, ring: usize) -> Option<Estimate> {
         let acts = [
             Act::of(ring),
@@ -142,7 +142,7 @@ impl<'m> Blocks<'m> {
         Contrast::of_trees(&sentinel, &act).map(|contrast| contrast.ratio)
     }
 
-    /// Readings of the sentinel by tree, ns.
+    /// Readings of the sentinel by tree, in ns.
     pub fn sentinels(&self) -> Vec<Vec<f64>> {
         let series = |tree: &Kept| {
             let [readings] = tree.together([SENTINEL]);
@@ -151,7 +151,8 @@ impl<'m> Blocks<'m> {
         self.trees.iter().map(series).collect()
     }
 
-    /// Register components that were in use at the switches of two acts; `None` where nobody looked.
+    /// Register components that were in use at the switches of two acts; `None` where that was not
+    /// recorded.
     pub fn proof(&self, without: Act, with: Act) -> Option<String> {
         let live = |act| {
             let samples = self.measured.trees.iter().flat_map(|tree| &tree.samples);
@@ -167,8 +168,8 @@ impl<'m> Blocks<'m> {
         ))
     }
 
-    /// Voluntary and involuntary switches per operation, over the blocks in which nobody else had the
-    /// CPU.
+    /// Voluntary and involuntary switches per operation, over the blocks in which no other task had
+    /// the CPU.
     pub fn switches(&self, act: Act) -> (f64, f64) {
         let group = &self.measured.group;
         let samples = self.measured.trees.iter().flat_map(|tree| &tree.samples);
@@ -213,9 +214,9 @@ fn blocks(group: &Group, tree: &Tree) -> Vec<Block> {
     of_acts.chain(of_sentinel).collect()
 }
 
-/// Involuntary switches where construction makes none: somebody else had the CPU meanwhile. Members
-/// under the default policy preempt one another, and `sched_yield` counts as involuntary: there a
-/// stranger cannot be told.
+/// Involuntary switches in a ring that is built to have none: another task had the CPU meanwhile.
+/// Members under the default policy preempt one another, and `sched_yield` counts as involuntary:
+/// there other tasks cannot be told apart, and it is 0.
 fn unexpected(group: &Group, sample: &Sample) -> u64 {
     let is_told = match &group.arms[sample.arm].spec {
         ArmSpec::Ring(ring) if sample.act != 1 => {

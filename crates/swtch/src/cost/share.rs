@@ -1,5 +1,5 @@
-//! How much of a switch lies inside the scheduler: the kernel's own length of `__schedule()`, set against
-//! the net price of the same rings without probes.
+//! How much of a switch is inside the scheduler: the kernel's own time in `__schedule()`, compared
+//! with the net price of the same rings without probes.
 //!
 //! ```text
 //! tree 0   plain ── with probes     plain:       hand-off, baseline, net
@@ -7,15 +7,16 @@
 //! …                                 both:        how much the probes slow a hand-off down
 //! ```
 //!
-//! Only members of the rings have `SCHED_BATCH`, so the probes tell their switches from all others; and a
-//! switch between threads stays in its process, so both rings of a tree are counted apart.
+//! Only members of the rings have `SCHED_BATCH`, so the probes tell their switches from all others;
+//! and a switch between threads stays in its process, so both rings of a tree are counted apart.
 //!
-//! A round ends for the probes when the first line of the next is read. The block of that line is done by
-//! then and belongs to the round before, which may leave a round without switches; each switch is in one
-//! round. Warm-up laps inside a block count too, calibration and warm-up rounds do not.
+//! A round ends for the probes when the first line of the next is read. The block of that line is
+//! done by then and belongs to the round before, which may leave a round without switches; each
+//! switch is in one round. Warm-up laps inside a block count too, calibration and warm-up rounds do
+//! not.
 //!
-//! A check on the probes' own part, in every answer: a switch has four readings of the clock by four
-//! programs, so the slow-down of a hand-off should be about four times what is taken off.
+//! A check on the probes' own part, in every answer: a switch has four readings of the clock by
+//! four programs, so the slow-down of a hand-off should be about four times what is subtracted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -36,16 +37,16 @@ use super::series::{Act, Blocks};
 /// The word on the command line.
 const NAME: &str = "kernel-share";
 
-/// `SCHED_BATCH` (`include/uapi/linux/sched.h`).
+/// The number of `SCHED_BATCH` (`include/uapi/linux/sched.h`).
 const SCHED_BATCH: u32 = 3;
 
-/// The primitive: the one with the least of its own around the switch.
+/// The primitive with the least work of its own around the switch.
 const PRIMITIVE: Primitive = Primitive::FutexShared;
 
 /// The arms of the group, in its order.
 const MEMBERS: [Members; 2] = [Members::Threads, Members::Processes];
 
-/// What is measured with and without probes; `None` when there is no time for it.
+/// The group that is measured with and without probes; `None` when there is no time for it.
 pub fn group(effort: Effort, cpu: u32) -> Option<Group> {
     let (trees, rounds) = match effort {
         Effort::Quick => return None,
@@ -62,7 +63,7 @@ pub fn group(effort: Effort, cpu: u32) -> Option<Group> {
     Some(group)
 }
 
-/// What came of it.
+/// The rows of the kernel's share, or why there are none.
 #[derive(Debug, Default)]
 pub struct Outcome {
     rows: Vec<KernelShareRow>,
@@ -70,7 +71,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Puts it into the list.
+    /// Adds the rows to the price list.
     pub fn enter(self, list: &mut PriceList) {
         list.kernel_share = self.rows;
         list.missing.extend(self.missing);
@@ -87,11 +88,11 @@ impl Outcome {
     }
 }
 
-/// Measures it when the menu has it, and adds the trees without probes to the harvest.
+/// Measures the share if the menu has it, and adds the trees without probes to the harvest.
 ///
 /// # Errors
 ///
-/// A process cannot be made, or one of those that measure failed. Probes that are not allowed are no
+/// A process cannot be started, or one that measures failed. Probes that are not allowed are no
 /// error, but [`PriceList::missing`].
 pub fn measure(menu: &Menu, harvest: &mut Harvest, stop: &AtomicBool) -> Result<Outcome> {
     let Some(group) = &menu.share else {
@@ -115,7 +116,7 @@ pub fn measure(menu: &Menu, harvest: &mut Harvest, stop: &AtomicBool) -> Result<
     Ok(outcome)
 }
 
-/// What the trees came to, and those without probes.
+/// The outcome of all trees, and the measurement of those without probes.
 fn judge(group: &Group, pairs: Vec<(Tree, Probed)>) -> (Outcome, Measured) {
     let (plain, probed): (Vec<Tree>, Vec<Probed>) = pairs.into_iter().unzip();
     let (trees, rounds): (Vec<Tree>, Vec<Vec<Shares>>) = probed.into_iter().unzip();
@@ -132,7 +133,7 @@ fn attach(cpu: CpuId) -> Result<KernelShare, Error> {
     KernelShare::attach(cpu, Whose::Policy(SCHED_BATCH))
 }
 
-/// Why there are no probes, and what helps.
+/// Why probes cannot be attached, and what helps.
 fn reason(error: &Error) -> String {
     match error.advice() {
         Some(advice) => format!("{error}; {advice}"),
@@ -143,8 +144,8 @@ fn reason(error: &Error) -> String {
 /// A tree with probes, and what they counted in each of its rounds.
 type Probed = (Tree, Vec<Shares>);
 
-/// Trees without and with probes, side by side; which of them is first takes turns. Fewer than planned
-/// when `stop` is set.
+/// Trees without and with probes, side by side, in alternating order. Fewer than planned when
+/// `stop` is set.
 fn grow_pairs(group: &Group, cpu: CpuId, stop: &AtomicBool) -> Result<Vec<(Tree, Probed)>> {
     let mut pairs = Vec::new();
     for number in 0..group.trees {
@@ -280,7 +281,8 @@ fn tree_medians(trees: &[Vec<f64>]) -> Vec<Option<f64>> {
     trees.iter().map(|rounds| median(rounds)).collect()
 }
 
-/// One value a tree: two trees that stood side by side share their moment, not their rounds.
+/// One value for each pair of trees: they were measured beside each other, but their rounds are not
+/// paired.
 fn beside(
     one: &[Option<f64>],
     other: &[Option<f64>],
@@ -295,7 +297,7 @@ fn beside(
 mod tests {
     use super::*;
 
-    /// Trees are paired by their place: one that lacks its neighbour has no value.
+    /// Trees are paired by index: one without a neighbour has no value.
     #[test]
     fn trees_are_compared_with_the_tree_beside_them() {
         let one = [Some(300.0), None, Some(330.0)];

@@ -1,4 +1,4 @@
-//! The price list for people.
+//! The price list as text for people.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::text::{self, Side, counted, escaped, nanos};
 
 mod curves;
 
-/// The whole answer.
+/// The whole answer as one text.
 pub fn table(list: &PriceList) -> String {
     let mut page = String::new();
     push_head(list, &mut page);
@@ -44,7 +44,7 @@ fn line(page: &mut String, words: std::fmt::Arguments<'_>) {
         .expect("writing to a string cannot fail");
 }
 
-/// Which machine, how, and how sure.
+/// The head: the machine, the session, and how much it was disturbed.
 fn push_head(list: &PriceList, page: &mut String) {
     let origin = &list.origin;
     let cpus = counted(u64::try_from(origin.cpus).unwrap_or_default(), "CPU");
@@ -313,7 +313,7 @@ fn push_kernel_share(list: &PriceList, page: &mut String) {
     );
 }
 
-/// Where address-space identifiers run out.
+/// Adds at which ring size address-space identifiers run out.
 fn push_cliff(list: &PriceList, page: &mut String) {
     let has_rings = list.curves.iter().any(|curve| curve.figure == "tlb");
     match &list.cliff {
@@ -336,7 +336,7 @@ fn push_cliff(list: &PriceList, page: &mut String) {
     }
 }
 
-/// What the CPU could have done instead of one switch.
+/// Adds what the CPU could have done in the time of one switch.
 fn push_displaced(list: &PriceList, page: &mut String) {
     let switch = list.prices.iter().find(|price| {
         price.kind == Primitive::FutexShared.as_str()
@@ -375,7 +375,7 @@ fn push_displaced(list: &PriceList, page: &mut String) {
     );
 }
 
-/// What the hardware counters say of so much time.
+/// A sentence on the instructions that the CPU could run in that time.
 fn instructions(list: &PriceList, ns: f64) -> String {
     match (fact(list, CHAINED), fact(list, INDEPENDENT)) {
         (Some(chained), Some(independent)) => format!(
@@ -393,7 +393,7 @@ fn fact(list: &PriceList, name: &str) -> Option<f64> {
     fact.value.as_ref()?.parse().ok()
 }
 
-/// What a reader must know to read the numbers right.
+/// Notes that a reader needs to interpret the numbers.
 fn push_notes(list: &PriceList, page: &mut String) {
     page.push('\n');
     line(
@@ -442,7 +442,7 @@ fn push_notes(list: &PriceList, page: &mut String) {
     line(page, format_args!("unresolved: {unresolved}"));
 }
 
-/// What a remote wake-up depends on beside the primitive: how idle CPUs wait.
+/// How idle CPUs wait: remote wake-ups depend on that beside the primitive.
 fn push_idle_facts(list: &PriceList, page: &mut String) {
     let has_remote = |price: &Price| price.place.is_some_and(Place::is_remote);
     if !list.prices.iter().any(has_remote) {

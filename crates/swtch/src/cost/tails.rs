@@ -1,9 +1,9 @@
 //! `swtch cost --tails`: how long single hops take, as percentiles.
 //!
 //! A mean hides the hop that took a millisecond. Here every hop is timed by itself, which takes two
-//! reads of the clock a hop; so this is a mode of its own, and none of its numbers goes into a price
-//! list. The rings take turns in several slices, so that a change of the machine's speed falls on all
-//! of them.
+//! reads of the clock per hop; so this is a mode of its own, and none of its numbers goes into a
+//! price list. The rings take turns in several slices, so that a change of the machine's speed
+//! affects all of them.
 
 use std::fmt::Write as _;
 use std::io::stdout;
@@ -24,10 +24,11 @@ use crate::host;
 use crate::report::{Cell, Sheet};
 use crate::text::{counted, escaped, json_text};
 
-/// Measured when no kind is named: the barest primitive, and the one that everybody measures.
+/// Primitives that are measured when none is named: the barest, and the one that everybody
+/// measures.
 const KINDS: [Primitive; 2] = [Primitive::FutexShared, Primitive::Pipe];
 
-/// Turns that every ring gets.
+/// Slices in which each ring is measured.
 const SLICES: u64 = 8;
 
 const COLUMNS: [&str; 11] = [
@@ -44,7 +45,7 @@ const COLUMNS: [&str; 11] = [
     "clock_ns",
 ];
 
-/// Measures the tails and writes them; the exit code.
+/// Measures the tails, writes them, and returns the exit code.
 ///
 /// # Errors
 /// A kind is not known, no ring can be measured, or the answer cannot be written.
@@ -97,7 +98,7 @@ fn primitives(words: &[String]) -> Result<Vec<Primitive>> {
     words.iter().map(primitive).collect()
 }
 
-/// How it was measured.
+/// How and when the tails were measured.
 struct Session {
     cpu: u32,
     took: Duration,
@@ -108,7 +109,7 @@ struct Session {
 struct Row {
     spec: RingSpec,
     tails: Tails,
-    /// It failed: the note says why.
+    /// True after it failed; a note says why.
     is_out: bool,
 }
 
@@ -176,7 +177,7 @@ impl Rings {
         }
     }
 
-    /// About `hops` of each ring, or what is done when `stop` is set.
+    /// Measures about `hops` hops of each ring; ends early when `stop` is set.
     fn measure(&mut self, hops: u64, stop: &AtomicBool) {
         for _ in 0..SLICES {
             for row in self.rows.iter_mut().filter(|row| !row.is_out) {
@@ -261,7 +262,7 @@ fn written(sheet: &Sheet, session: &Session, format: Format) -> Result<Vec<u8>> 
     Ok(answer)
 }
 
-/// Which machine, how long, and whether it was all.
+/// The head: the machine, the duration, and whether it was ended early.
 fn head(session: &Session) -> String {
     let origin = host::origin();
     let host = format!(

@@ -1,7 +1,7 @@
-//! Samples of the counters of threads: which processes, which threads, how far each has come.
+//! Samples of the kernel's counters for the threads of a set of processes.
 //!
-//! Threads come and go while they are looked at; a file that vanishes between listing and reading
-//! is the ordinary case and means that the thread ended. Its last sample stays.
+//! Threads come and go while they are sampled. A file that disappears between listing and reading
+//! is the ordinary case and means that the thread ended; its last sample is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,16 +14,17 @@ use rustc_hash::FxHashMap;
 use swtch_capture::Children;
 use swtch_core::{Nanos, Pid, Tid};
 
-/// When a process started, in clock ticks since boot: with its id it names a process for good.
+/// Start time of a process, in clock ticks since boot. Together with the id it identifies a process
+/// even after the id has been used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StartTime(u64);
 
-/// What one line of `/proc/PID/stat` says.
+/// The fields of `/proc/PID/stat` that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     parent: Pid,
     started: StartTime,
-    /// A zombie without other threads: nothing of it will run again.
+    /// True for a zombie without other threads: no thread of it will run again.
     is_dead: bool,
 }
 
@@ -32,7 +33,8 @@ impl Stat {
         Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The name stands in parentheses and may hold any byte, parentheses too: begin after the last.
+    /// The name stands in parentheses and may hold any byte, parentheses too: parse after the last
+    /// one.
     fn parse(line: &[u8]) -> Option<Self> {
         let name_end = line.iter().rposition(|&byte| byte == b')')?;
         let rest = std::str::from_utf8(&line[name_end + 1..]).ok()?;
@@ -47,16 +49,16 @@ impl Stat {
     }
 }
 
-/// The processes that are looked at.
+/// The processes that are sampled.
 #[derive(Debug)]
 pub(super) struct Processes {
     members: BTreeMap<Pid, StartTime>,
-    /// Whether children join: those of a command do.
+    /// Whether children of members become members: those of a command do.
     children: Children,
 }
 
 impl Processes {
-    /// A command that was just started, and all that it will start.
+    /// A command that was just started, and every process that it will start.
     pub(super) fn tree_of(root: Pid) -> Self {
         let root = Stat::read(root).map(|stat| (root, stat.started));
         Self {
@@ -65,11 +67,11 @@ impl Processes {
         }
     }
 
-    /// Processes that run already.
+    /// Processes that are running already.
     ///
     /// # Errors
     ///
-    /// One of them is not there, or is a thread and no process.
+    /// If one of them does not exist, or is a thread and not a process.
     pub(super) fn running(pids: &[Pid], children: Children) -> Result<Self> {
         let members = pids.iter().map(|&pid| Ok((pid, running(pid)?)));
         Ok(Self {
@@ -88,7 +90,7 @@ impl Processes {
         states.filter(|stat| !stat.is_dead).count()
     }
 
-    /// How many of the processes that were asked for have ended; those below them do not count.
+    /// How many of `asked` have ended; the processes below them do not count.
     pub(super) fn count_ended(&self, asked: &[Pid]) -> usize {
         let is_running = |pid: &&Pid| {
             self.members.contains_key(pid) && Stat::read(**pid).is_some_and(|stat| !stat.is_dead)
@@ -96,11 +98,12 @@ impl Processes {
         asked.len() - asked.iter().filter(is_running).count()
     }
 
-    /// Lets go of those that ended, and of those whose id now names another; takes in children.
+    /// Removes members that ended or whose id now belongs to another process, and adds new
+    /// children.
     ///
     /// # Errors
     ///
-    /// `/proc` cannot be listed.
+    /// If `/proc` cannot be listed.
     pub(super) fn refresh(&mut self) -> io::Result<()> {
         if self.children == Children::Recorded {
             let all: BTreeMap<Pid, Stat> = numbered("/proc".as_ref())?
@@ -132,7 +135,7 @@ impl Processes {
     }
 }
 
-/// When this process started, if it is one and runs.
+/// The start time of a process.
 fn running(pid: Pid) -> Result<StartTime> {
     let status = match fs::read(format!("/proc/{pid}/status")) {
         Ok(status) => status,
@@ -156,7 +159,6 @@ fn numbered(directory: &Path) -> io::Result<impl Iterator<Item = u32> + use<>> {
     Ok(fs::read_dir(directory)?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
 }
 
-/// The counters of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub voluntary: u64,
@@ -165,12 +167,11 @@ pub struct Counters {
     pub runs: Option<Runs>,
 }
 
-/// What `/proc/PID/task/TID/schedstat` says.
+/// The three numbers of `/proc/PID/task/TID/schedstat`, in the order of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
-    /// Time on a CPU.
     pub ran: Nanos,
-    /// Time runnable without a CPU.
+    /// Time that it was runnable without running (`run_delay`).
     pub runq: Nanos,
     /// How often it got a CPU.
     pub runs: u64,
@@ -181,7 +182,7 @@ impl Counters {
         self.voluntary + self.involuntary
     }
 
-    /// Counters never shrink: if one did, the id names another thread now.
+    /// Counters never decrease: if one did, the id belongs to another thread now.
     fn is_before(&self, later: &Self) -> bool {
         self.voluntary <= later.voluntary && self.involuntary <= later.involuntary
     }
@@ -221,48 +222,48 @@ impl Sub for Counters {
     }
 }
 
-/// A thread as far as it was seen.
+/// A thread that was seen in at least one sample.
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
     pub pid: Pid,
     pub tid: Tid,
     pub name: String,
-    /// Whether it was gone at the last sample: its last moments are missing.
+    /// True if it was gone at the last sample: its last moments are not counted.
     pub ended: bool,
     first: Counters,
     last: Counters,
 }
 
 impl Thread {
-    /// What it did while it was looked at.
+    /// The growth of its counters while it was sampled.
     pub(super) fn counters(&self) -> Counters {
         self.last - self.first
     }
 }
 
-/// Where the count of a thread begins.
+/// From which values the counters of a thread are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Baseline {
-    /// At its birth, which we saw.
+    /// From zero: the thread was started after sampling began.
     #[default]
     Zero,
-    /// At its first sample: it ran before.
+    /// From its first sample: it ran before sampling began.
     FirstSample,
 }
 
-/// All threads that were seen.
+/// All threads that were seen, those that ended included.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     alive: FxHashMap<Tid, Thread>,
     ended: Vec<Thread>,
-    /// Of threads seen for the first time now.
+    /// The baseline for threads that are seen for the first time in the next sample.
     baseline: Baseline,
     /// Samples that failed for another cause than the end of the thread.
     pub unreadable: u64,
 }
 
 impl Tally {
-    /// Of processes that run already: what they did before the first sample does not count.
+    /// A tally for running processes: what they did before the first sample does not count.
     pub(super) fn of_running() -> Self {
         Self {
             baseline: Baseline::FirstSample,
@@ -274,7 +275,7 @@ impl Tally {
     pub(super) fn sample(&mut self, pids: impl Iterator<Item = Pid>) {
         let mut seen = BTreeSet::new();
         for pid in pids {
-            // A process that ended after it was listed has no threads to look at.
+            // A process that ended after it was listed has no task directory.
             for tid in numbered(format!("/proc/{pid}/task").as_ref())
                 .into_iter()
                 .flatten()
@@ -290,7 +291,7 @@ impl Tally {
             }
         }
         self.let_go_of_others(&seen);
-        // A thread that appears from now on was born under our eyes.
+        // A thread that appears from now on was started after sampling began.
         self.baseline = Baseline::Zero;
     }
 
@@ -340,7 +341,7 @@ impl Tally {
         }
     }
 
-    /// All threads, those with most switches first.
+    /// All threads, those with the most switches first.
     pub(super) fn threads(&self) -> Vec<&Thread> {
         let mut threads: Vec<_> = self.alive.values().chain(&self.ended).collect();
         threads.sort_by_key(|thread| {
@@ -392,8 +393,8 @@ pub fn read_thread(pid: Pid, tid: Tid) -> io::Result<Option<(String, Counters)>>
     Ok(Some((name, counters)))
 }
 
-/// A file of a thread; `None` when the thread is gone (`ENOENT` at the opening, `ESRCH` at the
-/// reading) or the kernel has no such file.
+/// Reads a file of a thread; `None` if the thread is gone (`ENOENT` from open, `ESRCH` from read)
+/// or the kernel has no such file.
 fn read_if_alive(path: &str) -> io::Result<Option<Vec<u8>>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -403,11 +404,11 @@ fn read_if_alive(path: &str) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// What `/proc/PID/task/TID/status` says.
+/// The fields of `/proc/PID/task/TID/status` that are used here.
 #[derive(Debug, PartialEq, Eq)]
 struct Status {
     name: String,
-    /// The process it belongs to.
+    /// The process id (`Tgid`) of the thread.
     pid: Pid,
     voluntary: u64,
     involuntary: u64,
@@ -431,7 +432,7 @@ impl Status {
     }
 }
 
-/// Three numbers: run time, run-queue time, runs. All zero from a kernel that does not account.
+/// Parses run time, run-queue time and runs. A kernel that does not account writes zeros: `None`.
 fn runs_of(schedstat: &[u8]) -> Option<Runs> {
     let text = std::str::from_utf8(schedstat).ok()?;
     let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
@@ -497,7 +498,7 @@ mod tests {
         assert!(!Stat::parse(line(2).as_bytes()).unwrap().is_dead);
     }
 
-    /// A grandchild may have the lower number, after ids have wrapped.
+    /// A grandchild may have a lower id than its parent, after ids have wrapped around.
     #[test]
     fn grandchildren_join_whatever_their_number() {
         let mut tree = tree(500, 1);

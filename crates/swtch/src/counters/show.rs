@@ -1,4 +1,4 @@
-//! What was counted, written out, with what it cannot tell.
+//! Writes what was counted as a table, JSON or CSV, with the limits of such counts.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -17,7 +17,7 @@ use crate::text::{Side, columns, counted, csv_text, escaped, grouped, json_escap
 /// Threads shown in the table; JSON and CSV hold all.
 const SHOWN: usize = 20;
 
-/// What counters cannot tell, whatever one does with them.
+/// What counters can never tell, printed with every answer.
 const CANNOT_TELL: &[&str] = &[
     "why a switch happened: counters know only \"asleep\" and \"still runnable\"",
     "who took the CPU, and who woke whom",
@@ -43,7 +43,7 @@ pub(super) fn write(
     write_answer(out, &answer).context("writing the answer")
 }
 
-/// One row of the answer: a thread. Its keys are the columns of the CSV.
+/// One thread as a row of the answer. The keys are the columns of the CSV.
 #[derive(Debug, Serialize)]
 struct Row<'a> {
     pid: u32,
@@ -110,7 +110,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The head of the JSON object.
+/// The object `trace` of the JSON answer: how the counts were made.
 #[derive(Debug, Serialize)]
 struct Trace {
     source: &'static str,
@@ -192,7 +192,6 @@ fn texts(words: &[OsString]) -> Vec<String> {
         .collect()
 }
 
-/// The whole JSON object.
 #[derive(Debug, Serialize)]
 struct Answer<'a> {
     schema: &'static str,
@@ -329,7 +328,7 @@ fn write_totals(count: &Count, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// For whom the totals hold.
+/// The words that say for what the totals hold.
 fn origin(count: &Count) -> String {
     match &count.subject {
         Subject::Command {

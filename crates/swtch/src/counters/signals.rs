@@ -1,7 +1,7 @@
-//! Signals on their way to the command.
+//! Catches signals that are meant for the command and passes them on.
 //!
-//! A key of the terminal (Ctrl-C) reaches the whole foreground group, the command too: passing it
-//! on would deliver it twice. A signal that a process sent (`kill`) reached only us.
+//! A key of the terminal (Ctrl-C) reaches the whole foreground process group, the command too:
+//! passing it on would deliver it twice. A signal that a process sent (`kill`) reached only us.
 
 use std::io;
 use std::process::Child;
@@ -15,8 +15,8 @@ use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use signal_hook::iterator::{Handle, SignalsInfo};
 use swtch_capture::signals::not_ignored;
 
-/// `SIGCHLD` wakes us at the command's end; the others are for the command, unless it ignores them
-/// because we were started so.
+/// `SIGCHLD` tells that the command ended; the others are passed on to it, unless they were ignored
+/// when we were started.
 const HEARD: [i32; 5] = [
     libc::SIGCHLD,
     libc::SIGHUP,
@@ -25,17 +25,16 @@ const HEARD: [i32; 5] = [
     libc::SIGTERM,
 ];
 
-/// Who sent a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The kernel: a key of the terminal, or the end of a child.
+    /// Sent by the kernel: a key of the terminal, or the end of a child.
     Kernel,
-    /// A process, by `kill` and the like.
+    /// Sent by a process, with `kill` or the like.
     Process,
 }
 
 impl Origin {
-    /// `si_code` is positive for what the kernel sends (`sigaction(2)`).
+    /// `si_code` is positive for signals that the kernel sends (`sigaction(2)`).
     const fn of_code(code: i32) -> Self {
         if code > 0 {
             Self::Kernel
@@ -45,14 +44,13 @@ impl Origin {
     }
 }
 
-/// A signal that came.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signal {
     pub number: i32,
     pub origin: Origin,
 }
 
-/// Listens as long as it lives.
+/// Catches signals until it is dropped.
 #[derive(Debug)]
 pub(super) struct Signals {
     events: Receiver<Signal>,
@@ -85,7 +83,7 @@ impl Signals {
         })
     }
 
-    /// The next signal, or `None` when none came within `pause`.
+    /// The next signal, or `None` if none arrives within `pause`.
     pub(super) fn next_within(&self, pause: Duration) -> Option<Signal> {
         self.events.recv_timeout(pause).ok()
     }
@@ -102,7 +100,7 @@ impl Drop for Signals {
     }
 }
 
-/// Sends a signal to the command, which is not reaped yet: its id is still its own.
+/// Sends a signal to the command. It is not reaped yet, so its id cannot belong to another process.
 pub(super) fn pass_on(number: i32, child: &Child) {
     let (Ok(name), Ok(pid)) = (Name::try_from(number), i32::try_from(child.id())) else {
         return;

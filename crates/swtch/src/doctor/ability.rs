@@ -1,8 +1,8 @@
-//! The judgement: from what the kernel answered to what swtch can do, why not, and the remedy.
+//! Judges what swtch can do here, from what the kernel answered: why not, and the remedy.
 //!
 //! The trial decides whether recording works. Only when it failed are causes sought, and each cause
-//! that is found brings its own remedy; one that would not help here is not shown (`sudo` to a
-//! process that may gain no privileges, a newer kernel to one that lacks a capability).
+//! brings its own remedy. A remedy that would not help here is not shown (`sudo` to a process that
+//! may gain no privileges, a newer kernel to one that lacks a capability).
 
 use std::fs;
 
@@ -14,27 +14,26 @@ use swtch_capture::probe::{
 
 use crate::text::shell_word;
 
-/// Something swtch can do, or not.
+/// One thing that swtch can do on some machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ability {
-    /// A key.
+    /// The key in JSON, such as `exact_causes`.
     pub name: &'static str,
-    /// What it is, in words.
+    /// The description in words, for people.
     pub what: &'static str,
-    /// Whether it can be done here.
     pub possible: bool,
-    /// Why not, or with what reservation.
+    /// Why it is not possible, or with what reservation it is.
     pub why: Vec<String>,
     /// What to do about it, most direct first.
     pub remedies: Vec<String>,
 }
 
-/// One thing that stands in the way of recording.
+/// One cause that prevents recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Obstacle {
-    /// What it is.
+    /// A sentence that names the cause.
     pub why: String,
-    /// What removes it.
+    /// Ways to remove it, the most direct first.
     pub remedies: Vec<String>,
 }
 
@@ -58,7 +57,7 @@ pub(super) fn abilities(probe: &Probe) -> Vec<Ability> {
     ]
 }
 
-/// What stands in the way of recording on this machine; empty when nothing does.
+/// The causes that prevent recording on this machine; empty if recording works.
 pub fn obstacles(probe: &Probe) -> Vec<Obstacle> {
     if probe.can_record() {
         return Vec::new();
@@ -112,7 +111,7 @@ fn missing_hooks(probe: &Probe) -> Option<Obstacle> {
     })
 }
 
-/// Why the kernel refused the trial.
+/// The cause for which the kernel refused the trial.
 fn refusal(probe: &Probe, step: TrialStep, errno: i32) -> Obstacle {
     match (errno, &probe.privilege) {
         (libc::EPERM | libc::EACCES, Ok(privilege)) => not_permitted(*privilege),
@@ -178,7 +177,7 @@ fn without_capabilities(privilege: Privilege) -> Obstacle {
     Obstacle::new(format!("{missing} missing"), &["sudo swtch …", &setcap])
 }
 
-/// The path of this program as a shell takes it.
+/// The path of this program, quoted for a shell.
 fn own_path() -> String {
     std::env::current_exe().map_or_else(
         |_| "$(command -v swtch)".to_owned(),
@@ -205,7 +204,7 @@ fn record(probe: &Probe) -> Ability {
 
 const NEEDS_RECORDING: &str = "needs recording: see above";
 
-/// An ability that recording brings with it.
+/// An ability that is possible if recording is.
 fn with_recording(probe: &Probe, name: &'static str, what: &'static str) -> Ability {
     let possible = probe.can_record();
     let why = if possible {
@@ -288,7 +287,7 @@ fn stacks(probe: &Probe) -> Ability {
     ability
 }
 
-/// Whether `/proc/kallsyms` shows addresses (`kallsyms_show_value`, `kernel/ksyms_common.c`,
+/// True if `/proc/kallsyms` shows addresses to us (`kallsyms_show_value`, `kernel/ksyms_common.c`,
 /// v6.18).
 fn shows_kernel_names(probe: &Probe) -> bool {
     let (Ok(restrict), Ok(paranoid)) = (&probe.kptr_restrict, &probe.perf_event_paranoid) else {
@@ -452,7 +451,7 @@ mod tests {
         assert_eq!(obstacles(&probe)[0].why, "cap_perfmon missing");
     }
 
-    /// Root of a container cannot help itself by `sudo`.
+    /// `sudo` does not help root in a container.
     #[test]
     fn a_remedy_that_would_not_help_is_not_shown() {
         let in_docker = privilege(0xa804_25fb, 0xa804_25fb);
@@ -529,7 +528,7 @@ mod tests {
         );
     }
 
-    /// The trial passes from 5.5 on, but the recorder asks for more.
+    /// The trial passes from 5.5 on, but the recorder needs more than the trial.
     #[test]
     fn a_trial_that_passes_does_not_make_an_old_kernel_new() {
         let mut probe = healthy();

@@ -6,9 +6,10 @@
 //!                                                     B wakes ⤴ (flow arrow)
 //! ```
 //!
-//! A wait is two slices: blocked, named by its reason, and runnable, in the run queue. Workers of user-mode
-//! schedulers are asynchronous slices of their process. Moments are µs with three decimals from the start
-//! of the trace, so a double holds every nanosecond.
+//! A wait is two slices: one while blocked, named by its reason, and one while runnable, in the run
+//! queue. Workers of user-mode schedulers are asynchronous slices of their process. Moments are µs
+//! with three decimals, counted from the start of the trace, so that a double holds every
+//! nanosecond.
 
 mod events;
 
@@ -27,8 +28,8 @@ use crate::report::Names;
 use crate::text::escaped;
 use events::{Events, Lane, Span};
 
-/// The kernel gives no process id from here on (`PID_MAX_LIMIT`): the process of the CPUs, then tasks
-/// without an id.
+/// The kernel assigns no process id from here on (`PID_MAX_LIMIT`). These numbers stand for the
+/// process of the CPUs, and for tasks without an id.
 const CPUS: u64 = 1 << 22;
 const UNNAMED: u64 = CPUS + (1 << 17);
 
@@ -76,13 +77,13 @@ struct Writer<'a> {
     met: FxHashSet<TaskKey>,
     cpus: FxHashSet<CpuId>,
     arrows: u64,
-    /// Wakeups by tasks whose run is not written yet.
+    /// Wakeups by tasks whose run at that moment is not written yet.
     pending: FxHashMap<TaskKey, Vec<Arrow>>,
-    /// Threads whose last run is a slice.
+    /// Threads whose last run was written as a slice.
     drawn: FxHashSet<TaskKey>,
 }
 
-/// A wakeup: when, and where the run began that followed.
+/// A wakeup: its moment, and the lane and start of the run that followed.
 #[derive(Clone, Copy, Debug)]
 struct Arrow {
     woken: Timestamp,
@@ -102,7 +103,7 @@ impl Writer<'_> {
         if let Some(from) = moments.start {
             self.run(row, Span { from, to: row.ts }, lane, taken)?;
         }
-        // An end of an arrow lies in a slice that stands before it.
+        // Both ends of an arrow need a slice that is written before them.
         if taken.wait && taken.switch {
             self.arrow(row, &moments, lane)?;
         }
@@ -117,7 +118,7 @@ impl Writer<'_> {
         };
         let mut facts: Facts = vec![("left_for", word(row.rule.reason.as_str()))];
         self.events.slice(on_cpu, span, &label, "cpu", &facts)?;
-        // A run of another task, and one with another reason, is on the CPU's lane only.
+        // A run that the filter does not take is shown on the lane of its CPU only.
         if taken.switch {
             facts.push(("cpu", Fact::Count(u64::from(row.cpu.get()))));
             self.events
@@ -151,7 +152,7 @@ impl Writer<'_> {
                 from: began,
                 to: runnable_since,
             };
-            // Who woke it was not seen: no report knows how much of this it was blocked.
+            // Without the wakeup, no report knows how much of this time the thread was blocked.
             let category = match row.wait.runq {
                 Some(_) => reason.category().as_str(),
                 None => "not split",
@@ -174,8 +175,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// From the waker, where it ran when it woke, to the run that followed. An arrow needs a slice at both
-    /// ends, so one from a run that is no slice is left out.
+    /// Draws an arrow from the waker's run to the run that followed. An arrow needs a slice at both
+    /// ends, so one that would start in a run without a slice is left out.
     fn arrow(&mut self, row: &Switch, moments: &Moments, to: Lane) -> Result<()> {
         let (Some(woken), Some(start), Some(waker)) =
             (moments.woken, moments.start, row.wait.waker)
@@ -200,7 +201,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Arrows that waited for this run to be written.
+    /// Draws the arrows that waited for this run to be written.
     fn arrows_from(&mut self, row: &Switch, lane: Lane, is_written: bool) -> Result<()> {
         match is_written {
             true => self.drawn.insert(row.task),
@@ -247,7 +248,7 @@ impl Writer<'_> {
         self.events.instant("lost records", gap.start, lane, &facts)
     }
 
-    /// Names a thread when it is first spoken of.
+    /// Names a thread when it first occurs.
     fn meet(&mut self, task: TaskKey) -> Result<Lane> {
         let index = self.names.index(task);
         let process = self.names.process_of(index);
@@ -281,7 +282,7 @@ impl Writer<'_> {
     }
 }
 
-/// Whether the moment lies in the run that ended with this row.
+/// Whether the moment is inside the run that ended with this row.
 fn is_within(at: Timestamp, row: &Switch) -> bool {
     row.ran
         .is_some_and(|ran| row.ts.before(ran) <= at && at < row.ts)

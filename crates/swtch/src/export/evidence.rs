@@ -1,5 +1,5 @@
-//! What is known of a wait, as pairs of a name and a value: the arguments that every format that can hold
-//! arguments shows. Names are those of the columns of a trace; no price is among them.
+//! What is known about a wait, as pairs of a name and a value. Every format that has arguments
+//! shows them. The names are those of a trace's columns; no price is among them.
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Arch, Cause, Switch, TaskKey};
@@ -7,10 +7,9 @@ use swtch_core::{Arch, Cause, Switch, TaskKey};
 use super::rows::Rows;
 use crate::text::escaped;
 
-/// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// Text, harmless.
+    /// Text; names from outside are escaped.
     Word(String),
     /// A number; a length when the name ends in its unit.
     Count(u64),
@@ -21,10 +20,10 @@ pub enum Fact {
 /// Pairs of name and value.
 pub type Facts = Vec<(&'static str, Fact)>;
 
-/// How a task is called.
+/// Gives the name of a task.
 pub type Label<'a> = &'a dyn Fn(TaskKey) -> String;
 
-/// The words that numbers of the trace stand for.
+/// Words for the numbers in a trace.
 #[derive(Debug)]
 pub struct Vocabulary {
     arch: Option<Arch>,
@@ -32,7 +31,7 @@ pub struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// That of a trace.
+    /// The words of a trace.
     ///
     /// # Errors
     /// When the names of wait types cannot be read.
@@ -51,14 +50,14 @@ impl Vocabulary {
         name.map_or_else(|| number.to_string(), str::to_owned)
     }
 
-    /// A wait type of a user-mode scheduler.
+    /// A wait type of a user-mode scheduler by name.
     pub fn wait_type(&self, number: u16) -> String {
         let name = self.wait_types.get(&number);
         name.map_or_else(|| number.to_string(), Clone::clone)
     }
 }
 
-/// Why a thread left, and who came.
+/// Why a thread left, and which task came.
 pub fn of_departure(row: &Switch, words: &Vocabulary, label: Label<'_>, facts: &mut Facts) {
     let evidence = &row.evidence;
     let word = |text: &str| Fact::Word(text.to_owned());
@@ -88,7 +87,7 @@ pub fn of_departure(row: &Switch, words: &Vocabulary, label: Label<'_>, facts: &
     }
 }
 
-/// How long the wait before a run was, and who ended it.
+/// How long the wait before a run was, and what ended it.
 pub fn of_wait(row: &Switch, label: Label<'_>, facts: &mut Facts) {
     let wait = &row.wait;
     if let Some(blocked) = wait.blocked() {
@@ -108,7 +107,7 @@ pub fn of_wait(row: &Switch, label: Label<'_>, facts: &mut Facts) {
     }
 }
 
-/// What a worker of a user-mode scheduler waits for now and had waited for before.
+/// What a worker of a user-mode scheduler waits for now, and what it had waited for before.
 pub fn of_worker(row: &Switch, words: &Vocabulary, facts: &mut Facts) {
     let named = |number| Fact::Word(words.wait_type(number));
     facts.extend(

@@ -5,13 +5,14 @@
 //!          markers           ├──── futex ────────┤               reason, rule, waker …
 //! ```
 //!
-//! A thread that runs has a sample "running": the trace has no stacks of what runs. Each wait is a sample
-//! with its stack, as samply shows off-CPU time, and a marker with its evidence.
+//! A running thread has a sample "running", because the trace has no stacks of running code. Each
+//! wait is a sample with its stack, as samply shows off-CPU time, and a marker with its evidence.
 //!
-//! CPU time is the time since the sample before, in whole microseconds: what is below one goes to the next
-//! sample, so that many short runs come to their sum.
+//! CPU time is the time since the previous sample, in whole microseconds. The remainder goes to the
+//! next sample, so that many short runs add up to their sum.
 //!
-//! The profiler holds a profile in memory, and so does this: beyond [`MOST_WAITS`] it is refused.
+//! The profiler holds a profile in memory, and so does this export: above [`MOST_WAITS`] it
+//! refuses.
 
 mod marker;
 
@@ -36,13 +37,14 @@ use crate::report::{Names, Symbols};
 use crate::text::{escaped, grouped};
 use marker::WaitMarker;
 
-/// So many waits took 222 MB of memory here (1 M switches of `perf bench sched pipe`, no stacks).
+/// This many waits took 222 MB of memory (1 M switches of `perf bench sched pipe`, no stacks).
 const MOST_WAITS: u64 = 1_000_000;
 
 /// Writes the profile.
 ///
 /// # Errors
-/// When the trace cannot be read or `out` not be written, and for more waits than the profiler can hold.
+/// When the trace cannot be read or `out` not be written, and above the waits that the profiler can
+/// hold.
 pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
     let mut builder = Builder::new(rows)?;
     rows.scan(&mut |row, taken| match row.level {
@@ -65,7 +67,7 @@ struct Builder {
     categories: FxHashMap<Category, CategoryHandle>,
     running: CategoryHandle,
     waits: u64,
-    /// CPU time that no sample has yet.
+    /// CPU time that is not in a sample yet.
     owed: FxHashMap<TaskKey, Nanos>,
 }
 
@@ -78,7 +80,7 @@ impl Builder {
             ReferenceTimestamp::from_duration_since_unix_epoch(Duration::from_nanos(began));
         let scope = escaped(&meta.scope).into_owned();
         let product = format!("swtch: {scope}");
-        // There is no interval: each switch is a sample. The profiler draws with this one.
+        // Every switch is a sample, so there is no interval; the profiler draws with this one.
         let interval = SamplingInterval::from_millis(1);
         let mut profile = Profile::new(&product, reference, interval);
         profile.set_symbolicated(true);
@@ -132,7 +134,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The last run of each thread ends with a sample, too.
+    /// Adds a last sample for each thread, at the end of its last run.
     fn close(&mut self) {
         let left: Vec<Switch> = self.lives.all().into_iter().copied().collect();
         for row in left {
@@ -187,7 +189,7 @@ impl Builder {
         self.stack(thread, &frames, self.categories[&category])
     }
 
-    /// Outermost frame first.
+    /// Interns a stack, given its outermost frame first.
     fn stack(
         &mut self,
         thread: ThreadHandle,
@@ -228,7 +230,7 @@ impl Builder {
         handle
     }
 
-    /// What lies before the start of the trace is drawn at the start: the format has no earlier time.
+    /// Moments before the start of the trace become the start: the format has no earlier time.
     fn at(&self, at: Timestamp) -> ProfileTimestamp {
         let since = at.since(self.start).unwrap_or_default();
         ProfileTimestamp::from_nanos_since_reference(since.as_ns())

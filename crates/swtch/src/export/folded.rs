@@ -1,12 +1,12 @@
-//! Folded stacks, as flame graph programs read them: one line for each distinct place that waited, and
-//! its off-CPU time in nanoseconds.
+//! Folded stacks, as flame graph programs read them: one line for each distinct stack at which
+//! tasks waited, with its off-CPU time in nanoseconds.
 //!
 //! ```text
 //! process;thread;outermost frame;…;innermost frame;kernel frame_[k];[futex] 1234567
 //! ```
 //!
-//! The sum of all lines is the off-CPU time of `swtch report` with the same filter. Without stacks in the
-//! trace a line is process, thread and reason.
+//! The sum of all lines is the off-CPU time of `swtch report` with the same filter. Without stacks
+//! in the trace, a line is process, thread and reason.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -21,7 +21,7 @@ use super::rows::Rows;
 use crate::report::{Names, Symbols};
 use crate::text::escaped;
 
-/// Thread, user stack, kernel stack, why it did not run.
+/// Thread, user stack, kernel stack, and why the thread did not run.
 type Place = (usize, Option<u32>, Option<u32>, &'static str);
 
 /// Writes the lines, in the order of their words.
@@ -39,7 +39,7 @@ pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
         Ok(())
     })?;
     let symbols = rows.symbols()?;
-    // Threads of one name in processes of one name share a line.
+    // Threads with the same name, in processes with the same name, share a line.
     let mut lines: BTreeMap<String, Nanos> = BTreeMap::new();
     for (place, length) in places {
         *lines.entry(line(place, &names, &symbols)).or_default() += length;
@@ -69,7 +69,7 @@ fn line((task, user, kernel, reason): Place, names: &Names, symbols: &Symbols) -
     words.join(";")
 }
 
-/// A semicolon would end the frame, and a line end the line.
+/// Removes what would break the format: a semicolon ends a frame, and a newline ends the line.
 fn clean(frame: &str) -> String {
     escaped(&frame.replace(';', ":")).into_owned()
 }

@@ -1,4 +1,4 @@
-//! The life of a thread, out of rows: when it left, was woken and ran again.
+//! The moments of a thread, from its rows: when it left, was woken and ran again.
 //!
 //! ```text
 //!   row n      … run ──┤ ts: it left, and why        row n + 1 of the same thread
@@ -6,25 +6,26 @@
 //!                      out          woken           start
 //! ```
 //!
-//! A row tells the wait before its run and the reason of the switch-out after it, so a whole wait (why,
-//! on what, who ended it) lies in two rows. [`Lives`] keeps the last row of each thread, and no other.
+//! A row describes the wait before its run, and the reason of the switch-out after it. So two rows
+//! describe a whole wait: its reason, its object, and its waker. [`Lives`] keeps only the last row
+//! of each thread.
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Reason, Switch, TaskKey, Timestamp};
 
-/// The moments of a row; `None` where the row does not tell.
+/// The moments of a row; `None` if the row does not tell them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moments {
-    /// When it had left before this run.
+    /// When the thread had left before this run.
     pub out: Option<Timestamp>,
-    /// When it became runnable; the moment it had left, when it stayed runnable.
+    /// When it became runnable; equal to `out` if it stayed runnable.
     pub woken: Option<Timestamp>,
-    /// When the run began.
+    /// When the run of the row began.
     pub start: Option<Timestamp>,
 }
 
 impl Moments {
-    /// Those of a row.
+    /// The moments that a row tells.
     pub fn of(row: &Switch) -> Self {
         let start = row.ran.map(|ran| row.ts.before(ran));
         let earlier = |span| Some(start?.before(span));
@@ -35,12 +36,12 @@ impl Moments {
         }
     }
 
-    /// When the wait began: when it left, or for a new thread when it was started.
+    /// When the wait began: when the thread left or, for a new thread, when it was started.
     pub fn wait_began(&self) -> Option<Timestamp> {
         self.out.or(self.woken)
     }
 
-    /// The first moment that the row speaks of.
+    /// The earliest moment that the row tells.
     pub fn first(&self, row: &Switch) -> Timestamp {
         self.wait_began().or(self.start).unwrap_or(row.ts)
     }
@@ -67,8 +68,8 @@ pub struct Lives {
 }
 
 impl Lives {
-    /// Takes the next row, in order of time; gives back the switch-out that began the wait before its
-    /// run, unless that was lost, out of scope, or before the part of the trace that is looked at.
+    /// Takes the next row, in order of time. Returns the switch-out that began the wait before its
+    /// run, unless that was lost, out of scope, or before the part of the trace that is read.
     pub fn push(&mut self, row: &Switch) -> Option<Switch> {
         let before = self.last.insert(row.task, *row)?;
         (Moments::of(row).out == Some(before.ts)).then_some(before)
@@ -86,7 +87,7 @@ impl Lives {
         rows
     }
 
-    /// Threads that had left and not come back, by task.
+    /// Threads that had left and not come back at the end of the trace, by task.
     pub fn still_waiting(&self) -> Vec<&Switch> {
         let mut rows = self.all();
         rows.retain(|row| row.rule.reason != Reason::Exit);
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(ns, [Some(1_000), Some(1_400), Some(1_500)]);
     }
 
-    /// Between the two rows another was lost: the wait did not begin with the row that is known.
+    /// A switch between the two rows was lost, so the wait did not begin with the first row.
     #[test]
     fn a_wait_whose_beginning_was_lost_joins_nothing() {
         let mut lives = Lives::default();

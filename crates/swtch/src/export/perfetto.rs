@@ -1,5 +1,5 @@
-//! Perfetto's own format: the scheduler's events as the kernel's ftrace would give them, and beside each
-//! thread why it did not run.
+//! Perfetto's own format: the scheduler's events as the kernel's ftrace would write them, and for
+//! each thread slices that say why it did not run.
 //!
 //! ```text
 //! rows ─┬▶ lanes ─▶ sched_switch ─┐
@@ -8,9 +8,10 @@
 //!       └─ user ──▶ a slice on the worker's track
 //! ```
 //!
-//! What the reader (its trace processor) makes of the events must come to our sums: a run is one row of
-//! `sched`, blocked and run-queue time are the rows of `thread_state` between them. [`lanes`],
-//! [`letter`] and [`untold`] say what that takes. Moments are written on `CLOCK_BOOTTIME`, the format's own.
+//! What Perfetto's trace processor computes from the events must equal our sums: a run is one row
+//! of `sched`, and blocked and run-queue time are the rows of `thread_state` between runs.
+//! [`lanes`], [`letter`] and [`untold`] explain what that takes. Moments are written on
+//! `CLOCK_BOOTTIME`, the format's own clock.
 
 mod intern;
 mod lanes;
@@ -39,7 +40,7 @@ use untold::Untold;
 /// The kernel's `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ` (`include/linux/trace_events.h`).
 const IN_INTERRUPT: u32 = 0x08;
 const IN_SOFT_INTERRUPT: u32 = 0x10;
-/// `TaskStateEnum` of `generic_kernel/generic_task.proto`.
+/// States of a task: `TaskStateEnum`, defined in `generic_kernel/generic_task.proto`.
 const TASK_STATE_RUNNABLE: i32 = 2;
 const TASK_STATE_INTERRUPTIBLE_SLEEP: i32 = 4;
 
@@ -80,7 +81,7 @@ struct Writer<'a> {
     slices: Slices,
     lives: Lives,
     untold: Untold,
-    /// Rows of the kernel's level so far.
+    /// Rows of the kernel's level that were taken so far.
     rows: usize,
 }
 
@@ -126,8 +127,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Names a task when it is first spoken of. One whose thread id another had before ends that one:
-    /// else the reader would take both for one thread.
+    /// Names a task when it first occurs. If another task had its thread id before, that task is
+    /// ended: the reader would take both for one thread.
     fn meet(&mut self, task: TaskKey, cpu: CpuId, at: Timestamp) -> Result<()> {
         let Some(met) = self.threads.meet(task) else {
             return Ok(());
@@ -156,8 +157,9 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The thread left at a moment that its next row tells, while the row of that switch-out was lost or
-    /// is of a time that was not asked for: without its run, ftrace has no event for that.
+    /// Writes the moment at which a thread left when only its next row tells it, because the row of
+    /// that switch-out was lost or is outside the time that was asked for. Without the run there is
+    /// no event of ftrace for it, so a task state is written.
     fn leave(&mut self, row: &Switch, moments: &Moments) -> Result<()> {
         let (Some(out), true) = (moments.out, moments.woken.is_some()) else {
             return Ok(());
@@ -192,7 +194,7 @@ impl Writer<'_> {
         }
         let target = row.wait.wake_cpu.unwrap_or(row.cpu);
         let event = self.waking(row, woken, waker, target);
-        // Woken while it was still leaving: the wakeup counts from the moment it had left.
+        // The task was woken while it was leaving: the wakeup is written after the switch-out.
         if let Some(before) = before.filter(|before| before.ts == woken) {
             return match self.lanes.attach(before, event) {
                 Some(event) => self.packets.event(before.cpu, event),
@@ -231,7 +233,7 @@ impl Writer<'_> {
         let (packets, threads, untold) = (&mut self.packets, &self.threads, &self.untold);
         let mut failed = None;
         let mut out = |cpu, event| failed = failed.take().or(packets.event(cpu, event).err());
-        // One that has no row has no process for the reader either.
+        // A task without a row has no process in the export either.
         let running = |cpu| untold.running(cpu).filter(|task| threads.is_met(*task));
         self.lanes
             .finish(&|who| threads.called(who), running, &mut out);

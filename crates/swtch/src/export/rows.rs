@@ -1,5 +1,5 @@
-//! The rows that an export takes, and who they are about: the same choice as a report's with the same
-//! filter, so that its sums are the report's.
+//! The rows that an export takes, and the names of their tasks. The choice is that of a report with
+//! the same filter, so that the sums are the same.
 
 use std::rc::Rc;
 
@@ -10,28 +10,29 @@ use swtch_store::{Columns, Meta, Trace, WaitTypeRow};
 
 use crate::report::{Filter, Names, Selection, Session, Symbols};
 
-/// A trace, read for an export.
+/// A trace that is read for an export, with a filter.
 pub struct Rows<'t> {
     trace: &'t Trace,
     session: Session<'t>,
-    /// As the filter, but for all reasons: who runs and waits does not depend on why.
+    /// As the filter, but for all reasons: when a task runs and waits does not depend on the
+    /// reason.
     of_all_reasons: Selection,
     is_of_all_tasks: bool,
 }
 
-/// What of a row the filter takes.
+/// Which parts of a row the filter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// The switch-out and the run that it ended: what a report counts as a switch.
     pub switch: bool,
     /// The wait before the run: what a report counts as a wait.
     pub wait: bool,
-    /// Whether the row is one of the tasks and the time that were asked for, whatever its reason. The
-    /// others are of tasks that the capture was not asked for, which had the CPU meanwhile.
+    /// Whether the row is one of the tasks and of the time that were asked for, whatever its
+    /// reason. Other rows are of tasks that the capture was not asked for, which had the CPU
+    /// meanwhile.
     pub asked: bool,
 }
 
-/// What takes a row.
 pub type Each<'a> = &'a mut dyn FnMut(&Switch, Taken) -> Result<()>;
 
 impl<'t> Rows<'t> {
@@ -51,12 +52,12 @@ impl<'t> Rows<'t> {
         })
     }
 
-    /// Hands out the rows of both levels, in order of time, until the first failure.
+    /// Hands out the rows of both levels, in order of time, until `each` fails.
     pub fn scan(&mut self, each: Each<'_>) -> Result<()> {
         self.scan_columns(Columns::all(), each)
     }
 
-    /// As [`Self::scan`], with these columns; of [`Taken`], only `asked` is sure then.
+    /// As [`Self::scan`], with these columns. Only `asked` of [`Taken`] is reliable then.
     pub fn scan_columns(&mut self, columns: Columns, each: Each<'_>) -> Result<()> {
         let (all, is_of_all_tasks) = (&self.of_all_reasons, self.is_of_all_tasks);
         let in_time = |row: &Switch| all.from() <= row.ts && row.ts < all.to();
@@ -76,28 +77,27 @@ impl<'t> Rows<'t> {
         outcome
     }
 
-    /// Who the tasks are.
     pub fn names(&self) -> Rc<Names> {
         self.session.names()
     }
 
-    /// Says on stderr what of the recording is not in the rows: no export has a place for it that its readers
-    /// would show. To be called when all rows were scanned.
+    /// Prints on stderr what of the recording is not in the rows, because no format has a place for
+    /// it that its readers would show. To be called after all rows were scanned.
     pub fn tell_missing(&self) {
         self.session.head().tell_missing();
     }
 
-    /// What the trace is of.
+    /// Facts of the trace: host, scope, counts.
     pub const fn meta(&self) -> &Meta {
         &self.session.head().meta
     }
 
-    /// The architecture, if its system calls are known.
+    /// The architecture, if the names of its system calls are known.
     pub fn arch(&self) -> Option<Arch> {
         self.session.arch()
     }
 
-    /// Whether every run of the machine is among them.
+    /// Whether every run on the machine is among the rows.
     pub fn are_all(&self) -> bool {
         self.is_of_all_tasks && self.session.coverage() == Coverage::EveryTask
     }
@@ -115,7 +115,7 @@ impl<'t> Rows<'t> {
         selection.counts_open(left.rule.reason, task, left.ts)
     }
 
-    /// What was lost, at both levels.
+    /// Gaps in the recording, at both levels.
     pub fn gaps(&self) -> Result<Vec<Gap>> {
         let mut gaps = Vec::new();
         for level in Level::ALL {
@@ -125,17 +125,16 @@ impl<'t> Rows<'t> {
         Ok(gaps)
     }
 
-    /// What tasks of user-mode schedulers wait for.
+    /// Names of the wait types of user-mode schedulers.
     pub fn wait_types(&self) -> Result<Vec<WaitTypeRow>> {
         self.trace.wait_types().context("reading the wait types")
     }
 
-    /// Paths of cgroups.
+    /// Paths of the cgroups, by id.
     pub fn cgroups(&self) -> Result<FxHashMap<CgroupId, String>> {
         self.session.cgroups()
     }
 
-    /// Stacks and their frames.
     pub fn symbols(&self) -> Result<Symbols> {
         self.session.symbols()
     }

@@ -1,8 +1,9 @@
-//! Where an export goes: a file that gets its name when it is whole, or stdout.
+//! Where an export goes: a file that gets its name when it is complete, or stdout.
 //!
-//! Until the last byte is on the disk a file is `NAME.….partial` beside its place; an error, a full
-//! disk, Ctrl-C or a kill leave nothing that looks whole. What is no regular file (a FIFO,
-//! `/dev/null`) is written as it stands: putting a file in its place would take it away.
+//! Until the last byte is on the disk, a file is `NAME.….partial` in the same directory, so that an
+//! error, a full disk, Ctrl-C or a kill leave nothing that looks complete. Anything but a regular
+//! file (a FIFO, `/dev/null`) is opened and written directly, because renaming a file onto it would
+//! remove it.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
@@ -19,28 +20,28 @@ use tempfile::NamedTempFile;
 
 use crate::destination::{self, check_directory};
 
-/// Bytes that are gathered before the system is asked to write.
+/// Bytes that are gathered before each call of `write`.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What kind of bytes an export is.
+/// Whether an export is text or binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bytes {
     /// Text that a terminal can show.
     Text,
-    /// Anything else.
+    /// Bytes that a terminal cannot show.
     Binary,
 }
 
-/// Whether an export is compressed on its way.
+/// How an export is compressed while it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// It is not.
+    /// The bytes are written as they are.
     None,
-    /// By gzip (RFC 1952).
+    /// The bytes are compressed with gzip (RFC 1952).
     Gzip,
 }
 
-/// An export being written.
+/// An export that is being written.
 #[derive(Debug)]
 pub struct Sink {
     out: Out,
@@ -61,12 +62,12 @@ struct Place {
 
 #[derive(Debug)]
 enum Target {
-    /// Renamed when it is whole.
+    /// A temporary file, renamed when it is complete.
     Draft {
         draft: NamedTempFile,
         path: PathBuf,
     },
-    /// A device or FIFO.
+    /// A device or FIFO, which is written directly.
     Direct(File, PathBuf),
     Stdout(io::Stdout),
 }
@@ -102,10 +103,10 @@ impl Sink {
         Ok(Self { out })
     }
 
-    /// Puts the file in its place; the number of its bytes.
+    /// Puts the file in its place, and returns the number of its bytes.
     ///
     /// # Errors
-    /// When the last bytes cannot be written, and then there is no file.
+    /// When the last bytes cannot be written; then there is no file.
     pub fn finish(self) -> Result<u64> {
         let plain = match self.out {
             Out::Plain(plain) => plain,
@@ -134,7 +135,8 @@ impl Target {
                 let file = File::options().write(true).open(path);
                 return Ok(Self::Direct(file.with_context(shown)?, path.to_owned()));
             }
-            // A link is followed, so that the file that it names is replaced and not the link.
+            // A symbolic link is followed, so that the file that it names is replaced and not the
+            // link.
             Ok(_) => return Self::draft(&fs::canonicalize(path).with_context(shown)?),
             Err(_) => {}
         }
@@ -148,7 +150,7 @@ impl Target {
         })
     }
 
-    /// The path, with what the system said of it.
+    /// Adds the path to an error of the system.
     fn refused(&self, error: &io::Error) -> io::Error {
         match self {
             Self::Draft { path, .. } | Self::Direct(_, path) => not_written(path, error),
@@ -225,7 +227,7 @@ mod tests {
             .collect()
     }
 
-    /// A reader that looks meanwhile finds the old file, whole.
+    /// A reader that looks meanwhile finds the complete old file.
     #[test]
     fn a_file_gets_its_name_when_it_is_whole() {
         let dir = tempfile::tempdir().unwrap();
@@ -266,7 +268,7 @@ mod tests {
         assert_eq!(unpacked, [b'x'; 100_000]);
     }
 
-    /// What fails at the very end (a full disk, a place that is taken) names the file as well.
+    /// An error at the very end (a full disk, a place that is taken) names the file as well.
     #[test]
     fn the_last_step_names_the_file_that_it_could_not_make() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
-//! One row per switch-out with names in place of numbers, as CSV or as one Parquet file: what a trace's
-//! `switch` table says once `task` and `cgroup` are joined to it.
+//! One row per switch-out, with names in place of numbers, as CSV or as a Parquet file: the
+//! `switch` table of a trace, joined with `task` and `cgroup`.
 //!
-//! [`COLUMNS`] is the one list; `docs/EXPORTS.md` shows it and a test compares the two. Rows are those
-//! whose switch-out a report with the same filter counts, and those of user-mode schedulers, which
-//! `level` tells apart.
+//! [`COLUMNS`] is the only list of columns; `docs/EXPORTS.md` shows it, and a test compares the
+//! two. The rows are those whose switch-out a report with the same filter counts, and those of
+//! user-mode schedulers, which the column `level` tells apart.
 
 mod columns;
 
@@ -19,7 +19,7 @@ use crate::text::{csv_text, escaped};
 pub use columns::COLUMNS;
 use columns::{Known, Value};
 
-/// Rows that are gathered before they become a part of a Parquet file.
+/// Rows that are gathered for one part of a Parquet file.
 const ROWS_A_PART: usize = 1 << 16;
 
 /// Writes CSV (RFC 4180), with a header.
@@ -50,8 +50,8 @@ pub fn write_csv(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
     })
 }
 
-/// Writes a Parquet file, with the meaning of each column in its footer. Names are as they are: a table
-/// is data, whoever shows it escapes.
+/// Writes a Parquet file, with the meaning of each column in its footer. Names are not escaped: a
+/// table is data, and the program that shows it escapes.
 ///
 /// # Errors
 /// When the trace cannot be read or `sink` not be written.
@@ -83,7 +83,7 @@ pub fn write_parquet(rows: &mut Rows<'_>, sink: Sink, path: &Path) -> Result<Sin
     Ok(writer.finish()?)
 }
 
-/// Rows that were gathered.
+/// Rows gathered for one part of a Parquet file.
 struct Part {
     columns: Vec<PlainColumn>,
     blank: Vec<PlainColumn>,
@@ -91,7 +91,7 @@ struct Part {
 }
 
 impl Part {
-    /// The kind of a column is that of any of its values.
+    /// An empty part. The kind of each column is taken from an example value.
     fn new(known: &Known) -> Self {
         let example = known.example();
         let blank = COLUMNS

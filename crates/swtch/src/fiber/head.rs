@@ -1,4 +1,5 @@
-//! The first lines of every answer: which machine, which process, and since when is counted.
+//! The first lines of every `swtch fiber` answer: the machine, the process, and since when the
+//! counters count.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,14 +12,14 @@ use crate::report::Sheet;
 use crate::text::{self, counted, escaped};
 use crate::{host, text::json_escaped};
 
-/// What is known apart from the rows.
+/// The facts that an answer states once, before its rows.
 #[derive(Clone, Debug)]
 pub struct Head {
     origin: cost::Origin,
     target: Option<Target>,
 }
 
-/// A process with schedulers.
+/// A process that has user-mode schedulers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Target {
     pid: u32,
@@ -28,12 +29,12 @@ struct Target {
     /// Age of the oldest scheduler that is shown: the counters began then.
     counted_for: Nanos,
     schedulers: u64,
-    /// Of them, those whose runtime has ended.
+    /// How many of `schedulers` belong to a runtime that has ended.
     ended: u64,
 }
 
 impl Head {
-    /// Of an answer about this machine.
+    /// The head of an answer about the whole machine.
     pub fn of_machine() -> Self {
         Self {
             origin: host::origin(),
@@ -41,7 +42,7 @@ impl Head {
         }
     }
 
-    /// Of an answer about a process.
+    /// The head of an answer about one process.
     pub fn of(pid: u32, name: &str, snapshot: &Snapshot) -> Self {
         let schedulers = &snapshot.schedulers;
         let ended = schedulers.iter().filter(|row| row.mode == Mode::Ended);
@@ -60,7 +61,7 @@ impl Head {
         }
     }
 
-    /// Writes the lines for people.
+    /// Writes the head as lines for people.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let cost::Origin {
             hostname,
@@ -128,7 +129,7 @@ impl Target {
     }
 }
 
-/// What a process calls itself.
+/// The name of a process, from `/proc/PID/comm`.
 pub fn name(pid: u32) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     match name.trim_ascii_end() {
@@ -153,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Counters that do not move any more look like a scheduler that does nothing.
+    /// Without this word, counters that stand still would look like a scheduler that does nothing.
     #[test]
     fn a_process_that_has_ended_is_said_to_be_final() {
         let words = target().words();

@@ -1,4 +1,4 @@
-//! What the kernel counted for the threads of a scheduler.
+//! The kernel's counters for the threads of a scheduler.
 
 use std::ops::Add;
 
@@ -7,23 +7,23 @@ use swtch_fiber::observe::{Snapshot, Tids};
 
 use crate::counters::{Counters, read_thread};
 
-/// The kernel's counters of each thread of a snapshot, in its order.
+/// The kernel's counters of each thread of a snapshot, in the order of the snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Threads(Vec<Thread>);
 
-/// A thread, as we number it.
+/// One thread of the snapshot, with its kernel counters.
 #[derive(Clone, Copy, Debug)]
 pub struct Thread {
-    /// Its scheduler.
+    /// Number of its scheduler in the snapshot; `None` if it belongs to none.
     pub scheduler: Option<usize>,
-    /// Its id in our pid namespace; `None` when it is not there any more.
+    /// Its id in our pid namespace; `None` if the thread is gone.
     pub tid: Option<u32>,
-    /// Its counters; `None` when they cannot be had: it has ended.
+    /// `None` if the thread has ended, or its files cannot be read.
     pub counters: Option<Counters>,
 }
 
 impl Threads {
-    /// Reads them.
+    /// Reads the counters of every thread of the snapshot from procfs.
     pub fn read(pid: u32, snapshot: &Snapshot) -> Self {
         let mut tids = Tids::default();
         tids.look(pid);
@@ -39,13 +39,12 @@ impl Threads {
         Self(threads.collect())
     }
 
-    /// Of the threads of a snapshot.
     pub fn iter(&self) -> impl Iterator<Item = &Thread> {
         self.0.iter()
     }
 
-    /// Of all threads of a scheduler together: one in fiber mode, its workers in thread mode. `None`
-    /// when none is left.
+    /// The sum for all threads of a scheduler: one thread in fiber mode, its workers in thread
+    /// mode. `None` if none of them is left.
     pub fn of_scheduler(&self, scheduler: usize) -> Option<Counters> {
         let threads = self.0.iter();
         let own = threads.filter(|thread| thread.scheduler == Some(scheduler));
@@ -53,7 +52,7 @@ impl Threads {
     }
 }
 
-/// CPU time, as far as the kernel keeps it.
+/// CPU time; `None` if the kernel does not account for it.
 pub fn cpu_time(counters: &Counters) -> Option<Nanos> {
     counters.runs.map(|runs| runs.ran)
 }

@@ -1,11 +1,11 @@
-//! The rates of both levels as people read them: side by side where the terminal is wide enough, one
-//! level below the other where it is not.
+//! The rates of both levels as text: side by side where the terminal is wide enough, otherwise one
+//! level below the other.
 
 use swtch_core::Nanos;
 
 use super::rates::Rates;
 
-/// A line of groups above a line of names.
+/// Head for [`line()`]: a line with the levels above a line with the columns.
 const HEAD: [&str; 2] = [
     "               ╭──── user level: the scheduler counts ─────╮  ╭── OS level: the kernel counts ──╮",
     "  time sch mode  switches/s   yields/s alone/s    each cost %  volunt./s invol./s     each cost %  \
@@ -22,17 +22,17 @@ const OS_HEAD: [&str; 2] = [
     "sch mode   volunt./s   invol./s            each cost %     CPU %",
 ];
 
-/// How much of it is shown.
+/// How the two levels are arranged on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Both levels in a line.
+    /// Both levels in one line per scheduler.
     SideBySide,
-    /// One below the other: for narrow screens.
+    /// One level below the other, for narrow terminals.
     Stacked,
 }
 
 impl Layout {
-    /// What fits on a screen of so many columns; `None` where lines may have any length.
+    /// The layout for a terminal of this many columns; `None` means that lines may have any length.
     pub fn fitting(columns: Option<u16>) -> Self {
         let wide = HEAD[1].chars().count();
         match columns {
@@ -42,12 +42,12 @@ impl Layout {
     }
 }
 
-/// The head, for lines of [`line()`].
+/// The two head lines for [`line()`].
 pub fn head() -> String {
     HEAD.map(|line| format!("{line}\n")).concat()
 }
 
-/// A scheduler's line.
+/// The rates of one scheduler as one line, both levels side by side.
 pub fn line(rates: &Rates, at: Nanos) -> String {
     let [switches, yields, alone, each, cost] = user_cells(rates);
     let [voluntary, involuntary, os_each, os_cost, cpu] = os_cells(rates);
@@ -62,7 +62,7 @@ pub fn line(rates: &Rates, at: Nanos) -> String {
     )
 }
 
-/// All schedulers, with heads, in at most 80 columns.
+/// The rates of all schedulers, one level below the other, with heads, in at most 80 columns.
 pub fn stacked(all: &[Rates], at: Nanos) -> String {
     let mut text = format!("at {}\n\n", seconds(at));
     let name = |rates: &Rates| format!("{:>3} {:<6}", rates.scheduler, rates.mode.as_str());
@@ -136,7 +136,7 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-/// A rate as a table shows it: `252`, `0.5`, `19,812,958`.
+/// Formats a rate for a table: `252`, `0.5`, `19,812,958`.
 fn brief(rate: f64) -> String {
     match rate {
         0.0 => "0".to_owned(),
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// People read down a column.
+    /// Numbers are compared down a column, so they must end where the head ends.
     #[test]
     fn lines_end_below_the_ends_of_the_heads() {
         let line = line(&rates(), Nanos::from_ns(1_000_000_000));
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// The narrowest terminal that people use.
+    /// 80 columns is the narrowest terminal in common use.
     #[test]
     fn stacked_levels_fit_into_80_columns() {
         assert_eq!(Layout::fitting(Some(80)), Layout::Stacked);

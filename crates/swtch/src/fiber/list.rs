@@ -1,4 +1,4 @@
-//! Which processes of this machine have schedulers.
+//! Lists the processes of this machine that have user-mode schedulers.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ const COLUMNS: [&str; 7] = [
     "age_ns",
 ];
 
-/// A row for each process that has a page.
+/// One row for each process that has a page, and the head of the answer.
 pub fn processes() -> (Sheet, Head) {
     let mut sheet = Sheet::new("processes", &COLUMNS);
     let mut closed = 0;
@@ -28,7 +28,7 @@ pub fn processes() -> (Sheet, Head) {
         match Page::of_process(pid) {
             Ok(page) => sheet.rows.extend(row(&page)),
             Err(Error::NotPermitted { .. }) => closed += 1,
-            // It has none, or ended meanwhile.
+            // This process has no scheduler, or has ended meanwhile.
             Err(Error::NoScheduler { .. } | Error::NoProcess { .. }) => {}
             Err(error) => refused.push(error.to_string()),
         }
@@ -43,7 +43,7 @@ pub fn processes() -> (Sheet, Head) {
     (sheet, Head::of_machine())
 }
 
-/// Ids of all processes, in order.
+/// The ids of all processes, in ascending order.
 fn pids() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name());

@@ -1,4 +1,4 @@
-//! The rates of both levels, look after look, until the target ends or somebody has seen enough.
+//! Shows the rates of both levels again and again, until the target ends or the user stops it.
 
 use std::io::{IsTerminal as _, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,18 +19,18 @@ use crate::format::Format;
 use crate::report::Sheet;
 use crate::text::wrapped;
 
-/// How soon a wish to stop, or the target's end, is noticed.
+/// A request to stop, or the end of the target, is noticed within this time.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Lines after which the head is written again, where it scrolls away.
+/// On a stream, the head is written again after this many lines.
 const LINES_A_HEAD: usize = 40;
 
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Shows them.
+/// Shows the rates until the target ends, the requested number is reached, or a signal arrives.
 ///
 /// # Errors
-/// No living scheduler, or stdout that cannot be written.
+/// If there is no living scheduler, or stdout cannot be written.
 pub fn show(page: &Page, request: &Request) -> Result<()> {
     let first = Look::at(page)?;
     let modes: Vec<Mode> = first
@@ -66,18 +66,18 @@ fn sheet(format: Format) -> Sheet {
 
 struct Show<'a> {
     page: &'a Page,
-    /// What the target called itself when it lived.
+    /// The name of the target, read while it was alive.
     name: String,
     request: &'a Request,
     prices: Prices,
     began_ns: u64,
-    /// What JSON and CSV get.
+    /// The sheet that JSON and CSV are written from.
     sheet: Sheet,
-    /// Of the table.
+    /// Lines of the table that were written so far.
     lines: usize,
 }
 
-/// Why a pause was over.
+/// Why a pause between two readings ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Paused {
     Through,
@@ -88,7 +88,7 @@ enum Paused {
 impl Show<'_> {
     fn go_on(&mut self, mut before: Look) -> Result<()> {
         let stop = stop_on_signals()?;
-        // An object has an end: without a number there is one look.
+        // A JSON object must end: without a number of readings there is one.
         let looks = match (self.request.count, self.request.format) {
             (None, Format::Json) => Some(1),
             (count, _) => count,
@@ -154,7 +154,7 @@ impl Show<'_> {
         }
     }
 
-    /// On a terminal the page is written over, elsewhere lines follow lines.
+    /// On a terminal the screen is written over; elsewhere lines are appended.
     fn show_lines(&mut self, rates: &[Rates], at: Nanos, now: &Look) -> Result<()> {
         let mut text = String::new();
         let is_screen = stdout().is_terminal();
@@ -189,7 +189,7 @@ impl Show<'_> {
         tell(text.as_bytes())
     }
 
-    /// What stands below the table on a screen, where all that was said before is gone.
+    /// The lines below the table on a terminal, where everything printed before is overwritten.
     fn below(&self, columns: Option<u16>) -> String {
         let prices = match self.prices.os_ns {
             Some(_) => {
@@ -210,7 +210,7 @@ impl Show<'_> {
         Head::of(self.page.pid(), &self.name, snapshot)
     }
 
-    /// What is shown last: the object of JSON, or how a target left its counters.
+    /// The last output: the JSON object, or the state in which a target left its counters.
     fn end(&self, paused: Paused) -> Result<()> {
         let snapshot = self.page.snapshot()?;
         let head = self.head(&snapshot);
@@ -221,7 +221,7 @@ impl Show<'_> {
             && self.request.format == Format::Table
             && stdout().is_terminal()
         {
-            // The terminal has shown ^C, and the shell goes on in that line.
+            // The terminal has shown ^C, and the shell's prompt would follow in the same line.
             return tell(b"\n");
         }
         if paused != Paused::TargetEnded {
@@ -240,7 +240,7 @@ impl Show<'_> {
         )
     }
 
-    /// On a stream the notes come first: it may have no end. A screen has them below.
+    /// On a stream the notes come first, since it may have no end. A terminal shows them below.
     fn prices_in_words(&self) {
         if self.request.format == Format::Table && !stdout().is_terminal() {
             for note in &self.sheet.notes {
@@ -250,13 +250,13 @@ impl Show<'_> {
     }
 }
 
-/// How wide the terminal is now: it may have changed since the last look.
+/// The width of the terminal now: it may have changed since the last reading.
 fn screen_columns() -> Option<u16> {
     let size = rustix::termios::tcgetwinsize(stdout()).ok()?;
     Some(size.ws_col).filter(|columns| *columns > 0)
 }
 
-/// A line of ours, broken between words where the screen ends.
+/// A text of ours, broken between words at the width of the terminal.
 fn lines_of(line: &str, columns: Option<u16>) -> String {
     match columns {
         Some(columns) if line.chars().count() > usize::from(columns) => {

@@ -1,8 +1,8 @@
 //! What a switch at each level costs on this machine.
 //!
 //! A switch of the kernel: from the saved price list, as a preemption by another process is billed.
-//! One of the scheduler: tried out here and now, by two workers of our own that yield to each other;
-//! the target is not asked. What a switch makes slow afterwards is in neither.
+//! A switch of the scheduler: measured now, with two workers of our own that yield to each other;
+//! the target is not involved. Neither includes what is slow after a switch.
 
 use std::thread;
 use std::time::Duration;
@@ -15,25 +15,26 @@ use swtch_fiber::{Runtime, spawn, yield_now};
 use super::kernel::{Threads, cpu_time};
 use crate::cost::saved;
 
-/// Yields of each of two workers: some milliseconds.
+/// Yields of each of the two workers, which take some milliseconds.
 const YIELDS: usize = 50_000;
 
-/// The kernel books the CPU time of a thread that runs at its tick, at the latest after 10 ms.
+/// The kernel adds the CPU time of a running thread to its account at a tick, at the latest after
+/// 10 ms.
 const UNTIL_BOOKED: Duration = Duration::from_millis(20);
 
-/// Prices in ns, as far as they are known.
+/// Prices in ns; `None` where one is not known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Prices {
-    /// Of a switch between coroutines.
+    /// The price of a switch between coroutines.
     pub fiber_ns: Option<f64>,
-    /// Of a hand-over between threads.
+    /// The price of a hand-over between threads.
     pub thread_ns: Option<f64>,
-    /// Of a switch of the kernel.
+    /// The price of a switch of the kernel.
     pub os_ns: Option<f64>,
 }
 
 impl Prices {
-    /// Measures what switches in these modes cost, and looks the others up.
+    /// Measures what a switch costs in each of these modes, and looks the kernel's price up.
     pub fn find(modes: &[Mode]) -> Self {
         let measured = |mode, own| modes.contains(&mode).then(|| user_switch(own)).flatten();
         Self {
@@ -43,7 +44,8 @@ impl Prices {
         }
     }
 
-    /// Of a switch of a scheduler.
+    /// The price of a switch of a scheduler in this mode; `None` if it is not known, or the
+    /// scheduler has ended.
     pub const fn user_ns(&self, mode: Mode) -> Option<f64> {
         match mode {
             Mode::Fiber => self.fiber_ns,
@@ -53,7 +55,7 @@ impl Prices {
     }
 }
 
-/// The saved list's price of a task that is preempted by another process.
+/// The price of a preemption by another process, from the saved list.
 fn os_switch() -> Option<f64> {
     let list = saved::load(&saved::place().ok()?).ok()?;
     let case = Case {
@@ -64,13 +66,13 @@ fn os_switch() -> Option<f64> {
     Some(billing.tariff(case).ok()?.direct.point_ns)
 }
 
-/// CPU time of a scheduler per switch that it counted; `None` when it cannot be tried here.
+/// CPU time of a scheduler per switch that it counted; `None` if it cannot be measured here.
 fn user_switch(mode: swtch_fiber::Mode) -> Option<f64> {
     let runtime = Runtime::builder()
         .schedulers(1)
         .pinned(true)
         .mode(mode)
-        // A busy machine is no news here.
+        // A stall on a busy machine is not worth a warning here.
         .stall_threshold(Duration::ZERO)
         .build()
         .ok()?;
@@ -91,11 +93,11 @@ fn user_switch(mode: swtch_fiber::Mode) -> Option<f64> {
     (switches > 0).then(|| cpu_ns as f64 / switches as f64)
 }
 
-/// Both are started by a worker: from outside, the first might have done before the second came.
+/// A worker starts both: started from outside, the first could end before the second begins.
 fn yield_to_each_other() {
     let yielders = [(); 2].map(|()| spawn(|| (0..YIELDS).for_each(|_| yield_now())));
     for yielder in yielders.into_iter().flatten() {
-        // They do not panic.
+        // The two workers do not panic.
         drop(yielder.join());
     }
 }
@@ -104,8 +106,8 @@ fn yield_to_each_other() {
 mod tests {
     use super::*;
 
-    /// Coroutines and threads differ by more than any noise of a machine: one is a system call, the
-    /// other is none.
+    /// A hand-over between threads is a system call, a switch of coroutines is not: they differ by
+    /// more than the noise of any machine.
     #[test]
     fn a_user_switch_is_cheaper_than_a_hand_over_between_threads() {
         let prices = Prices::find(&[Mode::Fiber, Mode::Thread]);

@@ -1,5 +1,5 @@
-//! Rates of both levels: how much the counters of a scheduler and of its threads grew between two
-//! looks.
+//! Rates of both levels: the growth of the counters of a scheduler and of its threads between two
+//! readings.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use super::price::Prices;
 use crate::counters::Counters;
 use crate::report::Cell;
 
-/// One look at the counters.
+/// One reading of the counters of both levels.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// The page.
+    /// What the page of the process held.
     pub snapshot: Snapshot,
     threads: Threads,
 }
 
 impl Look {
-    /// Looks at both levels, one right after the other.
+    /// Reads both levels, one right after the other.
     ///
     /// # Errors
     /// As [`Page::snapshot`].
@@ -30,8 +30,8 @@ impl Look {
         Ok(Self { snapshot, threads })
     }
 
-    /// What each living scheduler did since an earlier look. One that came to be in between has no
-    /// rates yet.
+    /// The rates of each living scheduler since an earlier reading. A scheduler that was started in
+    /// between has no rates yet.
     pub fn since(&self, earlier: &Self, prices: &Prices) -> Vec<Rates> {
         let passed = self.snapshot.taken_monotonic_ns - earlier.snapshot.taken_monotonic_ns;
         let passed = Duration::from_nanos(passed);
@@ -40,7 +40,7 @@ impl Look {
         living
             .filter_map(|row| {
                 let before = earlier.snapshot.schedulers.iter();
-                // A record may be another runtime's by now.
+                // The same place in the page may be used by another runtime now.
                 let mut before = before
                     .filter(|old| (old.scheduler, old.runtime) == (row.scheduler, row.runtime));
                 let os = self.threads.of_scheduler(row.scheduler);
@@ -52,7 +52,7 @@ impl Look {
     }
 }
 
-/// What a scheduler did per second, at both levels.
+/// The rates of one scheduler, at both levels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
     pub(super) scheduler: usize,
@@ -61,7 +61,7 @@ pub struct Rates {
     pub(super) yields_per_s: f64,
     pub(super) reselects_per_s: f64,
     pub(super) user_ns: Option<f64>,
-    /// Of one CPU, in percent.
+    /// Share of one CPU that the scheduler's switches take, in percent.
     pub(super) user_pct: Option<f64>,
     pub(super) os: Option<OsRates>,
     pub(super) os_ns: Option<f64>,
@@ -69,7 +69,7 @@ pub struct Rates {
     pub(super) delay_ns_per_s: f64,
 }
 
-/// What the kernel did with its threads.
+/// The rates of the kernel's switches of its threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct OsRates {
     pub(super) voluntary_per_s: f64,
@@ -77,7 +77,7 @@ pub(super) struct OsRates {
     pub(super) cpu_pct: Option<f64>,
 }
 
-/// Columns of JSON and CSV; lines for people have them in the same order.
+/// Columns of JSON and CSV; the table has them in the same order.
 pub const COLUMNS: [&str; 16] = [
     "at_ns",
     "scheduler",
@@ -135,7 +135,7 @@ impl Rates {
         self.os.map(|os| os.voluntary_per_s + os.involuntary_per_s)
     }
 
-    /// What the kernel's switches take of one CPU.
+    /// Share of one CPU that the kernel's switches take, in percent.
     pub(super) fn os_pct(&self) -> Option<f64> {
         Some(percent_of_cpu(self.os_per_s()?, self.os_ns?))
     }
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(rates.os.unwrap().cpu_pct, Some(50.0));
         assert!((rates.delay_ns_per_s - 4_000.0).abs() < 1e-9);
         assert_eq!(rates.cells(Nanos::ZERO).len(), COLUMNS.len());
-        // Nobody has measured what a switch of this scheduler costs.
+        // `None`: the price of a switch of this scheduler is not known.
         assert_eq!(rates.user_pct, None);
     }
 }

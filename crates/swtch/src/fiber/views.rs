@@ -1,4 +1,5 @@
-//! The views: what a snapshot of a page holds, a row each, with SQL Server's names of columns.
+//! The views of `swtch fiber`: sheets made from a snapshot of a page, with SQL Server's column
+//! names.
 
 use clap::ValueEnum;
 use swtch_core::Nanos;

@@ -1,15 +1,13 @@
-//! Several files as one input, so that a trace that failed is one file to keep.
+//! Several files as one input, so that a trace that failed can be kept as one file.
 //!
-//! A file is a line `NAME LENGTH`, its bytes, and a newline.
+//! Each file is stored as a line `NAME LENGTH`, its bytes, and a newline.
 
-/// Files with their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Archive {
     pub files: Vec<(String, Vec<u8>)>,
 }
 
 impl Archive {
-    /// All files in one.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (name, file) in &self.files {
@@ -20,10 +18,10 @@ impl Archive {
         bytes
     }
 
-    /// The files of [`Self::to_bytes`].
+    /// Reads what [`Self::to_bytes`] wrote.
     ///
     /// # Panics
-    /// When the bytes are none: only this module writes them.
+    /// When the bytes are not an archive: only this module writes them.
     pub fn from_bytes(mut bytes: &[u8]) -> Self {
         let mut archive = Self::default();
         while !bytes.is_empty() {

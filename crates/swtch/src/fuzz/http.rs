@@ -15,16 +15,16 @@ use crate::cost::saved;
 use crate::report::drawn::prices;
 use crate::view::{self, Loaded, Request, Site};
 
-/// What the address must hold.
+/// The token that a valid address contains.
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// After so long without a byte, the server is taken to wait for more.
+/// After this long without a byte, the server is taken to wait for more of the request.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Requests are drawn before the port is known.
+/// A placeholder: requests are drawn before the port is known.
 const PORT: &str = "PORT";
 
-/// The server answers at once, or ends the connection.
+/// The server must answer or close the connection within this time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 const ANSWERS: [&str; 16] = [
@@ -99,19 +99,19 @@ const HEADERS: [&str; 12] = [
     "Cookie: \u{ff}",
 ];
 
-/// A server of a small trace.
+/// A server with a small trace, and the requests to it.
 #[derive(Debug)]
 pub struct Requests {
     address: SocketAddr,
-    /// Serves as long as it is kept.
+    /// The server runs as long as this is kept.
     _runtime: Runtime,
 }
 
 impl Requests {
-    /// Starts the server; its trace and prices are made in this directory.
+    /// Starts the server; its trace and price list are made in this directory.
     pub fn new(directory: &Path) -> Self {
         let path = directory.join("t.swtch");
-        // A worker that takes over finds the trace of the one before.
+        // A worker that takes over finds the trace of its predecessor.
         drop(std::fs::remove_dir_all(&path));
         trace::write_trace(&path, State::Finished, 300, true);
         let list = directory.join("prices.json");
@@ -143,8 +143,9 @@ impl Requests {
         }
     }
 
-    /// Sends bytes; all that comes back. After `patience` without a byte, the sending side is shut down: a
-    /// request that is not whole is not waited for then, and the answer to one that is may be given up.
+    /// Sends bytes and returns all that comes back. After `patience` without a byte, the sending
+    /// side is shut down: the server need not wait for the rest of an incomplete request, but may
+    /// also give up an answer to a complete one.
     fn ask(&self, request: &[u8], patience: Duration) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.address).expect("the server listens");
         stream
@@ -155,7 +156,7 @@ impl Requests {
         drop(stream.write_all(request));
         let mut answer = Vec::new();
         if read_to_end(&mut stream, &mut answer) == Ended::No {
-            // It waits for more of the request.
+            // The server waits for more of the request.
             drop(stream.shutdown(Shutdown::Write));
             stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
             let ended = read_to_end(&mut stream, &mut answer);
@@ -179,7 +180,7 @@ enum Ended {
 fn read_to_end(stream: &mut TcpStream, answer: &mut Vec<u8>) -> Ended {
     match stream.read_to_end(answer) {
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ended::No,
-        // A reset is an end too.
+        // A reset ends the connection as well.
         _ => Ended::Yes,
     }
 }
@@ -193,7 +194,7 @@ impl Subject for Requests {
         if random.u32(..3) == 0 {
             mutate::bytes(random, &mut request);
         }
-        // Where those before it are whole, this one ends the connection.
+        // If all requests before it are complete, this one makes the server close the connection.
         request.extend(b"GET /end HTTP/1.1\r\nHost: localhost:PORT\r\nConnection: close\r\n\r\n");
         request
     }
@@ -209,7 +210,7 @@ impl Subject for Requests {
             .windows(15)
             .any(|window| window == b"HTTP/1.1 200 OK");
         assert!(has_token || !is_let_in, "let in without the token");
-        // It goes on to answer the person who has the token.
+        // The server must still answer the person who has the token.
         let own = format!(
             "GET /{TOKEN}/api/threads HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n"
         );
@@ -218,7 +219,7 @@ impl Subject for Requests {
     }
 }
 
-/// A request that is mostly whole.
+/// One request, most often a complete one.
 fn one_request(random: &mut Rng) -> String {
     let of = |random: &mut Rng, list: &[&'static str]| list[random.usize(..list.len())];
     let methods = [

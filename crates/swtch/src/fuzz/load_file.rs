@@ -1,4 +1,4 @@
-//! Files that describe loads: read and checked as before they are played. Nothing is played.
+//! Files that describe loads: read and checked as before a run, but not run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use fastrand::Rng;
 use super::{Subject, mutate};
 use crate::lab;
 
-/// Words of these files.
+/// Words that have a meaning in load files, for the mutator.
 const WORDS: [&str; 36] = [
     "title",
     "about",
@@ -48,7 +48,7 @@ const WORDS: [&str; 36] = [
     "processes",
 ];
 
-/// Every step once.
+/// A load file that uses every step once.
 const EVERY_STEP: &str = r#"
 title = "every step"
 limit = "10s"
@@ -79,7 +79,7 @@ count = 2
 body = [ { wait = "go" }, { take = "r" }, { pass = "r" } ]
 "#;
 
-/// The experiments of the lab, and a file with every step.
+/// The load files of the lab's experiments, and one with every step.
 #[derive(Debug)]
 pub struct LoadFiles {
     corpus: Vec<Vec<u8>>,
@@ -87,7 +87,7 @@ pub struct LoadFiles {
 }
 
 impl LoadFiles {
-    /// In this directory.
+    /// The file under test is written to this directory.
     pub fn new(directory: &Path) -> Self {
         let mut corpus: Vec<_> = lab::texts().map(|text| text.as_bytes().to_vec()).collect();
         corpus.push(EVERY_STEP.as_bytes().to_vec());
@@ -100,7 +100,7 @@ impl LoadFiles {
 
 impl Subject for LoadFiles {
     fn draw(&mut self, random: &mut Rng) -> Vec<u8> {
-        // Half of the inputs from the file that is read to its end.
+        // Half of the inputs come from the last file, the one with every step.
         let place = random.usize(..2 * self.corpus.len());
         let mut text = self.corpus[place.min(self.corpus.len() - 1)].clone();
         mutate::text(random, &mut text, &WORDS);
@@ -110,7 +110,7 @@ impl Subject for LoadFiles {
     fn run(&mut self, input: &[u8]) {
         fs::write(&self.file, input).expect("a scratch file");
         if let Err(error) = lab::read_every_variant(&self.file) {
-            // As `main` says it.
+            // The error as `main` prints it.
             drop(crate::text::escaped_lines(&format!("{error:#}")));
         }
     }

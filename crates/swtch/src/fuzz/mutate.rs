@@ -1,8 +1,8 @@
-//! Damage to bytes and to text, without regard to what they mean.
+//! Damage to bytes and to text that knows nothing of their format.
 
 use fastrand::Rng;
 
-/// Numbers at which something usually changes.
+/// Numbers at which the behaviour of code often changes.
 const EDGES: [u64; 16] = [
     0,
     1,
@@ -22,7 +22,7 @@ const EDGES: [u64; 16] = [
     u64::MAX,
 ];
 
-/// A number that is at an edge, or any.
+/// A random number, most often one of [`EDGES`].
 pub fn number(random: &mut Rng) -> u64 {
     match random.u32(..4) {
         0 => random.u64(..) >> random.u32(..64),
@@ -30,7 +30,7 @@ pub fn number(random: &mut Rng) -> u64 {
     }
 }
 
-/// Numbers as they stand in text.
+/// Numbers as they are written in text.
 const NUMBERS: [&str; 14] = [
     "0",
     "-1",
@@ -48,7 +48,7 @@ const NUMBERS: [&str; 14] = [
     "99999999999999999999999999",
 ];
 
-/// Text that somebody else's terminal, page or table should not show as it is.
+/// Text that must not reach a terminal, page or table unescaped.
 const HOSTILE: [&str; 6] = [
     "\u{1b}[2J",
     "\u{202e}",
@@ -58,10 +58,10 @@ const HOSTILE: [&str; 6] = [
     "\u{fffd}\u{10ffff}",
 ];
 
-/// The longest text that is put in for another.
+/// The most characters of a text that is put in for another.
 const MOST_CHARACTERS: usize = 300_000;
 
-/// An input is not made larger than this.
+/// Copies and replaced words do not make an input much longer than this, in bytes.
 const MOST_BYTES: usize = 4 << 20;
 
 /// Damages bytes at one to six places.
@@ -115,7 +115,7 @@ fn one_of_bytes(random: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Puts a number in the place of a word of 1, 2, 4 or 8 bytes, mostly at a multiple of its length.
+/// Overwrites a word of 1, 2, 4 or 8 bytes with a number, mostly at a multiple of its length.
 fn set_word(random: &mut Rng, bytes: &mut [u8], at: usize) {
     let width = 1 << random.u32(..4);
     let at = match random.u32(..8) {
@@ -138,7 +138,7 @@ fn set_word(random: &mut Rng, bytes: &mut [u8], at: usize) {
     word.copy_from_slice(&new.to_le_bytes()[..width]);
 }
 
-/// Some place behind `at`, mostly near.
+/// A position behind `at`, most often near it.
 fn some_end(random: &mut Rng, at: usize, length: usize) -> usize {
     let most = 1 << random.u32(1..=12);
     (at + random.usize(1..=most)).min(length)
@@ -153,7 +153,7 @@ fn random_bytes(random: &mut Rng, most: usize) -> Vec<u8> {
     }
 }
 
-/// Damages a text at one to four places: its words, its numbers, its lines, sometimes its bytes.
+/// Damages a text at one to four places: its words, numbers or lines, sometimes its bytes.
 pub fn text(random: &mut Rng, text: &mut Vec<u8>, dictionary: &[&str]) {
     for _ in 0..random.u32(1..=4) {
         match random.u32(..10) {
@@ -232,7 +232,7 @@ fn lines(random: &mut Rng, text: &mut Vec<u8>) {
     *text = lines.concat();
 }
 
-/// Opens brackets that nobody closes, or closes all of them.
+/// Opens brackets that are never closed, or closes all of them.
 fn nest(random: &mut Rng, text: &mut Vec<u8>) {
     let (open, close) = [("[", "]"), ("{\"a\":", "}"), ("{a=", "}")][random.usize(..3)];
     let most = 1 << random.u32(1..=17);

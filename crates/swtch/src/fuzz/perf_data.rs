@@ -1,4 +1,4 @@
-//! Files of perf: built from records that are whole, then damaged, then imported.
+//! Files of perf: built from complete records, damaged, then imported.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,18 @@ use fastrand::Rng;
 use super::{Subject, mutate};
 use crate::import::{self, Request};
 
-/// Shared with the tests of the command line, which use other parts of it.
+/// This file is shared with the tests of the command line, which use other parts of it.
 #[path = "../../tests/it/forged.rs"]
 #[allow(dead_code, reason = "the tests of the command line use the rest")]
 mod forged;
 
 use forged::{AUXTRACE, Forged, compressed, lost, lost_samples, record, switch};
 
-/// Types of records of the kernel (below 64) and of perf: `MMAP`, `COMM`, `EXIT`, `THROTTLE`, `FORK` and so on.
+/// Types of records of the kernel (below 64) and of perf: `MMAP`, `COMM`, `EXIT`, `THROTTLE`,
+/// `FORK` and so on.
 const KINDS: [u32; 14] = [1, 3, 4, 5, 7, 9, 10, 12, 14, 16, 64, 68, 79, AUXTRACE];
 
-/// A place for a file, and for its trace.
+/// The paths of the file under test and of the trace made from it.
 #[derive(Debug)]
 pub struct PerfFiles {
     file: PathBuf,
@@ -26,7 +27,7 @@ pub struct PerfFiles {
 }
 
 impl PerfFiles {
-    /// In this directory.
+    /// Both paths are in this directory.
     pub fn new(directory: &Path) -> Self {
         Self {
             file: directory.join("perf.data"),
@@ -57,7 +58,7 @@ impl Subject for PerfFiles {
     }
 }
 
-/// A record that is whole; what it says may be anything.
+/// A complete record with arbitrary contents.
 fn any_record(random: &mut Rng) -> Vec<u8> {
     match random.u32(..8) {
         0 => lost(random.u64(..) >> random.u32(..64)),
@@ -71,12 +72,12 @@ fn any_record(random: &mut Rng) -> Vec<u8> {
             }
             compressed(&inner)
         }
-        // What becomes very large when it is decompressed.
+        // Data that becomes very large when it is decompressed.
         3 if random.u32(..64) == 0 => compressed(&vec![0; 64 << 20]),
         3..=5 => {
             let mut bytes = switch(15_000 + random.u64(..4_000), random.bool());
             if random.bool() {
-                // Behind the head of the record, whose length stays right.
+                // Only behind the head of the record, so that its length stays right.
                 let at = random.usize(8..bytes.len());
                 bytes[at] ^= random.u8(1..);
             }

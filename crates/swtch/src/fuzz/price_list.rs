@@ -1,4 +1,4 @@
-//! Price lists: read, compared, billed with and shown.
+//! Price lists: read, compared, used for bills, and shown.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::prices;
 use crate::report::drawn::{prices as some_prices, prices_with_curve};
 use crate::report::{self, BillBy, By, Extent, Filter, Request};
 
-/// Words of a list.
+/// Words of a price list, for the mutator.
 const WORDS: [&str; 16] = [
     "null",
     "true",
@@ -34,7 +34,7 @@ const WORDS: [&str; 16] = [
     "version",
 ];
 
-/// Lists, and a trace to make bills of.
+/// Price lists, and a trace to make bills of.
 #[derive(Debug)]
 pub struct PriceLists {
     corpus: Vec<Vec<u8>>,
@@ -44,14 +44,14 @@ pub struct PriceLists {
 }
 
 impl PriceLists {
-    /// In this directory.
+    /// The lists and the trace are written to this directory.
     pub fn new(directory: &Path) -> Self {
         let (whole, file) = (directory.join("whole.json"), directory.join("prices.json"));
         saved::write(&some_prices(), &whole).expect("a scratch file");
         let lists = [some_prices(), prices_with_curve()];
         let corpus = lists.map(|list| format!("{:#}\n", saved::to_json(&list)).into_bytes());
         let path = directory.join("t.swtch");
-        // A worker that takes over finds the trace of the one before.
+        // A worker that takes over finds the trace of its predecessor.
         drop(fs::remove_dir_all(&path));
         trace::write_trace(&path, State::Finished, 40, false);
         Self {

@@ -1,4 +1,4 @@
-//! Starts workers, watches them, and says at the end what was found.
+//! Starts workers, watches them, and reports at the end what was found.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,40 +15,41 @@ use tempfile::TempDir;
 use super::Target;
 use super::worker::{self, Job, Progress};
 
-/// How long a run is when nobody says.
+/// How long a run takes unless `make fuzz` asks for more.
 const SHORT: Duration = Duration::from_secs(3);
 
-/// An input that takes more CPU time is a hang.
+/// An input that takes more CPU time than this counts as a hang.
 const MOST_CPU: Duration = Duration::from_secs(10);
 
-/// So is one that takes longer without using the CPU. Other work on the machine may delay it.
+/// An input that takes longer than this without using the CPU counts as a hang, too. The limit is
+/// large because other work on the machine may delay it.
 const MOST_TIME: Duration = Duration::from_secs(120);
 
-/// How often the worker is looked at.
+/// Time between two looks at the worker.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How often a long run says how far it is.
+/// A long run reports its state this often.
 const TELL: Duration = Duration::from_secs(60);
 
-/// Ticks of `/proc/PID/stat` in a second: `USER_HZ`, which is 100 on every architecture of Linux that
-/// this program runs on.
+/// Ticks of `/proc/PID/stat` in a second: `USER_HZ`, which is 100 on every architecture of Linux
+/// that this program runs on.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Environment variables by which `make fuzz` asks for another run than the short one.
+/// Environment variables with which `make fuzz` asks for a longer or another run.
 const SECONDS: &str = "SWTCH_FUZZ_SECONDS";
 const SEED: &str = "SWTCH_FUZZ_SEED";
 const INPUT: &str = "SWTCH_FUZZ_INPUT";
 
-/// What is wrong with an input.
+/// The way in which an input made the code under test fail.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// At this place of the source.
+    /// A panic, with its place in the source.
     Panic(String),
     /// It took longer than [`MOST_CPU`] or [`MOST_TIME`].
     Hang,
     /// It asked for more memory than [`worker::MOST_MEMORY`].
     OutOfMemory,
-    /// The process ended otherwise: a stack that overflowed, say.
+    /// The process ended in another way, such as by a stack overflow.
     Death(String),
 }
 
@@ -63,7 +64,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What a run has come to.
+/// The results of a run so far.
 #[derive(Debug, Default)]
 struct Tally {
     executions: u64,
@@ -116,7 +117,8 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Runs a target for as long as was asked for; in a worker, does its work instead.
+/// Runs a target for the time that was asked for. In a worker process, runs the worker's job
+/// instead.
 ///
 /// # Panics
 /// When an input was found at which the code under test fails.
@@ -154,7 +156,7 @@ fn parsed(name: &str, text: &str) -> u64 {
         .unwrap_or_else(|_| panic!("{name} must be a number, not {text}"))
 }
 
-/// In memory where that is possible: an hour of inputs is not for a disk.
+/// A scratch directory, in memory where possible: an hour of inputs would wear a disk.
 fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = tempfile::Builder::new().prefix("swtch-fuzz-").tempdir_in(
@@ -166,7 +168,7 @@ fn scratch() -> TempDir {
     made.expect("a temporary directory can be made")
 }
 
-/// Where inputs go that fail: `target/fuzz/TARGET`, beside this program's own directory.
+/// The directory for inputs that fail: `target/fuzz/TARGET`, found from this program's path.
 fn found_inputs(target: Target) -> PathBuf {
     let program = env::current_exe().expect("the system names the running program");
     let build = program.ancestors().nth(3).unwrap_or(Path::new("."));
@@ -196,10 +198,10 @@ fn run(target: Target, mut job: Job) -> Tally {
     }
 }
 
-/// A worker that runs.
+/// A worker process that is running.
 struct Worker {
     child: Child,
-    /// Where it says which input it runs.
+    /// The scratch directory, in which the worker writes its progress.
     directory: PathBuf,
 }
 
@@ -227,7 +229,7 @@ impl Worker {
         }
     }
 
-    /// Waits for its end; how far it came.
+    /// Waits for the worker to end, and returns how far it came.
     fn watch(mut self, job: &Job, tally: &mut Tally) -> Progress {
         let mut seen = (u64::MAX, Instant::now(), Duration::ZERO);
         let (status, is_hang) = loop {
@@ -240,7 +242,8 @@ impl Worker {
             if now.next != seen.0 {
                 seen = (now.next, Instant::now(), cpu);
             }
-            // Before the first input it makes the corpus.
+            // Before the first input the worker makes the corpus, which may take as long as an
+            // input.
             if cpu.saturating_sub(seen.2) > MOST_CPU || seen.1.elapsed() > MOST_TIME {
                 self.child.kill().expect("a child can be killed");
                 let status = self.child.wait().expect("a child can be waited for");
@@ -266,7 +269,7 @@ impl Worker {
         progress
     }
 
-    /// Why it ended, when that was a fault.
+    /// The fault that ended the worker; `None` if it ended well.
     fn fault(&self, status: ExitStatus) -> Option<Fault> {
         if status.success() {
             return None;
@@ -295,7 +298,8 @@ impl Worker {
         Some(job.keep(word, number, &input))
     }
 
-    /// Panics that the worker caught and wrote down: a line `FILE<tab>PLACE` for each.
+    /// Adds the panics that the worker caught and wrote to a file: one line `FILE<tab>PLACE` for
+    /// each.
     fn add_panics(&self, job: &Job, tally: &mut Tally) {
         let list = self.directory.join("panics");
         let Ok(lines) = fs::read_to_string(&list) else {
@@ -310,10 +314,10 @@ impl Worker {
     }
 }
 
-/// User and system time of a process.
+/// User and system time of a process, from `/proc/PID/stat`.
 fn cpu_time(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name, in brackets, may hold anything.
+    // The name, in parentheses, may hold any character.
     let fields = stat.rsplit(')').next().unwrap_or_default();
     let ticks = fields.split_whitespace().skip(11).take(2);
     let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();

@@ -1,4 +1,4 @@
-//! Traces: a directory of files that was damaged, then opened, scanned, reported, drawn and exported.
+//! Traces: a directory of files is damaged, then opened, scanned, reported, drawn and exported.
 
 use std::fs;
 use std::io;
@@ -27,10 +27,10 @@ use crate::view::Loaded;
 const CHECKSUMS: &str = "checksums.csv";
 const META: &str = "meta.json";
 
-/// The writer's chunks are as large, and readers check whole chunks.
+/// The size of the writer's chunks, each of which has a checksum that readers verify.
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// Words of `meta.json`, and of the columns that hold words.
+/// Words of `meta.json` and of the columns that hold words, for the mutator.
 const WORDS: [&str; 12] = [
     "recording",
     "finished",
@@ -46,7 +46,7 @@ const WORDS: [&str; 12] = [
     "{}",
 ];
 
-/// The traces of one kind, and a place to put one.
+/// Traces of one state to draw inputs from, and the paths for the one under test.
 #[derive(Debug)]
 pub struct Traces {
     state: State,
@@ -56,12 +56,12 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Of recordings that did not end.
+    /// Traces as an interrupted recording leaves them: streams, not yet Parquet.
     pub fn recorded(directory: &Path) -> Self {
         Self::of(directory, State::Recording)
     }
 
-    /// Of recordings that ended.
+    /// Finished traces, which hold Parquet files.
     pub fn finished(directory: &Path) -> Self {
         Self::of(directory, State::Finished)
     }
@@ -84,8 +84,8 @@ impl Traces {
 
 impl Subject for Traces {
     fn draw(&mut self, random: &mut Rng) -> Vec<u8> {
-        // A trace of odd values that is whole reaches the reports, which damaged bytes of compressed pages
-        // seldom do.
+        // A complete trace with odd values reaches the reports, which damaged bytes of compressed
+        // pages seldom do.
         if random.u32(..3) == 0 {
             return self.write_odd_trace(random).to_bytes();
         }
@@ -105,7 +105,7 @@ impl Subject for Traces {
             match name.as_str() {
                 META => mutate::text(random, bytes, &WORDS),
                 _ if self.state == State::Recording => mutate::bytes(random, bytes),
-                // Where pages are compressed, damage at several places leaves nothing to read.
+                // In compressed pages, damage at several places leaves nothing that can be read.
                 _ => mutate::one_place(random, bytes),
             }
         }
@@ -122,7 +122,8 @@ impl Subject for Traces {
         let Ok(trace) = Trace::open(&self.path) else {
             return;
         };
-        // Errors are answers. What is looked at follows from the input, so that it fails again.
+        // Returning an error is correct. What is asked follows from the input, so that a failure
+        // can be repeated.
         let mut rows = 0_u64;
         let _ = trace.scan_levels(Columns::all(), None, &mut |_| rows += 1);
         let mut choice = Rng::with_seed(u64::from(crc32fast::hash(input)));
@@ -132,7 +133,7 @@ impl Subject for Traces {
 }
 
 impl Traces {
-    /// A trace in which some values are at the edges of what their columns hold.
+    /// A complete trace in which some values are at the limits of their columns.
     fn write_odd_trace(&self, random: &mut Rng) -> Archive {
         let path = self.path.with_extension("odd");
         let (meta, mut writer) = begin(&path, self.state, 30, random.bool());
@@ -147,7 +148,7 @@ impl Traces {
         taken(&path)
     }
 
-    /// Asks one question about a trace.
+    /// Asks one question about a trace, such as a report or an export.
     fn look(&self, trace: &Trace, choice: &mut Rng) {
         let filter = filter(choice);
         let format = Format::ALL[choice.usize(..Format::ALL.len())];
@@ -191,7 +192,7 @@ impl Traces {
     }
 }
 
-/// All of the trace, mostly.
+/// A filter that most often lets the whole trace through.
 fn filter(choice: &mut Rng) -> Filter {
     let moment = |ns: u64| Some(Moment(Nanos::from_ns(ns)));
     match choice.u32(..8) {
@@ -213,7 +214,8 @@ fn filter(choice: &mut Rng) -> Filter {
     }
 }
 
-/// Makes the archive the trace at `path`. Without a list of its own, checksums are those of the damaged bytes.
+/// Writes the archive as the trace at `path`. If it has no list of checksums, one is made that
+/// matches the damaged bytes.
 fn put(archive: &Archive, path: &Path) {
     let _ = fs::remove_dir_all(path);
     fs::create_dir(path).expect("a scratch directory");
@@ -225,7 +227,7 @@ fn put(archive: &Archive, path: &Path) {
     }
 }
 
-/// The list of the files as they are.
+/// The list of checksums that matches these files.
 fn checksums(archive: &Archive) -> String {
     let mut list = "file,offset,length,crc32\n".to_owned();
     for (name, bytes) in &archive.files {
@@ -243,14 +245,14 @@ fn checksums(archive: &Archive) -> String {
     list
 }
 
-/// The files of a trace, which is removed.
+/// Reads the files of a trace into an archive, and removes the trace.
 fn taken(path: &Path) -> Archive {
     let archive = read_archive(path);
     fs::remove_dir_all(path).expect("what was made can be removed");
     archive
 }
 
-/// Gives one field of a row a value that no kernel would.
+/// Gives one field of a row a value that no kernel would write.
 fn make_odd(random: &mut Rng, row: &mut Switch) {
     let number = mutate::number(random);
     #[expect(clippy::cast_possible_truncation, reason = "any number will do")]
@@ -300,7 +302,7 @@ fn read_archive(path: &Path) -> Archive {
     }
 }
 
-/// A trace with rows in every table, and every reason.
+/// Writes a trace with rows in every table, and every reason.
 pub fn write_trace(path: &Path, state: State, switches: u64, has_long_names: bool) {
     let (meta, mut writer) = begin(path, state, switches, has_long_names);
     for number in 0..switches {
@@ -313,7 +315,7 @@ pub fn write_trace(path: &Path, state: State, switches: u64, has_long_names: boo
     end(writer, &meta, state);
 }
 
-/// A trace with rows in all other tables.
+/// Begins a trace, with rows in all tables but that of switches.
 fn begin(path: &Path, state: State, switches: u64, has_long_names: bool) -> (Meta, Writer) {
     let long = |length: usize| match has_long_names {
         true => "n".repeat(length),
@@ -335,7 +337,7 @@ fn begin(path: &Path, state: State, switches: u64, has_long_names: bool) -> (Met
     (meta, writer)
 }
 
-/// Leaves a trace as a killed recorder does, or finishes it.
+/// Leaves a trace as a killed recorder would, or finishes it.
 fn end(mut writer: Writer, meta: &Meta, state: State) {
     writer.flush().expect("a scratch file");
     match state {
@@ -453,7 +455,7 @@ fn switch(start_ns: u64, number: u64) -> Switch {
 mod tests {
     use super::*;
 
-    /// What is refused when it is opened tests nothing but the opening.
+    /// A trace that is refused when it is opened tests nothing but the opening.
     #[test]
     fn enough_damaged_traces_can_still_be_read() {
         for state in [State::Recording, State::Finished] {

@@ -1,4 +1,4 @@
-//! Runs inputs one after the other, in a process that may hang or die.
+//! Runs inputs one after the other, in a process that may hang or die without harm.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,14 +17,14 @@ use rustc_hash::FxHashSet;
 
 use super::{Subject, Target};
 
-/// Address space of a worker: what one input may ask for.
+/// Limit of a worker's address space, in bytes: what a single input may use.
 pub const MOST_MEMORY: u64 = 3 << 30;
 
-/// A worker ends after so many inputs, and another takes over. What a library keeps for good for each call
-/// (a signal handler) must not add up over an hour.
+/// A worker ends after this many inputs, and another takes over: libraries keep some memory for
+/// each call (a signal handler), which must not add up over an hour.
 const MOST_INPUTS: u64 = 20_000;
 
-/// Environment variables that hold a [`Job`].
+/// Environment variables that pass a [`Job`] to the worker.
 const DIRECTORY: &str = "SWTCH_FUZZ_WORKER";
 const FOUND: &str = "SWTCH_FUZZ_FOUND";
 const FIRST: &str = "SWTCH_FUZZ_FIRST";
@@ -32,25 +32,25 @@ const LEFT_MS: &str = "SWTCH_FUZZ_LEFT_MS";
 const WORKER_SEED: &str = "SWTCH_FUZZ_WORKER_SEED";
 const ONLY: &str = "SWTCH_FUZZ_ONLY";
 
-/// What a worker is to do.
+/// A worker's orders, passed to it in environment variables.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Where it works.
+    /// The scratch directory, shared with the supervisor.
     pub directory: PathBuf,
-    /// Where inputs are kept that fail.
+    /// The directory for inputs that fail.
     pub found: PathBuf,
-    /// Inputs follow from it and their number.
+    /// The seed: an input follows from it and from the input's number.
     pub seed: u64,
     /// Number of the first input.
     pub first: u64,
-    /// How long.
+    /// Time after which no further input is begun.
     pub length: Duration,
-    /// A file that is the only input.
+    /// A file to run as the only input, instead of drawn ones.
     pub input: Option<PathBuf>,
 }
 
 impl Job {
-    /// The job of this process, when it is a worker.
+    /// The job of this process; `None` if it is not a worker.
     pub fn from_environment() -> Option<Self> {
         let directory = env::var_os(DIRECTORY)?.into();
         let text = |name| env::var(name).expect("the supervisor sets it");
@@ -65,7 +65,7 @@ impl Job {
         })
     }
 
-    /// Gives the job to a process.
+    /// Sets the environment variables of the job for a process that is about to start.
     pub fn to_environment(&self, command: &mut Command) {
         let left_ms = self.length.as_millis().to_string();
         let pairs: [(&str, OsString); 5] = [
@@ -81,10 +81,10 @@ impl Job {
         }
     }
 
-    /// Keeps an input; its file.
+    /// Saves an input and returns the file's path.
     ///
     /// # Panics
-    /// When it cannot be written: what was found would be lost.
+    /// When it cannot be written, since the finding would be lost.
     pub fn keep(&self, word: &str, number: u64, input: &[u8]) -> PathBuf {
         fs::create_dir_all(&self.found).expect("the directory of found inputs can be made");
         let file = self.found.join(format!("{word}-{}-{number}", self.seed));
@@ -93,19 +93,19 @@ impl Job {
     }
 }
 
-/// How far a worker came.
+/// How far a worker has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    /// Number of the input that runs, or runs next.
+    /// Number of the input that is running, or will run next.
     pub next: u64,
-    /// Inputs that were run.
+    /// How many inputs this worker has run.
     pub executions: u64,
-    /// CPU time of the slowest of them.
+    /// The longest CPU time of an input.
     pub slowest_us: u64,
 }
 
 impl Progress {
-    /// What the worker says.
+    /// Reads the worker's progress file; zeros where it is missing or too short.
     pub fn read(directory: &Path) -> Self {
         let bytes = fs::read(directory.join("progress")).unwrap_or_default();
         let number = |at: usize| {
@@ -126,7 +126,7 @@ impl Progress {
         numbers.map(u64::to_le_bytes).concat()
     }
 
-    /// Sets it.
+    /// Writes the progress file.
     ///
     /// # Panics
     /// When the scratch file cannot be written.
@@ -135,14 +135,14 @@ impl Progress {
     }
 }
 
-/// Runs inputs until the time is over.
+/// Runs inputs until the time is up.
 ///
 /// # Panics
 /// When the scratch files cannot be written.
 pub fn run(target: Target, job: &Job) {
     let panics = listen_for_panics();
     let mut subject = target.subject(&job.directory);
-    // After the corpus is made, which may run a thread of its own.
+    // After the corpus is made, which may start a thread of its own.
     setrlimit(Resource::RLIMIT_AS, MOST_MEMORY, MOST_MEMORY).expect("a limit can be lowered");
     let mut runner = Runner::new(job, panics);
     if let Some(input) = &job.input {
@@ -158,7 +158,7 @@ pub fn run(target: Target, job: &Job) {
             Some(input) => runner.run(&mut *subject, number, input),
             None if began.elapsed() >= job.length => break,
             None => {
-                // Neighbouring numbers must not give neighbouring states.
+                // Neighbouring numbers must not lead to similar random states.
                 let seed = job.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number;
                 let input = subject.draw(&mut fastrand::Rng::with_seed(seed));
                 runner.run(&mut *subject, number, &input);
@@ -167,7 +167,7 @@ pub fn run(target: Target, job: &Job) {
     }
 }
 
-/// Inputs that once failed, by name.
+/// Inputs that once failed, ordered by file name.
 fn saved_inputs(target: Target) -> Vec<Vec<u8>> {
     let Ok(entries) = fs::read_dir(target.saved_inputs()) else {
         return Vec::new();
@@ -179,10 +179,10 @@ fn saved_inputs(target: Target) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Places of panics since they were last looked at.
+/// Places of panics since they were last read.
 type Panics = Arc<Mutex<Vec<String>>>;
 
-/// Writes down where panics happen, on every thread. Those that the code under test contains by itself
+/// Records where panics happen, on every thread. Panics that the code under test contains by itself
 /// are silenced by a hook of its own, which does not call this one.
 fn listen_for_panics() -> Panics {
     let panics = Panics::default();
@@ -202,7 +202,7 @@ fn listen_for_panics() -> Panics {
 struct Runner<'a> {
     job: &'a Job,
     panics: Panics,
-    /// Places whose first input is kept; further ones are counted.
+    /// Places of which an input was saved; further panics there are only counted.
     known: FxHashSet<String>,
     progress: Progress,
     file: File,
@@ -227,7 +227,8 @@ impl<'a> Runner<'a> {
         self.progress.next = number;
         self.tell();
         let began = cpu_time();
-        // The hook has written a panic down; what it left half done is made anew for each input.
+        // The hook has recorded a panic. State that a panic left half done does not matter: it is
+        // made anew for each input.
         drop(panic::catch_unwind(AssertUnwindSafe(|| subject.run(input))));
         let took = cpu_time().saturating_sub(began);
         self.note_panics(number, input);

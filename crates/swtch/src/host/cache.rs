@@ -1,15 +1,17 @@
-//! The caches of a CPU: how much of a working set survives a switch, and who shares it.
+//! The caches of a CPU: how much of a working set survives a switch, and which CPUs share a cache.
 //!
-//! Sources: `Documentation/ABI/testing/sysfs-devices-system-cpu`, `drivers/base/cacheinfo.c` (v6.18).
+//! Sources: `Documentation/ABI/testing/sysfs-devices-system-cpu`, `drivers/base/cacheinfo.c`
+//! (v6.18).
 
 use std::path::Path;
 
 use super::{Fact, Finding, read};
 
-/// The first CPU stands for all. On hybrid processors others differ, as they do in much else.
+/// The first CPU stands for all; on hybrid processors other cores may have other caches.
 const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
 
-/// Facts of one cache: level, kind as the kernel writes it, name of the size, name of the sharing.
+/// For each cache: its level, its type in sysfs, and the names of the facts for its size and for
+/// the CPUs that share it.
 const NAMES: &[(u32, &str, &str, &str)] = &[
     (1, "Data", "cache_l1d_bytes", "cache_l1d_shared_cpus"),
     (1, "Instruction", "cache_l1i_bytes", "cache_l1i_shared_cpus"),
@@ -68,11 +70,11 @@ fn finding(cache: Option<&Cache>, file: &str, get: impl Fn(&Cache) -> String) ->
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cache {
     level: u32,
-    /// `Data`, `Instruction` or `Unified`.
+    /// The type in sysfs: `Data`, `Instruction` or `Unified`.
     kind: String,
     size_bytes: u64,
     shared_cpus: String,
-    /// Its directory.
+    /// The sysfs directory that it was read from.
     source: String,
 }
 
@@ -98,7 +100,7 @@ impl Cache {
     }
 }
 
-/// The kernel writes `48K`; some firmware is passed on as `1M`.
+/// The size in bytes. The kernel writes `48K`; sizes from firmware may also read `1M`.
 fn bytes(size: &str) -> Option<u64> {
     let (digits, factor) = match size.strip_suffix('K') {
         Some(digits) => (digits, 1 << 10),
@@ -124,7 +126,7 @@ mod tests {
         assert_eq!(bytes(""), None);
     }
 
-    /// As a Raspberry Pi 4 shows them: no third level.
+    /// A Raspberry Pi 4 shows two levels and no third.
     #[test]
     fn caches_are_read_from_their_directories() {
         let cpu = tempfile::tempdir().unwrap();

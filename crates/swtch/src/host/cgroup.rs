@@ -1,5 +1,5 @@
-//! What the groups above us allow and claim: quotas, weights, clamps and CPUs, of our group and of
-//! every one above it, since the tightest counts and may be far up.
+//! CPU quotas, weights, clamps and CPU sets of our cgroup and of every one above it: the tightest
+//! counts, and it may be far up.
 //!
 //! Sources: `Documentation/admin-guide/cgroup-v2.rst`, `Documentation/scheduler/sched-bwc.rst`,
 //! `Documentation/admin-guide/cgroup-v1/cpusets.rst` (v6.18).
@@ -41,7 +41,7 @@ pub(super) fn facts(cgroups: Option<&Cgroups>) -> Vec<Fact> {
     ]
 }
 
-/// The quotas of our group and of each above it; `None` when there is none.
+/// The quotas of our cgroup and of each above it; `None` if there is none.
 pub(super) fn limits(cgroups: Option<&Cgroups>) -> Option<String> {
     let own = read(OWN_CGROUP).ok()?;
     let Groups { mount, group } = cpu_groups(cgroups, &own)?;
@@ -52,7 +52,7 @@ pub(super) fn limits(cgroups: Option<&Cgroups>) -> Option<String> {
     limits.reduce(|all, limit| format!("{all}; {limit}"))
 }
 
-/// Our group in one hierarchy.
+/// The path of our cgroup in one hierarchy.
 #[derive(Debug, PartialEq, Eq)]
 struct Groups {
     mount: PathBuf,
@@ -71,7 +71,7 @@ fn cpu_groups(cgroups: Option<&Cgroups>, own: &str) -> Option<Groups> {
     })
 }
 
-/// A v1 hierarchy with `cpuset`, else that of v2.
+/// Our cgroup in the v1 hierarchy with `cpuset`, otherwise in that of v2.
 fn cpuset_groups(cgroups: Option<&Cgroups>, own: &str) -> Option<Groups> {
     let cgroups = cgroups?;
     let holds = |controllers: &[String]| controllers.iter().any(|name| name == "cpuset");
@@ -102,7 +102,7 @@ pub(super) fn group_in<'a>(own: &'a str, controller: Option<&str>) -> Option<&'a
     })
 }
 
-/// The directories of a group and of all above it, the hierarchy's root last.
+/// The directories of a cgroup and of all above it; the root of the hierarchy comes last.
 pub(super) fn ancestry(mount: &Path, group: &str) -> Vec<PathBuf> {
     let deepest = mount.join(group.trim_start_matches('/'));
     deepest
@@ -112,7 +112,7 @@ pub(super) fn ancestry(mount: &Path, group: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What `get` finds in our group and in each above it: `/a/b: 50000 100000; /a: …`.
+/// What `get` finds in our cgroup and in each above it: `/a/b: 50000 100000; /a: …`.
 fn chain(groups: Option<&Groups>, get: impl Fn(&Path) -> Option<String>) -> Finding {
     let Some(Groups { mount, group }) = groups else {
         return Finding::known("none: no such controller", "/proc/self/mounts");
@@ -136,7 +136,7 @@ fn text(at: &Path, file: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// `cpu.max` of v2 or the two files of v1; `None` without a limit.
+/// The quota in `cpu.max` of v2 or in the two files of v1; `None` without a limit.
 fn limit(at: &Path) -> Option<String> {
     if let Some(max) = text(at, "cpu.max") {
         return (!max.starts_with("max")).then(|| microseconds(&max));
@@ -153,7 +153,7 @@ fn microseconds(quota_and_period: &str) -> String {
     }
 }
 
-/// A weight that is not the default: 100 in v2, 1024 shares in v1.
+/// The weight, unless it is the default: 100 in v2, 1024 shares in v1.
 fn weight(at: &Path) -> Option<String> {
     if let Some(weight) = text(at, "cpu.weight") {
         return (weight != "100").then_some(weight);
@@ -162,7 +162,7 @@ fn weight(at: &Path) -> Option<String> {
     (shares != "1024").then(|| format!("{shares} shares"))
 }
 
-/// Clamps that are not the default, in per cent as the files have them.
+/// The utilization clamps, in percent as the files have them, unless they are the default.
 fn clamp(at: &Path) -> Option<String> {
     let least = text(at, "cpu.uclamp.min").filter(|value| !matches!(value.as_str(), "0" | "0.00"));
     let most = text(at, "cpu.uclamp.max").filter(|value| value != "max");
@@ -189,8 +189,8 @@ fn throttled_periods_at(at: &Path) -> Option<u64> {
     count.trim().parse().ok()
 }
 
-/// Periods so far in which the quota of our group, or of one above it, was used up; `None` where no
-/// group counts them.
+/// Number of periods so far in which the quota of our cgroup, or of one above it, was used up;
+/// `None` if no cgroup counts them.
 pub(super) fn throttled_periods(cgroups: Option<&Cgroups>) -> Option<u64> {
     let own = read(OWN_CGROUP).ok()?;
     let Groups { mount, group } = cpu_groups(cgroups, &own)?;
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(group_in(HYBRID, Some("cpuset")), None);
     }
 
-    /// The group that limits us may be far above ours.
+    /// The cgroup whose quota limits us may be far above ours.
     #[test]
     fn groups_are_sought_up_to_the_root_of_the_hierarchy() {
         let seen = ancestry(Path::new("/sys/fs/cgroup"), "/a/b");
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(ancestry(Path::new("/c"), "/"), [PathBuf::from("/c")]);
     }
 
-    /// Files of a group `/pod/app`, as v2 has them.
+    /// The files of a cgroup `/pod/app`, as v2 has them.
     fn kubernetes() -> (tempfile::TempDir, Groups) {
         let mount = tempfile::tempdir().unwrap();
         fs::create_dir_all(mount.path().join("pod/app")).unwrap();

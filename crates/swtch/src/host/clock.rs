@@ -1,4 +1,4 @@
-//! What time is read from: what a time stamp costs, and whether it can be believed across sleep and
+//! The clock source: what reading the time costs, and whether it stays right across sleep and
 //! changes of frequency.
 //!
 //! Sources: `Documentation/timers/timekeeping.rst`, `arch/x86/kernel/tsc.c` (v6.18).
@@ -8,7 +8,7 @@ use super::{Fact, Finding, or_none};
 
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0";
 
-/// What speaks for the counter as a clock.
+/// Processor flags that make the time stamp counter usable as a clock.
 const TSC_FLAGS: &[&str] = &[
     "tsc",
     "constant_tsc",
@@ -33,7 +33,7 @@ pub(super) fn facts() -> Vec<Fact> {
     ]
 }
 
-/// The flags of the first processor that tell about its time stamp counter.
+/// The flags of the first processor that concern its time stamp counter.
 fn tsc(cpuinfo: &str) -> Option<String> {
     let flags: Vec<&str> = field(cpuinfo, "flags")?.split_whitespace().collect();
     let found: Vec<&str> = TSC_FLAGS

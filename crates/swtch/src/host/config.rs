@@ -1,4 +1,4 @@
-//! The configuration the kernel was built with, and the options of it that change what a switch costs.
+//! The kernel's build configuration, and those of its options that change what a switch costs.
 //!
 //! Sources: `kernel/Kconfig.preempt`, `init/Kconfig`, `lib/Kconfig.debug` (v6.18).
 
@@ -9,11 +9,11 @@ use flate2::read::GzDecoder;
 
 use super::{Fact, Finding, or_none, read};
 
-/// Why an option is not known.
+/// The reason given for every option if no configuration can be read.
 pub(super) const NO_CONFIG: &str =
     "the kernel's configuration is neither in /proc/config.gz nor in /boot or /lib/modules";
 
-/// Options that make a switch or a wakeup slower where they are on.
+/// Debugging options that slow every switch or wakeup down.
 const SLOW: &[&str] = &[
     "DEBUG_ATOMIC_SLEEP",
     "DEBUG_KMEMLEAK",
@@ -36,7 +36,7 @@ const SLOW: &[&str] = &[
     "UBSAN",
 ];
 
-/// Fact, option, why it matters.
+/// Name of the fact, option, why it matters.
 const SWITCHES: &[(&str, &str, &str)] = &[
     (
         "core_scheduling",
@@ -77,7 +77,7 @@ pub(super) fn facts(config: Option<&KernelConfig>) -> Vec<Fact> {
     facts
 }
 
-/// The configuration the kernel was built with.
+/// The text of the kernel's build configuration.
 #[derive(Debug)]
 pub(super) struct KernelConfig {
     pub(super) text: String,
@@ -85,7 +85,7 @@ pub(super) struct KernelConfig {
 }
 
 impl KernelConfig {
-    /// From the kernel itself, else from where distributions keep it.
+    /// Reads it from the kernel itself, otherwise from where distributions keep it.
     pub(super) fn read() -> Option<Self> {
         let release = read("/proc/sys/kernel/osrelease").ok()?;
         Self::in_kernel().or_else(|| {
@@ -135,7 +135,7 @@ impl KernelConfig {
     }
 }
 
-/// Whether an option is built in.
+/// `on` if an option is built in, otherwise `off`; unknown without a configuration.
 pub(super) fn on_or_off(config: Option<&KernelConfig>, option: &str) -> Finding {
     config.map_or_else(
         || Finding::unknown(NO_CONFIG, format!("CONFIG_{option}")),

@@ -1,7 +1,7 @@
-//! How deep an idle CPU sleeps: what a wakeup from another CPU waits for.
+//! Idle states of the CPUs: how deep an idle CPU sleeps, which a wakeup from another CPU waits for.
 //!
-//! Sources: `Documentation/admin-guide/pm/cpuidle.rst`, `Documentation/virt/guest-halt-polling.rst`,
-//! `kernel/power/qos.c` (v6.18).
+//! Sources: `Documentation/admin-guide/pm/cpuidle.rst`,
+//! `Documentation/virt/guest-halt-polling.rst`, `kernel/power/qos.c` (v6.18).
 
 use std::fs::File;
 use std::io::Read;
@@ -12,7 +12,7 @@ const STATES: &str = "/sys/devices/system/cpu/cpu0/cpuidle";
 const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
 const DMA_LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// `PM_QOS_CPU_LATENCY_DEFAULT_VALUE` in us: nobody asks for less.
+/// `PM_QOS_CPU_LATENCY_DEFAULT_VALUE` in us: no process has requested a lower limit.
 const NO_REQUEST_US: i32 = 2_000_000_000;
 
 pub(super) fn facts() -> Vec<Fact> {
@@ -73,7 +73,7 @@ fn nanoseconds(text: &str) -> Option<String> {
     Some(format!("{ns} ns"))
 }
 
-/// Opening the file asks for nothing until it is written to.
+/// Opening the file requests nothing; only writing to it would.
 fn latency_limit() -> Finding {
     let mut bytes = [0; 4];
     match File::open(DMA_LATENCY).and_then(|mut file| file.read_exact(&mut bytes)) {

@@ -1,4 +1,4 @@
-//! Who else is at work right now: what a measurement must expect from outside.
+//! Other work on this host at the moment: the disturbance that a measurement must expect.
 //!
 //! Sources: `proc_stat(5)`, `Documentation/admin-guide/sysctl/kernel.rst` (v6.18).
 

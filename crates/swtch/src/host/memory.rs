@@ -1,4 +1,5 @@
-//! What memory is made of, and what the kernel does to it behind a program's back.
+//! Huge pages, swap, page merging and NUMA balancing: how the kernel manages memory while a program
+//! runs.
 //!
 //! Sources: `Documentation/admin-guide/mm/transhuge.rst`, `…/hugetlbpage.rst`, `…/ksm.rst`,
 //! `proc_meminfo(5)`.
@@ -36,7 +37,7 @@ pub(super) fn facts() -> Vec<Fact> {
     ]
 }
 
-/// The word in brackets: `always [madvise] never`.
+/// The word in brackets, which is in force: `always [madvise] never`.
 fn chosen(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('[')?;
     Some(rest.split_once(']')?.0.to_owned())

@@ -1,4 +1,4 @@
-//! How the kernel treats this process: what a measurement started from it inherits.
+//! How the kernel treats this process; a measurement started by it inherits that.
 //!
 //! Sources: `proc_pid_stat(5)`, `proc_pid_status(5)`, `kernel/sched/debug.c` (v6.18),
 //! `Documentation/userspace-api/spec_ctrl.rst`.
@@ -30,9 +30,9 @@ pub(super) fn facts() -> Vec<Fact> {
     ]
 }
 
-/// Policy, and nice or real-time priority.
+/// The scheduling policy, with the nice value or the real-time priority.
 fn policy(stat: &str) -> Option<String> {
-    // The name of the command may hold spaces and parentheses; fields are counted after it.
+    // The command's name may contain spaces and parentheses; fields are counted after it.
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3).copied();
@@ -50,7 +50,7 @@ fn policy(stat: &str) -> Option<String> {
     Some(format!("{word}, priority {priority}"))
 }
 
-/// The clamp in force; kernels without the option do not list one.
+/// The utilization clamp in force; kernels without the option do not list one.
 fn clamp(sched: &str) -> String {
     let value = |name: &str| {
         sched.lines().find_map(|line| {
@@ -91,7 +91,7 @@ fn randomisation(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Of a command that is named `a) R 1 (b`.
+    /// The line of a command that is named `a) R 1 (b`.
     const STAT_TEXT: &str = "77 (a) R 1 (b) S 1 77 77 0 -1 4194560 99 0 0 0 0 0 0 0 20 5 1 0 123 \
         3133440 383 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0";
 

@@ -1,5 +1,5 @@
-//! What the processor has to keep address spaces and registers apart: what a switch must load, and
-//! what it need not throw away.
+//! Processor features that keep address spaces and registers apart: what a switch must load, and
+//! what it can leave in place.
 //!
 //! Sources: `arch/x86/mm/tlb.c`, `arch/x86/kernel/fpu/xstate.c`,
 //! `arch/x86/include/asm/cpufeatures.h` (v6.18); `proc(5)`.
@@ -9,7 +9,7 @@ use super::{Fact, Finding, or_none, read};
 
 const CPUINFO: &str = "/proc/cpuinfo";
 
-/// Fact, flag, why it matters.
+/// Name of the fact, processor flag, why it matters.
 const FLAGS: &[(&str, &str, &str)] = &[
     (
         "pcid",
@@ -41,7 +41,7 @@ const FLAGS: &[(&str, &str, &str)] = &[
 /// Flags of register sets that a switch saves when a task uses them, smallest first.
 const REGISTERS: &[&str] = &["fxsr", "avx", "avx512f", "pku", "amx_tile", "apx_f"];
 
-/// Flags of the ways to save them.
+/// Flags of the instructions that save them.
 const FORMS: &[&str] = &["xsave", "xsaveopt", "xsavec", "xsaves"];
 
 pub(super) fn facts() -> Vec<Fact> {
@@ -63,7 +63,7 @@ pub(super) fn facts() -> Vec<Fact> {
     facts
 }
 
-/// The flags of the first processor; none on architectures whose `cpuinfo` has no such line.
+/// The flags of the first processor; `None` on architectures whose `cpuinfo` has no such line.
 #[derive(Debug)]
 struct Flags(Option<Vec<String>>);
 
@@ -80,7 +80,7 @@ impl Flags {
         })
     }
 
-    /// Those of `wanted` that are there, in that order.
+    /// The flags in `wanted` that the processor has, in that order.
     fn those_of(&self, wanted: &[&str]) -> Finding {
         self.answer(|flags| {
             let found = wanted

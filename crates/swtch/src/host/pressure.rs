@@ -1,4 +1,4 @@
-//! How full the host is, and how much of it is ours: memory, load, pressure, cgroup, quota,
+//! Load of the host and our share of it: memory, load average, pressure stalls, cgroup, quota,
 //! container.
 //!
 //! Sources: `proc(5)`, `Documentation/accounting/psi.rst`,
@@ -100,7 +100,7 @@ fn load(loadavg: &str) -> Option<String> {
     ))
 }
 
-/// The `some` line: averages over 10 s, 60 s and 300 s in per cent.
+/// The averages of the `some` line over 10 s, 60 s and 300 s, in percent.
 fn pressure(text: &str) -> Option<String> {
     let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
     let average = |name: &str| {
@@ -130,7 +130,7 @@ fn hierarchy(cgroups: Option<&Cgroups>) -> Finding {
     Finding::known(format!("{version}; {cpu}"), MOUNTS)
 }
 
-/// The paths in all hierarchies, each once.
+/// The paths of our cgroups in all hierarchies, each path once.
 fn own_groups(text: &str) -> String {
     let mut groups: Vec<_> = text
         .lines()
@@ -141,7 +141,7 @@ fn own_groups(text: &str) -> String {
     groups.join(" ")
 }
 
-/// A quota: so much CPU time in each period.
+/// A CPU quota: at most this much CPU time in each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Quota {
     quota_us: u64,
@@ -154,7 +154,7 @@ impl Quota {
         Self::of(text.split_once(' ')?)
     }
 
-    /// `None` when the quota is no number or negative: no limit.
+    /// `None` if the quota is not a number or negative, which means no limit.
     fn of((quota, period): (&str, &str)) -> Option<Self> {
         Some(Self {
             quota_us: quota.trim().parse().ok()?,
@@ -171,7 +171,7 @@ impl Quota {
     }
 }
 
-/// The tightest quota of our group and all above it.
+/// The tightest quota of our cgroup and all above it.
 fn own_quota(cgroups: Option<&Cgroups>) -> Finding {
     let Ok(own) = read(OWN_CGROUP) else {
         return Finding::unknown("our cgroup cannot be read", OWN_CGROUP);
@@ -236,7 +236,7 @@ fn container() -> Finding {
     })
 }
 
-/// Container engines name the groups they make.
+/// The container engine, by the names that engines give to the cgroups they make.
 fn container_of(own_cgroup: &str) -> Option<&'static str> {
     [
         ("kubepods", "Kubernetes pod"),

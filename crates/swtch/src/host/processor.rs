@@ -1,4 +1,4 @@
-//! The processors and what stands between them and us: SMT, frequency, mitigations, hypervisor.
+//! The processors and what runs below us: CPUs, SMT, frequency, mitigations, hypervisor.
 //!
 //! Sources: `Documentation/ABI/testing/sysfs-devices-system-cpu`,
 //! `Documentation/admin-guide/hw-vuln/` (v6.18), `proc(5)`.
@@ -14,7 +14,7 @@ const VULNERABILITIES: &str = "/sys/devices/system/cpu/vulnerabilities";
 
 const NO_CPUFREQ: &str = "none: the hypervisor or the firmware decides";
 
-/// `/proc/stat` counts in hundredths of a second (`USER_HZ`) whatever the tick.
+/// `/proc/stat` counts in hundredths of a second (`USER_HZ`), whatever the tick rate is.
 const USER_HZ: f64 = 100.0;
 
 pub(super) fn facts() -> Vec<Fact> {
@@ -80,12 +80,12 @@ pub(super) fn facts() -> Vec<Fact> {
     ]
 }
 
-/// The processor's name; `None` when it has none that we know of.
+/// The processor's name; `None` if it has none that we can read.
 pub(super) fn model_name() -> Option<String> {
     model(&read(CPUINFO).ok()?)
 }
 
-/// The first processor's name; ARM kernels give numbers instead.
+/// The name of the first processor; ARM kernels give numbers instead.
 fn model(cpuinfo: &str) -> Option<String> {
     let field = |name: &str| field(cpuinfo, name);
     if let Some(name) = field("model name").or_else(|| field("cpu model")) {
@@ -95,7 +95,7 @@ fn model(cpuinfo: &str) -> Option<String> {
     Some(format!("implementer {implementer} part {part}"))
 }
 
-/// What the first processor has under `name`.
+/// The value of the field `name` for the first processor.
 pub(super) fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     cpuinfo.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -115,7 +115,7 @@ fn online() -> Finding {
     })
 }
 
-/// `4 (0-3), 8 possible`: how many a list names, the list, and how many more there could be.
+/// `4 (0-3), 8 possible`: how many CPUs a list names, the list, and how many there could be.
 fn counted_list(online: &str, possible: &str) -> Option<String> {
     let count = count_of_list(online)?;
     let more = match count_of_list(possible) {
@@ -145,7 +145,7 @@ fn smt(control: &str, active: Option<&str>) -> Option<String> {
     }
 }
 
-/// The governors of all CPUs: mixed ones are shown side by side.
+/// The frequency governors of all CPUs; different ones are listed side by side.
 fn governors() -> Finding {
     let source = format!("{CPUS}/cpu*/cpufreq/scaling_governor");
     let numbers = fs::read_dir(CPUS).into_iter().flatten().flatten();
@@ -189,7 +189,7 @@ fn idle_words(governor: &str, driver: &str) -> String {
     }
 }
 
-/// What the kernel says of each weakness of the processor: `(name, state)`, sorted.
+/// The state of each vulnerability of the processor by sysfs: `(name, state)`, sorted.
 #[derive(Debug)]
 struct Vulnerabilities(Vec<(String, String)>);
 
@@ -231,7 +231,7 @@ impl Vulnerabilities {
         Finding::known(value, VULNERABILITIES)
     }
 
-    /// The mitigations whose work is done at a switch, or whose loss is felt right after one.
+    /// The mitigations that act at a switch, or make the time after one slower.
     fn at_switches(&self) -> Finding {
         let acts = [
             ("spectre_v2", "IBPB"),
@@ -265,13 +265,13 @@ impl Vulnerabilities {
     }
 }
 
-/// What gives a hypervisor away.
+/// The texts by which a hypervisor can be recognized.
 #[derive(Debug, Default)]
 struct Virtualisation {
     cpuinfo: String,
-    /// `/sys/hypervisor/type`: Xen.
+    /// The text of `/sys/hypervisor/type`; only Xen has the file.
     kind: Option<String>,
-    /// Vendor and product of the machine's firmware.
+    /// Vendor and product of the machine, by its firmware.
     product: Option<String>,
     clocksources: String,
 }
@@ -318,7 +318,7 @@ impl Virtualisation {
         )
     }
 
-    /// Paravirtual clocks bear the name of their hypervisor.
+    /// The hypervisor, by its paravirtual clock, which bears its name.
     fn kind_by_clock(&self) -> Option<&'static str> {
         [
             ("kvm-clock", "KVM"),
@@ -332,7 +332,7 @@ impl Virtualisation {
     }
 }
 
-/// Stolen time since boot, in seconds and as a share of all time of all CPUs.
+/// Steal time since boot, in seconds and as a share of all time of all CPUs.
 fn steal(stat: &str) -> Option<String> {
     let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     // user nice system idle iowait irq softirq steal; guest time is part of user.

@@ -1,4 +1,5 @@
-//! How this program was built and what it runs on: its own part in every number.
+//! How this program was built and which C library it uses, since its own code is part of every
+//! number.
 //!
 //! Sources: `build.rs`, `proc_pid_maps(5)`; glibc's banner (`csu/version.c`).
 
@@ -29,7 +30,7 @@ pub(super) fn facts() -> Vec<Fact> {
     ]
 }
 
-/// Name and version of the C library in use.
+/// Name and version of the C library that this process uses.
 fn library() -> Finding {
     if cfg!(target_feature = "crt-static") {
         return Finding::known("linked statically", "the build of swtch");
@@ -48,7 +49,8 @@ fn library() -> Finding {
     }
 }
 
-/// The mapped file that is the C library: `libc.so.6`, `libc-2.31.so`, `ld-musl-x86_64.so.1`.
+/// The path of the C library among the mapped files: `libc.so.6`, `libc-2.31.so`,
+/// `ld-musl-x86_64.so.1`.
 fn library_path(maps: &str) -> Option<&str> {
     maps.lines().find_map(|line| {
         let path = &line[line.find('/')?..];

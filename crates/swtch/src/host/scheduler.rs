@@ -1,5 +1,5 @@
-//! What decides when a task loses the CPU: the preemption model, the tick, the slice, and who
-//! schedules.
+//! The settings that decide when a task loses the CPU: the preemption model, the tick, the slice,
+//! and a loaded BPF scheduler.
 //!
 //! Sources: `kernel/sched/core.c` and `debug.c`, `init/Makefile` (v6.18); `sched_ext.rst`.
 
@@ -49,13 +49,13 @@ pub(super) fn facts(config: Option<&KernelConfig>) -> Vec<Fact> {
     ]
 }
 
-/// The three places that tell the preemption model, best first, as texts.
+/// The texts of the three places that tell the preemption model, the most reliable first.
 #[derive(Debug, Default)]
 struct Preemption {
-    /// `none (voluntary) full lazy`: the one in force.
+    /// `none (voluntary) full lazy`: the model in parentheses is in force.
     debugfs: Option<String>,
     command_line: String,
-    /// `uname -v`.
+    /// The kernel's build, as `uname -v` shows it.
     build: String,
 }
 
@@ -92,7 +92,8 @@ impl Preemption {
         self.build.split_whitespace().any(|token| token == word)
     }
 
-    /// A dynamic kernel takes `preempt=`, and without it what it was configured with.
+    /// The model of a dynamic kernel: from `preempt=` on its command line, otherwise its
+    /// configuration.
     fn chosen_at_boot(&self, config: Option<&KernelConfig>) -> Finding {
         let asked = self.command_line.split_whitespace().rev();
         if let Some(model) = asked
@@ -142,7 +143,8 @@ fn base_slice() -> Finding {
     if matches!(exact.value, super::Value::Known(_)) {
         return exact;
     }
-    // Our own slice is the base slice unless somebody set one for us (sched_setattr, 6.12).
+    // The slice of this process is the base slice unless another was set for it (sched_setattr,
+    // 6.12).
     match read(OWN_SCHED).ok().as_deref().and_then(own_slice) {
         Some(slice) => Finding::known(slice, format!("se.slice in {OWN_SCHED}")),
         None => exact,
@@ -158,7 +160,7 @@ fn own_slice(sched: &str) -> Option<String> {
 fn extension() -> Finding {
     const STATE: &str = "/sys/kernel/sched_ext/state";
     const OPS: &str = "/sys/kernel/sched_ext/root/ops";
-    // There only while a BPF scheduler is loaded.
+    // The file exists only while a BPF scheduler is loaded.
     let ops = read(OPS).map_or(String::new(), |ops| format!(": {ops}"));
     Finding::in_file_or(STATE, "not in this kernel", |state| {
         Some(format!("{state}{ops}"))

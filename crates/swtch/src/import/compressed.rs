@@ -1,24 +1,25 @@
-//! How much memory the compressed records of a file (`perf record -z`) would take, before the crate that reads
-//! them decompresses them.
+//! How much memory the compressed records of a file (`perf record -z`) would take, computed
+//! before the crate that reads them decompresses them.
 //!
-//! That crate keeps all records in memory that come before the next `PERF_RECORD_FINISHED_ROUND`, to put them
-//! in order of time. Of an uncompressed file that is at most the file. A compressed record of 64 kB, though, can
-//! hold 2 GB. So each is decompressed once for its length only, piece by piece.
+//! That crate keeps all records until the next `PERF_RECORD_FINISHED_ROUND` in memory, to sort
+//! them by time. For an uncompressed file this is at most the file's size. But a compressed record
+//! of 64 kB can hold 2 GB. So each is first decompressed piece by piece, only to learn its length.
 
 use anyhow::{Result, bail};
 use zstd::stream::raw::{Decoder, InBuffer, Operation as _, OutBuffer};
 
-/// What may wait for the end of a round in any file. perf ends a round each time that it has emptied its rings:
-/// 512 kB for each CPU unless `-m` says otherwise.
+/// Bytes that may wait for the end of a round, in a file of any size. perf ends a round each time
+/// that it has emptied its rings: 512 kB for each CPU unless `-m` says otherwise.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// In a larger file, so many times its size: `perf sched record -z` comes to about 7.
+/// For larger files, the limit as a multiple of the file's size; `perf sched record -z` comes to
+/// about 7.
 const MOST_RATIO: u64 = 16;
 
-/// Decompressed at a time.
+/// Most bytes that are decompressed at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Counts what waits for the end of a round.
+/// Counts the bytes that wait for the end of a round.
 pub struct Waiting {
     decoder: Decoder<'static>,
     piece: Vec<u8>,
@@ -29,17 +30,17 @@ pub struct Waiting {
 /// Whether a compressed record can be read at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compressed {
-    /// It can.
+    /// The record can be read.
     Sound,
-    /// It cannot: reading will end here.
+    /// It cannot be read: reading the file ends there.
     Damaged,
 }
 
 impl Waiting {
-    /// For a file of this length.
+    /// An empty round, for a file of this length.
     ///
     /// # Errors
-    /// No decoder can be made.
+    /// When no decoder can be made.
     pub fn new(file_bytes: u64) -> Result<Self> {
         Ok(Self {
             decoder: Decoder::new()?,
@@ -49,15 +50,15 @@ impl Waiting {
         })
     }
 
-    /// The round has ended.
+    /// Starts the next round: nothing waits any more.
     pub fn end_round(&mut self) {
         self.bytes = 0;
     }
 
-    /// Adds a compressed record; the records of a file are one stream of zstd.
+    /// Adds a compressed record. All compressed records of a file are one zstd stream.
     ///
     /// # Errors
-    /// More would wait than any recording of perf makes wait.
+    /// When more bytes would wait than in any recording of perf.
     pub fn add(&mut self, record: &[u8]) -> Result<Compressed> {
         let mut input = InBuffer::around(record);
         loop {

@@ -1,8 +1,8 @@
-//! Bytes of perf's file, taken from the front in its byte order. What is not there is `None`.
+//! Takes bytes of perf's file from the front, in its byte order. `None` means too few are left.
 
 use linux_perf_event_reader::Endianness;
 
-/// What is left of some bytes.
+/// The rest of a slice of bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'s> {
     bytes: &'s [u8],
@@ -10,7 +10,6 @@ pub struct Cursor<'s> {
 }
 
 impl<'s> Cursor<'s> {
-    /// All of `bytes`.
     pub fn new(bytes: &'s [u8], endian: Endianness) -> Self {
         Self { bytes, endian }
     }
@@ -20,14 +19,14 @@ impl<'s> Cursor<'s> {
         self.bytes.len()
     }
 
-    /// So many bytes.
+    /// The next `count` bytes; `None` if fewer are left.
     pub fn take(&mut self, count: usize) -> Option<&'s [u8]> {
         let (taken, rest) = self.bytes.split_at_checked(count)?;
         self.bytes = rest;
         Some(taken)
     }
 
-    /// Up to a NUL, which is passed over.
+    /// The bytes up to the next NUL, which is skipped.
     pub fn text(&mut self) -> Option<&'s [u8]> {
         let end = self.bytes.iter().position(|byte| *byte == 0)?;
         let text = self.take(end)?;
@@ -62,7 +61,7 @@ impl<'s> Cursor<'s> {
         })
     }
 
-    /// A length of 8 bytes, and that many.
+    /// A length of 8 bytes, and then that many bytes.
     pub fn sized(&mut self) -> Option<&'s [u8]> {
         let length = self.long()?;
         self.take(usize::try_from(length).ok()?)

@@ -1,5 +1,5 @@
-//! What the file says of itself: machine, events, where their fields are; and what of it makes an import
-//! impossible.
+//! What the file says about itself: machine, events, and where their fields are. Says why a file
+//! cannot be imported.
 
 use std::path::Path;
 
@@ -14,25 +14,25 @@ use super::fields::{Described, Format, described};
 use super::scheduler::Place;
 use super::{Formats, PerfFile};
 
-/// `CLOCK_MONOTONIC`, when perf was asked for it (`perf record -k`).
+/// `CLOCK_MONOTONIC`, if perf was asked to use it (`perf record -k`).
 const CLOCK_MONOTONIC: u32 = 1;
 
-/// The head of a file.
+/// The head of a file of perf.
 #[derive(Debug)]
 pub struct Head {
     /// The tracepoints of the scheduler.
     pub formats: Formats,
-    /// Numbers of the file's other tracepoints.
+    /// Numbers of all other tracepoints in the file.
     pub others: FxHashSet<u16>,
-    /// Byte order.
+    /// Byte order of all numbers in the file.
     pub endian: Endianness,
-    /// Whether wakeups are told by `sched_waking`.
+    /// Whether wakeups are recorded by `sched_waking`.
     pub has_waking: bool,
     meta: Meta,
 }
 
 impl Head {
-    /// The head, if switches can be read out of the file.
+    /// Reads the head; an error if no switches can be read from the file.
     pub fn of(file: &PerfFile, path: &Path) -> Result<Self> {
         let endian = file.endian();
         let events: Vec<String> = file
@@ -66,12 +66,12 @@ impl Head {
         })
     }
 
-    /// What is known before the first record.
+    /// What is known before the first record is read.
     pub fn to_meta(&self) -> Meta {
         self.meta.clone()
     }
 
-    /// Where and when a tracepoint was met.
+    /// Where and when a tracepoint was hit; `None` if the sample lacks it.
     pub fn place(&self, sample: &SampleRecord<'_>, format: &Format, bytes: &[u8]) -> Option<Place> {
         Some(Place {
             ts: Timestamp::from_ns(sample.timestamp?),
@@ -124,7 +124,7 @@ fn meta(file: &PerfFile, path: &Path, events: Vec<String>) -> Meta {
             format: format!("perf.data, perf {}", text(file.perf_version())),
             file: name.into_owned(),
             events,
-            // Known when the file has been read.
+            // These are known only after the file has been read.
             runs_without_start: 0,
             unreadable_records: 0,
         }),
@@ -132,7 +132,8 @@ fn meta(file: &PerfFile, path: &Path, events: Vec<String>) -> Meta {
     }
 }
 
-/// perf's own clock is anchored to no other. Only with `perf record -k monotonic` it is the trace's.
+/// perf's own clock has no fixed relation to others. Only with `perf record -k monotonic` is it the
+/// trace's clock.
 fn clock(file: &PerfFile) -> Clock {
     match file.clock_data() {
         Ok(Some(data)) if data.clockid == CLOCK_MONOTONIC => Clock {

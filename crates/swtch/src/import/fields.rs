@@ -1,22 +1,23 @@
-//! Where the fields of a tracepoint lie in its bytes. Kernels differ in that, so perf copies the kernel's
-//! own descriptions (`/sys/kernel/tracing/events/*/*/format`) into the file, and here they are read.
+//! Where the fields of a tracepoint are in its bytes. Kernels differ in that, so perf copies the
+//! kernel's own descriptions (`/sys/kernel/tracing/events/*/*/format`) into the file. They are
+//! parsed here.
 //!
-//! The section is described in `tools/perf/util/trace-event-info.c` (v6.12): a head, two descriptions of
-//! pages, those of ftrace's own events, then by system. Nothing else describes these bytes: a new field
-//! moves all that follow it.
+//! The layout of the section is in `tools/perf/util/trace-event-info.c` (v6.12): a head, two
+//! descriptions of pages, the events of ftrace itself, then events by system. The bytes do not
+//! describe themselves: a new field moves all that follow it.
 
 use linux_perf_event_reader::Endianness;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cursor::Cursor;
 
-/// How the section begins: three bytes no text has, and a word.
+/// How the section begins: three bytes that occur in no text, and a word.
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
 /// A tracepoint's name and the places of its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Format {
-    /// Its name, without the system.
+    /// Name of the tracepoint, without its system.
     pub name: String,
     fields: FxHashMap<String, Field>,
 }
@@ -31,13 +32,13 @@ struct Field {
 /// The tracepoints that a file describes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Described {
-    /// Those of system `sched`, by their number.
+    /// Tracepoints of the system `sched`, by number.
     pub formats: FxHashMap<u16, Format>,
-    /// The numbers of all others.
+    /// Numbers of all other tracepoints.
     pub others: FxHashSet<u16>,
 }
 
-/// Reads the descriptions.
+/// Reads the descriptions of a file's tracepoints.
 pub fn described(section: &[u8], endian: Endianness) -> Option<Described> {
     let mut cursor = Cursor::new(section.strip_prefix(MAGIC)?, endian);
     // Version, byte order, size of a long, size of a page.
@@ -68,7 +69,7 @@ pub fn described(section: &[u8], endian: Endianness) -> Option<Described> {
 }
 
 impl Format {
-    /// A number and a format from a description.
+    /// Reads number and format from a description.
     fn parse(description: &str) -> Option<(u16, Self)> {
         let mut format = Self::default();
         let mut number = None;
@@ -84,7 +85,7 @@ impl Format {
         Some((number?, format))
     }
 
-    /// A number.
+    /// The value of a numeric field, widened by its own sign.
     pub fn number(&self, name: &str, bytes: &[u8], endian: Endianness) -> Option<i64> {
         let field = self.fields.get(name)?;
         let bytes = field.of(bytes)?;
@@ -109,7 +110,7 @@ impl Format {
         })
     }
 
-    /// A name, up to its first NUL.
+    /// The value of a text field, up to its first NUL.
     pub fn text<'b>(&self, name: &str, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let field = self.fields.get(name)?;
         let bytes = field.of(bytes)?;

@@ -1,13 +1,15 @@
-//! Where the parts of perf's file lie, held against its length before the crate that reads it believes it:
-//! a length in a torn file asks for memory that no machine has, and that cannot be caught.
+//! Checks that the parts of perf's file lie within its length, before the crate that reads it
+//! trusts them: a length in a damaged file can ask for more memory than any machine has, and that
+//! error cannot be caught.
 //!
 //! ```text
 //! head (104 bytes) ─▶ attrs, event types
-//!                  └▶ data: records ─▶ behind it a table: one place per feature ─▶ event desc, cmdline, …
+//!                  └▶ data: records ─▶ table: one place per feature ─▶ event desc, cmdline, …
 //! ```
 //!
-//! As `tools/perf/Documentation/perf.data-file-format.txt` (v6.12) has it. What a record says is not judged
-//! here, but for the kind that has a length of its own behind it, and for those that are compressed.
+//! The layout is described in `tools/perf/Documentation/perf.data-file-format.txt` (v6.12). The
+//! contents of records are not checked here, except of the kind that has a length of its own behind
+//! it, and of those that are compressed.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek as _, SeekFrom};
@@ -19,24 +21,26 @@ use linux_perf_event_reader::Endianness;
 use super::compressed::{Compressed, Waiting};
 use super::cursor::Cursor;
 
-/// `struct perf_file_header`; perf itself refuses another size.
+/// Size of `struct perf_file_header`; perf itself refuses any other.
 const HEAD_BYTES: u64 = 104;
-/// `struct perf_pipe_file_header`.
+/// Size of `struct perf_pipe_file_header`, which marks a pipe.
 const PIPE_HEAD_BYTES: u64 = 16;
-/// `PERF_ATTR_SIZE_VER0`, and a page: the kernel takes no attributes outside of these.
+/// From `PERF_ATTR_SIZE_VER0` to a page, at most 64 kB: the kernel takes no attributes outside of
+/// these.
 const ATTR_BYTES: std::ops::RangeInclusive<u64> = 64..=65536;
-/// Descriptions of all tracepoints and all symbols of a kernel are some 20 MB.
+/// Limit for all features; descriptions of all tracepoints and symbols of a kernel take some 20 MB.
 const MOST_FEATURE_BYTES: u64 = 256 << 20;
-/// One buffer of a hardware trace, at most: what perf maps for it, 4 MB unless told.
+/// Limit for one buffer of a hardware trace: perf maps 4 MB for it unless told otherwise.
 const MOST_AUXTRACE_BYTES: u64 = 1 << 30;
-/// `PERF_RECORD_AUXTRACE`, and the bytes of a record's head.
+/// The record type `PERF_RECORD_AUXTRACE`, and the size of a record's head.
 const AUXTRACE: u32 = 71;
 const RECORD_HEAD_BYTES: u16 = 8;
-/// `PERF_RECORD_FINISHED_ROUND`.
+/// The record type `PERF_RECORD_FINISHED_ROUND`, which ends a round.
 const FINISHED_ROUND: u32 = 68;
-/// `PERF_RECORD_COMPRESSED`, whose body is compressed as a whole.
+/// The record type `PERF_RECORD_COMPRESSED`, whose whole body is compressed.
 const COMPRESSED: u32 = 81;
-/// `PERF_RECORD_COMPRESSED2` (from v6.16), which says how much of its body is; the rest is padding.
+/// The record type `PERF_RECORD_COMPRESSED2` (from v6.16), which says how much of its body is
+/// compressed; the rest is padding.
 const COMPRESSED2: u32 = 83;
 
 /// A part of the file.
@@ -46,10 +50,10 @@ struct Part {
     size: u64,
 }
 
-/// Checks all of it; the file is at its start again.
+/// Checks the whole file, and rewinds it to its start.
 ///
 /// # Errors
-/// With what a person can know of it: cut, damaged, or another format.
+/// When the file is cut, damaged, or of another format.
 pub fn check(file: &mut File) -> Result<()> {
     let length = file.metadata()?.len();
     let mut reader = BufReader::new(&mut *file);
@@ -73,7 +77,7 @@ pub fn check(file: &mut File) -> Result<()> {
 struct Head {
     endian: Endianness,
     data: Part,
-    /// Feature bits.
+    /// One bit for each of 256 features.
     flags: [u64; 4],
 }
 
@@ -117,7 +121,7 @@ impl Head {
         })
     }
 
-    /// The table behind the data.
+    /// Reads the table of features, which follows the data.
     fn features(
         &self,
         reader: &mut BufReader<&mut File>,
@@ -173,8 +177,8 @@ impl Part {
     }
 }
 
-/// `HEADER_EVENT_DESC`: how many, the size of attributes, and per event attributes, the number of its ids,
-/// its name, the ids.
+/// `HEADER_EVENT_DESC`: the number of events, and the size of their attributes. Then for each
+/// event: attributes, number of its ids, name, and ids.
 fn check_events(mut cursor: Cursor<'_>) -> Option<()> {
     let events = cursor.count()?;
     let attr_bytes = usize::try_from(cursor.count()?).ok()?;
@@ -188,19 +192,20 @@ fn check_events(mut cursor: Cursor<'_>) -> Option<()> {
     ATTR_BYTES.contains(&(attr_bytes as u64)).then_some(())
 }
 
-/// `HEADER_CMDLINE`: how many words, and each with its length.
+/// `HEADER_CMDLINE`: the number of words, and each word with its length.
 fn check_command(mut cursor: Cursor<'_>) -> Option<()> {
     let words = usize::try_from(cursor.count()?).ok()?;
     (words <= cursor.left() / 4).then_some(())
 }
 
-/// The compressed part of a record of the second kind.
+/// The compressed part of a `PERF_RECORD_COMPRESSED2`.
 fn content_of_second_kind(body: &[u8], endian: Endianness) -> Option<&[u8]> {
     let length = Cursor::new(body, endian).long()?;
     body.get(8..)?.get(..usize::try_from(length).ok()?)
 }
 
-/// Goes from record to record. A torn one ends the walk: the reader will say so, and keep what was before.
+/// Goes from record to record. A torn record ends the walk without an error: the reader will report
+/// it, and keep what was before.
 fn check_records(reader: &mut BufReader<&mut File>, head: &Head, length: u64) -> Result<()> {
     let (data, endian) = (head.data, head.endian);
     reader.seek(SeekFrom::Start(data.offset))?;

@@ -1,49 +1,51 @@
-//! What perf lost, counted once.
+//! What perf lost, with each loss counted once.
 //!
-//! The kernel writes `PERF_RECORD_LOST` when a ring has room again; it counts records of any kind. perf adds
-//! `PERF_RECORD_LOST_SAMPLES` at the end, out of the counters of the same losses (`PERF_FORMAT_LOST`,
-//! `tools/perf/builtin-record.c`, v6.12). So these count only in a file that has none of the first.
+//! The kernel writes `PERF_RECORD_LOST` when a ring has room again; it counts records of any kind.
+//! perf adds `PERF_RECORD_LOST_SAMPLES` at the end, from the counters of the same losses
+//! (`PERF_FORMAT_LOST`, `tools/perf/builtin-record.c`, v6.12). So the latter count only in a file
+//! without any of the former.
 
 use swtch_core::Gap;
 
-/// More is no number of records. The sum stays below it, so that sums of gaps cannot overflow.
+/// Limit for the number of lost records: larger numbers are damage. The sum stays below it, so that
+/// sums of gaps cannot overflow.
 const MOST: u64 = 1 << 48;
 
-/// Losses of a file.
+/// The losses that a file reports.
 #[derive(Debug, Default)]
 pub struct Losses {
     count: u64,
     has_records: bool,
-    /// By `LOST_SAMPLES`: whether they count is known at the end.
+    /// From `LOST_SAMPLES`: whether they count is known at the end.
     waiting: Vec<Gap>,
 }
 
 impl Losses {
-    /// Records that were lost.
+    /// Number of records that were lost so far.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether a `LOST_SAMPLES` would tell a loss that nothing else has told.
+    /// Whether a `LOST_SAMPLES` would report a loss that nothing else has reported.
     pub fn want_samples(&self) -> bool {
         !self.has_records
     }
 
-    /// By `PERF_RECORD_LOST`; the gap to keep.
+    /// Takes a `PERF_RECORD_LOST`; returns the gap to keep.
     pub fn add_records(&mut self, gap: Gap) -> Gap {
         self.has_records = true;
         self.waiting.clear();
         self.add(gap)
     }
 
-    /// By `PERF_RECORD_LOST_SAMPLES`.
+    /// Takes a `PERF_RECORD_LOST_SAMPLES`, which may be dropped later.
     pub fn add_samples(&mut self, gap: Gap) {
         if self.want_samples() {
             self.waiting.push(gap);
         }
     }
 
-    /// No more will come; the gaps that are still to keep.
+    /// To be called at the end; returns the gaps from `LOST_SAMPLES` that count.
     pub fn settle(&mut self) -> Vec<Gap> {
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_iter().map(|gap| self.add(gap)).collect()
@@ -72,7 +74,7 @@ mod tests {
         }
     }
 
-    /// perf writes both for one loss, in either order once the records are sorted by time.
+    /// perf writes both for one loss, in either order after the records are sorted by time.
     #[test]
     fn a_loss_that_is_told_twice_counts_once() {
         for samples_first in [false, true] {

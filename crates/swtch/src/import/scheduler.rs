@@ -1,13 +1,14 @@
-//! From tracepoints to events, as the recorder's kernel side would have made them: what it keeps per task
-//! and per CPU is kept here.
+//! Turns tracepoints into the events that the recorder's kernel side would have made. The state
+//! that it keeps per task and per CPU is kept here.
 //!
 //! ```text
-//! sched_waking ─▶ who woke it, when      (per task, until it runs)
-//! sched_switch ─▶ the one that comes: its run begins here     (per CPU)
-//!              └▶ the one that leaves: Event::Switch, with all of that
+//! sched_waking ─▶ which task woke it, and when                (per task, until it runs)
+//! sched_switch ─▶ the task that comes: its run begins here    (per CPU)
+//!              └▶ the task that leaves: Event::Switch, with all of that
 //! ```
 //!
-//! No conclusion is drawn here. After a loss nothing is known of any wait: the task may have run within it.
+//! No conclusion is drawn here. A loss ends all knowledge about waits: tasks may have run
+//! meanwhile.
 
 use rustc_hash::FxHashMap;
 use swtch_core::event::Wake;
@@ -16,65 +17,65 @@ use swtch_core::{
     SwitchEvent, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, WakerKind,
 };
 
-/// `TASK_REPORT_MAX`: preempted inside the kernel (`include/linux/sched.h`, since v4.14).
+/// `TASK_REPORT_MAX`: the task was preempted inside the kernel (`include/linux/sched.h`, since
+/// v4.14).
 const REPORT_PREEMPTED: i64 = 0x100;
-/// `TASK_REPORT_IDLE`, and the raw bits that it stands for.
+/// `TASK_REPORT_IDLE`, and the raw state bits for it.
 const REPORT_IDLE: i64 = 0x80;
 const TASK_IDLE: u32 = 0x402;
-/// `TRACE_FLAG_HARDIRQ`, `TRACE_FLAG_SOFTIRQ` (`include/linux/trace_events.h`).
+/// Bits of `common_flags`: `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ`
+/// (`include/linux/trace_events.h`).
 const IN_INTERRUPT: i64 = 0x08;
 const IN_SOFT_INTERRUPT: i64 = 0x10;
-/// `kthreadd`, the parent of all kernel threads.
+/// Thread id of `kthreadd`, the parent of all kernel threads.
 const KTHREADD: u32 = 2;
-/// Priorities below it are real time (`MAX_RT_PRIO`).
+/// Priorities below this are real-time (`MAX_RT_PRIO`).
 const FIRST_FAIR_PRIO: i64 = 100;
 
-/// A side of a `sched_switch`.
+/// One side of a `sched_switch`: the task that leaves or comes.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {
     /// Thread id; 0 is idle.
     pub tid: u32,
-    /// Name.
+    /// Name of the task, without the terminating NUL.
     pub comm: &'a [u8],
-    /// Kernel priority.
+    /// Priority in the kernel's numbers: 100 and above is fair.
     pub prio: i64,
 }
 
-/// Where and when an event happened, and in whose context.
+/// Where and when an event happened, and which task ran there.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// When.
+    /// Moment of the event, on the file's clock.
     pub ts: Timestamp,
-    /// The CPU.
     pub cpu: CpuId,
-    /// Process and thread that ran there.
+    /// Process id and thread id of the task that ran there.
     pub current: (u32, u32),
-    /// The tracepoint's `common_flags`.
+    /// The field `common_flags` of the tracepoint.
     pub flags: i64,
 }
 
-/// What is known of all tasks and CPUs.
+/// State of all tasks and CPUs.
 #[derive(Debug, Default)]
 pub struct Scheduler {
     tasks: FxHashMap<u32, Task>,
     cpus: FxHashMap<CpuId, Lane>,
     last_key: u32,
-    /// What goes on to the time line, in order.
+    /// Events that go on to the time line, in order.
     events: Vec<Event>,
-    /// Counts for the facts.
+    /// What was counted so far.
     pub counts: Counts,
 }
 
-/// What was seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// Switch-outs of tasks.
+    /// Switches at which a task left.
     pub switches: u64,
-    /// Switch-outs of idle.
+    /// Switches at which the idle task left.
     pub idle: u64,
-    /// Switches at which another task left than the one that had come.
+    /// Switches at which a different task left than the one that had come.
     pub untraced: u64,
-    /// Switch-outs of tasks that were not seen to come.
+    /// Switch-outs of tasks whose run was not seen to begin.
     pub unstarted: u64,
 }
 
@@ -100,7 +101,7 @@ struct Task {
     run: Option<Run>,
 }
 
-/// A run, and what came before it.
+/// What came before a task's current run.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     out: Option<Timestamp>,
@@ -110,12 +111,12 @@ struct Run {
 }
 
 impl Scheduler {
-    /// Events since the last time.
+    /// The events since the last call.
     pub fn take_events(&mut self) -> std::vec::Drain<'_, Event> {
         self.events.drain(..)
     }
 
-    /// `sched_switch`.
+    /// Takes a `sched_switch`; `state` is its `prev_state`.
     pub fn switch(&mut self, at: Place, prev: Side<'_>, state: i64, next: Side<'_>) {
         let lane = self.cpus.get(&at.cpu).and_then(|lane| lane.running);
         let since = lane.filter(|lane| lane.0 == prev.tid).map(|lane| lane.1);
@@ -149,7 +150,7 @@ impl Scheduler {
         self.cpus.insert(at.cpu, Lane { running, last });
     }
 
-    /// `sched_waking`, `sched_wakeup` or `sched_wakeup_new`.
+    /// Takes a `sched_waking`, `sched_wakeup` or `sched_wakeup_new`.
     pub fn wake(&mut self, at: Place, woken: Side<'_>, target: CpuId) {
         let waker = match at.current.1 {
             0 => TaskKey::IDLE,
@@ -179,14 +180,14 @@ impl Scheduler {
         }
     }
 
-    /// `sched_migrate_task`.
+    /// Takes a `sched_migrate_task` of this thread.
     pub fn migrate(&mut self, at: Place, tid: u32) {
         if let Some(task) = self.tasks.get_mut(&tid) {
             task.moved = Some(at.ts);
         }
     }
 
-    /// A new thread; with `ts` 0, one that was there before, as perf found it in `/proc`.
+    /// A new thread. If `ts` is 0, perf found it in `/proc`: it was there before.
     pub fn fork(&mut self, ts: Timestamp, tid: u32, pid: u32, parent: u32) {
         self.last_key += 1;
         let key = TaskKey::new(self.last_key);
@@ -208,7 +209,7 @@ impl Scheduler {
         }
     }
 
-    /// A thread's name.
+    /// Takes the name of a thread, as perf recorded it.
     pub fn name(&mut self, ts: Timestamp, tid: u32, pid: u32, comm: &[u8], kind: TaskEventKind) {
         let task = self.task(tid);
         task.pid = pid;
@@ -225,7 +226,7 @@ impl Scheduler {
         }
     }
 
-    /// Records were lost, on this CPU if that is known.
+    /// Records were lost, on this CPU if it is known.
     pub fn lose(&mut self, ts: Timestamp, cpu: Option<CpuId>, lost: u64) -> Gap {
         let lane = cpu.and_then(|cpu| self.cpus.get(&cpu));
         let start = lane.map_or(ts, |lane| lane.last.min(ts));
@@ -245,7 +246,7 @@ impl Scheduler {
         }
     }
 
-    /// The switch-out, without the names of those who leave and come.
+    /// The switch-out, without the two tasks.
     fn leave(
         &mut self,
         at: Place,
@@ -261,7 +262,7 @@ impl Scheduler {
             kernel_count = task.switches;
             task.out = Some(at.ts);
             task.was_runnable = evidence.state == 0 || evidence.bits.has(Bits::KERNEL_PREEMPT);
-            // It ran without our seeing since when, so the last wakeup may be that of this run: seen
+            // The start of this run was not seen, so the last wakeup may belong to this run. Seen
             // with `perf sched record -- CMD`, which moves itself and then sleeps until CMD ends.
             if since.is_none() && !task.was_runnable {
                 task.wake = None;
@@ -316,8 +317,8 @@ impl Scheduler {
         }
     }
 
-    /// By priority. The stopper has that of a real-time task, and a name that only kernel threads cannot
-    /// have chosen themselves.
+    /// The scheduling class, by priority. The stopper has the priority of a real-time task, and a
+    /// name that counts only if it is a kernel thread.
     fn class(&self, side: Side<'_>) -> Class {
         if side.tid == 0 {
             return Class::Idle;
@@ -336,7 +337,7 @@ impl Scheduler {
         tid == KTHREADD || parent == Some(KTHREADD)
     }
 
-    /// The task with this id, which is told of at its first switch or wakeup.
+    /// The task with this id, which is reported at its first switch or wakeup.
     fn meet(&mut self, tid: u32, pid: Option<u32>, comm: &[u8], ts: Timestamp) -> TaskKey {
         let task = self.task(tid);
         let key = task.key;
@@ -388,8 +389,8 @@ impl Scheduler {
 }
 
 impl Task {
-    /// Whether it was woken since it left: what wakes it once more, before it runs, changes nothing. A
-    /// wakeup during its last run counts only while no other comes, as it may have gone on running.
+    /// Whether it was woken since it left: another wakeup before it runs changes nothing. A wakeup
+    /// during its last run counts only until another comes, as the task may have gone on running.
     fn is_woken(&self) -> bool {
         let is_since_it_left = |wake: Wake| self.out.is_none_or(|out| wake.ts >= out);
         self.run.is_none() && self.wake.is_some_and(is_since_it_left)
@@ -413,7 +414,7 @@ impl Task {
     }
 }
 
-/// The scheduler's bits, from those that the tracepoint reports.
+/// The scheduler's state bits for those that the tracepoint reports.
 fn raw_state(state: i64) -> u32 {
     if state & REPORT_PREEMPTED != 0 {
         return 0;
@@ -499,12 +500,12 @@ mod tests {
         assert_eq!(scheduler.counts.idle, 2);
     }
 
-    /// The first makes it runnable.
+    /// The first wakeup makes it runnable.
     #[test]
     fn a_second_wakeup_before_the_run_changes_nothing() {
         let mut scheduler = Scheduler::default();
         scheduler.switch(at(0, 0, 0), side(0), RUNNABLE, side(1));
-        // It was still on its way to sleep, and went on: this one is forgotten.
+        // It was still about to sleep, and went on: this wakeup is forgotten.
         scheduler.wake(at(5, 1, 2), side(1), CpuId::new(0));
         scheduler.switch(at(10, 0, 1), side(1), SLEEPS, side(0));
         scheduler.wake(at(40, 1, 2), side(1), CpuId::new(0));
@@ -514,7 +515,7 @@ mod tests {
         assert_eq!(us(rows(&mut scheduler)[1].wait.runq), Some(20));
     }
 
-    /// Nothing says whether the CPU was taken or offered, but that it did not block is known.
+    /// It is not known whether the CPU was taken or offered, but the task did not block.
     #[test]
     fn who_left_runnable_left_involuntarily() {
         let mut scheduler = Scheduler::default();
@@ -531,7 +532,7 @@ mod tests {
         assert_eq!(self::rows(&mut scheduler)[0].rule.reason, Reason::Class);
     }
 
-    /// It may have run, and left again, in what was lost.
+    /// The task may have run and left again within the loss.
     #[test]
     fn no_length_reaches_over_a_loss() {
         let mut scheduler = Scheduler::default();
@@ -549,7 +550,7 @@ mod tests {
         assert_eq!(lengths, [(Some(10), None), (None, None), (Some(30), None)]);
     }
 
-    /// A name is anybody's to choose; only a kernel thread is the stopper.
+    /// Anybody can choose a name; only a kernel thread is the stopper.
     #[test]
     fn a_name_alone_makes_no_stopper() {
         let mut scheduler = Scheduler::default();

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use swtch_bench::load::{Kernel, calibrate};
 
-/// Found once for each kernel, when it is first asked for: all plays of an experiment do the same
-/// number of iterations, whatever the speed of the machine is by then.
+/// Time per iteration of each kernel, measured when it is first asked for and then kept. So all
+/// plays of an experiment do the same number of iterations, even if the CPU's speed changes
+/// meanwhile.
 #[derive(Debug, Default)]
 pub struct Calibration(RefCell<BTreeMap<Kernel, f64>>);
 
@@ -21,7 +22,7 @@ impl Calibration {
             .or_insert_with(|| calibrate(kernel))
     }
 
-    /// As many iterations as take this CPU time; 1 at least.
+    /// Number of iterations that take `cpu_time`; at least 1.
     pub fn iterations(&self, kernel: Kernel, cpu_time: Duration) -> u64 {
         let iterations = cpu_time.as_secs_f64() * 1e9 / self.ns_per_iteration(kernel);
         #[expect(
@@ -33,7 +34,7 @@ impl Calibration {
         iterations
     }
 
-    /// One that was found elsewhere: every kernel takes so many ns.
+    /// A calibration by which an iteration of every kernel takes `ns`.
     #[cfg(test)]
     pub fn of_ns(ns: f64) -> Self {
         Self(RefCell::new(

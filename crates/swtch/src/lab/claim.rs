@@ -1,17 +1,16 @@
-//! What the textbooks say, and what this machine says to it.
+//! An experiment's answer to a claim of the textbooks, and the verdict on it.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What an experiment says to one claim.
+/// An experiment's answer to one claim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
-    /// The claim: `A1`.
+    /// Identifier of the claim in `lab/claims.toml`, such as `A1`.
     pub claim: &'static str,
     /// What was found, in one line of words and numbers with their intervals.
     pub ours: String,
-    /// Whether the claim holds.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
@@ -20,18 +19,16 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "verdict", content = "why")]
 pub enum Verdict {
-    /// It does.
     Holds,
-    /// It does not.
     DoesNotHold,
-    /// The experiment was made, and its intervals leave both open.
+    /// The experiment was made, and its intervals allow both answers.
     Undecided(String),
     /// This machine cannot tell: the sentence ends "cannot be tested here because …".
     CannotBeTested(String),
 }
 
 impl Verdict {
-    /// The word of [`Self::Holds`] where it does, else of [`Self::DoesNotHold`].
+    /// [`Self::Holds`] if `holds` is true, else [`Self::DoesNotHold`].
     pub const fn of(holds: bool) -> Self {
         if holds {
             Self::Holds
@@ -50,7 +47,7 @@ impl Verdict {
         }
     }
 
-    /// Why it is neither yes nor no.
+    /// Why the claim is undecided or cannot be tested; `None` for the other verdicts.
     pub const fn why(&self) -> Option<&str> {
         match self {
             Self::Holds | Self::DoesNotHold => None,
@@ -69,7 +66,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// All of these hold; else the first that does not, else the first that is open.
+/// The verdict of all together: the first of the worst kind. The worst is "does not hold", then
+/// "undecided", then "cannot be tested".
 pub fn all_of(verdicts: impl IntoIterator<Item = Verdict>) -> Verdict {
     let worse = |one: &Verdict| match one {
         Verdict::Holds => 0,
@@ -104,7 +102,7 @@ mod tests {
         assert_eq!(Verdict::of(false).to_string(), "does not hold here");
     }
 
-    /// Programs read this.
+    /// Programs read this form of an answer.
     #[test]
     fn an_answer_is_one_flat_object() {
         let answer = |verdict| Answer {

@@ -6,7 +6,7 @@
 //!                                        └ one that failed costs its own claims, no others
 //! ```
 //!
-//! What it does not do: judge. The verdicts are the experiments', from their intervals.
+//! It does not judge: the verdicts come from the experiments and their intervals.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -29,10 +29,11 @@ mod table;
 
 use review::{Attempt, Ending, Review};
 
-/// Makes the experiments and writes the answers; the exit code.
+/// Runs the experiments, writes the answers, and returns the exit code.
 ///
 /// # Errors
-/// An experiment is not known, or a place cannot be written. An experiment that fails is in the answer.
+/// An experiment is not known, or an answer cannot be written. A failed experiment is in the
+/// answer.
 pub fn run(words: &ClaimsWords) -> Result<u8> {
     check_files(words)?;
     let experiments = chosen(EXPERIMENTS, &words.only)?;
@@ -48,7 +49,7 @@ pub fn run(words: &ClaimsWords) -> Result<u8> {
     review.write(words)
 }
 
-/// Minutes are spent below: what cannot be written is refused before.
+/// Refuses output files that cannot be written, before minutes are spent on measuring.
 fn check_files(words: &ClaimsWords) -> Result<()> {
     if let Some(path) = &words.output {
         Form::of(path)?;
@@ -80,7 +81,7 @@ fn chosen<'a>(known: &'a [Experiment], only: &[String]) -> Result<Vec<&'a Experi
     only.iter().map(of_name).collect()
 }
 
-/// Makes one after the other. Once it is told to stop none begins.
+/// Runs one experiment after the other; after a stop, none begins.
 fn make_all(experiments: &[&Experiment], room: &mut Room) -> Vec<Attempt> {
     let mut attempts = Vec::new();
     for (number, experiment) in experiments.iter().enumerate() {
@@ -107,8 +108,8 @@ fn make_all(experiments: &[&Experiment], room: &mut Room) -> Vec<Attempt> {
     attempts
 }
 
-/// What comes of one experiment with its own parameters. One that panics has failed like others: what the
-/// ones before it brought is not lost.
+/// Runs one experiment with its default parameters. A panic counts as a failure, so that the
+/// outcomes of earlier experiments are not lost.
 fn make(experiment: &Experiment, room: &mut Room) -> Result<Outcome> {
     let made = catch_unwind(AssertUnwindSafe(|| {
         let head = experiment.head();
@@ -137,7 +138,7 @@ mod tests {
         panic!("for the test")
     }
 
-    /// What Ctrl-C does.
+    /// An experiment during which Ctrl-C is pressed.
     fn is_stopped(_: &Parameters, room: &mut Room) -> Result<Findings> {
         room.stop.store(true, Ordering::Relaxed);
         Ok(Findings {

@@ -1,4 +1,4 @@
-//! What may be typed after `swtch lab`. Experiments and their parameters come from the files in `lab/`.
+//! Command line of `swtch lab`. Experiments and their parameters come from the files in `lab/`.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::format::Format;
 /// What `swtch lab` is to do.
 #[derive(Debug)]
 pub enum LabVerb {
-    /// Make one experiment.
+    /// Run one of the experiments of `lab/`.
     Experiment(Asked),
     /// Play the load of a file.
     Run(RunWords),
@@ -26,9 +26,8 @@ pub enum LabVerb {
 /// An experiment, with what was typed.
 #[derive(Debug)]
 pub struct Asked {
-    /// Its name.
     pub name: String,
-    /// Parameters and their words.
+    /// Parameters that were typed: the name, and the value as typed.
     pub given: Vec<(String, String)>,
     /// How and where the answer goes.
     pub words: ExperimentWords,

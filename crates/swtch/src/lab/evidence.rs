@@ -1,4 +1,4 @@
-//! What a trace says of the members of a load: their runs, what ended each, and who came then.
+//! What a trace says of the members of a load: their runs, why each ended, and what ran next.
 //!
 //! ```text
 //!   came to be     began                                           ended
@@ -8,8 +8,8 @@
 //!                           taken by adder-2       blocked, then runnable
 //! ```
 //!
-//! Rows of a trace are of all tasks of the recording; here they are kept only for members, as they
-//! are few enough to hold. What it does *not* do: judge. Experiments do that.
+//! A trace has rows of all tasks of the recording; only those of members are kept, which are few
+//! enough to hold in memory. What it does *not* do: judge. Experiments do that.
 
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
@@ -30,24 +30,24 @@ const KINDS: [(&str, Fill); 3] = [
 /// A member has the CPU.
 pub const RUNNING: usize = 0;
 const RUNNABLE: usize = 1;
-/// It waits for something else than the CPU.
+/// A member waits for something other than the CPU.
 pub const BLOCKED: usize = 2;
 
-/// What a trace says of a load.
+/// The runs of all members of a load, as its trace shows them.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// Of each member, in the order of [`swtch_bench::load::Played::members`].
+    /// One for each member, in the order of [`swtch_bench::load::Played::members`].
     pub stories: Vec<Story>,
     /// Records that the recorder lost.
     pub lost: u64,
 }
 
-/// What a trace says of one member.
+/// The runs of one member, as the trace shows them.
 #[derive(Clone, Debug, Default)]
 pub struct Story {
     /// When it began its body: ns of the trace clock.
     pub began_ns: u64,
-    /// When it had done it.
+    /// When it ended its body: ns of the trace clock.
     pub ended_ns: u64,
     /// All its runs that the trace has, in order of time: before, in and after its body.
     pub runs: Vec<Run>,
@@ -58,11 +58,11 @@ pub struct Story {
 pub struct Run {
     /// Switch-in, in ns of the trace clock.
     pub from_ns: u64,
-    /// Switch-out.
+    /// Switch-out, in ns of the trace clock.
     pub to_ns: u64,
-    /// Why it left.
+    /// Why the member left its CPU.
     pub reason: Reason,
-    /// Who came.
+    /// The task that got the CPU next.
     pub taker: Taker,
     /// Whether it left inside a system call.
     pub in_call: bool,
@@ -70,23 +70,23 @@ pub struct Run {
     pub runnable: Option<Nanos>,
 }
 
-/// Who had the CPU next.
+/// The task that got the CPU after a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Taker {
-    /// A member, by its place.
+    /// A member, by its index in [`Evidence::stories`].
     Member(usize),
     /// The process that plays the load, but no member.
     Player,
     /// A recorder: a process of this program that is not recorded itself.
     Recorder,
-    /// Nobody: the CPU went idle.
+    /// The CPU went idle: no task followed.
     Idle,
-    /// Somebody else, by name. Tasks that the kernel has one of on each CPU share it: `kworker`.
+    /// Another task, by name. Kernel tasks of which each CPU has one share a name: `kworker`.
     Other(String),
 }
 
 impl Evidence {
-    /// Reads it from the trace of a load that these played.
+    /// Reads the trace of a load that these members played.
     ///
     /// # Errors
     /// The trace cannot be read.
@@ -110,7 +110,7 @@ impl Evidence {
         })
     }
 
-    /// The time line of these members from when the first of them began to when the last had ended.
+    /// The time line of these members, from the first begin to the last end of a body.
     pub fn lanes(&self, labels: &[(usize, String)]) -> Lanes {
         let stories = || labels.iter().map(|(place, _)| &self.stories[*place]);
         let start = stories().map(|story| story.began_ns).min().unwrap_or(0);
@@ -146,7 +146,7 @@ impl Story {
         self.runs.iter().filter(|run| run.to_ns < self.began_ns)
     }
 
-    /// How often its CPU was taken from it while it did its body.
+    /// The runs that ended in a preemption while it did its body.
     pub fn preemptions(&self) -> impl Iterator<Item = &Run> {
         self.outs()
             .filter(|run| run.reason.category() == Category::Preemption)
@@ -161,7 +161,7 @@ impl Story {
         Nanos::from_ns(parts.sum())
     }
 
-    /// What it did while it did its body: the first moment of a picture is `start_ns`.
+    /// What it did during its body, as spans that count from `start_ns`.
     fn spans(&self, start_ns: u64) -> Vec<Span> {
         let mut spans = Vec::new();
         let mut push = |from: u64, to: u64, kind: usize| {
@@ -187,12 +187,12 @@ impl Story {
     }
 }
 
-/// A trace being read.
+/// The state while the rows of a trace are read.
 struct Reading {
     names: Names,
-    /// The place of a member, by the index of its task.
+    /// Index of a member, by the index of its task.
     members: FxHashMap<usize, usize>,
-    /// The last switch-out of each member.
+    /// Time of the last switch-out of each member, in ns.
     last_out: Vec<Option<u64>>,
     stories: Vec<Story>,
 }
@@ -202,7 +202,7 @@ impl Reading {
         let names = Names::new(tasks);
         let mut places = FxHashMap::default();
         for event in tasks {
-            // A thread id may have been somebody else's before; that one was in no scope.
+            // A thread id may have belonged to another task before; that task was not in scope.
             let is_of = |member: &PlayedMember| {
                 member.tid == event.tid && member.pid == event.pid && event.in_scope
             };
@@ -267,11 +267,11 @@ impl Reading {
     }
 }
 
-/// The name that the recorder's threads begin with: that of this program.
+/// The beginning of the names of the recorder's threads: the name of this program.
 const RECORDER: &str = "swtch";
 
-/// The name that tasks of the kernel have in common which it has on every CPU: `kworker/1:2-events`
-/// and `kworker/u8:0` are workers, `ksoftirqd/0` is what serves soft interrupts.
+/// The common name of kernel tasks that exist on every CPU: `kworker/1:2-events` and `kworker/u8:0`
+/// are workers, `ksoftirqd/0` serves soft interrupts.
 fn family(comm: &str) -> &str {
     comm.split_once('/').map_or(comm, |(family, _)| family)
 }

@@ -1,4 +1,4 @@
-//! What an experiment is, and the list of them.
+//! The type of an experiment, and the list of all experiments.
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
@@ -11,25 +11,25 @@ use super::{
     turnaround, two_levels,
 };
 
-/// An experiment: a file that says what it asks, and the analysis.
+/// An experiment: its file in `lab/`, and the function that runs and analyses it.
 #[derive(Clone, Copy)]
 pub struct Experiment {
     /// Its name on the command line.
     pub name: &'static str,
     /// The text of its file in `lab/`.
     pub file: &'static str,
-    /// Does it.
+    /// Runs the experiment and analyses what it measured.
     pub run: fn(&Parameters, &mut Room) -> Result<Findings>,
 }
 
-/// What the head of a file says.
+/// The head of the file of an experiment or a load: title, description, parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// What it shows, in a line.
     pub title: String,
-    /// What it asks, and how it finds out.
+    /// Its question, and how it finds the answer.
     pub about: String,
-    /// What may be changed.
+    /// The parameters that a user may change.
     pub parameters: Vec<Parameter>,
 }
 
@@ -88,15 +88,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
 ];
 
 impl Experiment {
-    /// The one of this name.
+    /// Finds an experiment by its name.
     pub fn named(name: &str) -> Option<&'static Self> {
         EXPERIMENTS.iter().find(|one| one.name == name)
     }
 
-    /// What its file says of it.
+    /// Reads the head of its file.
     ///
     /// # Panics
-    /// The file is not as it should be, which the tests would have found.
+    /// The file is malformed, which the tests would have found.
     pub fn head(&self) -> Head {
         Head::read(self.file).expect("invariant: the tests read the head of every file of lab/")
     }
@@ -106,7 +106,7 @@ impl Head {
     /// Reads the head of a file; the rest is left alone.
     ///
     /// # Errors
-    /// It is no TOML, or the head is not as it should be.
+    /// The text is not TOML, or its head is malformed.
     pub fn read(text: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct Read {

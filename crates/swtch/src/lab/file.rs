@@ -1,11 +1,12 @@
 //! The file that describes a load (`docs/LOADS.md` has every word).
 //!
 //! ```text
-//! text ─▶ LoadFile: head, variants ──parameters, calibration──▶ Load   or a mistake, with line and column
+//! text ─▶ LoadFile: head, variants ──parameters, calibration──▶ Load, or a Mistake with its place
 //! ```
 //!
-//! A file is read in two steps, because a load depends on what is typed: `$NAME` stands for a parameter,
-//! and `work = "1s"` for as many iterations as this machine does in a second of CPU time.
+//! A file is read in two steps, because a load depends on what is typed: `$NAME` stands for a
+//! parameter, and `work = "1s"` for as many iterations as this machine does in a second of CPU
+//! time.
 
 use std::io;
 use std::path::Path;
@@ -31,20 +32,21 @@ use group::{GroupSpans, group};
 pub use source::Mistake;
 use source::Source;
 
-/// The largest file. The largest of the lab's own has 4 kB.
+/// The largest file that is read, in bytes. The largest of the lab's own has 4 kB.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The most groups of a load. Each is a thread or process of the player of its own, a row of every table and a
-/// lane of every figure; 20,000 of them took more than half a minute to start and to end.
+/// The most groups of a load. Each has threads or processes of its own, a row in every table and a
+/// lane in every figure; 20,000 of them took more than half a minute to start and to end.
 const MOST_GROUPS: usize = 1_000;
 
-/// The most brackets that open in a file: ten for each step of the largest load that anybody would write.
+/// The most brackets that open in a file: ten for each step of the largest load that anybody would
+/// write.
 const MOST_BRACKETS: usize = 100_000;
 
-/// Stack of the thread that parses, without that for brackets.
+/// Stack of the thread that parses, in bytes, without that for brackets.
 const STACK_BYTES: usize = 2 << 20;
 
-/// Four times what was measured.
+/// Stack for each opening bracket, in bytes: four times what was measured.
 const STACK_BYTES_A_BRACKET: usize = 1 << 10;
 
 /// The most variants of a file. They are played one after the other.
@@ -54,9 +56,9 @@ const MOST_VARIANTS: usize = 1_000;
 #[derive(Clone, Debug)]
 pub struct LoadFile {
     source: Source,
-    /// Title and parameters.
+    /// Title, description and parameters of the file.
     pub head: Head,
-    /// Its variants; one without a name when the file has groups only.
+    /// Its variants; a single one without a name when the file has groups only.
     pub variants: Vec<Variant>,
 }
 
@@ -65,7 +67,7 @@ pub struct LoadFile {
 pub struct Variant {
     /// Its name; empty when the file has no variants.
     pub name: String,
-    /// What it is, in a line.
+    /// What it is, in a line; may be empty.
     pub about: String,
 }
 
@@ -73,17 +75,17 @@ impl LoadFile {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// It cannot be read, is no regular file, is larger than 1 MiB, or is not as it should be.
+    /// It cannot be read, is no regular file, is larger than 1 MiB, or is malformed.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let text = input::read_text(path, MOST_BYTES).with_context(|| format!("reading {name}"))?;
         Self::read(&name, &text)
     }
 
-    /// Reads a file of this name.
+    /// Reads the text of a file; messages call the file `name`.
     ///
     /// # Errors
-    /// It is no TOML, or its head or the list of variants is not as it should be.
+    /// It is not TOML, or its head or the list of variants is malformed.
     pub fn read(name: &str, text: &str) -> Result<Self> {
         let source = Source {
             name: name.to_owned(),
@@ -143,8 +145,9 @@ impl LoadFile {
 
 /// Reads the text as TOML, on a thread with a stack that is large enough for it.
 ///
-/// Behind a mistake, the parser (`toml_parser` 1.1) goes one call deeper for every bracket that opens, without its
-/// own limit of depth, and takes some 280 bytes of stack for each: 30,000 brackets are more than 8 MB.
+/// After a mistake, the parser (`toml_parser` 1.1) goes one call deeper for every bracket that
+/// opens, without its own limit of depth, and takes some 280 bytes of stack for each: 30,000
+/// brackets are more than 8 MB.
 fn parse(source: &Source) -> Result<Spanned<DeTable<'_>>> {
     let brackets = source.text.bytes().filter(|byte| b"[{".contains(byte));
     let brackets = brackets.count();
@@ -167,7 +170,8 @@ fn parse(source: &Source) -> Result<Spanned<DeTable<'_>>> {
     })?)
 }
 
-/// The place of an error of [`Head::read`]: where TOML says, or the parameter that it names.
+/// The place of an error of [`Head::read`]: the one that TOML gives, or the parameter that it
+/// names.
 fn mistake_of_head(
     source: &Source,
     table: &Spanned<DeTable<'_>>,
@@ -273,7 +277,7 @@ fn elements<'a>(list: Item<'a>, most: usize, what: &str) -> Result<Vec<Item<'a>>
     }
 }
 
-/// What all variants have in common: limit, locks, events, rings.
+/// Reads what all variants have in common: limit, locks, events, rings.
 fn common(file: &mut Entries<'_>, load: &mut Load) -> Result<(), Mistake> {
     if let Some(limit) = file.find("limit") {
         load.limit = body::nanos(limit)?;
@@ -301,7 +305,7 @@ fn common(file: &mut Entries<'_>, load: &mut Load) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// `{ tokens = 2, by = "futex" }` or `{ spare = 1, locks = "mutex" }`.
+/// Reads a ring: `{ tokens = 2, by = "futex" }` or `{ spare = 1, locks = "mutex" }`.
 fn to_ring(item: Item<'_>) -> Result<RingSpec, Mistake> {
     let mut entries = item.entries()?;
     let (by, locks) = (entries.find("by"), entries.find("locks"));

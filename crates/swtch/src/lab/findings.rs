@@ -1,30 +1,30 @@
-//! What an experiment brought, before it has a format.
+//! The findings of an experiment, before they are formatted.
 
 use super::claim::Answer;
 use crate::plot::Picture;
 use crate::report::Sheet;
 
-/// What came of an experiment.
+/// The findings of one experiment.
 #[derive(Debug, Default)]
 pub struct Findings {
     /// Its tables, the main one first. Each has a title and a name of its own.
     pub tables: Vec<Table>,
     /// Its figures, the main one first.
     pub pictures: Vec<Picture>,
-    /// What it showed, a sentence each, with numbers.
+    /// Conclusions for the reader, one sentence each, with numbers.
     pub sentences: Vec<String>,
-    /// What it says to claims.
+    /// Answers to the claims that the experiment tests.
     pub answers: Vec<Answer>,
-    /// What a reader must know to trust the numbers right: what disturbed it, what could not be had.
+    /// What a reader needs to judge the numbers: disturbances, and what could not be measured.
     pub notes: Vec<String>,
-    /// Whether it was told to stop before it was done.
+    /// True if it was told to stop before it was done.
     pub was_interrupted: bool,
 }
 
-/// A table with what it shows.
+/// A table of results with its title.
 #[derive(Debug)]
 pub struct Table {
-    /// A line above it.
+    /// Heading, printed on the line above the table.
     pub title: String,
     /// Its rows. The sheet's name is the key in JSON and part of the file's name.
     pub sheet: Sheet,

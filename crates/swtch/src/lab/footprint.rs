@@ -1,12 +1,13 @@
-//! `footprint`: what a switch costs afterwards, by memory and by registers.
+//! `footprint`: the indirect cost of a switch, by memory and by registers.
 //!
 //! ```text
 //!  a hop with work  ─ the work, hot and alone ─▶ net ─ net of a ring without work ─▶ indirect
 //!                                                       └ direct
 //! ```
 //!
-//! Four groups: working sets, strides, registers, and the same ring on one CPU, on two, and free. Walks
-//! over memory that both processes share must come to nothing: they warm the caches for each other.
+//! Four groups: working sets, strides, registers, and the same ring on one CPU, on two, and free.
+//! Walks over memory that both processes share are the control: they must show no indirect cost,
+//! because the processes warm the caches for each other.
 
 use std::time::Duration;
 
@@ -35,16 +36,16 @@ const STRIDES: &str = "strides";
 const REGISTERS: &str = "registers";
 const PLACES: &str = "places";
 
-/// Two processes have that much each.
+/// Largest working set in bytes; each of the two processes has one.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Where the kernel shows no second-level cache.
+/// Second-level cache in bytes, where the kernel shows none.
 const USUAL_CACHE: u64 = 512 << 10;
 
 /// A line of the cache, in bytes.
 const LINE: u64 = 64;
 
-/// What was asked for.
+/// The parameters of the experiment, checked.
 struct Asked {
     sizes: Vec<u64>,
     strides: Vec<u64>,
@@ -57,7 +58,7 @@ struct Asked {
 /// The ring without work is the first arm of each group.
 const PLAIN: usize = 0;
 
-/// Makes the experiment.
+/// Runs the experiment.
 ///
 /// # Errors
 ///
@@ -183,12 +184,13 @@ impl Asked {
 
     fn registers(&self, menu: &Menu) -> Group {
         let mut group = menu.registers();
-        // It is about a hundredth of a switch.
+        // The effect is about a hundredth of a switch, so more trees and rounds are needed.
         (group.trees, group.rounds) = (self.trees.max(10), 20);
         group
     }
 
-    /// Half of the second-level cache, so that each has room in one of its own.
+    /// The same rings on one CPU, on two, and free. They walk over half of the second-level cache,
+    /// so that it fits where a process has such a cache to itself.
     fn places(&self) -> Result<Group> {
         let mut group = Group::new(PLACES, Section::Curve);
         (group.trees, group.rounds) = (self.trees, 8);
@@ -246,10 +248,10 @@ fn fitting() -> WorkSpec {
     }
 }
 
-/// What was found of one size.
+/// The results for one working-set size.
 struct Spot {
     bytes: u64,
-    /// The walk at random, hot and alone.
+    /// Time of the random walk, hot and alone.
     walk: Option<Estimate>,
     /// Indirect cost of a switch, ns.
     random: Option<Estimate>,
@@ -257,7 +259,7 @@ struct Spot {
     control: Option<Estimate>,
 }
 
-/// What a switch costs when nothing is lost afterwards.
+/// The direct cost of a switch: the ring without work.
 fn direct(blocks: &Blocks<'_>) -> Option<Estimate> {
     blocks.difference(Act::baseline(PLAIN), Act::of(PLAIN))
 }
@@ -318,9 +320,9 @@ fn sets_table(spots: &[Spot]) -> Table {
 }
 
 impl Asked {
-    /// Whether the control came to nothing, beside what it controls.
+    /// A sentence that sets the control beside the walk that it controls.
     fn control(&self, blocks: &Blocks<'_>, spots: &[Spot]) -> Option<String> {
-        // What fits into the cache that a CPU has to itself: beyond, others decide with us.
+        // Only what fits into a CPU's own cache: beyond it, others have a say in the result.
         let fits = |spot: &&Spot| {
             spot.bytes <= host::private_cache_bytes().unwrap_or(USUAL_CACHE)
                 && spot.random.is_some()
@@ -337,7 +339,8 @@ impl Asked {
         ))
     }
 
-    /// B4: what is lost afterwards can exceed the switch itself, and a CPU of one's own spares it.
+    /// B4: the indirect cost can exceed the switch itself, and a CPU of its own spares it a
+    /// process.
     fn afterwards(
         &self,
         blocks: &Blocks<'_>,
@@ -389,8 +392,8 @@ fn no_places() -> (String, Verdict) {
     )
 }
 
-/// Whether processes that have a CPU each lose less than two on one CPU, and what the kernel makes of
-/// them when they are free.
+/// Whether processes that have a CPU each lose less than two on one CPU, and what they lose when
+/// the kernel places them.
 fn a_cpu_of_its_own(places: &Blocks<'_>) -> (String, Verdict) {
     let lost = |is_there: fn(Place) -> bool| {
         let arms = places.group().arms.iter();

@@ -1,6 +1,6 @@
 //! `launch`: what it costs to start a task, beside a switch and a copy of memory.
 //!
-//! Everything is in one group, and the order that the textbooks give is judged pair by pair.
+//! All arms are in one group, and the order that the textbooks give is judged pair by pair.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const COPY: usize = 1;
 const THREAD: usize = 2;
 const PROCESS: usize = 4;
 
-/// Makes the experiment.
+/// Runs the experiment.
 ///
 /// # Errors
 ///
@@ -81,13 +81,13 @@ fn group(trees: usize, cpu: u32) -> Group {
     group
 }
 
-/// Arms that are rows: all but the twin.
+/// The arms that are rows of the table: all but the twin.
 fn rows<'b>(blocks: &'b Blocks<'_>) -> impl Iterator<Item = (usize, &'b Arm)> {
     let arms = blocks.group().arms.iter().enumerate();
     arms.filter(|(_, arm)| !matches!(arm.role, Role::Twin(_)))
 }
 
-/// The price of a row: of the switch, net of the pipe.
+/// The cost of a row; that of the switch is net of the pipe.
 fn cost(blocks: &Blocks<'_>, arm: usize) -> Option<Estimate> {
     match arm {
         SWITCH => blocks.difference(Act::baseline(arm), Act::of(arm)),
@@ -147,8 +147,9 @@ fn sentence(blocks: &Blocks<'_>) -> Option<String> {
     ))
 }
 
-/// B2: switch < copy of 64 KiB < launch of a thread < launch of a process. The article's switch is a whole
-/// hand-over by pipes; net of the pipe it may stand on the other side of the copy, and then it is open.
+/// B2: switch < copy of 64 KiB < launch of a thread < launch of a process. The article's switch is
+/// a whole hand-over by pipes. If the switch net of the pipe gives another verdict, the claim is
+/// undecided.
 fn answer(blocks: &Blocks<'_>) -> Option<Answer> {
     let twins = timed::twins(blocks);
     let order = [

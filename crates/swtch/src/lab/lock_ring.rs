@@ -1,13 +1,13 @@
-//! `lock-ring`: what a switch costs between threads that hand locks round, by threads and by spare locks.
+//! `lock-ring`: what a switch costs between threads that pass locks round a ring.
 //!
 //! ```text
-//! rings of (lock, policy and CPUs, spare locks, threads) ─timed─▶ Row: hand-over, net, switches ─▶ answers
+//! rings of (lock, policy and CPUs, spare locks, threads) ─timed─▶ Row: times, switches ─▶ answers
 //!        └ some of them once more, watched ─▶ Proof: the order is the ring's
 //! ```
 //!
-//! All rings of one lock, policy and placement stand side by side; the price of the lock itself, taken and
-//! given back by one thread, is taken off. Who divides by hand-overs says what a program pays; who divides
-//! by the switches that were counted says what a switch costs.
+//! All rings of one lock, policy and placement are measured side by side; the price of the lock
+//! itself, taken and given back by one thread, is subtracted. The time per hand-over is what a
+//! program pays; the time per counted switch is what a switch costs.
 
 use std::time::Duration;
 
@@ -26,13 +26,12 @@ mod answers;
 mod proof;
 mod shown;
 
-/// The largest ring of the article.
+/// Threads in the largest ring of the article.
 const ARTICLE_MOST: u32 = 128;
 
-/// What the threads of a ring are put to.
+/// The CPUs that the threads of a ring may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// All on one CPU.
     OneCpu,
     /// Wherever the kernel puts them.
     AllCpus,
@@ -47,7 +46,7 @@ impl Place {
     }
 }
 
-/// What was asked for.
+/// The parameters of the experiment, checked.
 struct Asked {
     threads: Vec<u32>,
     spare: Vec<u32>,
@@ -61,10 +60,10 @@ struct Asked {
 const TREES: usize = 6;
 const ROUNDS: usize = 5;
 
-/// No ring has more: each thread takes some 20 kB of the kernel's memory.
+/// Most threads of a ring: each takes some 20 kB of the kernel's memory.
 const MOST_THREADS: u64 = 100_000;
 
-/// Makes the experiment.
+/// Runs the experiment.
 ///
 /// # Errors
 ///
@@ -155,7 +154,7 @@ impl Asked {
         }
     }
 
-    /// Rings of one group.
+    /// The shapes of the rings in one group.
     fn shapes(&self) -> Vec<Shape> {
         let with = |spare: &u32| {
             let spare = *spare;
@@ -190,7 +189,7 @@ impl Asked {
         }
     }
 
-    /// The first ring's hot baseline is that of all: they have the same locks.
+    /// The first ring's hot baseline serves all rings of the group: they have the same locks.
     fn group(
         &self,
         name: &str,
@@ -253,21 +252,21 @@ fn group_name(lock: LockKind, (policy, place): (Policy, Place)) -> String {
     format!("{lock}, {policy}, {}", place.as_str())
 }
 
-/// How large a ring is.
+/// The size of a ring: threads and spare locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     threads: u32,
     spare: u32,
 }
 
-/// What was found of one ring.
+/// The results for one ring.
 #[derive(Clone, Debug)]
 struct Row {
     lock: LockKind,
     policy: Policy,
     place: Place,
     shape: Shape,
-    /// ns per hand-over.
+    /// Time per hand-over, in ns.
     hand_over: Option<Estimate>,
     /// The same net of the lock itself.
     net: Option<Estimate>,
@@ -297,8 +296,8 @@ impl Row {
         }
     }
 
-    /// Switches per hand-over that follow from how the ring is built; `None` where who is woken may
-    /// preempt, or run elsewhere.
+    /// Switches per hand-over that follow from how the ring is built; `None` where a woken thread
+    /// may preempt, or run on another CPU.
     fn expected(&self) -> Option<f64> {
         let is_exact = self.policy != Policy::Default && self.place == Place::OneCpu;
         is_exact.then(|| 1.0 / f64::from(self.shape.spare))
@@ -308,7 +307,7 @@ impl Row {
         self.switches.0 + self.switches.1
     }
 
-    /// ns per switch that was counted.
+    /// Time per counted switch, in ns.
     fn per_switch(&self) -> Option<Estimate> {
         let net = self.net.as_ref().filter(|_| self.counted() > 0.0)?;
         Some(times(net, 1.0 / self.counted()))

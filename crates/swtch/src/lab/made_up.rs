@@ -1,4 +1,4 @@
-//! Outcomes of experiments that nobody made.
+//! Made-up outcomes of experiments, for tests.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::format::Format;
 use crate::plot::made_up::pictures;
 use crate::report::{Cell, Sheet};
 
-/// A machine.
+/// A made-up machine with four CPUs.
 pub fn origin() -> Origin {
     Origin {
         hostname: "bench".to_owned(),
@@ -32,7 +32,7 @@ pub fn origin() -> Origin {
     }
 }
 
-/// What may be typed after an experiment, when nothing is.
+/// The arguments of an experiment when nothing is typed.
 pub fn words() -> ExperimentWords {
     ExperimentWords {
         quick: false,
@@ -62,7 +62,7 @@ pub fn outcome(name: &str) -> Outcome {
     }
 }
 
-/// What it brought.
+/// Findings with one table, two figures and two answers.
 fn findings(name: &str) -> Findings {
     let mut sheet = Sheet::new("threads", &["thread", "took_ns"]);
     let second = Nanos::from_ns(1_000_000_000);
@@ -115,7 +115,7 @@ pub const fn experiment(
     }
 }
 
-/// Brings what [`outcome`] holds.
+/// Returns the findings that [`outcome`] holds.
 ///
 /// # Errors
 /// Never.

@@ -1,4 +1,4 @@
-//! A number from several rounds: its median, from where to where it may lie, and what that says.
+//! A number from several rounds: its median, its interval, and the verdict that follows.
 //!
 //! ```text
 //!  band of a claim        ├───────────┤
@@ -7,33 +7,32 @@
 //!  interval over an end            ├───┤   undecided
 //! ```
 //!
-//! Verdicts come from intervals and from nothing else. Counts of rare things have the intervals of
-//! counts ([`Rate`]): few rounds say little about them, and their number says all.
+//! Verdicts come from intervals alone. Counts of rare events have the intervals of counts
+//! ([`Rate`]), because the number of events says more about them than a few rounds do.
 
 use swtch_core::cost::{Interval, median, sign_interval};
 
 use super::claim::Verdict;
 
-/// The probability with which an interval shall hold the true value.
+/// Probability with which an interval covers the true value.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// How far a number may be off before it is another number: what textbooks call "the same time" and
+/// Tolerance within which two numbers count as the same. What textbooks call "the same time" and
 /// "twice" spreads as much in their own figures (6.99 s to 7.63 s for one thread a CPU).
 pub const SAME: f64 = 0.10;
 
-/// The median of rounds.
+/// The median of one value per round, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// The median.
     pub point: f64,
-    /// From where to where the true median may lie; `None` with too few rounds (five or less).
+    /// Interval of the true median; `None` with too few rounds (five or fewer).
     pub interval: Option<Interval>,
-    /// How many values.
+    /// Number of values; 0 where the number comes from counts.
     pub rounds: usize,
 }
 
 impl Measured {
-    /// Of one value per round. `None` without values, or when one is no number.
+    /// The median of one value per round. `None` without values, or when one is not a number.
     pub fn of(values: &[f64]) -> Option<Self> {
         Some(Self {
             point: median(values)?,
@@ -62,7 +61,7 @@ impl Measured {
         self.words(|share| format!("{:.2} %", share * 100.0))
     }
 
-    /// As so many in each second.
+    /// As a rate per second, with its interval.
     pub fn rate(&self) -> String {
         self.words(|number| format!("{}/s", brief(number)))
     }
@@ -79,22 +78,22 @@ impl Measured {
 /// A count over the time in which it was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
-    /// How many.
+    /// Number of events that were counted.
     pub count: u64,
-    /// In how many seconds, of all who were watched together.
+    /// Seconds in which they were counted, summed over all tasks that were watched.
     pub seconds: f64,
-    /// How much more counts of parts of that time differ than those of independent events would; see
-    /// [`dispersion`]. Below 1 it counts as 1.
+    /// How much more the counts of parts of that time vary than those of independent events; see
+    /// [`dispersion`]. Values below 1 count as 1.
     pub dispersion: f64,
 }
 
 impl Rate {
-    /// So many per second.
+    /// Events per second; `None` if no time was watched.
     pub fn per_second(&self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.count as f64 / self.seconds)
     }
 
-    /// `12.3/s`.
+    /// The rate as text, such as `12.3/s`; `-` if no time was watched.
     pub fn words(&self) -> String {
         self.per_second()
             .map_or_else(|| "-".to_owned(), |rate| format!("{}/s", brief(rate)))
@@ -104,14 +103,14 @@ impl Rate {
         self.dispersion.max(1.0)
     }
 
-    /// This rate over another, with an interval: both counts are taken as those of events that come
-    /// independently of each other (Poisson), whose logarithms of ratios are nearly normal with
-    /// variance 1/a + 1/b, times the dispersion of each. Half an event is added to both, so that none at all is a number too
-    /// (J. B. S. Haldane 1956 for odds; Woolf's interval).
+    /// This rate over another, with an interval. Both counts are taken as those of events that come
+    /// independently of each other (Poisson): the logarithm of their ratio is nearly normal with
+    /// variance 1/a + 1/b, each term times its dispersion. Half an event is added to both, so that
+    /// a count of 0 has an interval too (J. B. S. Haldane 1956 for odds; Woolf's interval).
     ///
     /// `None` when one was not watched.
     pub fn over(&self, other: &Self) -> Option<Measured> {
-        /// Of a normal distribution 95 % lie so many deviations around the mean.
+        /// 95 % of a normal distribution lie within this many deviations of the mean.
         const DEVIATIONS: f64 = 1.96;
         if self.seconds <= 0.0 || other.seconds <= 0.0 {
             return None;
@@ -130,10 +129,10 @@ impl Rate {
     }
 }
 
-/// How much more counts differ than those of independent events at one rate would: Pearson's χ² over its
-/// degrees of freedom. Events that come in bursts have more than 1, and intervals that did not know it would
-/// be too narrow (`kworker` ran in bursts of some dozens, seen on 6.18). Pairs are a count and the seconds in
-/// which it was counted; 0 with fewer than two.
+/// How much more counts vary than those of independent events at one rate: Pearson's χ² over its
+/// degrees of freedom. Events that come in bursts have more than 1, and intervals that ignored it
+/// would be too narrow (`kworker` ran in bursts of some dozens, seen on 6.18). Pairs are a count
+/// and the seconds in which it was counted; 0 with fewer than two.
 pub fn dispersion(parts: &[(f64, f64)]) -> f64 {
     let count: f64 = parts.iter().map(|part| part.0).sum();
     let seconds: f64 = parts.iter().map(|part| part.1).sum();
@@ -147,8 +146,8 @@ pub fn dispersion(parts: &[(f64, f64)]) -> f64 {
     chi_squared.sum::<f64>() / (parts.len() - 1) as f64
 }
 
-/// The interval of a share: `part` of `whole` that come independently (Wilson 1927). From 0 to 1;
-/// `None` without a whole.
+/// A share with its interval: `part` of `whole` events that come independently (Wilson 1927). From
+/// 0 to 1; `None` if `whole` is 0.
 pub fn share(part: u64, whole: u64) -> Option<Measured> {
     /// Two-sided 95 % of a normal distribution, squared.
     const Z_SQUARED: f64 = 1.96 * 1.96;
@@ -169,9 +168,9 @@ pub fn share(part: u64, whole: u64) -> Option<Measured> {
     })
 }
 
-/// How many there are for each of `of`: `count` events that come independently (Poisson), whose logarithm is
-/// nearly normal with variance 1/count; half an event is added, so that none at all has an interval too.
-/// `None` without anybody to count for.
+/// How many events there are for each of `of`. The events come independently (Poisson): the
+/// logarithm of their count is nearly normal with variance 1/count. Half an event is added, so that
+/// a count of 0 has an interval too. `None` if `of` is 0.
 pub fn for_each(count: u64, of: u64) -> Option<Measured> {
     const DEVIATIONS: f64 = 1.96;
     let (count, of) = ((count as f64) + 0.5, of as f64);
@@ -191,7 +190,7 @@ pub fn cannot(why: impl Into<String>) -> Verdict {
     Verdict::CannotBeTested(why.into())
 }
 
-/// What is said where nothing was played.
+/// The reason given for a claim whose load was not played.
 pub const STOPPED: &str = "it was stopped before that was played";
 
 fn within(interval: Option<Interval>, low: f64, high: f64, rounds: usize) -> Verdict {

@@ -1,13 +1,14 @@
-//! `swtch lab mutex`: preemptions follow run time, waits for a lock follow contention (claims C1 to C7).
+//! `swtch lab mutex`: preemptions follow run time, lock waits follow contention (claims C1 to C7).
 //!
 //! ```text
-//!  no lock      ▓▓▓▓▓▓▓▓▓▓▓│▓▓▓▓▓▓▓▓▓▓▓▓▓▓│▓▓▓▓▓▓     │ somebody took the CPU: so often per second
-//!  everything   ▓▓▓·····▓▓▓·····▓▓▓│▓▓▓·····▓▓▓      · waits for the lock: so often as it is contended
+//!  no lock      ▓▓▓▓▓▓▓▓▓▓▓│▓▓▓▓▓▓▓▓▓▓▓▓▓▓│▓▓▓▓▓▓     │ preempted, at some rate per second
+//!  everything   ▓▓▓·····▓▓▓·····▓▓▓│▓▓▓·····▓▓▓      · waits for the lock, when it is contended
 //! ```
 //!
-//! `tally` is what the plays of a variant came to, `preemptors` who took the CPU, by name. Members that take
-//! the CPU from each other (more threads than CPUs) are counted apart: their turns are no preemptions by
-//! others. So is the recorder, which wakes up to read what it has seen: it would not be there otherwise.
+//! `tally` sums the plays of a variant, `preemptors` names the tasks that took the CPU. Members
+//! that preempt each other (more threads than CPUs) are counted apart: their turns are no
+//! preemptions by others. So is the recorder, which wakes up to read its events and would not be
+//! there otherwise.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,11 +34,11 @@ mod tally;
 /// The file of the experiment.
 pub const FILE: &str = include_str!("../../../../lab/mutex.toml");
 
-/// As many as in the article.
+/// Most threads by default, as many as in the article.
 const MOST_THREADS: usize = 4;
 
-/// Rates are alike when one is not more than so many times the other: in the article, between 0.8 and 1.3
-/// preemptions a second.
+/// Rates are alike when neither is more than this many times the other. In the article they lie
+/// between 0.8 and 1.3 preemptions a second.
 const ALIKE: f64 = 2.0;
 
 /// A variant of the file.
@@ -53,7 +54,7 @@ enum Variant {
     FourLoops,
 }
 
-/// In the order of the file.
+/// The variants and their names, in the order of the file.
 const VARIANTS: [(Variant, &str); 8] = [
     (Variant::NoLock, "no-lock"),
     (Variant::FirstLoop, "first-loop"),
@@ -65,7 +66,7 @@ const VARIANTS: [(Variant, &str); 8] = [
     (Variant::FourLoops, "four-loops"),
 ];
 
-/// Those without a lock, beside the first.
+/// The other variants without a lock, beside the first.
 const WITHOUT_LOCK: [Variant; 4] = [
     Variant::Heavier,
     Variant::Lighter,
@@ -80,13 +81,13 @@ impl fmt::Display for Variant {
     }
 }
 
-/// What all plays of all variants came to.
+/// The sums over all plays of each variant.
 struct Tallies {
     by_variant: BTreeMap<Variant, Tally>,
     why_unrecorded: Option<String>,
 }
 
-/// Makes the experiment.
+/// Runs the experiment.
 ///
 /// # Errors
 /// A load cannot be played.
@@ -115,7 +116,7 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Over which time a rate is.
+/// The time that a rate refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Per {
     /// From a thread's begin to its end.
@@ -155,7 +156,7 @@ impl Tallies {
         findings
     }
 
-    /// Who took the CPU, in all variants: a thread does not know in which it is.
+    /// The preemptors of all variants together, as they do not depend on what a thread does.
     fn preemptors(&self) -> Preemptors {
         let tallies = self.by_variant.values();
         let all = tallies.map(|tally| tally.preemptors.clone());
@@ -204,7 +205,7 @@ impl Tallies {
         )
     }
 
-    /// What the recorder saw of each thread before it began its work.
+    /// C2: how often, and why, the CPU is taken from a thread before it begins its work.
     fn c2(&self) -> Answer {
         if let Some(answer) = self.unrecorded("C2") {
             return answer;
@@ -304,7 +305,7 @@ impl Tallies {
         )
     }
 
-    /// From less to more of the body under the lock.
+    /// C6: waits grow with the part of the body under the lock, and preemptions do not.
     fn c6(&self) -> Answer {
         let rising = [Variant::Counter, Variant::FirstLoop, Variant::Everything];
         let rates: Vec<(Variant, Rate)> = [Variant::NoLock]
@@ -462,7 +463,7 @@ const COLUMNS: [&str; 10] = [
 mod tests {
     use super::*;
 
-    /// So many preemptions and waits in so many seconds of life and of CPU time.
+    /// A tally with these preemptions, waits, seconds of life and seconds of CPU time.
     fn tally(preemptions: u64, waits: u64, life_s: f64, cpu_s: f64) -> Tally {
         Tally {
             threads: 2,

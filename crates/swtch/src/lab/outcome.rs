@@ -1,4 +1,4 @@
-//! What came of an experiment, on its way out.
+//! The outcome of an experiment, and how it is written: text, JSON, CSV, figures.
 //!
 //! ```text
 //!                               ┌─▶ stdout: table | json | csv
@@ -6,8 +6,8 @@
 //!          (Outcome)            └─▶ --plot FILE.svg | FILE.png (further figures beside it)
 //! ```
 //!
-//! JSON is one object, `swtch.lab.NAME/1`; keys of rows are the columns with their units. CSV holds the
-//! first table alone: what it cannot hold is in JSON.
+//! JSON is one object, `swtch.lab.NAME/1`; keys of rows are the columns with their units. CSV on
+//! stdout holds the first table alone; JSON holds the rest too.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -27,30 +27,28 @@ use crate::format::{Format, write_answer};
 use crate::plot;
 use crate::text::{counted, escaped, hung, json_text, page_width, wrapped};
 
-/// It was ended early, or something that was asked for is still open.
+/// Exit code when the run was ended early, or a claim is undecided.
 pub const OPEN: u8 = 1;
 
-/// What came of an experiment, with all that it takes to read it.
+/// The findings of an experiment, with host and parameters.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The experiment's name.
     pub experiment: String,
     /// What it shows, in a line.
     pub title: String,
-    /// What it asks, and how it finds out.
+    /// Its question, and how it finds the answer.
     pub about: String,
-    /// The machine, and when it was made.
+    /// The machine, and when it was measured.
     pub origin: Origin,
-    /// With what it was made.
+    /// The parameters, with the values that were used.
     pub parameters: Vec<(String, Value)>,
-    /// What it brought.
     pub findings: Findings,
 }
 
-/// Refuses files that could not be written in the end: minutes are spent before.
+/// Refuses output files that cannot be written, before minutes are spent on measuring.
 ///
 /// # Errors
-/// The name of one ends in no form that is known, or its directory is not there.
+/// A name has an unknown ending, or its directory does not exist.
 pub fn check_files(words: &ExperimentWords) -> Result<()> {
     if let Some(path) = &words.plot {
         plot::check_path(path)?;
@@ -64,8 +62,8 @@ pub fn check_files(words: &ExperimentWords) -> Result<()> {
 }
 
 impl Outcome {
-    /// Writes it wherever it was asked for; the exit code. Each place has its try: what took minutes is
-    /// not lost because one disk is full.
+    /// Writes it to every place that was asked for, and returns the exit code. Each place is tried
+    /// even if another fails: one full disk must not lose what took minutes.
     ///
     /// # Errors
     /// One of the places cannot be written.
@@ -114,7 +112,7 @@ impl Outcome {
         OPEN
     }
 
-    /// Everything but the figures, for people.
+    /// Everything but the figures, as text for people.
     ///
     /// # Errors
     /// Never in practice: it is written to memory.
@@ -137,7 +135,7 @@ impl Outcome {
         Ok(page)
     }
 
-    /// Sentences, answers and notes.
+    /// Sentences, answers and notes, wrapped to `width` columns.
     fn closing_words(&self, width: usize) -> String {
         let findings = &self.findings;
         let mut lines: Vec<String> = Vec::new();
@@ -176,7 +174,7 @@ impl Outcome {
         words.join(" ")
     }
 
-    /// All of it but the figures.
+    /// Everything but the figures, as one JSON object.
     pub fn to_json(&self) -> Json {
         let findings = &self.findings;
         let tables: Map<String, Json> = findings
@@ -234,20 +232,20 @@ impl Outcome {
     }
 }
 
-/// The form of a file, by its ending.
+/// The form of an output file, chosen by its ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// All of it.
+    /// `.json`: everything but the figures.
     Json,
-    /// The tables.
+    /// `.csv`: the tables, one per file.
     Csv,
 }
 
 impl Form {
-    /// By the name's end.
+    /// The form that the ending of a name stands for.
     ///
     /// # Errors
-    /// It ends otherwise.
+    /// The name has another ending.
     pub fn of(path: &Path) -> Result<Self> {
         match path.extension().and_then(OsStr::to_str) {
             Some("json") => Ok(Self::Json),
@@ -287,7 +285,7 @@ pub fn host_line(origin: &Origin) -> String {
     escaped(&host).into_owned()
 }
 
-/// What a text says before its first empty line, in one line.
+/// The text before the first empty line, joined into one line.
 pub fn first_paragraph(text: &str) -> String {
     let first = text.split("\n\n").next().unwrap_or_default();
     first.replace('\n', " ")
@@ -309,7 +307,7 @@ fn rows_of(table: &Table) -> Json {
     Json::from(table.sheet.to_json_rows())
 }
 
-/// As it may be typed again: a length of time and a size are words with their unit.
+/// A parameter as JSON. A length of time and a size are strings with their unit, as typed.
 fn parameter_json(value: &Value) -> Json {
     match value {
         Value::Count(number) => Json::from(*number),
@@ -386,7 +384,7 @@ note: another program had 3 % of the CPUs
         assert_eq!(csv, "thread,took_ns\r\nworker-1,1000000000\r\n");
     }
 
-    /// What others named must not reach the terminal as it is, in any form.
+    /// Names that others chose must not reach the terminal unescaped, in any form.
     #[test]
     fn hostile_text_is_escaped_everywhere() {
         let mut outcome = outcome("oversubscribe");
@@ -432,7 +430,7 @@ note: another program had 3 % of the CPUs
         assert!(refused(None, Some("/no/such/a.svg")).contains("no such directory"));
     }
 
-    /// A full disk for one file loses nothing of the others.
+    /// A full disk for one file must not lose the others.
     #[test]
     fn each_file_has_its_try() {
         let dir = tempfile::tempdir().unwrap();

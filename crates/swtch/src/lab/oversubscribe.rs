@@ -7,7 +7,7 @@
 //!  thread 2 on CPU 0        ▓▓  ▓▓  ▓▓  ▓▓  ▓▓  ▓▓     twice as long
 //! ```
 //!
-//! `turns` reads out of a trace how the ones that share a CPU take turns.
+//! `turns` reads from a trace how threads that share a CPU take turns.
 
 use std::fmt;
 
@@ -33,17 +33,17 @@ mod turns;
 /// The file of the experiment.
 pub const FILE: &str = include_str!("../../../../lab/oversubscribe.toml");
 
-/// Most numbers of threads that are played: on large machines not every one.
+/// Most settings that are played: large machines leave some numbers of threads out.
 const MOST_SETTINGS: usize = 9;
 
-/// What a switch may cost beyond all doubt, in ns: the price lists of this program say 0.3 µs to 1 µs
-/// for a switch without memory to lose, and these threads use none.
+/// More than a switch costs, in ns: the price lists of this program say 0.3 µs to 1 µs for a switch
+/// without a working set, and these threads have none.
 const DEAREST_SWITCH_NS: f64 = 2_000.0;
 
 /// A cost below this share of a run is negligible.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// So many threads.
+/// A number of equal threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Threads(usize);
 
@@ -57,35 +57,35 @@ impl fmt::Display for Threads {
 #[derive(Debug)]
 struct Heat {
     threads: Vec<Took>,
-    /// How those that share a CPU took turns; `None` when it was not recorded.
+    /// How threads that share a CPU took turns; `None` when it was not recorded.
     turns: Option<Turns>,
-    /// What each did when; `None` when it was not recorded.
+    /// What each thread did over time; `None` when it was not recorded.
     timeline: Option<Lanes>,
 }
 
-/// What one thread took.
+/// Times and switches of one thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Took {
-    /// How many threads its CPU had, itself included.
+    /// Number of threads on its CPU, itself included.
     on_its_cpu: usize,
-    /// From the start of all to its end, in ns.
+    /// From the start of all threads to its end, in ns.
     time_ns: f64,
     /// From its own begin to its end, in ns.
     body_ns: f64,
-    /// CPU time, in ns.
+    /// CPU time that it used, in ns.
     cpu_ns: f64,
     /// Switches that the kernel counted.
     switches: f64,
 }
 
-/// All that was played of equal threads.
+/// All plays of equal threads.
 struct Heats {
     cpus: usize,
     settings: Vec<usize>,
     rounds: Rounds<Heat>,
 }
 
-/// Makes the experiment.
+/// Runs the experiment.
 ///
 /// # Errors
 /// A load cannot be played.
@@ -99,8 +99,8 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     let settings = settings(cpus, most);
     let threads: Vec<Threads> = settings.iter().copied().map(Threads).collect();
     let rounds = stage.rounds(&threads, parameters.count("rounds"), |stage, threads| {
-        // The evidence of taking turns is that of one thread more than CPUs; the other numbers need the
-        // clock only.
+        // Turns are only read with one thread more than CPUs; the other numbers need the clock
+        // only.
         let recording = match threads.0 == cpus + 1 {
             true => Recording::Wanted,
             false => Recording::Unwanted,
@@ -125,8 +125,8 @@ impl Threads {
     }
 }
 
-/// Which numbers of threads are played: 1, those around the number of CPUs, twice it, and the others
-/// between them while there are few.
+/// The numbers of threads that are played: all while they are few, else those around the number of
+/// CPUs and twice it.
 fn settings(cpus: usize, most: usize) -> Vec<usize> {
     let mut all: Vec<usize> = (1..=most).collect();
     if all.len() > MOST_SETTINGS {
@@ -161,7 +161,8 @@ impl Heat {
         self.times().sum::<f64>() / self.threads.len() as f64
     }
 
-    /// The mean of those that have a CPU of their own, or of those that share one; `None` without any.
+    /// Mean time of the threads with a CPU of their own, or of those that share one; `None` without
+    /// any.
     fn mean_of(&self, kind: Place) -> Option<f64> {
         let times: Vec<f64> = self.took(kind).map(|took| took.time_ns).collect();
         (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
@@ -182,13 +183,13 @@ enum Place {
 }
 
 impl Heats {
-    /// The place of a number of threads among the settings.
+    /// Index of a number of threads among the settings.
     fn place(&self, threads: usize) -> Option<usize> {
         self.settings.iter().position(|one| *one == threads)
     }
 
-    /// A number of each round over the mean time of a single thread in that round. A heat without that
-    /// number is left out.
+    /// A number of each round over the mean time of a single thread in that round. A heat without
+    /// that number is left out.
     fn over_one(&self, threads: usize, value: impl Fn(&Heat) -> Option<f64>) -> Option<Measured> {
         let pairs = self.rounds.pairs(self.place(threads)?, self.place(1)?);
         let ratios: Vec<f64> = pairs
@@ -276,7 +277,7 @@ impl Heats {
     fn a3(&self) -> Answer {
         let twice = 2 * self.cpus;
         let mean = |heat: &Heat| Some(heat.mean());
-        // A thread that takes nine tenths of twice the time takes twice.
+        // A thread counts as taking twice the time from nine tenths of that on.
         let late = |heat: &Heat, one: &Heat| {
             let late = 2.0 * (1.0 - SAME) * one.mean();
             heat.times().filter(|time| *time >= late).count() as f64 / heat.threads.len() as f64
@@ -536,8 +537,8 @@ fn timeline(evidence: &Evidence, members: &[PlayedMember]) -> Lanes {
     evidence.lanes(&labels)
 }
 
-/// The mean time of threads that are dealt round robin and take turns fairly, in times of a single one:
-/// those of a CPU with k threads all take k times as long.
+/// The ideal mean time, relative to a single thread, of threads that are dealt round robin and take
+/// turns fairly: each of the k threads of a CPU takes k times as long.
 fn ideal(threads: usize, cpus: usize) -> f64 {
     let (each, more) = (threads / cpus, threads % cpus);
     let sum = more * (each + 1).pow(2) + (cpus - more) * each.pow(2);
@@ -567,7 +568,7 @@ mod tests {
         assert_eq!(settings(64, 129), [1, 32, 64, 65, 96, 128, 129]);
     }
 
-    /// A heat whose threads took these times, each with so many on its CPU.
+    /// A heat of threads, each given the number of threads on its CPU and its time.
     fn heat(threads: &[(usize, f64)]) -> Heat {
         let took = |(on_its_cpu, time_ns): &(usize, f64)| Took {
             on_its_cpu: *on_its_cpu,

@@ -7,8 +7,9 @@
 //! quick = "200ms"          # with --quick; the default where there is none
 //! ```
 //!
-//! The default says what a parameter is: a number, a length of time (`"1s"`), a size (`"64KiB"`), a word,
-//! `true` or `false`, or a list of one of them, which is written with commas on the command line.
+//! The default says what kind a parameter is: a number, a length of time (`"1s"`), a size
+//! (`"64KiB"`), a word, `true` or `false`, or a list of one of them, which is written with commas
+//! on the command line.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,17 +19,13 @@ use anyhow::{Context as _, Result, bail};
 /// The value of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// A number.
     Count(u64),
-    /// A length of time.
     Time(Duration),
-    /// Bytes.
+    /// A size in bytes, such as `64KiB`.
     Size(u64),
-    /// A word.
     Word(String),
-    /// Yes or no.
     Flag(bool),
-    /// Several of one kind.
+    /// Several values of the same kind.
     List(Vec<Self>),
 }
 
@@ -39,9 +36,9 @@ pub struct Parameter {
     pub name: String,
     /// What it is, in a few words.
     pub about: String,
-    /// Its value when nobody says.
+    /// Its value when no other is given.
     pub default: Value,
-    /// Its value with `--quick`.
+    /// Its value with `--quick`; `None` if that changes nothing.
     pub quick: Option<Value>,
 }
 
@@ -50,7 +47,7 @@ pub struct Parameter {
 pub struct Parameters(Vec<(String, Value)>);
 
 impl fmt::Display for Value {
-    /// As it is written on the command line.
+    /// Writes the value as it is typed on the command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count(number) => number.fmt(f),
@@ -72,10 +69,10 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    /// Understands the words of a command line as a value of the same kind as `self`.
+    /// Parses `words` of a command line as a value of the same kind as `self`.
     ///
     /// # Errors
-    /// They are not of that kind.
+    /// `words` is not of that kind.
     pub fn like(&self, words: &str) -> Result<Self> {
         Ok(match self {
             Self::Count(_) => Self::Count(
@@ -106,7 +103,7 @@ impl Value {
         })
     }
 
-    /// A length of time or a size where it has the unit of one, else a word.
+    /// Parses a length of time or a size, known by its unit; anything else is a word.
     pub fn of_words(words: &str) -> Self {
         let digits = words.trim_end_matches(|c: char| c.is_alphabetic() || c == 'µ');
         let Ok(number) = digits.parse::<f64>() else {
@@ -135,7 +132,8 @@ impl Value {
         }
     }
 
-    /// What a file holds; `None` when it is nothing that a parameter can be.
+    /// The value of a TOML entry; `None` if no parameter can have it (a negative number, a float, a
+    /// table).
     pub fn of_toml(value: &toml::Value) -> Option<Self> {
         Some(match value {
             toml::Value::Integer(number) => Self::Count(u64::try_from(*number).ok()?),
@@ -187,7 +185,7 @@ impl Parameters {
         &self.0
     }
 
-    /// The same with another value for one.
+    /// The parameters with another value for `name`, which is added if it was not there.
     #[must_use]
     pub fn with(mut self, name: &str, value: Value) -> Self {
         match self.0.iter_mut().find(|(known, _)| known == name) {
@@ -197,13 +195,13 @@ impl Parameters {
         self
     }
 
-    /// The value of this name.
+    /// The value of the parameter `name`, if there is one.
     pub fn find(&self, name: &str) -> Option<&Value> {
         let pair = self.0.iter().find(|(known, _)| known == name)?;
         Some(&pair.1)
     }
 
-    /// A number.
+    /// The value of the number `name`.
     ///
     /// # Panics
     /// An experiment's own file has no such number.
@@ -214,7 +212,7 @@ impl Parameters {
         }
     }
 
-    /// A length of time.
+    /// The value of the length of time `name`.
     ///
     /// # Panics
     /// As [`Self::count`].
@@ -225,7 +223,7 @@ impl Parameters {
         }
     }
 
-    /// Numbers or sizes.
+    /// The values of the list `name`, which holds numbers or sizes.
     ///
     /// # Panics
     /// As [`Self::count`].
@@ -242,7 +240,7 @@ impl Parameters {
         values.iter().map(number).collect()
     }
 
-    /// Lengths of time.
+    /// The values of the list `name`, which holds lengths of time.
     ///
     /// # Panics
     /// As [`Self::count`].
@@ -259,7 +257,7 @@ impl Parameters {
         values.iter().map(time).collect()
     }
 
-    /// Words.
+    /// The values of the list `name`, which holds words.
     ///
     /// # Panics
     /// As [`Self::count`].
@@ -276,7 +274,7 @@ impl Parameters {
         words.collect()
     }
 
-    /// Yes or no.
+    /// The value of the flag `name`.
     ///
     /// # Panics
     /// As [`Self::count`].

@@ -1,4 +1,4 @@
-//! `pipe-token`: two tasks pass a token to and fro, and what that says about a switch.
+//! `pipe-token`: the cost of a switch, from two tasks that pass a token to and fro.
 //!
 //! ```text
 //! one group, all side by side:
@@ -9,10 +9,10 @@
 //! another group: rings of 2 and of 12 threads or processes, with pages to look up
 //! ```
 //!
-//! Every hand-over has its hot baseline beside it: the same calls by one task alone. The second group asks
-//! what a lost address-space identifier costs: the kernel keeps six a CPU (`TLB_NR_DYN_ASIDS`,
-//! `arch/x86/mm/tlb.c`, v6.18), so a ring of twelve address spaces finds its TLB empty at every switch, as
-//! if there were no identifiers at all.
+//! Every hand-over has its hot baseline beside it: the same calls by one task alone. The second
+//! group measures what a lost address-space identifier costs: the kernel keeps six a CPU
+//! (`TLB_NR_DYN_ASIDS`, `arch/x86/mm/tlb.c`, v6.18), so a ring of twelve address spaces finds its
+//! TLB empty at every switch, as if there were no identifiers at all.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ use crate::report::{Cell, Sheet};
 const TOKENS: &str = "tokens";
 const SPACES: &str = "address spaces";
 
-/// Makes the experiment.
+/// Runs the experiment.
 ///
 /// # Errors
 ///
@@ -81,7 +81,7 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     Ok(findings)
 }
 
-/// Another CPU than `home`, the nearest, and what it has in common with it.
+/// The CPU nearest to `home` with its relation to it, or the reason why there is none.
 fn apart(home: u32) -> Result<Result<(Place, u32), String>> {
     let neighbours = neighbours(home)?;
     let near = neighbours
@@ -128,7 +128,7 @@ fn tokens(trees: usize, cpu: u32, apart: Option<&(Place, u32)>) -> Group {
     group
 }
 
-/// Members of the rings: identifiers suffice, and do not.
+/// Ring sizes for which address-space identifiers suffice, and do not.
 const FEW: u32 = 2;
 const MANY: u32 = 12;
 
@@ -160,7 +160,7 @@ fn spaces(trees: usize, cpu: u32) -> Result<Group> {
 struct Tokens<'m>(Blocks<'m>);
 
 impl Tokens<'_> {
-    /// The rings, by arm.
+    /// The rings that are priced, with the index of their arm.
     fn rings(&self) -> impl Iterator<Item = (usize, &RingSpec)> {
         let arms = self.0.group().arms.iter().enumerate();
         let priced = arms.filter(|(_, arm)| arm.role == Role::Price);
@@ -182,8 +182,8 @@ impl Tokens<'_> {
         found.map(|(arm, _)| arm)
     }
 
-    /// Two threads on one CPU, as applications have them. Who is woken may preempt its waker; of a pair, the
-    /// kernel counts one switch a hand-over all the same.
+    /// Two threads on one CPU under the default policy, as applications have them. A woken thread
+    /// may preempt its waker, but in a pair the kernel counts one switch a hand-over all the same.
     fn switch(&self, primitive: Primitive) -> Option<usize> {
         self.find(primitive, Members::Threads, Policy::Default, is_together)
     }
@@ -297,11 +297,12 @@ impl Tokens<'_> {
             .collect()
     }
 
-    /// B1: pipe and condition variable between two threads: together, about half of free.
+    /// B1: by pipe or condition variable, two threads on one CPU take about half the time of free
+    /// ones.
     fn together_is_half_of_free(&self) -> Option<Answer> {
-        /// About half.
+        /// Ratios that count as "about half".
         const HALF: std::ops::Range<f64> = 0.4..0.6;
-        /// The same.
+        /// Ratios that count as the same time.
         const ALIKE: std::ops::Range<f64> = 0.8..1.25;
         let mut verdict = Verdict::Holds;
         let mut words = Vec::new();
@@ -339,9 +340,9 @@ impl Tokens<'_> {
         })
     }
 
-    /// E1: the token's own price is a part that counts, and pipes overstate the switch.
+    /// E1: the token's own price is not negligible, and pipes overstate the switch.
     fn own_price_matters(&self) -> Option<Answer> {
-        /// Below this it could be left in: a hundredth of the hand-over.
+        /// Smallest share of a hand-over that is not negligible.
         const COUNTS: f64 = 0.01;
         let [pipe, futex] = [
             self.switch(Primitive::Pipe)?,
@@ -453,7 +454,7 @@ impl Tokens<'_> {
     }
 }
 
-/// The best of a few tries: what else the machine does can only slow the loops down.
+/// The best of a few tries: other activity of the machine can only slow the loops down.
 fn best_rate() -> Result<InstructionRate, swtch_bench::Error> {
     const TRIES: usize = 5;
     let mut best = instruction_rate()?;
@@ -478,8 +479,8 @@ fn is_free(place: Place) -> bool {
 }
 
 /// B7: where address spaces have identifiers (PCID), their switches come close to those of threads;
-/// without, every one of them empties the TLB. Identifiers cannot be switched off while the kernel runs,
-/// but a large ring runs out of them.
+/// without them, every switch empties the TLB. Identifiers cannot be switched off while the kernel
+/// runs, but a large ring runs out of them.
 fn identifiers_spare_flushes(blocks: &Blocks<'_>) -> Option<Answer> {
     let [few_threads, few, many_threads, many] = [0, 1, 2, 3].map(Act::of);
     let kept = blocks.difference(few_threads, few)?;

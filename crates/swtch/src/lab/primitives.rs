@@ -1,7 +1,7 @@
-//! `primitives`: what each way to meet another task costs when nobody else is there.
+//! `primitives`: what each synchronization primitive costs when it is uncontended.
 //!
-//! All stand side by side in one group, the empty system call among them. Some never enter the kernel, and
-//! that is most of the difference.
+//! All are measured side by side in one group with the empty system call. Some never enter the
+//! kernel, and that is most of the difference.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::report::{Cell, Sheet};
 
 const GROUP: &str = "primitives";
 
-/// Makes the experiment.
+/// Runs the experiment.
 ///
 /// # Errors
 ///
@@ -58,7 +58,7 @@ fn group(trees: usize) -> Group {
     group
 }
 
-/// Its name, and the calls of one use.
+/// Name of a primitive, and the calls of one use.
 const fn names(what: Uncontended) -> (&'static str, &'static str) {
     match what {
         Uncontended::SpinLock => ("spin lock", "atomic exchange, store"),
@@ -76,7 +76,7 @@ const fn names(what: Uncontended) -> (&'static str, &'static str) {
     }
 }
 
-/// System calls of one use when nobody else is there.
+/// System calls of one use when it is uncontended.
 const fn system_calls(what: Uncontended) -> u64 {
     match what {
         Uncontended::SysvSemaphore | Uncontended::Eventfd | Uncontended::Pipe => 2,
@@ -90,11 +90,11 @@ struct Row {
     calls: &'static str,
     system_calls: u64,
     cost: Estimate,
-    /// In empty system calls.
+    /// Cost as a multiple of an empty system call.
     relative: Option<Contrast>,
 }
 
-/// From the cheapest on.
+/// A row for each primitive, the cheapest first.
 fn rows(blocks: &Blocks<'_>) -> Vec<Row> {
     let reference = blocks.group().reference().map(Act::of);
     let relative = |arm| blocks.contrast(reference?, Act::of(arm));
@@ -170,11 +170,12 @@ fn sentence(rows: &[Row]) -> Option<String> {
     ))
 }
 
-/// An order of magnitude.
+/// The least ratio that counts as an order of magnitude.
 const TENFOLD: f64 = 10.0;
 
-/// E2: uncontended primitives differ by an order of magnitude. Those that block who finds them taken: the
-/// article's own, and what has come since. Spinning, signals that wake nobody and bare calls are none.
+/// E2: uncontended primitives differ by an order of magnitude. Compared are those that block a task
+/// which finds them taken: the article's own, and newer ones. Spin locks, signals that wake nobody
+/// and bare system calls are left out.
 fn answer(blocks: &Blocks<'_>) -> Option<Answer> {
     let blocking = [
         Uncontended::FutexLock,

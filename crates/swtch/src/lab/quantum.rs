@@ -1,13 +1,13 @@
 //! `swtch lab quantum`: how long tasks that share a CPU run before they must give way (claim A6).
 //!
 //! ```text
-//!  asked for 3 ms     ▓▓░░▓▓░░▓▓░░▓▓░░     a turn ends at the first tick after the slice is used up
+//!  asked for 3 ms     ▓▓░░▓▓░░▓▓░░▓▓░░   a turn ends at the first tick after the slice is used up
 //!  asked for 10 ms    ▓▓▓▓▓▓░░░░░░▓▓▓▓
 //!  tick (4 ms)        │ │ │ │ │ │ │ │
 //! ```
 //!
-//! `turns` is what one play came to, `stated` what the kernel says a quantum is. What it does *not* do:
-//! explain a single turn; `swtch explain` does.
+//! `turns` holds the turns of one play, `stated` what the kernel says a quantum is. What it does
+//! *not* do: explain a single turn; `swtch explain` does.
 
 use std::fmt;
 use std::time::Duration;
@@ -57,19 +57,19 @@ const VARIANTS: [&str; 8] = [
     "fifo",
 ];
 
-/// One way of sharing, and what it came to.
+/// One way of sharing, and the turns that it led to.
 struct Played {
     sharing: Sharing,
     turns: Turns,
 }
 
-/// All of them.
+/// The plays of all ways of sharing, beside the quanta that the kernel states.
 struct Plays {
     all: Vec<Played>,
     stated: Stated,
 }
 
-/// Makes the experiment.
+/// Runs the experiment.
 ///
 /// # Errors
 /// A load cannot be played.
@@ -144,7 +144,7 @@ impl Plays {
         found.map(|played| &played.turns)
     }
 
-    /// Slices that were asked for and what came of them, the shortest first.
+    /// Slices that were asked for with their turns, the shortest slice first.
     fn slices(&self) -> Vec<(Duration, &Turns)> {
         let mut slices: Vec<_> = self
             .all
@@ -158,8 +158,8 @@ impl Plays {
         slices
     }
 
-    /// A slice ends at a tick, so slices that end at the same tick are one quantum: each longer one must
-    /// bring fewer switches.
+    /// A6: a longer quantum brings fewer switches. A slice ends at a tick, so slices that end at
+    /// the same tick are one quantum.
     fn a6(&self) -> Answer {
         let mut quanta: Vec<(Duration, &Turns)> = self.slices();
         quanta.dedup_by_key(|(slice, _)| self.stated.ticks(*slice));

@@ -1,4 +1,4 @@
-//! Where experiments are made: what all of them share, and one policy for what may go wrong.
+//! What all experiments share: Ctrl-C, calibration, recording, and one policy for disturbed plays.
 //!
 //! ```text
 //! load ─▶ play ─▶ child `swtch lab-play`, recorded or not ─▶ played, trace
@@ -28,33 +28,33 @@ use child::Outcome;
 pub use child::{lab_play, perform};
 use disturbance::Counters;
 
-/// How often a play that others disturbed is made again.
+/// How many times a disturbed play is repeated at most.
 const REPEATS: u32 = 2;
 
 /// Whether a play is to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recording {
-    /// Where the machine and the user allow it.
+    /// Record where the machine and the user allow it.
     Wanted,
-    /// Not even then: recording takes some of the CPU time.
+    /// Do not record even then: recording takes some of the CPU time.
     Unwanted,
 }
 
 /// A load that was played.
 #[derive(Debug)]
 pub struct Play {
-    /// What came of it.
+    /// When it began, the times and counters of its members, and notes.
     pub played: Played,
-    /// Its switches, when it was recorded.
+    /// Its trace; `None` if it was not recorded.
     pub trace: Option<Trace>,
-    /// What disturbed it, although it was played again; `None` when nothing did.
+    /// What disturbed it in spite of the repeats, in words; `None` if nothing did.
     pub disturbance: Option<String>,
-    /// Holds the trace.
+    /// Directory of the trace, which is deleted with it.
     _place: TempDir,
 }
 
 impl Play {
-    /// What must be said of it.
+    /// Notes for the reader: those of the player, and what disturbed the play.
     pub fn notes(&self) -> Vec<String> {
         let disturbance = self.disturbance.iter();
         let disturbance =
@@ -71,38 +71,38 @@ impl Play {
 /// A script that was played.
 #[derive(Debug)]
 pub struct Performed<T> {
-    /// What the player left.
+    /// The result that the player wrote.
     pub left: T,
-    /// Its switches, when it was recorded.
+    /// Its trace; `None` if it was not recorded.
     pub trace: Option<Trace>,
-    /// What disturbed it, although it was played again; `None` when nothing did.
+    /// What disturbed it in spite of the repeats, in words; `None` if nothing did.
     pub disturbance: Option<String>,
-    /// What the recorder lost, in words.
+    /// A note on switches that the recorder lost.
     lost: Option<String>,
-    /// Holds the trace.
+    /// Directory of the trace, which is deleted with it.
     _place: TempDir,
 }
 
-/// The player of loads.
+/// The verb of this program that plays a load.
 const LOADS: &str = "lab-play";
 
-/// What an experiment may use.
+/// What an experiment may use: the stop flag, the calibration, the recorder.
 #[derive(Debug)]
 pub struct Room {
-    /// Whether it was told to be short.
+    /// True with `--quick`: shorter, with wider intervals.
     pub is_quick: bool,
-    /// Set by Ctrl-C and its like: what is done is kept.
+    /// Set by Ctrl-C and similar signals; what was done until then is kept.
     pub stop: Arc<AtomicBool>,
-    /// How long the kernels take here: found once, so that all plays do the same.
+    /// Time per iteration of each kernel, measured once, so that all plays do the same work.
     pub calibration: Calibration,
-    /// Why nothing is recorded; `None` when it is.
+    /// Why nothing is recorded; `None` if plays are recorded.
     why_unrecorded: Option<String>,
-    /// What must be said once about this machine.
+    /// Notes about this machine, each shown once.
     notes: Vec<String>,
 }
 
 impl Room {
-    /// A room on this machine.
+    /// Opens the room: catches signals, and finds out whether plays can be recorded.
     ///
     /// # Errors
     /// Signals cannot be caught.
@@ -119,7 +119,7 @@ impl Room {
         })
     }
 
-    /// Whether it was told to stop.
+    /// True if a signal asked to stop.
     pub fn must_stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -129,19 +129,19 @@ impl Room {
         self.why_unrecorded.is_none()
     }
 
-    /// Why plays are not recorded; `None` when they are.
+    /// Why plays are not recorded; `None` if they are.
     pub fn why_unrecorded(&self) -> Option<&str> {
         self.why_unrecorded.as_deref()
     }
 
-    /// What a reader must know about this machine, whatever is done on it.
+    /// Notes about this machine that concern every experiment.
     pub fn notes(&self) -> Vec<String> {
         let unrecorded = self.why_unrecorded.iter();
         let unrecorded = unrecorded.map(|why| format!("nothing was recorded: {why}"));
         self.notes.iter().cloned().chain(unrecorded).collect()
     }
 
-    /// Says on a terminal what is being done.
+    /// Shows on a terminal what is being done, in one line that the next call overwrites.
     pub fn progress(&self, what: &str) {
         if stderr().is_terminal() {
             // Without line breaks (DECAWM): what a narrow terminal cannot show is cut off.
@@ -149,20 +149,20 @@ impl Room {
                 "\r\x1b[K\x1b[?7l{} (Ctrl-C keeps what is done)\x1b[?7h",
                 text::escaped(what)
             );
-            // It is only a line of talk: a terminal that is gone ends us elsewhere.
+            // Only a progress line: if the terminal is gone, the program ends elsewhere.
             drop(stderr().flush());
         }
     }
 
-    /// Takes the line of [`Self::progress`] away.
+    /// Clears the line of [`Self::progress`].
     pub fn progress_done(&self) {
         if stderr().is_terminal() {
             talk_part!("\r\x1b[K");
         }
     }
 
-    /// Plays a load in a process of its own; `None` when it was told to stop meanwhile. One that others
-    /// disturbed is played again, twice at most; one that remains disturbed says so.
+    /// Plays a load in a process of its own; `None` when it was told to stop meanwhile. A play that
+    /// others disturbed is repeated, twice at most; one that remains disturbed says so.
     ///
     /// # Errors
     /// It cannot be played or recorded.
@@ -180,7 +180,7 @@ impl Room {
         }))
     }
 
-    /// As [`Self::play`], for a script of another player: this program with the verb `player`.
+    /// As [`Self::play`], for a script of any player: this program with the verb `player`.
     ///
     /// # Errors
     /// It cannot be played or recorded.
@@ -201,7 +201,7 @@ impl Room {
             };
             play.disturbance = Counters::read().since(&before).disturbance();
             let is_good = play.disturbance.is_none();
-            // One that was disturbed is better than none, when the next is not finished.
+            // A disturbed play is better than none, should the next one be stopped.
             last = Some(play);
             if is_good {
                 break;

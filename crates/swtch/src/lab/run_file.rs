@@ -1,5 +1,5 @@
-//! `swtch lab run FILE`: plays the load of a file, each variant of it, and says of each member when it
-//! began, how long it took and how often it switched.
+//! `swtch lab run FILE`: plays each variant of the load in a file, and shows for each member when
+//! it began, how long it took and how often it switched.
 
 use anyhow::{Context as _, Result, bail};
 
@@ -20,10 +20,10 @@ use members::Members;
 use timeline::timeline;
 use variants::Variants;
 
-/// Plays and prints; the exit code.
+/// Plays the load of the file, prints the result, and returns the exit code.
 ///
 /// # Errors
-/// The file is not as it should be, or cannot be played.
+/// The file is malformed, or cannot be played.
 pub fn run(words: &RunWords) -> Result<u8> {
     let file = LoadFile::open(&words.file)?;
     let given = words.set.iter().map(|pair| assignment(pair));
@@ -36,14 +36,14 @@ pub fn run(words: &RunWords) -> Result<u8> {
     outcome_with("run", file.head.clone(), &parameters, &mut room, play)?.write(&words.words)
 }
 
-/// Plays the variants one after the other. What is done when it is told to stop is kept.
+/// Plays the variants one after the other. When told to stop, it keeps what is done.
 fn play(
     file: &LoadFile,
     variants: &[&Variant],
     parameters: &Parameters,
     room: &Room,
 ) -> Result<Findings> {
-    // All of them are read before the first is played: a mistake in the last would cost the others.
+    // All are read before the first is played: a mistake in the last must not waste the others.
     let loads = variants
         .iter()
         .map(|variant| file.load(&variant.name, parameters, &room.calibration));

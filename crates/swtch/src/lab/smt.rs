@@ -1,12 +1,12 @@
-//! SMT switched off for an experiment, and on again whatever happens to us.
+//! Switches SMT off for an experiment, and on again even if this process is killed.
 //!
 //! ```text
 //! we ──pipe──▶ guardian: sleeps until the pipe's other end is gone, then writes `on`
 //!   └ done, failed, killed (even by SIGKILL): the kernel closes our end
 //! ```
 //!
-//! The guardian is a shell that ignores the signals of a terminal and has a process group of its own.
-//! We wait for it when we are done, so that SMT is on again before we go on.
+//! The guardian is a shell that ignores the signals of a terminal and has a process group of its
+//! own. We wait for it when we are done, so that SMT is on again before we go on.
 //!
 //! Sources: `Documentation/ABI/testing/sysfs-devices-system-cpu` (v6.18), `kernel/cpu.c`.
 
@@ -17,11 +17,11 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 
-/// Where the kernel says whether SMT is on, and lets root change it.
+/// The file that tells whether SMT is on, and by which root changes it.
 const CONTROL: &str = "/sys/devices/system/cpu/smt/control";
 
-/// What the guardian does. `$1` is the file, `$2` what was in it. A signal that takes the shell's child
-/// away must not take the last line away: all of them are ignored, in children too.
+/// The guardian's script. `$1` is the control file, `$2` its former content. All signals are
+/// ignored, in children too, so that none can keep the last command from running.
 const GUARD: &str = "trap '' INT TERM HUP QUIT PIPE; cat >/dev/null; printf %s \"$2\" >\"$1\"";
 
 /// SMT is off while this lives.
@@ -33,10 +33,10 @@ pub struct SmtOff {
 }
 
 impl SmtOff {
-    /// Switches it off.
+    /// Switches SMT off, after the guardian was started.
     ///
     /// # Errors
-    /// There is none, it may not be changed, or there is nobody to put it back.
+    /// SMT is absent or not on, it may not be changed, or the guardian cannot be started.
     pub fn begin() -> Result<Self> {
         Self::begin_at(Path::new(CONTROL))
     }
@@ -50,7 +50,7 @@ impl SmtOff {
             before == "on",
             "SMT is not on here: {shown} says `{before}`"
         );
-        // The guardian comes first: from then on nothing can be left behind.
+        // The guardian is started first, so that SMT cannot stay off.
         let guardian = Command::new("sh")
             .args(["-c", GUARD, "guardian"])
             .arg(control)

@@ -6,7 +6,7 @@
 //! round 1       ▪           ▪           ▪          is compared is compared within a round
 //! ```
 //!
-//! Told to stop, it keeps what is done. What plays had to say is gathered, each thing once.
+//! When told to stop, it keeps what is done. The notes of the plays are gathered, each once.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use super::parameters::{Parameters, Value};
 use super::room::{Recording, Room};
 use crate::{host, plot, text};
 
-/// An experiment at work.
+/// A running experiment: its load file, its parameters, and the notes of its plays.
 pub struct Stage<'a> {
     room: &'a Room,
     file: LoadFile,
@@ -33,23 +33,23 @@ pub struct Stage<'a> {
     was_interrupted: bool,
 }
 
-/// How many plays there were, and what disturbed some of them.
+/// The number of plays, and what disturbed some of them.
 #[derive(Debug, Default)]
 pub struct Disturbances {
     plays: u64,
     what: Vec<String>,
 }
 
-/// A machine on which more than this share of the plays was disturbed refutes nothing.
+/// If more than this share of the plays was disturbed, a claim that fails becomes undecided.
 const DISTURBED: f64 = 0.2;
 
-/// Numbers of which there must be some; of others, 0 stands for a choice.
+/// Parameters that must not be 0; in others, 0 is a choice with a meaning.
 const SOME: [&str; 3] = ["rounds", "repeats", "processes"];
 
 /// A load that was played, with what its trace says.
 #[derive(Debug)]
 pub struct Act {
-    /// What came of it.
+    /// When it began, the times and counters of its members, and notes.
     pub played: Played,
     /// What its trace says; `None` when it was not recorded.
     pub evidence: Option<Evidence>,
@@ -57,7 +57,7 @@ pub struct Act {
     pub names: Vec<String>,
 }
 
-/// What came of each setting in each round.
+/// The result of each setting in each round; `None` where a round was not played.
 #[derive(Debug)]
 pub struct Rounds<T>(Vec<Vec<Option<T>>>);
 
@@ -125,7 +125,7 @@ impl<'a> Stage<'a> {
         }))
     }
 
-    /// Plays each setting so many rounds; ends early when told to stop.
+    /// Plays each setting once in each of `rounds` rounds; ends early when told to stop.
     ///
     /// # Errors
     /// As `play`.
@@ -161,7 +161,7 @@ impl<'a> Stage<'a> {
         Ok(Places::here()?.allowed.len())
     }
 
-    /// Whether it was told to stop.
+    /// True if a play was cut short because it was told to stop.
     pub const fn was_interrupted(&self) -> bool {
         self.was_interrupted
     }
@@ -171,12 +171,12 @@ impl<'a> Stage<'a> {
         plot::subtitle(&host::origin())
     }
 
-    /// Why there is no evidence; `None` where there is.
+    /// Why plays are not recorded; `None` if they are.
     pub fn why_unrecorded(&self) -> Option<&str> {
         self.room.why_unrecorded()
     }
 
-    /// Adds to findings what a reader must know of all plays.
+    /// Adds the notes of all plays to the findings.
     pub fn close(self, findings: &mut Findings) {
         let plays = self.disturbances.plays;
         self.disturbances.note(findings);
@@ -197,14 +197,14 @@ impl<'a> Stage<'a> {
 }
 
 impl Disturbances {
-    /// A play, and what disturbed it.
+    /// Counts a play, and keeps what disturbed it.
     pub fn add(&mut self, disturbance: Option<String>) {
         self.plays += 1;
         self.what.extend(disturbance);
     }
 
-    /// Adds to findings that plays were disturbed. Where others took the CPU in many of them, a claim that
-    /// does not hold may be theirs to answer for: it is open.
+    /// Adds to findings that plays were disturbed. If many were (see [`DISTURBED`]), a claim that
+    /// does not hold becomes undecided, because others may be the reason.
     pub fn note(&self, findings: &mut Findings) {
         let Some(last) = self.what.last() else {
             return;
@@ -225,36 +225,37 @@ impl Disturbances {
 }
 
 impl<T> Rounds<T> {
-    /// Of plays that were made elsewhere: by setting, by round.
+    /// Rounds of given plays, indexed by setting, then by round.
     #[cfg(test)]
     pub const fn of_plays(plays: Vec<Vec<Option<T>>>) -> Self {
         Self(plays)
     }
 
-    /// What came of a setting, in the order of the rounds; rounds that were not made are left out.
+    /// The results of a setting in the order of the rounds; rounds that were not played are left
+    /// out.
     pub fn of(&self, setting: usize) -> impl Iterator<Item = &T> {
         self.0[setting].iter().flatten()
     }
 
-    /// What came of two settings in the same rounds.
+    /// The results of two settings in the same rounds.
     pub fn pairs(&self, one: usize, other: usize) -> impl Iterator<Item = (&T, &T)> {
         let both = self.0[one].iter().zip(&self.0[other]);
         both.filter_map(|(one, other)| one.as_ref().zip(other.as_ref()))
     }
 
-    /// A number of each round of a setting.
+    /// `value` of each round of a setting.
     pub fn values(&self, setting: usize, value: impl Fn(&T) -> f64) -> Vec<f64> {
         self.of(setting).map(value).collect()
     }
 
-    /// A number of one setting over that of another, of each round that has both.
+    /// `value` of one setting divided by that of another, for each round that has both.
     pub fn ratios(&self, one: usize, over: usize, value: impl Fn(&T) -> f64) -> Vec<f64> {
         let pairs = self.pairs(one, over);
         pairs.map(|(one, over)| value(one) / value(over)).collect()
     }
 }
 
-/// Whether it is a length of time of 0, or holds one.
+/// True for a length of time of 0, and for a list that holds one.
 pub fn has_no_length(value: &Value) -> bool {
     match value {
         Value::Time(time) => time.is_zero(),

@@ -1,4 +1,4 @@
-//! Arms that are timed side by side for an experiment, as `swtch cost` does it: blocks of a millisecond in
+//! Times arms side by side for an experiment, as `swtch cost` does: blocks of a millisecond in
 //! rounds, fresh process trees, intervals over trees.
 //!
 //! ```text
@@ -11,8 +11,8 @@
 //!  interval over an end            ├───┤    undecided
 //! ```
 //!
-//! Verdicts come from intervals and from nothing else. What it does *not* do: choose arms, or judge what
-//! came of them.
+//! Verdicts come from intervals alone. What it does *not* do: choose arms, or interpret the
+//! results.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -33,21 +33,21 @@ use crate::plot::content::Dot;
 use crate::report::Cell;
 use crate::{host, plot, text};
 
-/// Groups, with what was timed of them.
+/// The measurements of all groups, for one experiment.
 #[derive(Debug)]
 pub struct Timed {
     harvest: Harvest,
-    /// Whether it was told to stop before it was done.
+    /// True if it was told to stop before it was done.
     pub was_interrupted: bool,
 }
 
 impl Timed {
-    /// Times all groups; those that a busy machine spoiled once more, if the `budget` lasts. The calling
-    /// process has no other thread.
+    /// Times all groups, and once more those that a busy machine spoiled, if the `budget` lasts.
+    /// The calling process must have no other thread.
     ///
     /// # Errors
     ///
-    /// A process cannot be made, or one of those that measure failed.
+    /// A process cannot be started, or one that measures failed.
     pub fn side_by_side(groups: Vec<Group>, budget: Duration, room: &Room) -> Result<Self> {
         let menu = Menu::of_groups(groups, home()?)?;
         Ok(Self {
@@ -56,13 +56,13 @@ impl Timed {
         })
     }
 
-    /// The group of this name; `None` when it was ended before it had enough trees.
+    /// The group `name`; `None` when it was ended before it had enough trees.
     pub fn group(&self, name: &str) -> Option<&Measured> {
         let mut groups = self.harvest.measured.iter();
         groups.find(|measured| measured.group.name == name)
     }
 
-    /// Findings that hold what a reader must know, and nothing else yet.
+    /// Findings that hold only the notes; the experiment adds the rest.
     pub fn findings(&self) -> Findings {
         Findings {
             notes: self.notes(),
@@ -71,7 +71,7 @@ impl Timed {
         }
     }
 
-    /// What a reader must know to trust the numbers right.
+    /// What a reader needs to judge the numbers: noise, what is missing, unfinished groups.
     fn notes(&self) -> Vec<String> {
         let blocks: Vec<Blocks<'_>> = self.harvest.measured.iter().map(Blocks::of).collect();
         let all: Vec<Contrast> = blocks.iter().filter_map(twins).collect();
@@ -112,7 +112,7 @@ impl Timed {
     }
 }
 
-/// The parameter `trees`.
+/// Reads the parameter `trees`: how many process trees are measured.
 ///
 /// # Errors
 ///
@@ -140,8 +140,7 @@ pub fn twins(blocks: &Blocks<'_>) -> Option<Contrast> {
     blocks.contrast(pair.without, pair.with)
 }
 
-/// Index of the arm that does the same as the first, when there is none yet: two arms that do the same
-/// must come out the same.
+/// Adds a copy of the first arm as its twin: two arms that do the same must come out the same.
 pub fn add_twin(group: &mut Group) {
     let twin = group.arms.first().cloned();
     if let Some(mut twin) = twin {
@@ -185,7 +184,7 @@ pub fn is_larger(contrast: &Contrast, twins: Option<&Contrast>) -> Verdict {
     }
 }
 
-/// One less another, by their intervals alone: wider than paired rounds would have it.
+/// `one` minus `other`, with an interval from their ends alone: wider than that of paired rounds.
 pub fn gap(one: &Estimate, other: &Estimate) -> Estimate {
     Estimate {
         point: one.point - other.point,
@@ -196,7 +195,7 @@ pub fn gap(one: &Estimate, other: &Estimate) -> Estimate {
     }
 }
 
-/// The same in another unit.
+/// The estimate multiplied by `factor`, to change its unit.
 pub fn times(estimate: &Estimate, factor: f64) -> Estimate {
     let [one, other] = [estimate.low * factor, estimate.high * factor];
     Estimate {
@@ -221,7 +220,7 @@ pub fn ratio(estimate: &Estimate) -> String {
     })
 }
 
-/// In percent; the numbers are shares of 1.
+/// As a percentage; the estimate is a share of 1.
 pub fn percent(estimate: &Estimate) -> String {
     words(estimate, |share| format!("{:.1} %", share * 100.0))
 }
@@ -245,7 +244,7 @@ pub fn cells(estimate: Option<&Estimate>) -> [Cell; 4] {
     }
 }
 
-/// A point of a picture.
+/// A point of a curve, with its interval.
 pub fn dot(x: f64, estimate: &Estimate) -> Dot {
     Dot {
         x,
@@ -259,7 +258,7 @@ pub fn subtitle() -> String {
     plot::subtitle(&host::origin())
 }
 
-/// What the whiskers of all pictures are.
+/// Explains the whiskers; the same sentence for all pictures.
 pub const WHISKERS: &str = "Bars: 95 % intervals over fresh process trees.";
 
 /// A fact of this machine; `None` where it cannot be read.
@@ -283,7 +282,7 @@ mod tests {
         Estimate::of_trees(&medians).unwrap()
     }
 
-    /// The drawing above.
+    /// The cases that the head of this file draws.
     #[test]
     fn an_interval_decides_only_on_one_side_of_the_border() {
         let band = 0.4..0.6;
@@ -294,7 +293,7 @@ mod tests {
         assert!(matches!(verdict(0.5, 0.7), Verdict::Undecided(_)));
     }
 
-    /// What was ended early claims nothing.
+    /// A group that was ended early decides nothing.
     #[test]
     fn two_trees_decide_nothing() {
         let few = Estimate::of_trees(&[vec![0.5; 9], vec![0.5; 9]]).unwrap();

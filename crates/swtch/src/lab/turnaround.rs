@@ -7,8 +7,9 @@
 //!                │◀──────── makespan ────▶│                throughput = jobs / makespan
 //! ```
 //!
-//! `shift` is what one play came to, `curve` what they are over the number of processes, `crowd` very many
-//! processes against few, `gaps` what a process sees of its own switches.
+//! `shift` holds the results of one play, `curve` their course over the number of processes,
+//! `crowd` compares very many processes with few, `gaps` shows what a process sees of its own
+//! switches.
 
 use std::fmt;
 
@@ -30,27 +31,27 @@ mod shift;
 /// The file of the experiment.
 pub const FILE: &str = include_str!("../../../../lab/turnaround.toml");
 
-/// Processes to go up to on one CPU when nobody says, as in the textbook.
+/// Default for the most processes on one CPU, as in the textbook.
 const MOST_ON_ONE: usize = 4;
 
-/// Most numbers of processes that are played on all CPUs: on large machines not every one.
+/// Most settings that are played on all CPUs: large machines leave some numbers out.
 const MOST_SETTINGS: usize = 8;
 
-/// Where processes run.
+/// The CPUs that processes may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     One,
     All,
 }
 
-/// So many processes, and where.
+/// A number of processes, and the CPUs that they may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Setting {
     place: Place,
     processes: usize,
 }
 
-/// Makes the experiment.
+/// Runs the experiment.
 ///
 /// # Errors
 /// A load cannot be played.
@@ -98,7 +99,7 @@ impl Setting {
         [("processes", Value::Count(self.processes as u64))]
     }
 
-    /// How many of so many CPUs it may use.
+    /// How many of the machine's `cpus` it may use.
     const fn cpus(self, cpus: usize) -> usize {
         match self.place {
             Place::One => 1,
@@ -140,7 +141,7 @@ fn settings(parameters: &Parameters, cpus: usize) -> Vec<Setting> {
     settings
 }
 
-/// All numbers while they are few, else those that tell most.
+/// All numbers up to `most` if they are few, else those around the number of CPUs.
 fn up_to(most: usize, cpus: usize) -> Vec<usize> {
     let mut all: Vec<usize> = (1..=most).collect();
     if all.len() > MOST_SETTINGS {

@@ -1,4 +1,5 @@
-//! `swtch lab two-levels`: a scheduler's switches beside the kernel's, of one thread (claims A7 to A9).
+//! `swtch lab two-levels`: a user-mode scheduler's switches beside the kernel's, for the same
+//! thread (claims A7 to A9).
 //!
 //! ```text
 //!              alone            beside a hog           alone
@@ -7,9 +8,9 @@
 //!  hog                            ▓▓  ▓▓  ▓▓  ▓▓  ▓▓
 //! ```
 //!
-//! `scan` is played in a child, as workers and as threads; `exact` makes known numbers of events, in a
-//! child as well; `script` is what crosses between the two processes. `answers`, `show` and `lanes` say
-//! what it comes to.
+//! `scan` is played in a child, as workers and as threads; `exact` makes known numbers of events,
+//! in a child as well; `script` holds the messages between the two processes. `answers`, `show` and
+//! `lanes` make verdicts, tables and figures of the results.
 
 use std::fmt;
 
@@ -34,10 +35,10 @@ mod show;
 /// The file of the experiment.
 pub const FILE: &str = include_str!("../../../../lab/two-levels.toml");
 
-/// Who plays it: the verb that the program starts itself with.
+/// The verb with which this program starts itself as the player.
 pub const VERB: &str = "lab-levels";
 
-/// Plays a script: in the child.
+/// Plays a script; runs in the child.
 ///
 /// # Errors
 /// It cannot be understood or played.
@@ -48,7 +49,7 @@ pub fn play(script: Script) -> Result<Told> {
     })
 }
 
-/// All plays.
+/// The results of all plays so far.
 #[derive(Debug, Default)]
 struct Plays {
     workers: Vec<Scanned>,
@@ -57,7 +58,7 @@ struct Plays {
     quantum: Nanos,
 }
 
-/// Makes the experiment.
+/// Runs the experiment.
 ///
 /// # Errors
 /// A parameter makes no sense, or a script cannot be played.
@@ -126,7 +127,7 @@ impl fmt::Display for Who {
 }
 
 impl Plays {
-    /// Plays a script and keeps what it told; false when told to stop.
+    /// Plays a script and keeps its result; false when told to stop.
     fn take(
         &mut self,
         room: &Room,
@@ -167,7 +168,7 @@ impl Plays {
         }
     }
 
-    /// A count of all windows of a phase over their time.
+    /// The rate of a count over all windows of a phase.
     fn rate(&self, who: Who, phase: Phase, count: fn(&Counts) -> u64) -> Rate {
         let windows = self.plays(who).iter().flat_map(|play| play.of(phase));
         let windows = windows.map(|window| (count(&window.grown), window.seconds()));
@@ -182,7 +183,7 @@ impl Plays {
         }
     }
 
-    /// All counts of a phase, and the seconds.
+    /// The counts of all windows of a phase, and their seconds.
     fn sum(&self, who: Who, phase: Phase) -> (Counts, f64) {
         let windows = self.plays(who).iter().flat_map(|play| play.of(phase));
         windows.fold((Counts::default(), 0.0), |(sum, seconds), window| {

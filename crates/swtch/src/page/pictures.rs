@@ -1,4 +1,4 @@
-//! What a trace looks like: the threads over time, how often they switched, how long it took.
+//! Pictures of a trace: the threads over time, the rate of switches, and how long waits took.
 
 use plotters::style::RGBColor;
 use swtch_core::{Category, Distribution, Reason};
@@ -13,22 +13,22 @@ use crate::view::curves::{self, Length};
 use crate::view::timeline::{Shares, State, Timeline, Track};
 use crate::view::{Loaded, Span, open_piece};
 
-/// Threads that are shown: those with the most switches.
+/// Threads that are shown at most: those with the most switches.
 const MOST_LANES: usize = 30;
 
-/// Into how many bins a lane is cut when it has too many pieces: twice as many as columns are seen.
+/// Number of bins of a lane that has too many pieces to draw: twice as many as can be told apart.
 const BINS: u32 = 700;
 
-/// Rows of a lane up to which its pieces are drawn one by one.
+/// A lane with more rows than this is drawn in bins.
 const EXACT_ROWS: usize = 1000;
 
-/// Reasons that have a line of their own.
+/// Reasons that have a line of their own: the most frequent ones.
 const MOST_REASONS: usize = 6;
 
-/// Points of a line over time.
+/// Number of points of a line over time.
 const POINTS: u32 = 150;
 
-/// The pictures; none of a trace without switches.
+/// All pictures of a trace; none if it has no switches.
 pub fn of(loaded: &Loaded, filter: &Filter) -> Vec<Picture> {
     let tracks = loaded.tracks(filter);
     let span = span_of(loaded, filter);
@@ -117,7 +117,7 @@ fn timeline(loaded: &Loaded, tracks: &[Track], span: Span) -> Picture {
     }
 }
 
-/// The pieces, and what the thread was still at when the trace ended, which is in no row.
+/// The pieces, with the state the thread was still in when the trace ended, which is in no row.
 fn with_open(loaded: &Loaded, track: Track, span: Span, mut spans: Vec<Drawn>) -> Vec<Drawn> {
     let open = loaded.open(track.task).map(|open| open_piece(loaded, open));
     let begins = spans.last().map_or(0, |last| last.to_ns);
@@ -134,7 +134,7 @@ fn with_open(loaded: &Loaded, track: Track, span: Span, mut spans: Vec<Drawn>) -
     spans
 }
 
-/// What a thread did, in pieces no finer than can be seen.
+/// The states of a thread over time, in pieces no finer than can be seen.
 fn spans(os: &Timeline, track: Track, span: Span) -> Vec<Drawn> {
     let rows = os.rows_between(track, span.from_ns, span.to_ns);
     let mut spans = Vec::new();
@@ -158,7 +158,8 @@ fn spans(os: &Timeline, track: Track, span: Span) -> Vec<Drawn> {
         let (begin, end) = (span.edge(bin, BINS), span.edge(bin + 1, BINS));
         os.add_shares(track, begin, end, &mut shares);
         let (from_ns, to_ns) = (begin - span.from_ns, end - span.from_ns);
-        // One after the other in their bin: too narrow to be told apart, they are drawn as shares.
+        // One after the other within their bin: they are too narrow to be told apart and are drawn
+        // as shares of it.
         let mut at = from_ns;
         shares.drain(|state, ns| {
             let end = (at + ns).min(to_ns);
@@ -175,7 +176,7 @@ fn spans(os: &Timeline, track: Track, span: Span) -> Vec<Drawn> {
     spans
 }
 
-/// How a thread's time is drawn; [`kind_of`] says which.
+/// The kinds of pieces for the legend; [`kind_of`] gives the index of each state.
 fn kinds_of(lanes: &[Lane]) -> Vec<Kind> {
     let mut seen = [false; 1 + 3 * Category::ALL.len()];
     for span in lanes.iter().flat_map(|lane| &lane.spans) {
@@ -193,7 +194,7 @@ fn kinds_of(lanes: &[Lane]) -> Vec<Kind> {
             fill: Fill::wait(category_colour(*category), texture),
         }));
     }
-    // What a texture means stands in the legend once, in the colour in which it is met most.
+    // Each texture stands in the legend once, in the colour of a category in which it is common.
     let texture = |name: &str, texture, category| Kind {
         name: Some(name.to_owned()),
         fill: Fill::wait(category_colour(category), texture),
@@ -216,10 +217,10 @@ fn kinds_of(lanes: &[Lane]) -> Vec<Kind> {
     kinds
 }
 
-/// Of a category's kinds: blocked, in a run queue, not known which.
+/// The textures of a category: blocked, in a run queue, unknown which of the two.
 const TEXTURES: [Texture; 3] = [Texture::Plain, Texture::Hatched, Texture::Pale];
 
-/// The place of a state in what [`kinds_of`] gives.
+/// The index of a state in what [`kinds_of`] gives.
 fn kind_of(state: State) -> usize {
     let (reason, texture) = match state {
         State::Running => return 0,

@@ -1,4 +1,4 @@
-//! Lines over two axes.
+//! Draws a chart: lines over two axes.
 //!
 //! ```text
 //!   time        L1d      L2            L3
@@ -8,8 +8,8 @@
 //!          4 KiB    64 KiB     1 MiB   size
 //! ```
 //!
-//! A measured value that is not above 0 has no place on a logarithmic axis: it is drawn hollow at the
-//! lower edge. A bar that would flatten all the rest ends at the edge, without a cap.
+//! A measured value that is not above 0 has no place on a logarithmic axis: it is drawn hollow at
+//! the lower edge. A bar that would flatten all the rest ends at the edge, without a cap.
 
 use anyhow::Result;
 use plotters::prelude::DrawingBackend;
@@ -25,15 +25,16 @@ mod lines;
 /// Height of a chart with its axes, in points.
 pub const HEIGHT: f64 = 476.0;
 
-/// From the end of the axis to the text of a label; its point lies between.
+/// Distance from the end of the axis to the text of a label, in points; the label's sample is
+/// between.
 const LABEL_INDENT: f64 = 38.0;
-/// Widest label; a longer one is cut.
+/// Widest label in points; a longer one is cut.
 const LABEL_WIDTH: f64 = 270.0;
-/// From the lower edge to the name of the axis below.
+/// Height below the lower edge for ticks and the axis' name, in points.
 const BELOW: f64 = 48.0;
-/// Height of the name above the upright axis.
+/// Height for the name above the vertical axis, in points.
 const NAME_HEIGHT: f64 = 24.0;
-/// Height of a row of names of marks.
+/// Height of a row of names of marks, in points.
 const MARK_HEIGHT: f64 = 17.0;
 
 /// Draws a chart between two heights.
@@ -52,7 +53,7 @@ pub fn draw<B: DrawingBackend>(chart: &Chart, between: (f64, f64), pen: &Pen<'_,
 }
 
 impl Chart {
-    /// What must be said about points that are not where their numbers are.
+    /// Notes on points and bars that are not drawn at their values.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let placed = || self.dots().filter(|dot| self.has_place(dot));
@@ -92,18 +93,18 @@ impl Chart {
             .flat_map(|line| line.points.iter().copied())
     }
 
-    /// Whether it can be drawn, be it at the lower edge.
+    /// Whether a point can be drawn, if only at the lower edge.
     fn has_place(&self, dot: &Dot) -> bool {
         self.x.scale.has_place(dot.x) && dot.y.is_finite()
     }
 
-    /// Whether its value has a place on the upright axis.
+    /// Whether a point's value has a place on the vertical axis.
     fn is_above(&self, dot: &Dot) -> bool {
         self.y.scale.has_place(dot.y)
     }
 
-    /// The span of the upright axis: all points, and their intervals as far as they do not flatten the
-    /// rest.
+    /// The span of the vertical axis: all points, and their intervals as far as they do not flatten
+    /// the rest.
     fn heights(&self) -> Span {
         let placed = self.dots().filter(|dot| self.has_place(dot));
         let above: Vec<f64> = placed
@@ -128,8 +129,8 @@ impl Chart {
         if self.y.measure == Measure::Percent && highest <= 100.0 && highest > 80.0 {
             return span.at_most(100.0);
         }
-        // With points that are not above 0 there is room below, so that the lower edge is not taken for
-        // a value.
+        // If some points are not above 0, there is room below, so that the lower edge is not taken
+        // for a value.
         let has_hollow = placed.clone().any(|dot| !self.is_above(&dot));
         if has_hollow {
             span.with_room_below(0.6)
@@ -139,7 +140,7 @@ impl Chart {
     }
 }
 
-/// Where values lie.
+/// The rectangle and the axes, which give values their places.
 #[derive(Debug)]
 struct Frame<'a> {
     chart: &'a Chart,
@@ -149,7 +150,7 @@ struct Frame<'a> {
     bottom: f64,
     x: Span,
     y: Span,
-    /// The marks that lie on the axis, each with the row in which its name stands, from below.
+    /// The marks on the axis, each with the row of its name, counted from below.
     marks: Vec<(&'a Mark, usize)>,
 }
 
@@ -199,11 +200,11 @@ impl<'a> Frame<'a> {
         (self.x(dot.x), y)
     }
 
-    /// Values marked on the upright axis and their names.
+    /// Values marked on the vertical axis and their names.
     fn upright_ticks(&self) -> Vec<(f64, String)> {
         let Axis { measure, scale, .. } = self.chart.y;
         let room = self.bottom - self.top;
-        // Decades are few and stand close; an even scale is read with fewer.
+        // Decades are few and may be close; a linear scale reads better with fewer ticks.
         let gap = match scale {
             Scale::Linear => 42.0,
             Scale::Logarithmic => 30.0,
@@ -227,7 +228,7 @@ impl<'a> Frame<'a> {
         pen.text(&self.chart.y.name, at, Anchor::Left, TEXT, INK)
     }
 
-    /// Height of the name of the upright axis, above all names of marks.
+    /// Height of the vertical axis' name, above all names of marks.
     fn name_y(&self) -> f64 {
         let rows = self.marks.iter().map(|(_, row)| row + 1).max();
         let rows = rows.unwrap_or(0);
@@ -256,7 +257,7 @@ impl<'a> Frame<'a> {
         pen.text(&self.chart.x.name, at, Anchor::Middle, TEXT, INK)
     }
 
-    /// All places to the right at which something was measured, each once.
+    /// The horizontal values at which something was measured, ascending, each once.
     fn measured(&self) -> Vec<f64> {
         let lines = self.chart.lines.iter();
         let measured = lines.filter(|line| line.style == Style::Measured);
@@ -268,7 +269,8 @@ impl<'a> Frame<'a> {
         places
     }
 
-    /// Gives each mark the lowest row in which its name has room, and makes room above for the rows.
+    /// Gives each mark the lowest row in which its name has room, and makes room above for the
+    /// rows.
     fn stack_marks(&mut self) -> Result<()> {
         let mut taken: Vec<f64> = Vec::new();
         let chart = self.chart;
@@ -288,7 +290,7 @@ impl<'a> Frame<'a> {
         Ok(())
     }
 
-    /// Lines at sizes that mean something.
+    /// Draws lines at sizes that mean something, such as caches.
     fn draw_marks<B: DrawingBackend>(&self, pen: &Pen<'_, B>) -> Result<()> {
         for (mark, row) in &self.marks {
             let x = self.x(mark.at);
@@ -300,14 +302,14 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Values marked on an axis to the right that is `length` long, and their names, which do not touch.
+/// Values marked on a horizontal axis that is `length` long, and their names, which do not touch.
 pub fn level_ticks(
     axis: &Axis,
     span: Span,
     length: f64,
     measured: &[f64],
 ) -> Result<Vec<(f64, String)>> {
-    // Between two names; an even scale is read with fewer.
+    // Space between two names; a linear scale reads better with fewer ticks.
     let blank = match axis.scale {
         Scale::Linear => 26.0,
         Scale::Logarithmic => 14.0,

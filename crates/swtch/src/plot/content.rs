@@ -5,10 +5,10 @@ use plotters::style::RGBColor;
 
 use super::palette::Fill;
 
-/// A picture with all words around it.
+/// A picture with all its text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
-    /// Its name, which may serve as that of a file: `turnaround-one-cpu`.
+    /// Its name, which can serve as a file name: `turnaround-one-cpu`.
     pub name: String,
     /// What it shows, in one line.
     pub title: String,
@@ -16,57 +16,53 @@ pub struct Picture {
     pub subtitle: String,
     /// What a point, a bar or a colour is.
     pub explanation: String,
-    /// What must be said about values that are not where their numbers are.
+    /// Notes for the reader, shown below the picture.
     pub notes: Vec<String>,
-    /// What is drawn.
     pub content: Content,
 }
 
-/// What is drawn.
+/// The content of a picture, by its kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
-    /// Lines over two axes.
     Chart(Chart),
-    /// Who did what when.
     Lanes(Lanes),
-    /// A value beside each name.
     Dots(Dots),
 }
 
-/// Lines over two axes.
+/// A chart of lines over two axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// To the right.
+    /// The horizontal axis, which grows to the right.
     pub x: Axis,
-    /// Upwards.
+    /// The vertical axis, which grows upwards.
     pub y: Axis,
     /// The lines, named at their ends.
     pub lines: Vec<Line>,
-    /// Sizes to the right that mean something.
+    /// Values of the horizontal axis that mean something.
     pub marks: Vec<Mark>,
 }
 
-/// An axis.
+/// An axis with its name, unit and scale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// What it counts, in words: `threads`.
     pub name: String,
     /// How its ticks are written.
     pub measure: Measure,
-    /// How values are placed.
+    /// How values are placed on it.
     pub scale: Scale,
 }
 
 /// What the numbers of an axis are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// How many.
+    /// A count of things, grouped by thousands.
     Count,
-    /// Nanoseconds.
+    /// A length of time in nanoseconds.
     Time,
-    /// Bytes.
+    /// A size in bytes, written with binary prefixes.
     Size,
-    /// Percent.
+    /// A percentage; 100 is the whole.
     Percent,
     /// A number without a unit.
     Plain,
@@ -75,20 +71,19 @@ pub enum Measure {
 /// How values are placed on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Evenly, from 0 on.
+    /// Evenly, from 0 on unless a value is below.
     Linear,
-    /// By their logarithm; what is not above 0 is drawn hollow at the edge.
+    /// By their logarithm; a value that is not above 0 is drawn hollow at the edge.
     Logarithmic,
 }
 
-/// A line.
+/// A line of a chart, with its name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Its name.
+    /// Its name, written at its end.
     pub label: String,
-    /// How it is drawn.
     pub style: Style,
-    /// Its colour, where it means something; else it is the next of the palette.
+    /// Its colour if that means something; `None` for the next of the palette.
     pub colour: Option<RGBColor>,
     /// Its points, from left to right.
     pub points: Vec<Dot>,
@@ -97,53 +92,53 @@ pub struct Line {
 /// How a line is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Points with intervals, joined.
+    /// Points with their intervals, joined by lines.
     Measured,
     /// Dashed, without points: what should be.
     Ideal,
     /// In steps, without points: a cumulative distribution.
     Steps,
-    /// Points alone: single observations.
+    /// Points alone, for single observations.
     Scattered,
 }
 
 /// A point with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dot {
-    /// To the right.
+    /// Value on the horizontal axis.
     pub x: f64,
-    /// Upwards.
+    /// Value on the vertical axis.
     pub y: f64,
-    /// From where to where the true value may lie.
+    /// Low and high end of its interval; `None` when it has none.
     pub interval: Option<(f64, f64)>,
 }
 
-/// A place to the right that means something.
+/// A value of the horizontal axis that means something, marked by a line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// Where.
+    /// The value at which the line is drawn.
     pub at: f64,
-    /// What.
+    /// The name above the line.
     pub label: String,
 }
 
-/// Who did what when: a lane each.
+/// What threads or workers did over time, a lane each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lanes {
-    /// From top to bottom.
+    /// The lanes from top to bottom.
     pub lanes: Vec<Lane>,
-    /// What spans can be; they say which by its index.
+    /// The kinds of spans; a span names its kind by its index.
     pub kinds: Vec<Kind>,
-    /// How long it is shown, in ns.
+    /// Length of the time axis, in ns.
     pub length_ns: u64,
 }
 
-/// What a span of a lane can be.
+/// A kind of span: its name in the legend, and its fill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kind {
-    /// What the legend calls it; `None` where another kind's name stands for it.
+    /// Its name in the legend; `None` where another kind's name stands for it.
     pub name: Option<String>,
-    /// How it is drawn.
+    /// Colour, height and texture of its spans.
     pub fill: Fill,
 }
 
@@ -157,23 +152,23 @@ impl Kind {
     }
 }
 
-/// One lane.
+/// One lane with its name and spans.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lane {
-    /// Whose.
+    /// Name to the left of the lane.
     pub label: String,
     /// What it did, in order, without overlaps.
     pub spans: Vec<Span>,
 }
 
-/// A stretch of time.
+/// A stretch of time of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// From where, in ns after the start.
+    /// Its begin, in ns after the start.
     pub from_ns: u64,
-    /// To where.
+    /// Its end, in ns after the start.
     pub to_ns: u64,
-    /// Index into [`Lanes::kinds`].
+    /// Its kind, an index into [`Lanes::kinds`].
     pub kind: usize,
 }
 
@@ -182,19 +177,18 @@ pub struct Span {
 pub struct Dots {
     /// The axis of all values.
     pub axis: Axis,
-    /// From top to bottom.
+    /// The rows from top to bottom.
     pub rows: Vec<NamedDot>,
 }
 
 /// A row: a name and its value; rows of one `series` have one colour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedDot {
-    /// Its name.
+    /// Name to the left of the row.
     pub label: String,
     /// Which series it belongs to; `None` when there is only one.
     pub series: Option<String>,
-    /// Its value.
     pub value: f64,
-    /// From where to where the true value may lie.
+    /// Low and high end of its interval; `None` when it has none.
     pub interval: Option<(f64, f64)>,
 }

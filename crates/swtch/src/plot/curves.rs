@@ -1,4 +1,4 @@
-//! Pictures of the curves of a price list: what a switch costs against the size of something.
+//! Pictures of the curves of a price list: what a switch costs over the size of something.
 //!
 //! Both axes are logarithmic: sizes and costs span decades. A cost of 0 or less has no place on
 //! such an axis and is drawn hollow at the lower edge instead of being left out: it is a result.
@@ -16,8 +16,8 @@ const MARKS: &[(&str, &str, &str)] = &[
     ("tlb", "tlb_cliff_at", "TLB cliff"),
 ];
 
-/// The figures of a price list, in the order in which their first curves stand in it. Curves of one
-/// figure against different sizes are different pictures.
+/// The figures of a price list, in the order of their first curves. Curves of one figure over
+/// different sizes are different pictures.
 pub fn figures(prices: &PriceList) -> Vec<Picture> {
     let mut groups: Vec<Vec<&Curve>> = Vec::new();
     for curve in &prices.curves {
@@ -82,7 +82,7 @@ fn size_words(size_is: &str) -> String {
     escaped(name.unwrap_or(size_is)).replace('_', " ")
 }
 
-/// What a quantity named as [`Curve::size_is`] names it is counted in.
+/// The measure of a quantity, by the unit at the end of its name ([`Curve::size_is`]).
 fn measure_of(size_is: &str) -> Measure {
     if size_is.ends_with("_bytes") {
         Measure::Size
@@ -91,7 +91,7 @@ fn measure_of(size_is: &str) -> Measure {
     }
 }
 
-/// Processor, kernel and day: where and when what is drawn was measured.
+/// Processor, kernel, day and version of swtch, in one line.
 pub fn subtitle(origin: &Origin) -> String {
     let day = origin.measured_at.split('T').next().unwrap_or_default();
     let line = format!(

@@ -1,4 +1,4 @@
-//! A value beside each name, over one axis.
+//! Draws values beside names, over one axis.
 //!
 //! ```text
 //!   ● threads  ■ processes
@@ -21,16 +21,16 @@ use super::palette::{FADED, GRID, INK, Look, look};
 use super::pen::{Anchor, Pen, cut_to, width_of};
 use super::scale::Span;
 
-/// From row to row.
+/// Distance from row to row, in points.
 const PITCH: f64 = 24.0;
-/// Before a row with another name than the one above.
+/// Extra space before a row with another name than the one above, in points.
 const NAME_GAP: f64 = 4.0;
-/// Below the rows, to the end of the axis' name.
+/// Height below the rows for ticks and the axis' name, in points.
 const BELOW: f64 = 52.0;
-/// Widest name; a longer one is cut.
+/// Widest name in points; a longer one is cut.
 const NAME_WIDTH: f64 = 330.0;
 
-/// How high the drawing is.
+/// Height of the drawing, in points.
 ///
 /// # Errors
 /// The font cannot be measured.
@@ -87,7 +87,7 @@ fn legend(dots: &Dots) -> Result<Legend> {
     Legend::of(series(dots).into_iter().zip(points))
 }
 
-/// The height of each row below the top, and of all.
+/// The distance of each row from the top, and the height of all rows.
 fn places(rows: &[NamedDot]) -> (Vec<f64>, f64) {
     let mut y = 0.0;
     let mut places = Vec::new();
@@ -104,7 +104,7 @@ fn places(rows: &[NamedDot]) -> (Vec<f64>, f64) {
 }
 
 impl Dots {
-    /// What must be said about values that are not where their numbers are.
+    /// Notes on values and bars that are not drawn at their place.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let finite = self.rows.iter().filter(|row| row.value.is_finite());
@@ -128,7 +128,7 @@ impl Dots {
         notes
     }
 
-    /// The span of the axis: all values, and their intervals as far as they do not flatten the rest.
+    /// The span of the axis: all values, and their intervals unless they flatten the rest.
     fn span(&self) -> Option<Span> {
         let scale = self.axis.scale;
         let values = self.rows.iter().map(|row| row.value);
@@ -145,7 +145,7 @@ impl Dots {
     }
 }
 
-/// Where values and rows lie.
+/// The rectangle and the axis, which give values and rows their places.
 #[derive(Debug)]
 struct Frame<'a> {
     dots: &'a Dots,

@@ -1,4 +1,4 @@
-//! Who did what when: a lane each, all over one axis of time.
+//! Draws what threads or workers did over time: a lane each, all over one time axis.
 //!
 //! ```text
 //!   ■ on CPU 0  ■ on CPU 1
@@ -8,9 +8,9 @@
 //!             0  10 ms  20 ms
 //! ```
 //!
-//! A recording holds thousands of spans that are narrower than a point. Such neighbours are drawn as one
-//! column in which each kind has its share of the time as its share of the height, so that the picture
-//! stays true and small.
+//! A recording holds thousands of spans that are narrower than a point. Such neighbours are drawn
+//! as one column in which each kind has its share of the time as its share of the height, so that
+//! the picture stays true and small.
 
 use anyhow::Result;
 use plotters::prelude::DrawingBackend;
@@ -23,18 +23,18 @@ use super::palette::{FADED, GRID, GROUND, INK};
 use super::pen::{Anchor, Pen, cut_to, width_of};
 use super::scale;
 
-/// Below the lanes, to the end of the axis' name.
+/// Height below the lanes for ticks and the axis' name, in points.
 const BELOW: f64 = 52.0;
-/// Widest name of a lane; a longer one is cut.
+/// Widest name of a lane in points; a longer one is cut.
 const NAME_WIDTH: f64 = 220.0;
-/// Most lanes that are drawn; the rest is told of.
+/// Most lanes that are drawn; a note says how many there are.
 const MOST_LANES: usize = 100;
 /// A span that is narrower, in points, is merged with its neighbours.
 const NARROW: f64 = 1.2;
 /// Width of the columns that narrow spans are merged to, in points.
 const COLUMN: f64 = 2.5;
 
-/// How high the drawing is.
+/// Height of the drawing, in points.
 ///
 /// # Errors
 /// The font cannot be measured.
@@ -70,7 +70,7 @@ fn shown(lanes: &Lanes) -> &[Lane] {
     &lanes.lanes[..lanes.lanes.len().min(MOST_LANES)]
 }
 
-/// From lane to lane: many are drawn thinner.
+/// Height of a lane with its gap, in points: many are drawn thinner.
 const fn pitch(lanes: &Lanes) -> f64 {
     match lanes.lanes.len() {
         0..=12 => 32.0,
@@ -80,7 +80,7 @@ const fn pitch(lanes: &Lanes) -> f64 {
 }
 
 impl Lanes {
-    /// What must be said about lanes and spans that are not drawn as they are.
+    /// Notes on lanes and spans that are not drawn as they are.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.lanes.len() > MOST_LANES {
@@ -111,7 +111,7 @@ impl Lanes {
     }
 }
 
-/// Where times and lanes lie.
+/// The rectangle and the axis, which give times and lanes their places.
 #[derive(Debug)]
 struct Frame<'a> {
     lanes: &'a Lanes,
@@ -158,7 +158,7 @@ impl<'a> Frame<'a> {
         level_ticks(&Self::axis(), self.time, self.right - self.left, &[])
     }
 
-    /// What is under a lane is seen where it has no span.
+    /// Draws the ground of all lanes, which shows where a lane has no span, with names and grid.
     fn draw_ground<B: DrawingBackend>(&self, pen: &Pen<'_, B>) -> Result<()> {
         for (index, lane) in shown(self.lanes).iter().enumerate() {
             let (upper, lower) = self.edges(index);
@@ -191,7 +191,7 @@ impl<'a> Frame<'a> {
         let ns_per_point = self.time.high() / (self.right - self.left);
         for bar in bars(&lane.spans, self.lanes.kinds.len(), ns_per_point) {
             let (from, to) = (self.x(bar.from), self.x(bar.to));
-            // What is narrower than half a point would vanish, and may be what matters.
+            // A bar narrower than half a point would vanish, and may be what matters.
             let to = to.max(from + 0.5).min(self.right);
             if let [(kind, _)] = bar.shares[..] {
                 let fill = self.lanes.kinds[kind].fill;
@@ -223,7 +223,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What is drawn of one or of several spans, in ns.
+/// A bar for one span or for several narrow ones; times are in ns.
 #[derive(Clone, Debug, PartialEq)]
 struct Bar {
     from: f64,
@@ -259,7 +259,7 @@ fn bars(spans: &[Span], kinds: usize, ns_per_point: f64) -> Vec<Bar> {
     bars
 }
 
-/// Adds a bar for what is in `crowd`, or makes the last one longer where nobody could tell the two apart.
+/// Adds a bar for the spans in `crowd`, or extends the last bar where the two look alike.
 fn push_crowd(crowd: &mut Vec<Span>, kinds: usize, bars: &mut Vec<Bar>) {
     /// Shares that differ less look the same.
     const SAME: f64 = 0.04;

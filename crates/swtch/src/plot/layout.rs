@@ -1,4 +1,4 @@
-//! What stands where on a picture: the words above, what is drawn, the notes below.
+//! Places the parts of a picture: the words above, the drawing, the notes below.
 //!
 //! ```text
 //!   title                            what is shown
@@ -10,8 +10,8 @@
 //!   notes                            what is not where its number is
 //! ```
 //!
-//! All lengths are points from the top left corner. Words that are too wide go on in a next line, and
-//! the picture becomes higher.
+//! All lengths are points from the top left corner. Words that are too wide continue on the next
+//! line, and the picture becomes higher.
 
 use anyhow::Result;
 use plotters::prelude::DrawingBackend;
@@ -24,11 +24,11 @@ use plotters::style::RGBColor;
 
 /// Width of a picture in points.
 pub const WIDTH: f64 = 960.0;
-/// Margin of everything.
+/// Margin on all sides, in points.
 pub const MARGIN: f64 = 24.0;
-/// Size of names.
+/// Font size of names, in points.
 pub const TEXT: f64 = 15.0;
-/// Size of what matters less.
+/// Font size of what matters less, such as ticks and notes, in points.
 pub const SMALL: f64 = 13.5;
 
 const TITLE: f64 = 23.0;
@@ -37,9 +37,9 @@ const TITLE: f64 = 23.0;
 #[derive(Debug)]
 pub struct Layout {
     words: Vec<Words>,
-    /// Where what is drawn begins.
+    /// Upper edge of the drawing, in points.
     pub top: f64,
-    /// Where it ends.
+    /// Lower edge of the drawing, in points.
     pub bottom: f64,
     /// Height of the whole, in whole points.
     pub height: u32,
@@ -48,14 +48,14 @@ pub struct Layout {
 #[derive(Debug)]
 struct Words {
     text: String,
-    /// Half way up its letters.
+    /// Height of the middle of its letters, from the top.
     y: f64,
     size: f64,
     colour: RGBColor,
 }
 
 impl Layout {
-    /// Gives everything its place.
+    /// Places all parts of a picture.
     ///
     /// # Errors
     /// The font cannot be measured.
@@ -129,7 +129,7 @@ fn height_of(content: &Content) -> Result<f64> {
     }
 }
 
-/// What the picture says of itself, and what drawing it adds.
+/// The picture's own notes, and those that drawing it adds.
 fn notes(picture: &Picture) -> Vec<String> {
     let mut notes = picture.notes.clone();
     notes.extend(match &picture.content {
@@ -137,7 +137,7 @@ fn notes(picture: &Picture) -> Vec<String> {
         Content::Lanes(lanes) => lanes.notes(),
         Content::Dots(dots) => dots.notes(),
     });
-    // One that ends in a full stop is a sentence and gets a line of its own.
+    // A note that ends in a full stop is a sentence and gets a line of its own.
     let (sentences, words): (Vec<_>, Vec<_>) =
         notes.into_iter().partition(|note| note.ends_with('.'));
     let words = words.join("; ");

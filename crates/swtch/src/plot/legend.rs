@@ -1,5 +1,5 @@
-//! What colours mean, in rows below the words of a picture: for lanes and dots, which have no lines at
-//! whose ends a name could stand.
+//! The legend of a picture, in rows below its words: for lanes and dots, which have no lines that
+//! could carry a name at their end.
 
 use anyhow::Result;
 use plotters::prelude::DrawingBackend;
@@ -8,29 +8,29 @@ use super::layout::{MARGIN, SMALL, WIDTH};
 use super::palette::{Fill, INK, look};
 use super::pen::{Anchor, Pen, cut_to, width_of};
 
-/// Height of a row.
+/// Height of a row, in points.
 const ROW: f64 = 22.0;
-/// From a sample to its name.
+/// Distance from a sample to its name, in points.
 const INDENT: f64 = 20.0;
-/// From a name to the next sample.
+/// Distance from a name to the next sample, in points.
 const GAP: f64 = 26.0;
 
-/// What stands beside a name.
+/// The sample beside a name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sample {
-    /// An area that is filled like what it stands for.
+    /// An area with the fill that it explains.
     Area(Fill),
     /// The point of the line with this index.
     Point(usize),
 }
 
-/// Names in rows.
+/// Names with their samples, in rows.
 #[derive(Debug, Default)]
 pub struct Legend {
     entries: Vec<Entry>,
 }
 
-/// A name, its sample, and where it stands: from the left, and the row.
+/// A name and its sample, with the place from the left and the row.
 #[derive(Debug)]
 struct Entry {
     name: String,
@@ -65,7 +65,7 @@ impl Legend {
         Ok(Self { entries })
     }
 
-    /// How high it is; 0 without names.
+    /// Height in points; 0 without names.
     pub fn height(&self) -> f64 {
         let last = self.entries.last();
         last.map_or(0.0, |entry| (f64::from(entry.row) + 1.0) * ROW + 6.0)

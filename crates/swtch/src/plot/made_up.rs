@@ -1,4 +1,4 @@
-//! Price lists and pictures of experiments that nobody made, of the shapes that real ones have.
+//! Made-up price lists and pictures, of the shapes that real ones have, for tests.
 
 use swtch_core::cost::{Curve, Estimate, Fact, Origin, PRICES_VERSION, Point, PriceList, Session};
 
@@ -101,7 +101,7 @@ fn facts() -> Vec<Fact> {
     .to_vec()
 }
 
-/// Powers of two.
+/// Powers of two, given the first and the last exponent.
 fn sizes(from: i32, to: i32) -> Vec<f64> {
     (from..=to).map(|power| 2_f64.powi(power)).collect()
 }

@@ -1,5 +1,4 @@
-//! How lines are told apart: by colour, and by the shape of their points for those who see no
-//! colours.
+//! Tells lines apart: by colour, and by the shape of their points for those who see no colours.
 
 use plotters::style::RGBColor;
 use swtch_core::{Category, Reason};
@@ -16,22 +15,21 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0x00, 0x00, 0x00),
 ];
 
-/// Text and axes.
+/// Colour of titles, names and values.
 pub const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
-/// What matters less: subtitle, ticks, notes.
+/// Colour of what matters less: subtitle, ticks, notes.
 pub const FADED: RGBColor = RGBColor(0x5a, 0x5a, 0x5a);
-/// Lines of the grid.
+/// Colour of the grid's lines.
 pub const GRID: RGBColor = RGBColor(0xe6, 0xe6, 0xe6);
-/// Vertical lines at sizes that mean something.
+/// Colour of vertical lines at sizes that mean something.
 pub const MARK: RGBColor = RGBColor(0xae, 0xae, 0xae);
 
-/// What lies under lanes.
+/// Colour of the ground under lanes.
 pub const GROUND: RGBColor = RGBColor(0xf3, 0xf3, 0xf3);
 
 /// The shape of a line's points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// A circle.
     Circle,
     /// A square on its side.
     Square,
@@ -54,7 +52,6 @@ const SHAPES: [Shape; 5] = [
 /// Colour and shape of one line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
-    /// Its colour.
     pub colour: RGBColor,
     /// The shape of its points.
     pub shape: Shape,
@@ -63,26 +60,24 @@ pub struct Look {
 /// How an area is filled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fill {
-    /// Its colour.
     pub colour: RGBColor,
-    /// How much of its lane's height it takes.
+    /// Share of its lane's height that it takes, from 0 to 1.
     pub height: f64,
-    /// What else tells it apart.
+    /// What tells it from other areas of its colour.
     pub texture: Texture,
 }
 
 /// What tells areas of one colour apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Texture {
-    /// Nothing.
     Plain,
     /// Lines over a paler ground.
     Hatched,
-    /// It is pale.
+    /// The colour mixed with white.
     Pale,
 }
 
-/// How high waits are, as in `swtch view` (`web/src/timeline/palette.ts`).
+/// Height of waits as a share of the lane's, as in `swtch view` (`web/src/timeline/palette.ts`).
 const WAIT_HEIGHT: f64 = 0.6;
 
 impl Fill {
@@ -95,19 +90,19 @@ impl Fill {
         }
     }
 
-    /// A thread that has a CPU.
+    /// The fill of a thread that has a CPU.
     pub const RUNNING: Self = Self::plain(RUNNING);
 
-    /// A worker that has its turn: what it runs on, the thread's own lane tells.
+    /// The fill of a user-mode worker that has its turn. Its thread has a lane of its own.
     pub const WORKER: Self = Self::plain(WORKER);
 
-    /// A thread that could run, and something else has the CPU.
+    /// The fill of a thread that could run while another task has the CPU.
     pub const QUEUED: Self = Self::wait(category_colour(Category::Preemption), Texture::Hatched);
 
-    /// A thread that waits for something else than a CPU, whatever that is.
+    /// The fill of a thread that is blocked, where its reason is not told.
     pub const BLOCKED: Self = Self::wait(category_colour(Category::Unknown), Texture::Plain);
 
-    /// A thread that waits.
+    /// The fill of a thread that waits, with the colour of its reason.
     pub const fn wait(colour: RGBColor, texture: Texture) -> Self {
         Self {
             colour,
@@ -121,7 +116,7 @@ impl Fill {
         mixed(self.colour, WHITE, 0.7)
     }
 
-    /// What is seen of it where it is too small for a texture.
+    /// Its colour where it is too small for a texture.
     pub fn seen_from_afar(self) -> RGBColor {
         match self.texture {
             Texture::Plain => self.colour,
@@ -154,7 +149,7 @@ pub const fn category_colour(category: Category) -> RGBColor {
     }
 }
 
-/// By how much the reasons of one category are paler, one after the other; as on the page
+/// Share of white in the colours of a category's reasons, one after the other; as on the page
 /// (`web/src/panels/colours.ts`).
 const SHADES: [f64; 8] = [0.0, 0.3, 0.5, 0.15, 0.4, 0.6, 0.22, 0.7];
 
@@ -213,7 +208,7 @@ impl Shape {
 mod tests {
     use super::*;
 
-    /// Who looks at a picture and at the page must not learn colours twice.
+    /// A reader of pictures and of the page must not have to learn colours twice.
     #[test]
     fn colours_are_those_of_the_page() {
         let sheet = include_str!("../../../../web/src/style/colours.css");

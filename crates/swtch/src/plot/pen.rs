@@ -1,4 +1,4 @@
-//! Lines, shapes and text at places in points of the figure, on any of the backends.
+//! Draws lines, shapes and text at places in points of the figure, on any of the backends.
 //!
 //! The backends of plotters take whole pixels. A pen scales, so that a figure keeps its proportions
 //! and lines lie within half a point of where they belong.
@@ -24,18 +24,15 @@ const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
 /// `DejaVu` Sans 2.37, Latin part: machines that measure often have no fonts.
 const FONT: &[u8] = include_bytes!("../../assets/DejaVuSans-latin.ttf");
 
-/// What a text's place is of it.
+/// The part of a text that its place refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// Its left end.
     Left,
-    /// Its middle.
     Middle,
-    /// Its right end.
     Right,
 }
 
-/// Draws on a backend.
+/// Draws on a backend, in points of the figure.
 pub struct Pen<'a, B: DrawingBackend> {
     area: &'a DrawingArea<B, Shift>,
     scale: f64,
@@ -56,7 +53,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         }
     }
 
-    /// The same for a backend that writes text `drop` of its size too high.
+    /// The same for a backend that writes text too high by `drop` of its size.
     #[must_use]
     pub fn with_text_drop(self, drop: f64) -> Self {
         Self {
@@ -65,7 +62,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         }
     }
 
-    /// Makes everything white.
+    /// Makes the whole area white.
     pub fn clear(&self) -> Result<()> {
         told(self.area.fill(&WHITE))
     }
@@ -93,7 +90,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
 
     /// Fills a rectangle with a texture.
     pub fn area(&self, from: Place, to: Place, fill: Fill) -> Result<()> {
-        /// From line to line, along the edge.
+        /// Distance from line to line, along the edge.
         const STEP: f64 = 5.0;
         let ((left, top), (right, bottom)) = (from, to);
         if fill.texture != Texture::Hatched || right - left < STEP {
@@ -145,7 +142,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         told(self.area.draw(&Polygon::new(corners, colour.filled())))
     }
 
-    /// Writes one line of text, what is hostile in it by number; `at` is half way up its letters.
+    /// Writes one line of text with hostile characters escaped; `at` is half way up its letters.
     pub fn text(
         &self,
         text: &str,
@@ -189,16 +186,16 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     }
 }
 
-/// More characters than a line of a picture can show: the narrowest of the font, in the smallest size, would take
-/// a hundred points more than a picture is wide.
+/// More characters than a line of a picture can show: this many of the narrowest, in the smallest
+/// size, would be a hundred points wider than a picture.
 const MOST_CHARACTERS: usize = 1_000;
 
-/// Lines of one text on a picture. A command line may have a hundred thousand words.
+/// Most lines of one text on a picture. A command line may have a hundred thousand words.
 const MOST_LINES: usize = 6;
 
 /// How wide a text is, in points.
 pub fn width_of(text: &str, size: f64) -> Result<f64> {
-    /// The widths of a font come in whole pixels: measured large, they are exact.
+    /// Font widths come in whole pixels, so they are measured at a larger size.
     const MAGNIFIED: f64 = 4.0;
     make_font_known();
     let font = (FAMILY, size * MAGNIFIED).into_font();
@@ -217,7 +214,8 @@ pub fn cut_to(text: &str, size: f64, width: f64) -> Result<String> {
         return Ok(text.to_owned());
     }
     let cut_after = |characters: usize| format!("{}…", text[..end_of(characters)].trim_end());
-    // The longest beginning that fits, by halving: a name or a command may have a million characters.
+    // The longest beginning that fits, by bisection: a name or a command may have a million
+    // characters.
     let (mut fits, mut too_wide) = (0, MOST_CHARACTERS.min(text.chars().count()) + 1);
     while too_wide - fits > 1 {
         let middle = fits.midpoint(too_wide);
@@ -233,7 +231,8 @@ pub fn cut_to(text: &str, size: f64, width: f64) -> Result<String> {
 }
 
 /// The text in lines that are at most `width` wide, broken between words; a word that is wider than
-/// that is cut. There are at most [`MOST_LINES`]; where more would be needed, the last one ends in dots.
+/// that is cut. There are at most [`MOST_LINES`]; where more would be needed, the last one ends in
+/// dots.
 pub fn wrapped_to(text: &str, size: f64, width: f64) -> Result<Vec<String>> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -247,7 +246,7 @@ pub fn wrapped_to(text: &str, size: f64, width: f64) -> Result<Vec<String>> {
         }
         if lines.len() == MOST_LINES {
             let last = lines.last_mut().expect("there are as many");
-            // Wider than a line by what was just found, so that it is cut.
+            // It is wider than a line, as was just found, so it is cut.
             *last = cut_to(&format!("{last} {word}"), size, width)?;
             break;
         }
@@ -290,7 +289,7 @@ fn dashes(places: &[Place]) -> Vec<Vec<Place>> {
     strokes
 }
 
-/// plotters keeps a table of fonts by name; one time is enough.
+/// Registers the font once: plotters keeps a table of fonts by name.
 fn make_font_known() {
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| {
@@ -299,7 +298,7 @@ fn make_font_known() {
     });
 }
 
-/// The backends' errors cannot be sent between threads, which `anyhow` wants; their words can.
+/// Turns a backend's error into text: it cannot be sent between threads, as `anyhow` requires.
 fn told<T, E: std::fmt::Display>(result: Result<T, E>) -> Result<T> {
     result.map_err(|error| anyhow!("{error}"))
 }

@@ -1,4 +1,4 @@
-//! Pictures as files.
+//! Writes pictures as SVG and PNG files.
 
 use std::fs;
 use std::io::BufWriter;
@@ -28,12 +28,12 @@ const PNG_SCALE: u32 = 2;
 const OVERSAMPLING: u32 = 2;
 /// Units a point inside an SVG, whose backend takes whole numbers.
 const SVG_SCALE: u32 = 4;
-/// The bitmap backend puts the middle of a text's box, not of its letters, where it was told (plotters
-/// 0.3.7 with `ab_glyph`): measured on pictures.
+/// Share of a text's size by which the bitmap backend writes it too high: it centres the text's
+/// box, not its letters (plotters 0.3.7 with `ab_glyph`). Measured on pictures.
 const BITMAP_TEXT_DROP: f64 = 0.15;
 const CHANNELS: u32 = 3;
 
-/// A format of pictures.
+/// A file format of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Svg,
@@ -58,20 +58,20 @@ impl Kind {
     }
 }
 
-/// Whether [`Picture::write`] knows the format that the name of `path` ends in: to be asked before
-/// minutes are spent on measuring.
+/// Checks that [`Picture::write`] knows the format that the name of `path` ends in, before minutes
+/// are spent on measuring.
 ///
 /// # Errors
-/// When it does not, with what it knows.
+/// The format is not known; the message says which are.
 pub fn check_path(path: &Path) -> Result<()> {
     Kind::of(path).map(|_| ())
 }
 
 impl Picture {
-    /// Writes it as SVG or PNG, by the end of the file's name.
+    /// Writes the picture as SVG or PNG, by the ending of the file's name.
     ///
     /// # Errors
-    /// When the name ends otherwise, or the file cannot be written.
+    /// The name has another ending, or the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
         let bytes = match Kind::of(path)? {
             Kind::Svg => self.to_svg()?.into_bytes(),
@@ -80,7 +80,7 @@ impl Picture {
         fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// It as an SVG document, whose title is read aloud to those who do not see it.
+    /// The picture as an SVG document, whose title is read aloud to those who do not see it.
     ///
     /// # Errors
     /// It cannot be drawn.
@@ -93,7 +93,7 @@ impl Picture {
             layout.draw(self, &Pen::new(&area, f64::from(SVG_SCALE)))?;
             area.present()?;
         }
-        // The size at which it is shown is that of the page, not that of the finer units within.
+        // The size shown is in pixels of the page, not in the finer units inside.
         let inner = format!(r#"<svg width="{width}" height="{height}""#);
         let shown = format!(
             r#"<svg width="{WIDTH_PX}" height="{}" role="img""#,
@@ -101,7 +101,7 @@ impl Picture {
         );
         let title = format!(">\n<title>{}</title>", xml_escaped(&self.title));
         let svg = svg.replacen(&inner, &shown, 1).replacen('>', &title, 1);
-        // What the backend says of every shape is what holds unless it is said: a third of the bytes.
+        // The backend writes default attributes on every shape, a third of the bytes.
         let shorter = |line: &str| match line.starts_with('<') {
             true => line
                 .replace(" opacity=\"1\"", "")
@@ -112,7 +112,7 @@ impl Picture {
         Ok(svg.split_inclusive('\n').map(shorter).collect())
     }
 
-    /// It as a PNG file.
+    /// The picture as a PNG file.
     ///
     /// # Errors
     /// It cannot be drawn.

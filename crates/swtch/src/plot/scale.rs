@@ -1,7 +1,8 @@
-//! Axes: from a value to its place, which values are marked, and what they are called.
+//! Axes: the place of a value, which values are marked, and how they are written.
 //!
-//! Marked are numbers that a person would choose: 1, 2 or 5 times a power of ten, powers of two for
-//! sizes, whole numbers for counts. Of several such sets the finest is taken whose names have room.
+//! Marks are numbers that a person would choose: 1, 2 or 5 times a power of ten, powers of two for
+//! sizes, whole numbers for counts. Of several such sets, the finest is taken whose names have
+//! room.
 
 use super::content::{Measure, Scale};
 use crate::text::grouped;
@@ -15,9 +16,9 @@ pub struct Span {
 }
 
 impl Span {
-    /// The span that holds all `values`, with `margin` of its length added at both ends; an even scale
-    /// starts at 0 unless something is below. Values without a place on the scale are left out; without
-    /// any other there is no span.
+    /// The span that holds all `values`, with `margin` of its length added at both ends; a linear
+    /// scale starts at 0 unless something is below. Values without a place on the scale are left
+    /// out; `None` if no other is there.
     pub fn around(
         scale: Scale,
         values: impl IntoIterator<Item = f64>,
@@ -35,7 +36,7 @@ impl Span {
         })
     }
 
-    /// From nothing to `high`, exactly.
+    /// A linear span from 0 to `high`, exactly.
     pub const fn up_to(high: f64) -> Self {
         Self {
             scale: Scale::Linear,
@@ -44,7 +45,7 @@ impl Span {
         }
     }
 
-    /// An axis for want of anything to show.
+    /// A span for an axis without values.
     pub const fn of_nothing(scale: Scale) -> Self {
         Self {
             scale,
@@ -82,7 +83,7 @@ impl Span {
         }
     }
 
-    /// The same with `share` of its length less, in values, at the low end of a logarithmic scale.
+    /// The same with its low end times `factor` (below 1), for room on a logarithmic axis.
     #[must_use]
     pub fn with_room_below(self, factor: f64) -> Self {
         Self {
@@ -91,7 +92,7 @@ impl Span {
         }
     }
 
-    /// The same, ended at `high`.
+    /// The same span, but not beyond `high`.
     #[must_use]
     pub fn at_most(self, high: f64) -> Self {
         Self {
@@ -100,12 +101,12 @@ impl Span {
         }
     }
 
-    /// Its upper end.
+    /// Upper end of the span, as a value.
     pub const fn high(self) -> f64 {
         self.high
     }
 
-    /// Whether some of it lies below `value`, and some above.
+    /// Whether `value` is inside it, with some of it on both sides.
     pub fn has_below(self, value: f64) -> bool {
         self.low < value && value < self.high
     }
@@ -115,7 +116,8 @@ impl Span {
         (self.low..=self.high).contains(&value)
     }
 
-    /// Where `value` lies between the low end, 0, and the high end, 1; held within them.
+    /// The place of `value`, from 0 at the low end to 1 at the high end; values outside are
+    /// clamped.
     pub fn place(self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         match self.scale {
@@ -124,8 +126,8 @@ impl Span {
         }
     }
 
-    /// Values to mark: the finest of the sets that suit the measure of which `fit` says that there is
-    /// room. `measured` are taken as they are where they are few and the axis is by logarithm.
+    /// Values to mark: the finest of the sets that suit the measure for which `fit` says that there
+    /// is room. On a logarithmic axis of sizes or counts, `measured` is tried first.
     pub fn ticks(
         self,
         measure: Measure,
@@ -149,7 +151,7 @@ impl Span {
         sets.find(|set| fit(set)).unwrap_or_default()
     }
 
-    /// Multiples of 1, 2 and 5 times a power of ten; of whole numbers for counts.
+    /// Multiples of 1, 2 and 5 times a power of ten; for counts, whole numbers only.
     fn steps_of_ten(self, measure: Measure) -> impl Iterator<Item = Vec<f64>> {
         let least = match measure {
             Measure::Count => 0,
@@ -164,7 +166,7 @@ impl Span {
         self.multiples((0..60).map(|power| 2_f64.powi(power)))
     }
 
-    /// For each step all its multiples on the axis, as far as they are no crowd.
+    /// For each step all its multiples on the axis; steps with too many are left out.
     fn multiples(self, steps: impl Iterator<Item = f64>) -> impl Iterator<Item = Vec<f64>> {
         const CROWD: f64 = 100.0;
         let wide_enough = steps.filter(move |step| (self.high - self.low) / step < CROWD);
@@ -222,8 +224,8 @@ impl Measure {
         }
     }
 
-    /// The names of ticks. On an even scale all have the unit of the largest, so that they can be
-    /// compared.
+    /// The names of ticks. On a linear scale, times all have the unit of the largest, so that they
+    /// can be compared.
     pub fn tick_texts(self, scale: Scale, ticks: &[f64]) -> Vec<String> {
         let largest = ticks
             .iter()
@@ -268,7 +270,7 @@ fn in_one_unit(values: &[f64], largest: f64, step: f64, units: &[&str]) -> Vec<S
     values.iter().map(text).collect()
 }
 
-/// The largest unit that leaves at least 1, and what a value is divided by for it.
+/// The largest unit in which the value is at least 1, and the divisor for it.
 fn unit_of<'a>(value: f64, step: f64, units: &[&'a str]) -> (f64, &'a str) {
     let mut divisor = 1.0;
     let mut units = units.iter().peekable();

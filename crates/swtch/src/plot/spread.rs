@@ -1,8 +1,8 @@
-//! Labels at the ends of lines, moved apart where they would lie on each other.
+//! Moves the labels at the ends of lines apart where they would overlap.
 
-/// Moves `wanted` heights (pixels from the top, in any order) apart until neighbours are `gap` apart,
-/// between `top` and `bottom`; the order among them is kept. Where there is no room for all they
-/// go beyond the bottom.
+/// Moves `wanted` heights (pixels from the top, in any order) apart until neighbours are `gap`
+/// apart, between `top` and `bottom`; the order among them is kept. Where there is no room for all
+/// they go beyond the bottom.
 ///
 /// Those that collide become a block around their middle, as do blocks that collide (the
 /// pool-adjacent-violators algorithm), so that each label stays as near to its line as it can.
@@ -32,10 +32,10 @@ pub fn apart(wanted: &[f64], gap: f64, (top, bottom): (f64, f64)) -> Vec<f64> {
     heights
 }
 
-/// Labels that lie one below the other without room between.
+/// Labels one below the other without room between.
 #[derive(Debug)]
 struct Block {
-    /// Height of the first.
+    /// Height of the first label, from the top.
     first: f64,
     /// Sum over its labels of the height that the first would have if that label got its wish.
     wishes: f64,

@@ -1,9 +1,9 @@
-//! How a command's end becomes an exit code.
+//! Turns the end of a command into an exit code.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// As a shell gives it: its own code, or 128 plus the signal that ended it.
+/// The exit code as a shell gives it: the command's own, or 128 plus the signal that ended it.
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status
         .code()

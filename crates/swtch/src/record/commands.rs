@@ -1,7 +1,8 @@
-//! Command lines of processes: `postgres: checkpointer` says more than `postgres`, twelve times.
+//! Reads the command lines of processes: `postgres: checkpointer` says more than `postgres`, which
+//! twelve processes are called.
 //!
-//! The kernel's events bring names of 15 bytes. The command line is in the process, so it is read from
-//! `/proc/PID/cmdline` (proc(5)), as ps does:
+//! The kernel's events contain names of up to 15 bytes. The command line is in the memory of the
+//! process, so it is read from `/proc/PID/cmdline` (proc(5)), as ps does:
 //!
 //! ```text
 //! executed               at once: a short-lived program is gone soon
@@ -9,9 +10,10 @@
 //! at the end             once more, of all that are alive: servers write there what they do
 //! ```
 //!
-//! It is done by a thread of its own. To read it, the kernel waits for the lock of that process's address
-//! space, and a process that is stuck may hold it for ever; who empties the rings must not wait for that.
-//! A process that is gone, or that this user may not look at, has no command line: it goes by its name.
+//! A thread of its own reads them. To read a command line, the kernel takes the lock of that
+//! process's address space, which a stuck process may hold for ever; the thread that empties the
+//! rings must not wait for that. A process that is gone, or that this user may not inspect, has no
+//! command line and is known by its name.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -31,16 +33,16 @@ use swtch_store::CommandRow;
 
 use crate::text::from_bytes;
 
-/// The longest that is kept of a command line: any program may write megabytes there.
+/// Bytes of a command line that are kept: a program may write megabytes there.
 const MOST_BYTES: u64 = 1024;
 
-/// After this, a process that was forked has set its own words.
+/// By this time after its start, a forked process has set its own command line.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// How long the end of a recording waits for the last command lines.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the thread that reads is told.
+/// Requests to the reading thread.
 enum Ask {
     Read(Pid),
     ReadSoon(Pid),
@@ -48,7 +50,7 @@ enum Ask {
     ReadAll,
 }
 
-/// The thread that reads command lines, seen from outside; by default there is none.
+/// Handle of the thread that reads command lines. The default has no thread and reads none.
 #[derive(Debug, Default)]
 pub struct Commands {
     thread: Option<Reading>,
@@ -61,22 +63,22 @@ struct Reading {
 }
 
 impl Commands {
-    /// Starts the thread, and waits until it has given up its rights. To be called before this process
-    /// forbids itself to do so, and after it has taken the user that it goes on as.
+    /// Starts the thread, and waits until it has dropped its rights. Must be called before this
+    /// process forbids itself to drop rights, and after it has changed to its final user.
     ///
     /// # Errors
-    /// When there can be no such thread, or the kernel does not take its rights.
+    /// When the thread cannot be started, or the kernel refuses to drop its rights.
     pub fn start() -> Result<Self> {
         let (asks, asked) = channel();
         let (tell, read) = channel();
         let (tell_ready, ready) = channel();
         let run = move || {
-            // It is in no hurry, unlike the recorder that starts it.
+            // This thread is not urgent, unlike the recorder that starts it.
             take_ordinary_priority();
             let confined = drop_privileges(Kept::default(), kernel_version())
                 .and_then(|()| forbid_new_privileges());
             let is_confined = confined.is_ok();
-            // Who started it waits for the answer.
+            // `start` waits for this answer, so sending cannot fail.
             let _ = tell_ready.send(confined);
             if is_confined {
                 Reader::new(tell).run(&asked);
@@ -93,7 +95,7 @@ impl Commands {
         Ok(Self { thread })
     }
 
-    /// Takes note of what happened to a task.
+    /// Asks for the command line of a task's process, or forgets it, as the event requires.
     pub fn meet(&self, task: &TaskEvent) {
         let is_leader = task.pid.get() == task.tid.get();
         if task.is_kthread || !is_leader {
@@ -101,20 +103,21 @@ impl Commands {
         }
         let ask = match task.kind {
             TaskEventKind::Exec => Ask::Read(task.pid),
-            // Its id may come to another process.
+            // The id may be given to another process.
             TaskEventKind::Exit => Ask::Forget(task.pid),
             _ => Ask::ReadSoon(task.pid),
         };
         self.ask(ask);
     }
 
-    /// The command lines that were read since the last time.
+    /// The command lines that were read since the last call.
     pub fn take(&self) -> Vec<CommandRow> {
         let rows = self.thread.iter().flat_map(|thread| thread.read.try_iter());
         rows.collect()
     }
 
-    /// Has all of them read again, and gives what is new. Waits for a stuck process only so long.
+    /// Has all command lines read again, and returns the new ones. Waits at most [`PATIENCE`],
+    /// since a process may be stuck.
     pub fn end(&mut self) -> Vec<CommandRow> {
         self.ask(Ask::ReadAll);
         let Some(Reading { asks, read }) = self.thread.take() else {
@@ -126,7 +129,8 @@ impl Commands {
         std::iter::from_fn(|| next().ok()).collect()
     }
 
-    /// A thread that has ended is asked in vain: what it would say is no loss of switches.
+    /// If the thread has ended, the request is dropped: a missing command line is no loss of
+    /// switches.
     fn ask(&self, ask: Ask) {
         if let Some(thread) = &self.thread {
             let _ = thread.asks.send(ask);
@@ -134,12 +138,12 @@ impl Commands {
     }
 }
 
-/// What the thread knows.
+/// The state of the reading thread.
 struct Reader {
     tell: Sender<CommandRow>,
-    /// Of processes that are alive, as it was read last.
+    /// The last command line that was read, for each process that is alive.
     known: FxHashMap<Pid, Option<String>>,
-    /// Those to be read, and when: in order of time.
+    /// Processes to be read later, with the moment to do so, in order of time.
     later: VecDeque<(Instant, Pid)>,
 }
 
@@ -152,7 +156,7 @@ impl Reader {
         }
     }
 
-    /// Until nobody asks any more.
+    /// Answers requests until the sender is dropped.
     fn run(mut self, asked: &Receiver<Ask>) {
         loop {
             let now = Instant::now();
@@ -163,7 +167,8 @@ impl Reader {
             match asked.recv_timeout(pause) {
                 Ok(Ask::Read(pid)) => self.read(pid),
                 Ok(Ask::ReadSoon(pid)) => {
-                    // Known from now on, so that the end reads it however soon that comes.
+                    // The process is known from now on, so that it is read at the end even if that
+                    // comes at once.
                     self.known.entry(pid).or_default();
                     self.later.push_back((Instant::now() + SETTLED, pid));
                 }
@@ -199,14 +204,14 @@ impl Reader {
         }
         for command in command.iter().cloned() {
             let ts = Timestamp::from_ns(monotonic_ns());
-            // Who does not listen any more has ended the recording.
+            // A receiver that is gone means that the recording has ended.
             let _ = self.tell.send(CommandRow { ts, pid, command });
         }
         *known = command;
     }
 }
 
-/// `None` of a process that is gone, has no command line, or does not show it.
+/// The command line; `None` if the process is gone, has none, or does not show it.
 fn command_line(pid: Pid) -> Option<String> {
     let file = File::open(format!("/proc/{pid}/cmdline")).ok()?;
     let mut bytes = Vec::new();
@@ -214,7 +219,7 @@ fn command_line(pid: Pid) -> Option<String> {
     in_words(&bytes)
 }
 
-/// Words end in NUL bytes. A program that writes a line of its own there pads it with NULs or spaces.
+/// Words end in NUL bytes. A program that overwrites its command line pads it with NULs or spaces.
 fn in_words(bytes: &[u8]) -> Option<String> {
     let words = bytes.split(|byte| *byte == 0).map(from_bytes);
     let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
@@ -239,7 +244,8 @@ mod tests {
         assert_eq!(in_words(b""), None);
     }
 
-    /// However soon the end comes, and once unless it changes.
+    /// A process is read even if the end comes at once, and reported again only if its line
+    /// changes.
     #[test]
     fn a_process_that_is_alive_is_read_by_the_end() {
         let own = Pid::new(std::process::id());

@@ -1,4 +1,4 @@
-//! What `meta.json` says: of the machine, the command, the counts and the cost.
+//! Fills in `meta.json`: facts about the machine, the command, the counts and the overhead.
 
 use std::fs;
 use std::os::unix::fs::DirEntryExt as _;
@@ -17,13 +17,13 @@ use super::pipeline::Pipeline;
 use super::{Request, Target};
 use crate::text::escaped;
 
-/// The architecture of this machine.
+/// The architecture of this machine, if its system calls are known.
 pub fn arch() -> Result<Arch> {
     Arch::from_machine(std::env::consts::ARCH)
         .with_context(|| format!("the system calls of {} are unknown", std::env::consts::ARCH))
 }
 
-/// CPUs that may ever be online.
+/// Number of CPUs that can ever be online.
 pub fn possible_cpus() -> usize {
     let range = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = range
@@ -34,8 +34,8 @@ pub fn possible_cpus() -> usize {
     last.map_or(1, |last| last + 1)
 }
 
-/// A name that says what is recorded and since when, in this directory. From the second on they are
-/// numbered: two recordings of one program may begin in the same second.
+/// A name in this directory from what is recorded and the time. From `nth` = 2 on it is numbered,
+/// because two recordings of one program may begin in the same second.
 pub fn default_path(target: &Target, nth: u32) -> PathBuf {
     let what = match target {
         Target::Command(words) => {
@@ -68,7 +68,7 @@ pub fn default_path(target: &Target, nth: u32) -> PathBuf {
     PathBuf::from(format!("{safe}-{now}{number}.swtch"))
 }
 
-/// What is known when the capture has just started.
+/// The facts that are known when the capture has started.
 pub fn at_start(request: &Request, capture: &Capture) -> Meta {
     Meta {
         swtch_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -97,9 +97,9 @@ pub fn at_start(request: &Request, capture: &Capture) -> Meta {
     }
 }
 
-/// Adds what is known when the capture is about to end.
+/// Adds the facts that are known when the capture is about to end.
 pub fn at_end(meta: &mut Meta, capture: &mut Capture) {
-    // Without this count the recording is as good as with it: it is said, and no reason to lose it.
+    // A recording without this count is as good as one with it: report the error and go on.
     let counted = capture.count_tree().unwrap_or_else(|error| {
         let error = format!("{:#}", anyhow::Error::from(error));
         talk!(
@@ -117,7 +117,7 @@ pub fn at_end(meta: &mut Meta, capture: &mut Capture) {
     meta.end_ns = monotonic_ns();
 }
 
-/// Adds what is known when all rows are on disk.
+/// Adds the facts that are known when all rows are on disk.
 pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
     let counters = capture.counters();
     meta.counts = Counts {
@@ -146,8 +146,8 @@ pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
     };
 }
 
-/// Paths of cgroups: their numbers are the inode numbers of their directories. One that was removed
-/// meanwhile has none.
+/// Paths of cgroups, whose ids are the inode numbers of their directories. One that was removed
+/// meanwhile has no path.
 pub fn cgroup_paths(wanted: &FxHashSet<CgroupId>) -> Vec<(CgroupId, String)> {
     let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
     let root = roots.iter().map(Path::new).find(|root| root.is_dir());
@@ -158,7 +158,7 @@ pub fn cgroup_paths(wanted: &FxHashSet<CgroupId>) -> Vec<(CgroupId, String)> {
     found
 }
 
-/// Deeper hierarchies than this are not walked; their cgroups keep their numbers.
+/// Deeper levels are not searched; cgroups there are shown by their ids.
 const MOST_LEVELS: usize = 32;
 
 fn find_cgroups(
@@ -203,7 +203,8 @@ fn host() -> Host {
         kernel_release: host.kernel_release,
         machine: host.machine,
         cpus: to_u32(host.cpus),
-        // It reads the affinity and the quota of the cgroup, which are ours and not the machine's.
+        // `available_parallelism` reads our affinity and cgroup quota, which are not those of the
+        // machine.
         usable_cpus: std::thread::available_parallelism()
             .ok()
             .map(|cpus| to_u32(cpus.get())),
@@ -227,7 +228,7 @@ fn command_words(target: &Target) -> Vec<String> {
     }
 }
 
-/// The scope of a recording of every task there is.
+/// The scope in the metadata of a recording of all tasks.
 pub const WHOLE_SYSTEM: &str = "whole system";
 
 fn scope(target: &Target) -> String {
@@ -246,7 +247,7 @@ fn scope(target: &Target) -> String {
     }
 }
 
-/// The kernel's own count of switches since boot, all CPUs, idle's included.
+/// The kernel's count of switches since boot, on all CPUs and with those of idle (`ctxt`).
 fn ctxt() -> Option<u64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     stat.lines()
@@ -256,7 +257,7 @@ fn ctxt() -> Option<u64> {
         .ok()
 }
 
-/// The most that a process had in memory at a time; 0 when it has ended.
+/// The largest memory use of a process so far (`VmHWM`); 0 if it has ended.
 fn peak_memory_bytes(process: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

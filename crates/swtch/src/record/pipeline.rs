@@ -1,4 +1,5 @@
-//! The road of a record: drain, merge, timeline, writer. One way, each stage once.
+//! The pipeline of a recording: drain the rings, merge, build the timeline, write. Each record
+//! passes each stage once.
 
 use rustc_hash::FxHashMap;
 use rustc_hash::FxHashSet;
@@ -15,7 +16,7 @@ use super::commands::Commands;
 use super::facts;
 use super::user_level::{Brought, Finder, UserLevel};
 
-/// Everything between the rings and the disk.
+/// All stages between the rings and the disk.
 pub struct Pipeline {
     merge: Merge,
     user_level: UserLevel,
@@ -24,7 +25,7 @@ pub struct Pipeline {
     unreadable: u64,
 }
 
-/// What comes after the merge.
+/// The stages after the merge.
 struct Rest {
     timeline: Timeline,
     writer: Writer,
@@ -38,17 +39,18 @@ struct Rest {
     scope: InScope,
 }
 
-/// Rows of the kernel's switches by whether the task was asked for. Those of others are recorded while
-/// a task in scope waits for their CPU; reports leave them out of every count.
+/// Splits the kernel's switches by whether the task was asked for. Switches of other tasks are
+/// recorded while a task in scope waits for their CPU; reports leave them out of every count.
 #[derive(Debug, Default)]
 struct InScope {
     tasks: FxHashSet<TaskKey>,
-    /// Rows of tasks that are not in scope, or not yet: a report takes a task as a whole.
+    /// Rows of each task that is not in scope. If the task comes into scope later, its rows are
+    /// counted after all, because a report counts a task as a whole.
     of_others: FxHashMap<TaskKey, u64>,
     rows_of_others: u64,
 }
 
-/// Stacks are looked up in the process that has them, so processes are kept by task.
+/// Symbols of user stacks are looked up in the process, so the process of each task is kept.
 struct StackKeeper {
     stacks: Stacks,
     pids: FxHashMap<TaskKey, Pid>,
@@ -56,7 +58,7 @@ struct StackKeeper {
 }
 
 impl Pipeline {
-    /// A pipeline into `writer`.
+    /// A new pipeline that ends in `writer`.
     pub fn new(arch: Arch, writer: Writer, user_level: UserLevel, with_stacks: bool) -> Self {
         let stacks = with_stacks.then(|| {
             let stacks = Stacks::new();
@@ -92,10 +94,11 @@ impl Pipeline {
         self.commands = commands;
     }
 
-    /// Empties the rings once; says how many records the fullest held.
+    /// Empties the rings once; returns how many records the fullest of them held.
     pub fn round(&mut self, capture: &mut Capture) -> Result<u64, Error> {
         let drained = self.drain(capture);
-        // After the kernel's rings: what they promise to be complete is complete here, too.
+        // Read after the kernel's rings, so that everything before their horizon is in these as
+        // well.
         let brought = self.drain_user_level();
         self.watch_user_level(capture);
         let rest = &mut self.rest;
@@ -106,7 +109,7 @@ impl Pipeline {
         self.rest.failure.take().map_or(Ok(most), Err)
     }
 
-    /// Puts what is pending on disk, with the gaps since the last time.
+    /// Writes pending rows to disk, with the gaps since the last call.
     pub fn flush(&mut self, capture: &Capture) -> Result<(), Error> {
         for command in self.commands.take() {
             self.rest.writer.push_command(&command)?;
@@ -126,10 +129,11 @@ impl Pipeline {
         self.rest.writer.check_that_it_is_there()
     }
 
-    /// Takes what is left after the probes were detached, and closes what is open.
+    /// Takes the records that are left after the probes were detached, and closes open waits.
     ///
     /// # Errors
-    /// When the disk takes no more, now or since an earlier call: what is left is counted then.
+    /// When the disk is full, now or since an earlier call; the records that are left are counted
+    /// then.
     pub fn end(&mut self, capture: &mut Capture, end: Timestamp) -> Result<(), Error> {
         while self.drain(capture).switches > 0 {}
         self.drain_user_level();
@@ -172,7 +176,7 @@ impl Pipeline {
         self.rest.writer.discard()
     }
 
-    /// What became of the switches of user-mode schedulers; `None` when there were none.
+    /// Counts of the switches of user-mode schedulers; `None` if there was no such scheduler.
     pub fn user_counts(&self) -> Option<UserCounts> {
         let counts = self.user_level.counts()?;
         let stored = self.rest.writer.user_switches_written();
@@ -189,32 +193,33 @@ impl Pipeline {
         self.user_level.finder()
     }
 
-    /// Switches of tasks that were asked for, of those that came this far.
+    /// Switches of tasks that were asked for, as far as they have passed the timeline.
     pub const fn in_scope(&self) -> u64 {
         self.rest.taken - self.rest.scope.rows_of_others
     }
 
-    /// Rows of `switch` of the kernel that are on disk.
+    /// Rows of the kernel's switches that are on disk.
     pub const fn stored(&self) -> u64 {
         self.rest.writer.switches_written()
     }
 
-    /// Rows that came after a later one.
+    /// Records that arrived after a later one had been merged.
     pub const fn late(&self) -> u64 {
         self.merge.late()
     }
 
-    /// Rows of `switch` that the disk did not take, once [`Self::end`] has flushed the others.
+    /// Rows of the kernel's switches that could not be written. Valid once [`Self::end`] has
+    /// flushed.
     pub const fn rows_failed(&self) -> u64 {
         self.rest.taken - self.stored()
     }
 
-    /// The timeline, for its counts.
+    /// The timeline, for the counts that it keeps.
     pub const fn timeline(&self) -> &Timeline {
         &self.rest.timeline
     }
 
-    /// Records that could not be read.
+    /// Records of the rings that could not be decoded.
     pub const fn unreadable(&self) -> u64 {
         self.unreadable
     }
@@ -243,7 +248,8 @@ impl Pipeline {
             .drain(|stream, event| merge.push(stream, event))
     }
 
-    /// A kernel side without room for more threads costs their attribution, not the recording.
+    /// If the kernel side has no room for more threads, their switches lack a worker; recording
+    /// goes on.
     fn watch_user_level(&mut self, capture: &mut Capture) {
         if let Err(error) = self.user_level.look(capture) {
             self.user_level
@@ -268,7 +274,7 @@ impl InScope {
 }
 
 impl Rest {
-    /// After a failure the rest is still taken, so that it is counted.
+    /// After a failure, further events are still taken, so that they are counted.
     fn take(&mut self, event: Event) {
         let result = match self.timeline.push(event) {
             Some(Step::Switch(switch)) => self.take_switch(&switch),
@@ -294,7 +300,7 @@ impl Rest {
         }
     }
 
-    /// Looks new cgroups up soon: a short-lived one is gone at the end.
+    /// Looks up new cgroups at every flush, since a short-lived one is gone at the end.
     fn name_cgroups(&mut self) -> Result<(), Error> {
         if self.unnamed_cgroups.is_empty() {
             return Ok(());
@@ -400,7 +406,7 @@ impl Rest {
 mod tests {
     use super::*;
 
-    /// The last line of a recording must say what the first lines of its reports say.
+    /// The last line of a recording must agree with the first lines of its reports.
     #[test]
     fn rows_count_for_a_task_that_comes_into_scope_later_too() {
         let key = TaskKey::new;

@@ -1,5 +1,5 @@
-//! What a recording says of its own priority: in the trace, and to a person whose recorder may be starved
-//! by real-time tasks.
+//! The recorder's real-time priority: what the trace says of it, and warnings where it is missing
+//! and real-time tasks may starve the recorder.
 
 use std::fs;
 use std::path::Path;
@@ -9,11 +9,11 @@ use swtch_store::RecorderGuard;
 
 use crate::text::counted;
 
-/// What grants the right that a recorder without a real-time priority lacks.
+/// Advice for a recorder that lacks the right to a real-time priority.
 const REMEDY: &str = "run it with sudo, or grant the right once: sudo setcap \
      cap_bpf,cap_perfmon,cap_sys_nice+ep $(command -v swtch)";
 
-/// What the trace says of the guard and of what it lent.
+/// The guard and the time that it lent, as `meta.json` has them.
 pub fn guard_in_trace(priority: GuardPriority, lent: Lent) -> RecorderGuard {
     let (policy, priority) = match priority {
         GuardPriority::Deadline => ("deadline", None),
@@ -28,8 +28,9 @@ pub fn guard_in_trace(priority: GuardPriority, lent: Lent) -> RecorderGuard {
     }
 }
 
-/// Warns at the start of losses that can be foreseen: there is no right to a real-time priority, and
-/// real-time tasks want a CPU right now. Those that sleep, such as a desktop's sound server, use little.
+/// A warning at the start if losses can be foreseen: there is no right to a real-time priority, and
+/// real-time tasks are runnable now. Those that sleep, such as a desktop's sound server, use
+/// little.
 pub fn warning(priority: GuardPriority) -> Option<String> {
     if priority != GuardPriority::Ordinary {
         return None;
@@ -43,7 +44,7 @@ pub fn warning(priority: GuardPriority) -> Option<String> {
     ))
 }
 
-/// What to do about losses that a real-time priority would have spared.
+/// Advice after losses that a real-time priority might have prevented.
 pub fn hint(guard: &RecorderGuard, lost: u64) -> Option<String> {
     (lost > 0 && guard.policy == "none").then(|| {
         format!(
@@ -52,12 +53,12 @@ pub fn hint(guard: &RecorderGuard, lost: u64) -> Option<String> {
     })
 }
 
-/// Names of the threads in user mode of a real-time policy that are runnable at this moment.
+/// Names of the user threads of a real-time policy that are runnable at this moment.
 fn busy_realtime_threads() -> Vec<String> {
     let mut busy = Vec::new();
     for process in directories(Path::new("/proc")) {
         for thread in directories(&process.join("task")) {
-            // A thread that has ended meanwhile has no file.
+            // A thread that has ended meanwhile has no `stat` file.
             let stat = fs::read(thread.join("stat")).unwrap_or_default();
             busy.extend(busy_realtime_thread(&String::from_utf8_lossy(&stat)));
         }
@@ -65,7 +66,7 @@ fn busy_realtime_threads() -> Vec<String> {
     busy
 }
 
-/// Entries whose names are numbers; none of a directory that is gone.
+/// Entries whose names are numbers; none if the directory is gone.
 fn directories(of: &Path) -> impl Iterator<Item = std::path::PathBuf> + use<> {
     let entries = fs::read_dir(of).into_iter().flatten().flatten();
     entries
@@ -73,18 +74,18 @@ fn directories(of: &Path) -> impl Iterator<Item = std::path::PathBuf> + use<> {
         .map(|entry| entry.path())
 }
 
-/// `include/linux/sched.h`: a thread of the kernel.
+/// Flag of kernel threads, from `include/linux/sched.h`.
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// The name of a thread of user mode that is runnable and of a real-time policy: fields 2 (name),
-/// 3 (state), 9 (flags) and 41 (policy) of `/proc/PID/stat` (`proc_pid_stat(5)`).
+/// The name of a thread, if it is a runnable user thread of a real-time policy. Uses fields 2
+/// (name), 3 (state), 9 (flags) and 41 (policy) of `/proc/PID/stat` (`proc_pid_stat(5)`).
 fn busy_realtime_thread(stat: &str) -> Option<String> {
     let (before, rest) = stat.rsplit_once(')')?;
     let name = before.split_once('(')?.1;
     let fields: Vec<_> = rest.split_ascii_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     let is_of_kernel = number(9)? & PF_KTHREAD != 0;
-    // SCHED_FIFO, SCHED_RR, SCHED_DEADLINE
+    // The numbers of SCHED_FIFO, SCHED_RR and SCHED_DEADLINE.
     let is_realtime = matches!(number(41)?, 1 | 2 | 6);
     (*fields.first()? == "R" && is_realtime && !is_of_kernel).then(|| name.to_owned())
 }

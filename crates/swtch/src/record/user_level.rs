@@ -1,4 +1,4 @@
-//! The other level of a recording: what user-mode schedulers in the recorded processes switch.
+//! Records the switches of user-mode schedulers in the recorded processes.
 //!
 //! ```text
 //! task events ─▶ finder ─Page─▶ Watched ─┬─ words  ─▶ the kernel side: which worker a thread ran
@@ -6,9 +6,9 @@
 //!                                └ lease: "go on writing for a second", ten times a second
 //! ```
 //!
-//! A process without a scheduler is looked at a few times and left alone. What is read of a page is
-//! checked in `swtch_fiber::observe`; here it only becomes words of the trace. Losses at this level
-//! are counted apart: they are no losses of the kernel's switches.
+//! A process without a scheduler is inspected a few times and then left alone. The contents of a
+//! page are checked in `swtch_fiber::observe`; here they are only converted to rows. Losses at this
+//! level are counted apart: they are not losses of the kernel's switches.
 
 mod finder;
 mod wait_types;
@@ -26,13 +26,13 @@ use watched::Watched;
 
 pub use finder::{Finder, find_schedulers};
 
-/// Pages are looked for, leases renewed and threads looked at this often.
+/// How often new pages are taken over, leases renewed and threads looked up.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Why a scheduler could not be watched is said for so many processes.
+/// At most this many reasons why a scheduler could not be watched are kept.
 const MOST_REFUSED: usize = 20;
 
-/// All user-mode schedulers of a recording.
+/// The user-mode schedulers of all recorded processes.
 pub struct UserLevel {
     finder: Finder,
     watched: Vec<Watched>,
@@ -44,17 +44,18 @@ pub struct UserLevel {
     looked: Instant,
 }
 
-/// What one reading of all rings came to.
+/// The result of reading all rings once.
 #[derive(Clone, Copy, Debug)]
 pub struct Brought {
-    /// Everything before this moment has been brought.
+    /// Every event before this moment has been read.
     pub horizon: Timestamp,
     /// Events that the fullest ring held.
     pub most_in_a_ring: u64,
 }
 
 impl UserLevel {
-    /// Watches what `finder` finds. The streams of the merge from `first_stream` on are theirs.
+    /// Watches the processes that `finder` finds. Their events go to streams of the merge, from
+    /// `first_stream` on.
     pub fn new(finder: Finder, first_stream: usize) -> Self {
         Self {
             finder,
@@ -68,12 +69,13 @@ impl UserLevel {
         }
     }
 
-    /// Takes notice of a task: its process may have, or soon start, a scheduler.
+    /// Notes an event of a task: its process may have, or soon start, a scheduler.
     pub fn meet(&mut self, task: &TaskEvent) {
         self.finder.meet(task);
     }
 
-    /// Now and then: watches schedulers that were found, and keeps their leases.
+    /// Watches schedulers that were found and renews the leases, if [`EVERY`] has passed since the
+    /// last time.
     ///
     /// # Errors
     /// When the kernel side has no room for more threads.
@@ -102,12 +104,12 @@ impl UserLevel {
             });
             watched.tell_words(capture)?;
         }
-        // What a process that has ended left in its rings has been read.
+        // All that an ended process had left in its rings has been read.
         self.watched.retain(|watched| !watched.is_over());
         Ok(())
     }
 
-    /// Reads all rings; events go to the streams that were named.
+    /// Reads all rings. Each event is passed to `sink` with the stream of its scheduler.
     pub fn drain(&mut self, mut sink: impl FnMut(usize, Event)) -> Brought {
         let now = Timestamp::from_ns(monotonic_ns());
         let mut brought = Brought {
@@ -128,28 +130,28 @@ impl UserLevel {
         brought
     }
 
-    /// What was lost since this was last asked.
+    /// The gaps since the last call.
     pub fn take_gaps(&mut self) -> Vec<Gap> {
         std::mem::take(&mut self.gaps)
     }
 
-    /// Names of wait types that were met since this was last asked.
+    /// Names of wait types that are new since the last call.
     pub fn take_wait_types(&mut self) -> Vec<WaitTypeRow> {
         self.wait_types.take_fresh()
     }
 
-    /// What was counted so far; `None` when no scheduler was met.
+    /// The counts so far; `None` if no scheduler was found.
     pub fn counts(&self) -> Option<UserCounts> {
         let is_any = self.counts.processes > 0 || !self.counts.refused.is_empty();
         is_any.then(|| self.counts.clone())
     }
 
-    /// The process that looks for schedulers, for what it costs.
+    /// The process that looks for schedulers, whose cost is part of the overhead.
     pub const fn finder(&self) -> &Finder {
         &self.finder
     }
 
-    /// Says why something at this level is not recorded.
+    /// Keeps a reason why something at this level is not recorded, if there is one.
     pub fn refuse(&mut self, why: Option<String>) {
         let refused = &mut self.counts.refused;
         refused.extend(why.filter(|_| refused.len() < MOST_REFUSED));

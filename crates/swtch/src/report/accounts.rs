@@ -1,11 +1,12 @@
-//! Lines of a bill: switches by group, counted by what decides their price, and priced when all are
-//! counted.
+//! Lines of a bill: switches are counted by group and by what decides their price. They are priced
+//! once, when all are counted.
 //!
-//! Two shares, of the direct cost only:
+//! The direct cost is given as two shares:
 //!
-//! - of **wall time**: of one CPU, for as long as was recorded (or `--since` and `--until` leave).
-//! - of **CPU time**: of the runs that these switches ended. The runs of a CPU touch each other, so
-//!   the time of a switch is inside them and not beside.
+//! - of **wall time**: one CPU, for the length of the recording or of the part that `--since` and
+//!   `--until` select.
+//! - of **CPU time**: the runs that these switches ended. The runs of a CPU touch each other, so
+//!   the time of a switch is part of a run, and not beside it.
 
 use std::hash::Hash;
 
@@ -20,7 +21,7 @@ use super::pricing::Prices;
 use super::sheet::{Cell, Sheet};
 use crate::text;
 
-/// Columns of what is billed.
+/// Columns of a bill, after those that name the group.
 const MEASURES: [&str; 10] = [
     "switches",
     "direct_ns",
@@ -37,7 +38,6 @@ const MEASURES: [&str; 10] = [
 /// Switches of one group, and the runs that they ended.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// The switches.
     pub account: Account,
     ran: Nanos,
     unknown_runs: u64,
@@ -58,7 +58,8 @@ impl Line {
         self.unknown_runs += other.unknown_runs;
     }
 
-    /// Values of [`MEASURES`].
+    /// One cell for each column of [`MEASURES`]. Costs and shares are missing if no switch has a
+    /// price.
     fn cells(&self, amount: &Amount, wall: Nanos) -> Vec<Cell> {
         let is_known = amount.switches == 0 || amount.is_priced();
         let direct = |ns| match is_known {
@@ -84,18 +85,17 @@ impl Line {
     }
 }
 
-/// A part of a length in percent; `None` when there is no length.
+/// `part_ns` as a percentage of `whole`; `None` if `whole` is zero.
 #[expect(clippy::cast_precision_loss, reason = "four digits are shown")]
 pub fn percent(part_ns: f64, whole: Nanos) -> Option<f64> {
     (whole > Nanos::ZERO).then(|| part_ns * 100.0 / whole.as_ns() as f64)
 }
 
-/// Lines by group.
 #[derive(Debug)]
 pub struct Accounts<K> {
     places: FxHashMap<K, usize>,
     lines: Vec<(K, Line)>,
-    /// The group found last: rows come in bursts.
+    /// The group found last, kept because rows come in bursts of one group.
     recent: Option<(K, usize)>,
 }
 
@@ -122,7 +122,6 @@ impl<K: Copy + Ord + Hash> Accounts<K> {
         Some(&self.lines[*place].1)
     }
 
-    /// All groups together.
     pub fn total(&self) -> Line {
         let mut total = Line::default();
         for (_, line) in &self.lines {
@@ -131,8 +130,8 @@ impl<K: Copy + Ord + Hash> Accounts<K> {
         total
     }
 
-    /// The bill: the dearest group first. `label` gives the cells of `labels`, which stand before
-    /// the measures.
+    /// The bill as a sheet, the most expensive group first. `label` gives the cells of the columns
+    /// `labels`, which stand before the measures.
     pub fn sheet(
         &self,
         name: &'static str,
@@ -186,19 +185,19 @@ impl<K: Copy + Ord + Hash> Accounts<K> {
     }
 }
 
-/// What a bill needs beside the switches.
+/// What a bill needs besides the switches.
 #[derive(Debug)]
 pub struct Bill<'a> {
-    /// The prices.
     pub prices: &'a Prices<'a>,
-    /// The length of what is billed.
+    /// Length of the billed part of the recording; zero if it is not known.
     pub wall: Nanos,
-    /// Records that were lost.
+    /// Number of lost records. If there are any, the bill is a lower bound.
     pub lost: u64,
 }
 
 impl<'a> Bill<'a> {
-    /// For a trace whose rows have been read.
+    /// For a trace whose rows have been read: before that, the length of an unfinished trace is
+    /// unknown.
     pub fn new(prices: &'a Prices<'a>, head: &Head, selection: &Selection) -> Self {
         Self {
             prices,

@@ -6,8 +6,8 @@
 //! price list ─▶ Prices ───────────────────────────────────────────────────┴─▶ Sheet
 //! ```
 //!
-//! A row costs nothing while it is read: switches are counted by what decides their price, and
-//! priced when all are counted.
+//! While rows are read, switches are only counted by what decides their price. They are priced
+//! once, when all are counted.
 
 use std::io::{self, Write};
 
@@ -34,13 +34,11 @@ use super::{By, Request, write_sheet};
 pub enum BillBy {
     /// Why the task left its CPU.
     Reason,
-    /// The process that left.
     Process,
-    /// The thread that left.
     Thread,
-    /// The place in the program that waited.
+    /// The user and kernel stack at which the task waited.
     Stack,
-    /// The thread that left and the one that came.
+    /// The thread that left, and the thread that ran next.
     Pair,
 }
 
@@ -65,7 +63,7 @@ impl BillBy {
         }
     }
 
-    /// The one with this word.
+    /// The variant with this word; `None` if there is none.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|by| by.as_str() == word)
     }
@@ -104,7 +102,6 @@ impl BillBy {
 /// Labels of a bill by reason.
 pub const REASON_LABELS: [&str; 2] = ["reason", "category"];
 
-/// What is billed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Key {
     Reason(Reason),
@@ -114,12 +111,13 @@ enum Key {
     Pair(usize, Option<usize>),
 }
 
-/// Whether every run on every CPU is a row, so that it is known who had a CPU meanwhile.
+/// Whether every run on every CPU has a row, so that it is known which tasks ran on a CPU in
+/// between.
 pub fn is_complete(session: &Session<'_>) -> bool {
     session.coverage() == Coverage::EveryTask && session.head().lost() == 0
 }
 
-/// Columns of the rows.
+/// Columns that every bill reads; a bill by stack reads the stacks, too.
 const COLUMNS: Columns = Columns::REASON
     .and(Columns::CPU)
     .and(Columns::RAN)
@@ -127,7 +125,7 @@ const COLUMNS: Columns = Columns::REASON
     .and(Columns::OFF_REASON)
     .and(Columns::OFF);
 
-/// Writes the bill of a trace. `request.by` plays no part.
+/// Writes the bill of a trace. `request.by` is ignored.
 ///
 /// # Errors
 ///
@@ -165,7 +163,7 @@ fn accounts(
     let mut accounts = Accounts::default();
     let mut departures = Departures::new(&names, is_complete(session), prices.billing());
     let mut add = |one: &Departure| accounts.add(by.key(one, &names), one);
-    // What a task had lost before the span, it may still miss in it.
+    // What a task's caches lost before the span may still slow it down inside the span.
     let rows = session.scan_from_start(columns, &mut |row, task, counted| {
         departures.add(row, task, counted, &names, &mut add);
     })?;
@@ -194,7 +192,7 @@ fn sheet(
     Ok(sheet)
 }
 
-/// Cells of [`BillBy::labels`].
+/// The cells that name a group, for the columns of [`BillBy::labels`].
 fn label(key: Key, names: &Names, symbols: &Symbols) -> Vec<Cell> {
     let words = Words {
         names,
@@ -214,7 +212,7 @@ fn label(key: Key, names: &Names, symbols: &Symbols) -> Vec<Cell> {
     }
 }
 
-/// Cells of [`REASON_LABELS`].
+/// The cells that name a reason, for the columns of [`REASON_LABELS`].
 pub fn reason_label(reason: Reason) -> Vec<Cell> {
     vec![
         Cell::text(reason.as_str()),
@@ -246,7 +244,7 @@ fn stack_label(stacks: Stacks, symbols: &Symbols) -> Vec<Cell> {
     vec![Cell::List(user), Cell::List(kernel), Cell::Text(folded)]
 }
 
-/// Writes the first `most` stacks, each under a line of what its switches cost.
+/// Writes the first `most` stacks, each below a line with the cost of its switches.
 fn write_stacks(sheet: &Sheet, most: usize, out: &mut dyn Write) -> io::Result<()> {
     for row in sheet.rows.iter().take(most) {
         write_costs(row, out)?;

@@ -1,13 +1,13 @@
-//! A switch-out together with what followed it, which is in another row.
+//! A switch-out together with what followed it, which is recorded in the next row of the task.
 //!
 //! ```text
 //! row of T:      wait │ run │ out: reason, successor   ◀─ the switch that is billed
 //! next row of T:             wait: how long, where │ run │ out
 //! ```
 //!
-//! How a task comes back tells what it can lose in the run that follows, and the stack of the place
-//! that waited is in the row of that run. So a switch-out is kept until its task's next row, and
-//! handed out then. Tasks that do not come back, in what is looked at, have lost nothing yet.
+//! How a task comes back decides how much its caches can have lost, and the stack of its wait is in
+//! the row of the next run. So a switch-out is kept until its task's next row, and handed out then.
+//! A task that does not come back in the rows that are read has lost nothing yet.
 
 use swtch_core::cost::{Billing, Case, Displacement, Return, Successor};
 use swtch_core::{Nanos, Switch, TaskKey};
@@ -17,22 +17,22 @@ use super::names::Names;
 use super::stack::Stacks;
 use super::wait::{Object, object_of};
 
-/// A switch-out that counts.
+/// A switch-out, with what the task's next row says about it.
 #[derive(Clone, Copy, Debug)]
 pub struct Departure {
-    /// Who left, by index.
+    /// Index of the task that left.
     pub task: usize,
-    /// Who came, by index; `None` when it could not be named.
+    /// Index of the task that ran next; `None` if it is not known or has no name.
     pub next: Option<usize>,
-    /// What decides its price.
+    /// Reason and successor, which decide the price.
     pub case: Case,
-    /// How long it had run.
+    /// Length of the run that it ended; `None` if its start is not known.
     pub ran: Option<Nanos>,
-    /// What it began to wait for.
+    /// What the task began to wait for.
     pub object: Option<Object>,
-    /// The place that waited.
+    /// User and kernel stack of the wait; none after a lost switch.
     pub stacks: Stacks,
-    /// The most that it lost in the run that followed; `None` when no bound is known.
+    /// Upper bound for the time that cold caches cost in the next run; `None` if no bound is known.
     pub indirect_high: Option<Nanos>,
 }
 
@@ -44,22 +44,22 @@ struct Away {
     counts: bool,
 }
 
-/// Joins rows of one trace, which come in order of time.
+/// Joins the rows of one trace, which must come in order of time.
 #[derive(Debug)]
 pub struct Departures {
-    /// The last switch-out of each task.
+    /// The last switch-out of each task, by the task's index.
     away: Vec<Option<Away>>,
-    /// What each task may still miss from its caches.
+    /// Time that refilling displaced data may still cost each task, by index.
     displaced: Vec<Nanos>,
     displacement: Option<Displacement>,
-    /// Who left each CPU last.
+    /// Index of the task that left each CPU last.
     last_on: Vec<Option<usize>>,
-    /// Whether every run is a row.
+    /// Whether every run on every CPU has a row.
     is_complete: bool,
 }
 
 impl Departures {
-    /// For a trace with these tasks. `is_complete` says that every run on every CPU is a row.
+    /// For a trace with these tasks. `is_complete` says that every run on every CPU has a row.
     pub fn new(names: &Names, is_complete: bool, billing: &Billing) -> Self {
         Self {
             away: vec![None; names.len()],
@@ -70,8 +70,8 @@ impl Departures {
         }
     }
 
-    /// Takes the row of the task with this index; hands out what ends with it. Rows of which
-    /// nothing counts are needed too.
+    /// Takes the next row of a task, and hands out the task's previous switch-out if that counts.
+    /// Rows that do not count are needed, too.
     pub fn add(
         &mut self,
         row: &Switch,
@@ -107,7 +107,7 @@ impl Departures {
         }
     }
 
-    /// Hands out the switch-outs whose tasks did not come back.
+    /// Hands out the switch-outs whose tasks had no further row.
     pub fn finish(&mut self, each: &mut impl FnMut(&Departure)) {
         let indirect_high = self.displacement.as_ref().map(|_| Nanos::ZERO);
         let left = self.away.iter_mut().filter_map(Option::take);
@@ -119,7 +119,7 @@ impl Departures {
         }
     }
 
-    /// The departure with what the next row of its task tells.
+    /// The departure, completed from the next row of its task.
     fn joined(&mut self, row: &Switch, task: usize, away: &Away) -> Departure {
         let back = self.back(row, away);
         let displaced = &mut self.displaced[task];
@@ -136,7 +136,7 @@ impl Departures {
         }
     }
 
-    /// How the row's task came back to its run.
+    /// How the task came back to the CPU for the run of this row.
     fn back(&self, row: &Switch, away: &Away) -> Return {
         let cpu = usize::from(row.cpu.get());
         if row.wait.reason.is_none() || cpu != away.cpu {
@@ -167,7 +167,7 @@ fn departure_of(row: &Switch, task: usize, names: &Names) -> Departure {
     }
 }
 
-/// Who comes after the task with this index.
+/// The kind of task that runs after the task with this index.
 pub fn successor(next: Option<TaskKey>, task: usize, names: &Names) -> Successor {
     let Some(next) = next else {
         return Successor::Unknown;
@@ -223,7 +223,8 @@ mod tests {
         all
     }
 
-    /// The most that is lost after each, ns. A cache full of data takes 10 µs; runs last 100 µs.
+    /// The bound on what is lost after each switch, in ns. A full cache takes 10 µs to refill; runs
+    /// last 100 µs.
     fn losses(is_complete: bool, rows: &[Switch]) -> Vec<u64> {
         let departures = departures(is_complete, rows);
         let losses = departures.iter().map(|one| one.indirect_high.unwrap());
@@ -285,7 +286,7 @@ mod tests {
         assert_eq!(losses(true, &beside)[0], 0);
     }
 
-    /// Runs of others may not be rows: the CPU may have been used.
+    /// Runs of other tasks may have no row, so the CPU may have been used in between.
     #[test]
     fn in_a_trace_of_some_tasks_nobody_knows_who_came_between() {
         let rows = [
@@ -304,7 +305,7 @@ mod tests {
         assert_eq!(losses(true, &rows)[0], 10_000);
     }
 
-    /// Its row and the wait in it are of a switch that was lost.
+    /// The second row comes after a lost switch: its wait does not belong to the first row.
     #[test]
     fn after_a_lost_switch_neither_time_nor_stack_is_believed() {
         let mut lost = after(row(1, Reason::Pipe), Reason::Pipe, 1, 1);
@@ -325,7 +326,7 @@ mod tests {
         assert_eq!(departures[1].stacks, (None, None));
     }
 
-    /// The first row is before the span that was asked for; what follows it is not billed to it.
+    /// The first row is before the span that was asked for, so the switch in it is not billed.
     #[test]
     fn what_does_not_count_is_not_handed_out() {
         let (names, billing) = (names(), Billing::new(&prices_with_curve()));
@@ -347,7 +348,7 @@ mod tests {
         assert_eq!(handed, 0);
     }
 
-    /// A cache full of data takes 10 µs: a run of 4 µs loses 4, the next one the 6 that are left
+    /// A full cache takes 10 µs to refill: a run of 4 µs loses 4, the next one the 6 that are left
     /// and the 2 that were displaced meanwhile.
     #[test]
     fn what_a_run_does_not_miss_the_next_one_may() {

@@ -1,4 +1,4 @@
-//! Drawn rows for tests: short to write, so that the time line can be seen in the test.
+//! Hand-made rows for tests, short enough to see the time line in the test.
 
 use swtch_core::cost::{
     Curve, Estimate, Members, Origin, PRICES_VERSION, Per, Place, Point, Policy, Price, PriceList,
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::filter::{Filter, Moment};
 use super::names::Names;
 
-/// A task, first seen.
+/// The event with which a task first appears in a trace.
 pub fn seen(key: u32, pid: u32, tid: u32, comm: &str) -> TaskEvent {
     TaskEvent {
         ts: Timestamp::from_ns(0),
@@ -37,7 +37,7 @@ pub fn seen(key: u32, pid: u32, tid: u32, comm: &str) -> TaskEvent {
     }
 }
 
-/// Two threads of one server and a hog of its own: keys 1, 2, 3.
+/// Two threads of one process (keys 1 and 2), and `hog`, a process of its own (key 3).
 pub fn names() -> Names {
     Names::new(&[
         seen(1, 10, 10, "server"),
@@ -96,7 +96,7 @@ pub fn woken_by(row: Switch, waker: u32) -> Switch {
     Switch { wait, ..row }
 }
 
-/// What is known about a trace of two seconds.
+/// Facts about a trace of two seconds.
 pub fn head() -> super::head::Head {
     use swtch_store::{Counts, Host, Meta, Overhead, State};
     super::head::Head {
@@ -131,8 +131,8 @@ pub fn head() -> super::head::Head {
     }
 }
 
-/// Threads that hand two words round, a switch a microsecond, 0.2 ms in all: two of one process, one
-/// without a name, and one that the capture was not asked for.
+/// Four threads on two futex words, one switch per microsecond, 0.2 ms in all: two threads of one
+/// process, one that the capture was not asked for, and one without a name.
 pub fn handed_round() -> (Trace, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.swtch");
@@ -146,7 +146,7 @@ pub fn handed_round() -> (Trace, TempDir) {
     };
     writer.push_task(&other).unwrap();
     for number in 0..200_usize {
-        // 77 is named nowhere.
+        // No event names task 77.
         let task = [1, 2, 3, 77][number % 4];
         let blocked_ns = (number * 370 % 3000) as u64;
         let mut row = after(row(task, Reason::Futex), Reason::Futex, blocked_ns, 50);
@@ -164,7 +164,7 @@ pub fn handed_round() -> (Trace, TempDir) {
     (Trace::open(&path).unwrap(), dir)
 }
 
-/// All of [`handed_round`], and parts of it.
+/// Filters that take all of [`handed_round`], and parts of it.
 pub fn filters() -> Vec<Filter> {
     let spans = [("0", "1"), ("30us", "1"), ("0", "90us"), ("150us", "157us")];
     let moment = |words: &str| words.parse::<Moment>().ok();
@@ -180,8 +180,8 @@ pub fn filters() -> Vec<Filter> {
     of_span.chain([of_server, Filter::default()]).collect()
 }
 
-/// Prices of the machine of [`head`]: between threads, between processes. They are round, and no
-/// machine's.
+/// Prices for the machine of [`head`], between threads and between processes. They are round
+/// numbers and were not measured.
 pub fn prices() -> PriceList {
     let price = |kind: &str, members, point: f64| Price {
         kind: kind.to_owned(),
@@ -191,7 +191,7 @@ pub fn prices() -> PriceList {
         place: Some(Place::SameCpu),
         policy: Some(Policy::Batch),
         hand_off_ns: estimate(point + 1000.0),
-        // Nothing to add to a wait for a futex, whose calls are billed.
+        // A wait for a futex has no baseline: its calls are part of the bill.
         baseline_ns: None,
         net_ns: Some(estimate(point)),
         voluntary_per_op: 1.0,

@@ -1,15 +1,15 @@
-//! A trace without a single switch of what was asked for: why that is so, and what to type instead.
+//! Explains why a trace has no switch of what was asked for, and what to type instead.
 //!
-//! "Nothing stands out" after 0 switches would read as "all is well". Where nothing was recorded, the
-//! recording's own counts tell which of these it was:
+//! After 0 switches, "nothing stands out" would read as "all is well". If nothing was recorded, the
+//! recording's own counts tell which of these cases it is:
 //!
 //! ```text
 //! its recording did not end                       ─▶ nothing can be said
-//! the kernel refused to keep what is known        ─▶ a failure, with its cause
+//! the kernel refused storage for tasks            ─▶ a failure, with its cause
 //! the rows were lost, or could not be written     ─▶ a failure: the losses are the answer
 //! the kernel counted switches, none was reported  ─▶ a failure of swtch or of the kernel
-//! the kernel counted none, either                 ─▶ these processes made no switch
-//! neither of both is known (a cgroup, an import)  ─▶ nothing of the scope switched
+//! the kernel counted no switches                  ─▶ these processes made no switch
+//! neither count is known (a cgroup, an import)    ─▶ nothing of the scope switched
 //! ```
 
 use swtch_store::{Counts, Meta, State};
@@ -17,8 +17,8 @@ use swtch_store::{Counts, Meta, State};
 use super::head::told_length;
 use crate::text::{counted, grouped};
 
-/// Why a trace of these facts, with `rows` switches of what was asked for, is empty; `None` when it is
-/// not. Whole sentences; names in them are not escaped.
+/// Why a trace of these facts, with `rows` switches of what was asked for, is empty; `None` if it
+/// is not. The text is whole sentences; names in it are not escaped.
 pub fn why_empty(meta: &Meta, rows: u64) -> Option<String> {
     if rows > 0 {
         return None;
@@ -29,31 +29,31 @@ pub fn why_empty(meta: &Meta, rows: u64) -> Option<String> {
     Some(sentences.join(" "))
 }
 
-/// Whether a trace of these facts is empty although something switched: no answer, but a failure.
+/// Whether a trace of these facts is empty although something switched, which is a failure.
 pub fn is_failure(meta: &Meta, rows: u64) -> bool {
     rows == 0 && Empty::of(meta).is_failure()
 }
 
-/// The same for a filter that leaves nothing of a trace that has rows.
+/// Explains a filter that leaves none of the `all` rows of a trace.
 pub fn why_filtered(filter: &str, all: u64) -> String {
     let rows = counted(all, "row");
     format!("No switch passes the filter ({filter}); without it the trace has {rows}.")
 }
 
-/// What it is that left nothing.
+/// Why a recording has no rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Empty {
-    /// The recorder was killed, or it goes on.
+    /// The recorder was killed, or is still running.
     NotEnded,
-    /// The kernel refused storage for tasks, so many times. Nothing can be kept of a task without it.
+    /// How often the kernel refused storage for a task, without which nothing about it can be kept.
     Refused(u64),
-    /// So many rows had no room, no name, or could not be written.
+    /// How many rows had no room, had no name, or could not be written.
     Lost(u64),
-    /// The kernel counted so many switches on this machine, and its tracepoint reported none of them.
+    /// How many switches the kernel counted on this machine, while its tracepoint reported none.
     Silent(u64),
-    /// The kernel counted so many switches of the processes, and none of them came.
+    /// How many switches of the processes the kernel counted, while none of them was delivered.
     Undelivered(u64),
-    /// So many processes made no switch, by the kernel's own count.
+    /// How many processes made no switch, by the kernel's own count.
     Slept(u64),
     /// No task switched, as far as is known.
     NothingSeen,
@@ -71,7 +71,8 @@ impl Empty {
         } = meta.counts;
         let missing = lost + unnamed + storage_failed;
         let moved = meta.kernel.moved().unwrap_or(0);
-        // One refusal that the next event healed does not empty a recording of processes that slept.
+        // A single refusal that the next event made good does not explain an empty recording of
+        // processes that slept.
         let is_refused = storage_refused > 0
             && meta.tree.map_or(storage_refused >= switches_seen, |tree| {
                 tree.processes == 0 || tree.switches > 0
@@ -177,7 +178,7 @@ fn capital(text: &str) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-/// Whose switches were seen instead.
+/// How many switches of other tasks were seen instead.
 fn others(meta: &Meta) -> Option<String> {
     let filtered = meta.counts.filtered;
     (filtered > 0).then(|| {
@@ -243,7 +244,7 @@ mod tests {
         assert!(why.starts_with(expected), "{why}");
     }
 
-    /// A recording that says "slept" of busy processes would be the worst of all answers.
+    /// To say of busy processes that they slept would be wrong.
     #[test]
     fn switches_that_only_the_kernel_counted_are_a_fault() {
         let why = why_empty(&recording(tree(3, 40), 9), 0).unwrap();

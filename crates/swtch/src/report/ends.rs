@@ -1,4 +1,5 @@
-//! How waits went: in which functions they began, who ended them, and in which functions.
+//! How waits began and ended: in which stacks tasks waited, which wakers ended the waits, and from
+//! which stacks.
 
 use rustc_hash::FxHashMap;
 use swtch_core::Switch;
@@ -9,11 +10,11 @@ use super::waker::Waker;
 /// Counts of waits that belong together: those for one reason, or for one object.
 #[derive(Clone, Debug, Default)]
 pub struct Ends {
-    /// Who ended them.
+    /// Number of waits that each waker ended.
     pub wakers: FxHashMap<Waker, u64>,
-    /// In which user stack the tasks waited.
+    /// Number of waits in each user stack of the waiting tasks.
     pub waited_in: FxHashMap<u32, u64>,
-    /// In which user stack of its waker each was ended.
+    /// Number of waits that were ended from each user stack of a waker.
     pub woken_from: FxHashMap<u32, u64>,
 }
 

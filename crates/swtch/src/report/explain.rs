@@ -1,15 +1,15 @@
-//! `explain`: why a trace switched, on one screen ([`screen`]) or with all tables, and a verdict in plain
-//! words.
+//! `explain`: why a trace switched, on one screen ([`screen`]) or with all tables, and a verdict in
+//! plain words.
 //!
-//! One scan feeds all aggregators; the answer is then written from the counts. All of it:
+//! One scan feeds all aggregators, and the answer is written from their counts. The whole of it:
 //!
 //! ```text
 //! head · balance          what was recorded, and that nothing is missing
-//! by reason               why
-//! processes, threads      who
-//! who had the CPU         to whom the run-queue time went
-//! waits, wakers           for what, ended by whom
-//! the bill                what the switches cost, when there are prices
+//! by reason               why tasks switched
+//! processes, threads      which tasks switched
+//! who had the CPU         which tasks ran during the run-queue time of others
+//! waits, wakers           what tasks waited for, and what ended the waits
+//! the bill                what the switches cost, if there are prices
 //! verdict                 what stands out, with its numbers, and what could be changed
 //! ```
 
@@ -50,10 +50,9 @@ use crate::text;
 /// Rows of each table of the page.
 const ROWS: usize = 8;
 
-/// Stacks on the page.
+/// Most stacks that the page shows.
 const STACKS: usize = 3;
 
-/// Everything the page counts.
 #[derive(Debug)]
 struct Page<'p> {
     reasons: ByReason,
@@ -82,25 +81,26 @@ pub struct Explained {
     summary_lines: Vec<String>,
     switches: u64,
     findings: Vec<Finding>,
-    /// Of each finding, the longest wait of its reason.
+    /// For each finding, the longest wait for its reason.
     longest: Vec<Option<Longest>>,
-    /// What is said when there are no findings.
+    /// The text for a page without findings.
     pub without_findings: String,
     billed: Option<Billed>,
-    /// What the first screen counts.
+    /// The counts for the first screen.
     pub screen: Screen,
 }
 
-/// How much is told to people.
+/// How much of the answer is written for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// One screen of this width.
     Screen(usize),
-    /// All tables.
+    /// The head, all tables, and the verdict.
     Full,
 }
 
-/// Writes what explains a trace; with `prices`, what its switches cost too. `request.by` plays no part.
+/// Writes what explains a trace, and with `prices` also what its switches cost. `request.by` is
+/// ignored.
 ///
 /// # Errors
 ///
@@ -135,29 +135,27 @@ pub fn explain(
     write_answer(out, &written).context("writing the page")
 }
 
-/// What a page that is sent is made of.
+/// The parts of a page of HTML that explains a trace.
 #[derive(Debug)]
 pub struct Parts {
     /// The first lines of every report.
     pub head: Vec<String>,
-    /// Where every switch went.
+    /// Where every switch went, as the head words it.
     pub balance: String,
-    /// Tables and what they show.
+    /// Tables, each with its heading.
     pub tables: Vec<(&'static str, Sheet)>,
-    /// All of it in a few lines.
+    /// The main reasons, in a few lines.
     pub summary: Vec<String>,
-    /// What stands out.
     pub findings: Vec<Told>,
-    /// What is said when nothing stands out.
+    /// The text for a page on which nothing stands out.
     pub without_findings: String,
 }
 
-/// A finding in words.
 #[derive(Clone, Debug)]
 pub struct Told {
     /// What was seen, with its numbers.
     pub seen: String,
-    /// Where it comes from.
+    /// Where it comes from: threads, calls, functions and wakers.
     pub places: Vec<String>,
     /// What removing it would save.
     pub worth: Option<String>,
@@ -351,7 +349,7 @@ impl<'p> Page<'p> {
     }
 }
 
-/// Why there is no switch to judge; `None` when there is one.
+/// Why there is no switch to judge; `None` if there is one.
 fn why_nothing(head: &Head, rows: Rows) -> Option<String> {
     match &head.filter {
         Some(filter) if rows.counted == 0 && head.rows > 0 => Some(why_filtered(filter, head.rows)),
@@ -359,7 +357,7 @@ fn why_nothing(head: &Head, rows: Rows) -> Option<String> {
     }
 }
 
-/// Columns of the one scan.
+/// Columns that the one scan reads.
 fn columns(has_stacks: bool) -> Columns {
     let stacks = if has_stacks {
         Columns::STACKS | Columns::WAKER_STACKS
@@ -387,7 +385,7 @@ impl Explained {
         for (title, sheet) in self.further_tables() {
             if !sheet.rows.is_empty() {
                 writeln!(out, "\n{title}")?;
-                // Notes on sums stand under the first table.
+                // Notes on sums stand below the first table only.
                 without_notes_of(sheet, &self.reasons).write_table_in(width, most, out)?;
             }
         }
@@ -402,7 +400,7 @@ impl Explained {
         self.write_verdict(out)
     }
 
-    /// The tables after the first that have one form everywhere.
+    /// The tables after the first that are written alike.
     const fn further_tables(&self) -> [(&'static str, &Sheet); 5] {
         [
             ("processes with the most switches", &self.processes),
@@ -435,7 +433,7 @@ impl Explained {
         tables
     }
 
-    /// The findings in words.
+    /// The findings in words, the weightiest first.
     pub fn told(&self) -> Vec<Told> {
         let findings = self.findings.iter().enumerate();
         let told = findings.map(|(place, finding)| Told {
@@ -470,13 +468,13 @@ impl Explained {
         Ok(())
     }
 
-    /// What all switches together cost, where that is worth a word.
+    /// What all switches together cost; `None` without prices, or if it is too little to mention.
     pub fn cost(&self) -> Option<String> {
         let all = self.billed.as_ref()?.all.as_ref()?;
         Some(all.to_words())
     }
 
-    /// What the finding at this place is worth.
+    /// What removing the finding at this place in the list would save.
     fn saving(&self, place: usize) -> Option<&Saving> {
         self.billed.as_ref()?.savings.get(place)?.as_ref()
     }

@@ -1,10 +1,10 @@
 //! Which rows a report counts.
 //!
-//! A row tells two things: a switch-out with its reason, and the wait that came before the run,
-//! with the reason for which the task had left *then*. A filter by reason may take one and not
-//! the other. A row belongs to a span of time when its switch-out does.
+//! A row describes two things: a switch-out with its reason, and the wait before the run, with the
+//! reason of the switch-out that began it. A filter by reason may take one and not the other. A row
+//! belongs to a span of time if its switch-out does.
 //!
-//! Tasks that the capture was not asked for are in the trace because they had the CPU while
+//! Tasks that the capture was not asked for are in the trace only because they had the CPU while
 //! others waited. No report counts their switches.
 
 use std::fmt;
@@ -19,8 +19,8 @@ use super::names::Names;
 pub struct Filter {
     /// Only these processes; all when empty.
     pub pids: Vec<Pid>,
-    /// Only threads that had a name which matches one of these; all when empty. With `*` or `?`
-    /// a pattern is for the whole name, else for any part of it. Case counts.
+    /// Only threads of which any name matched one of these patterns; all if empty. A pattern with
+    /// `*` or `?` must match the whole name, any other pattern a part of it. Case matters.
     pub comms: Vec<String>,
     /// Only these reasons; all when empty.
     pub reasons: Vec<Reason>,
@@ -31,17 +31,17 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether switches of all of the trace's time count.
+    /// Whether the filter takes all of the trace's time.
     pub const fn is_of_all_time(&self) -> bool {
         self.since.is_none() && self.until.is_none()
     }
 
-    /// Refuses a span of time in which no switch of the trace can lie: an answer of zeros would look
-    /// like one. `length` is the trace's, where it is known.
+    /// Refuses a span of time in which no switch of the trace can lie, because a report of zeros
+    /// would look like an answer. `length` is the trace's, if it is known.
     ///
     /// # Errors
     ///
-    /// There is such a span, and why it is empty.
+    /// If the span is reversed, or begins after the end of the trace.
     pub fn check_span(&self, length: Option<Nanos>) -> Result<(), EmptySpan> {
         let since = self.since.unwrap_or(Moment(Nanos::ZERO));
         if let Some(until) = self.until.filter(|until| *until <= since) {
@@ -72,27 +72,27 @@ impl Filter {
 /// A span of time that holds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmptySpan {
-    /// It ends before it begins.
+    /// The span ends before it begins.
     #[error("nothing lies in the span: --until {until} is not after --since {since}")]
     Reversed {
-        /// Its begin.
+        /// Begin of the span, since the trace's start.
         since: Moment,
-        /// Its end.
+        /// End of the span, since the trace's start.
         until: Moment,
     },
-    /// The trace ends before it begins.
+    /// The trace ends before the span begins.
     #[error(
         "nothing lies in the span: the trace is {length} long, and --since {since} is after its end"
     )]
     AfterEnd {
-        /// Its begin.
+        /// Begin of the span, since the trace's start.
         since: Moment,
         /// How long the trace is.
         length: Nanos,
     },
 }
 
-/// Shows seconds: `1.5`.
+/// Written in seconds, without a unit: `1.5`.
 impl fmt::Display for Moment {
     #[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,7 +135,7 @@ impl FromStr for Moment {
     }
 }
 
-/// What of a row a report counts.
+/// Which parts of a row a report counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     /// The switch-out and the run that it ended.
@@ -144,7 +144,7 @@ pub struct Counted {
     pub wait: bool,
 }
 
-/// A filter made ready for the tasks and the time of one trace.
+/// A filter resolved for the tasks and the time of one trace.
 #[derive(Debug)]
 pub struct Selection {
     tasks: Vec<bool>,
@@ -155,7 +155,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The rows of a trace that began at `start` that `filter` takes.
+    /// Resolves `filter` for a trace with these tasks that began at `start`.
     pub fn new(filter: &Filter, names: &Names, start: Timestamp) -> Self {
         let after = |moment: Moment| {
             let ns = start.as_ns().saturating_add(moment.0.as_ns());
@@ -178,7 +178,7 @@ impl Selection {
         }
     }
 
-    /// What of this row counts; `task` is the index of the row's task.
+    /// Which parts of this row count; `task` is the index of the row's task.
     pub fn counts(&self, row: &Switch, task: usize) -> Counted {
         let is_taken = self.tasks[task] && self.from <= row.ts && row.ts < self.to;
         let takes = |reason| is_taken && self.reasons & bit(reason) != 0;
@@ -198,22 +198,22 @@ impl Selection {
         self.tasks[task]
     }
 
-    /// Whether the capture was asked for this task.
+    /// Whether the task is in the scope of the capture.
     pub fn is_in_scope(&self, task: usize) -> bool {
         self.in_scope[task]
     }
 
-    /// Whether it takes only a span of time.
+    /// Whether the filter takes only a part of the trace's time.
     pub fn is_of_a_span(&self) -> bool {
         self.from > Timestamp::default() || self.to < Timestamp::from_ns(u64::MAX)
     }
 
-    /// Before this moment nothing counts.
+    /// Rows before this moment do not count.
     pub const fn from(&self) -> Timestamp {
         self.from
     }
 
-    /// From this moment on nothing counts.
+    /// Rows from this moment on do not count.
     pub const fn to(&self) -> Timestamp {
         self.to
     }
@@ -223,8 +223,8 @@ const fn bit(reason: Reason) -> u32 {
     1 << reason.index()
 }
 
-/// Whether a filter takes the thread with this index: by process and name, and only where the
-/// capture was asked for it.
+/// Whether a filter takes the thread with this index: by process and name, and only if the thread
+/// is in the scope of the capture.
 pub fn takes_task(filter: &Filter, names: &Names, index: usize) -> bool {
     let thread = names.thread(index);
     let pid = names.process_of(index).pid;
@@ -242,7 +242,8 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     let (mut p, mut n) = (0, 0);
-    // Where the last star stood, and how far the name was when it began to match more.
+    // Place of the last `*` in the pattern, and of the first character of the name that it does not
+    // cover.
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {
@@ -345,7 +346,7 @@ mod tests {
         );
     }
 
-    /// Zeros for a span that cannot hold anything would be taken for an answer.
+    /// A report of zeros for a span that cannot hold anything would be taken for an answer.
     #[test]
     fn a_span_that_holds_nothing_is_refused() {
         let two_seconds = Some(Nanos::from_ns(2_000_000_000));

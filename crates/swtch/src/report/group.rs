@@ -1,6 +1,6 @@
 //! `report --by process|thread|syscall|cpu|cgroup`: the same measures of groups of rows.
 //!
-//! Most groups are told by the row itself. A system call is not: a row says in which call its run
+//! Most rows name their group. A system call is different: a row says in which call its run
 //! *ended*, and the wait that followed is in the task's next row. So the group of each task's last
 //! switch is remembered until then.
 
@@ -14,18 +14,15 @@ use super::names::Names;
 use super::sheet::{Cell, Sheet};
 use super::tally::{MEASURES, Tally};
 
-/// What groups are told apart by.
+/// What distinguishes one group from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// A thread, by its index.
     Thread(usize),
     /// A process, by its place.
     Process(usize),
-    /// A CPU.
     Cpu(u16),
-    /// A cgroup.
     Cgroup(CgroupId),
-    /// A system call.
     Syscall(Call),
 }
 
@@ -34,11 +31,11 @@ pub enum Key {
 pub enum Call {
     /// Its number in the table of the machine.
     Number(u32),
-    /// Its number in the table for 32-bit programs, whose names are others.
+    /// Its number in the table for 32-bit programs, which has other names.
     Compat(u32),
-    /// None: user mode, a page fault, or a kernel thread.
+    /// No call: user mode, a page fault, or a kernel thread.
     None,
-    /// That of a switch which is not in the trace, or none yet: a new task.
+    /// Not known: the switch is not in the trace, or the task is new and has none.
     NotRecorded,
 }
 
@@ -72,7 +69,6 @@ impl Call {
     }
 }
 
-/// Tallies of groups.
 #[derive(Debug)]
 pub struct Groups {
     by: By,
@@ -80,12 +76,12 @@ pub struct Groups {
     tallies: Vec<(Key, Tally)>,
     /// Group of each task's last switch.
     last: Last<usize>,
-    /// The group found last: rows come in bursts.
+    /// The group found last, kept because rows come in bursts of one group.
     recent: Option<(Key, usize)>,
 }
 
 impl Groups {
-    /// Empty groups of `names.len()` tasks.
+    /// No counts yet, for a trace with these tasks.
     pub fn new(by: By, names: &Names) -> Self {
         Self {
             by,
@@ -96,8 +92,8 @@ impl Groups {
         }
     }
 
-    /// Adds what counts of a row of the task with this index. Rows of which nothing counts are
-    /// needed too, where the group is the last switch's.
+    /// Adds what counts of a row of the task with this index. By system call, rows that do not
+    /// count are needed, too: a later wait belongs to their call.
     pub fn add(&mut self, row: &Switch, task: usize, counted: Counted, names: &Names) {
         if counted.wait && row.wait.length().is_some() {
             let group = self.group_of_wait(row, task, names);
@@ -133,7 +129,6 @@ impl Groups {
         ranked
     }
 
-    /// The report.
     pub fn sheet(&self, words: &Words<'_>) -> Sheet {
         let mut total = Tally::default();
         for (_, tally) in &self.tallies {
@@ -160,7 +155,7 @@ impl Groups {
         sheet
     }
 
-    /// Columns of [`Words::label`].
+    /// The columns whose cells [`Words::label`] gives.
     pub const fn label_columns(by: By) -> &'static [&'static str] {
         match by {
             By::Process => &["process", "pid", "command", "earlier_names"],
@@ -204,19 +199,19 @@ impl Groups {
     }
 }
 
-/// What turns keys into words.
+/// What is needed to turn keys into words.
 #[derive(Debug)]
 pub struct Words<'a> {
-    /// Of threads and processes.
+    /// Names of the threads and processes.
     pub names: &'a Names,
-    /// Of system calls.
+    /// Architecture, for the names of system calls.
     pub arch: Option<Arch>,
-    /// Of cgroups.
+    /// Paths of the cgroups, by id.
     pub cgroups: &'a FxHashMap<CgroupId, String>,
 }
 
 impl Words<'_> {
-    /// What names a group, cell by cell.
+    /// The cells that name a group.
     pub fn label(&self, key: Key) -> Vec<Cell> {
         let id = |number: Option<u32>| number.map_or(Cell::Missing, |n| Cell::Id(u64::from(n)));
         match key {
@@ -252,9 +247,9 @@ impl Words<'_> {
     }
 }
 
-/// Reason of an open wait, as reports count it.
+/// The reason under which an open wait counts; `None` if it is no wait.
 pub fn reason_of_open(open: &Open) -> Option<Reason> {
-    // Without a reason it is a run, or idle's.
+    // Without a reason it is a run; idle does not wait.
     open.reason.filter(|_| open.task != TaskKey::IDLE)
 }
 
@@ -298,8 +293,8 @@ mod tests {
             .collect()
     }
 
-    /// Leaves in read (0); what it waits until the next row is read's, though that row ends in
-    /// futex (202).
+    /// The task leaves in `read` (0). Its wait until the next row counts for `read`, although that
+    /// row ends in `futex` (202).
     #[test]
     fn a_wait_belongs_to_the_call_that_it_began_in() {
         let rows = [
@@ -318,7 +313,7 @@ mod tests {
         );
     }
 
-    /// Tasks without a name share an index, and no system calls.
+    /// Tasks without a name share an index, but not their system calls.
     #[test]
     fn a_wait_of_a_task_without_a_name_is_in_no_call_of_another() {
         let rows = [

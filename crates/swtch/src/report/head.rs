@@ -7,7 +7,7 @@
 //! 400,123 context switches · 0 lost · recorder: 0.12 s CPU, 45 MB
 //! ```
 //!
-//! What would mislead if it were not said follows: an unfinished trace, gaps, missing hooks.
+//! Below follows what would mislead if it were left out: an unfinished trace, gaps, missing hooks.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -21,23 +21,23 @@ use crate::text::{counted, escaped, grouped};
 /// What is known about a trace apart from its rows.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
-    /// Where it lies.
+    /// The directory that holds the trace.
     pub path: PathBuf,
-    /// Its `meta.json`.
+    /// Contents of its file `meta.json`.
     pub meta: Meta,
     /// Rows of `switch` that can be read.
     pub rows: u64,
     /// The filter, in the words of the command line; `None` when everything is counted.
     pub filter: Option<String>,
-    /// Why not all of it can be read or relied on.
+    /// Why the trace is incomplete; `None` for a finished one.
     pub incomplete: Option<String>,
-    /// What was lost, and where.
+    /// Where and when records were lost.
     pub gaps: Vec<Gap>,
-    /// Time from its start to its last row, when the end is not in `meta.json`.
+    /// Time from the start to the last row, for a trace whose `meta.json` does not tell the end.
     pub duration: Nanos,
 }
 
-/// A sum of numbers that a file tells, which may be anything: it ends at the largest number.
+/// Sums numbers from a file, which may be damaged: the sum saturates.
 fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
@@ -45,9 +45,9 @@ fn sum(counts: impl Iterator<Item = u64>) -> u64 {
 /// Switches of the report, which the head names beside those of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rows {
-    /// That the report counts.
+    /// Switches that the report counts.
     pub counted: u64,
-    /// Of tasks that the capture was not asked for: they had the CPU while others waited.
+    /// Switches of tasks that the capture was not asked for: they had the CPU while others waited.
     pub out_of_scope: u64,
 }
 
@@ -60,7 +60,7 @@ impl Head {
         sum([lost, counts.unnamed, counts.storage_failed].into_iter())
     }
 
-    /// How long was recorded.
+    /// Length of the recording, or until its last row if it did not end.
     pub fn duration(&self) -> Nanos {
         told_length(&self.meta).unwrap_or(self.duration)
     }
@@ -128,7 +128,7 @@ impl Head {
         format!("{cpu} CPU, {megabytes} MB")
     }
 
-    /// What a reader must know before the numbers.
+    /// What a reader must know before reading the numbers.
     pub fn warnings(&self, rows: Rows) -> Vec<String> {
         let mut lines = Vec::new();
         lines.extend(self.meta.imported.as_ref().map(|imported| {
@@ -169,8 +169,9 @@ impl Head {
         lines
     }
 
-    /// What of the recording is not in the rows, one sentence each; empty when nothing is missing. Every way
-    /// out says these sentences: tables and pages above their numbers, and on stderr what has no room for them.
+    /// What of the recording is not in the rows, one sentence each; empty if nothing is missing.
+    /// Every output says these sentences: tables and pages above their numbers, and outputs without
+    /// room for them on stderr.
     pub fn missing(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(why) = &self.incomplete {
@@ -187,7 +188,7 @@ impl Head {
         lines
     }
 
-    /// Says on stderr what is missing, for a form of answer that holds rows only.
+    /// Prints [`Self::missing`] on stderr, for formats that hold rows only.
     pub fn tell_missing(&self) {
         for line in self.missing() {
             talk!("swtch: note: {}", escaped(&line));
@@ -334,7 +335,8 @@ impl Head {
         })
     }
 
-    /// What the kernel counted on the whole machine meanwhile, idle's switches included.
+    /// How many switches the kernel counted on the whole machine meanwhile, those from idle
+    /// included.
     fn kernel_count(&self) -> String {
         let kernel = &self.meta.kernel;
         let (Some(before), Some(after)) = (kernel.ctxt_before, kernel.ctxt_after) else {
@@ -350,7 +352,7 @@ impl Head {
     }
 }
 
-/// How long a recording says that it was; `None` of one that did not end.
+/// Length of a recording by its own facts; `None` if it did not end.
 pub fn told_length(meta: &Meta) -> Option<Nanos> {
     let length = meta.end_ns.checked_sub(meta.start_ns);
     length.filter(|_| meta.end_ns > 0).map(Nanos::from_ns)
@@ -461,7 +463,7 @@ note: only --pid 10: 10 of the trace's 13 rows
         }
     }
 
-    /// The counters of a killed recorder were never written: zero is not what it saw.
+    /// The counters of a killed recorder were never written, so their zeros are not what it saw.
     #[test]
     fn a_recording_that_did_not_end_claims_no_balance() {
         let mut head = head();

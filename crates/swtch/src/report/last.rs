@@ -1,15 +1,14 @@
-//! What each task was last seen at, until its next row.
+//! A value for each task, kept from one of its rows to the next.
 //!
-//! Much of what a row tells is about the row before it of the same task: which call a wait began in,
-//! what was waited for. Most tasks have an index in [`Names`], and are found by it; those without a
-//! name share one, and would take each other's, so they are found by their key.
+//! Much of what a row says is about the task's previous row: which call a wait began in, what was
+//! waited for. Most tasks have an index in [`Names`] and are found by it. Tasks without a name
+//! share one index and would overwrite each other, so they are found by their key.
 
 use rustc_hash::FxHashMap;
 use swtch_core::TaskKey;
 
 use super::names::Names;
 
-/// One value a task.
 #[derive(Debug)]
 pub struct Last<T> {
     named: Vec<Option<T>>,
@@ -17,7 +16,7 @@ pub struct Last<T> {
 }
 
 impl<T: Copy> Last<T> {
-    /// Nothing is known yet of these tasks.
+    /// No values yet, for a trace with these tasks.
     pub fn new(names: &Names) -> Self {
         Self {
             named: vec![None; names.len()],
@@ -25,7 +24,7 @@ impl<T: Copy> Last<T> {
         }
     }
 
-    /// What is known of a task, whose index is `index`.
+    /// The value of a task, whose index is `index`.
     pub fn of(&self, task: TaskKey, index: usize) -> Option<T> {
         match index == Names::nameless() {
             true => self.nameless.get(&task).copied(),
@@ -33,7 +32,7 @@ impl<T: Copy> Last<T> {
         }
     }
 
-    /// Keeps what the task is at now; `None` forgets it.
+    /// Sets the value of a task; `None` removes it.
     pub fn set(&mut self, task: TaskKey, index: usize, value: Option<T>) {
         if index != Names::nameless() {
             self.named[index] = value;
@@ -51,7 +50,7 @@ mod tests {
     use super::*;
     use crate::report::drawn::names;
 
-    /// Two tasks of the last second of a killed recording, whose names were never written.
+    /// Two tasks of the last second of a killed recording: their names were never written.
     #[test]
     fn tasks_without_a_name_are_told_apart() {
         let names = names();

@@ -1,13 +1,13 @@
-//! `report --by level`: how often do the kernel and a user-mode scheduler switch, and how do the two
-//! lie in each other?
+//! `report --by level`: how often the kernel and a user-mode scheduler switch, and how the runs of
+//! the two levels nest.
 //!
 //! ```text
 //! user  ├──── 7 ────┤├─ 9 ─┤├──── 7 ────┤      a user run, and OS switches inside it: 1, 0, 0
 //! os    ├─ thread ─┤   ├───── thread ──────┤   an OS run, and user switches inside it:  0, 2
 //! ```
 //!
-//! This is the one report that reads rows of both levels. It never adds them: a count of the one
-//! says nothing about the other, and that is what it is for.
+//! This is the only report that reads rows of both levels. It never adds them: it exists because a
+//! count at one level says nothing about the other.
 
 use std::io::Write;
 
@@ -88,14 +88,13 @@ pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<(
 
 /// A table below the first.
 struct Part {
-    /// What it shows.
+    /// Heading above the table, for people.
     title: &'static str,
-    /// Its member of the JSON object.
+    /// Name of its member in the JSON object.
     key: &'static str,
     sheet: Sheet,
 }
 
-/// Both levels, counted apart.
 #[derive(Debug)]
 struct Levels {
     start: Timestamp,
@@ -106,19 +105,18 @@ struct Levels {
     user_in_os_run: Histogram,
 }
 
-/// One level.
 #[derive(Debug, Default)]
 struct OneLevel {
     tally: Tally,
     run: Distribution,
-    /// Yields after which the same worker ran on: no switches.
+    /// Yields after which the same worker ran on, which are not switches.
     alone: u64,
 }
 
-/// What is going on on one thread.
+/// What is known of one thread so far.
 #[derive(Debug, Default)]
 struct Thread {
-    /// The user run that OS switches were seen in: task and number.
+    /// The user run in which OS switches were seen: worker and number of the run.
     user_run: Option<(u64, u32)>,
     os_switches: u64,
     /// User switches since the last OS switch; `None` before the first one of either.
@@ -130,9 +128,9 @@ struct Thread {
 /// OS switches of threads that belong to user-mode schedulers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Attribution {
-    /// While a worker ran: they carry it.
+    /// Switches while a worker ran, which stopped that worker, too.
     with_worker: u64,
-    /// While none ran: the scheduler was idle.
+    /// Switches while no worker ran: the scheduler was idle.
     without_worker: u64,
 }
 
@@ -148,7 +146,7 @@ impl Levels {
         }
     }
 
-    /// Adds a row of `thread`; its switch or its wait may not count.
+    /// Adds a row of `thread`. `counts` is about its switch, `wait_counts` about its wait.
     fn add(&mut self, row: &Switch, thread: usize, counts: bool, wait_counts: bool) {
         let level = &mut self.of[row.level.index()];
         if wait_counts {
@@ -208,7 +206,7 @@ impl Levels {
             _ => 0,
         };
         state.os_switches = 0;
-        // What the kernel did in a run before the trace began is in no row.
+        // OS switches before the trace began have no row, so a run that began earlier is left out.
         let began = row
             .ran
             .and_then(|ran| row.ts.as_ns().checked_sub(ran.as_ns()));
@@ -273,7 +271,7 @@ impl Levels {
         sheet
     }
 
-    /// What a reader must know to read the numbers right.
+    /// What a reader must know to read the numbers correctly.
     fn notes(&self, user: Option<&UserCounts>) -> Vec<String> {
         let mut notes = vec![
             "the two levels are never one count: the kernel does not know of the switches of the other"
@@ -392,7 +390,7 @@ impl Histogram {
         self.0[bucket] += 1;
     }
 
-    /// The first and the last number of a bucket.
+    /// The smallest and the largest number of a bucket.
     const fn ends(bucket: usize) -> (u64, u64) {
         match bucket {
             0 => (0, 0),
@@ -400,7 +398,7 @@ impl Histogram {
         }
     }
 
-    /// A row a bucket, up to the last that is not empty.
+    /// One row per bucket, up to the last that is not empty.
     fn sheet(&self, number: &'static str, what: &'static str) -> Sheet {
         let mut sheet = Sheet::new("level", &[number, "from", "to", what, "share_pct"]);
         let all = self.0.iter().sum();
@@ -438,7 +436,7 @@ mod tests {
 
     const THREAD: usize = 1;
 
-    /// An OS switch at this µs, while this run of this worker went on.
+    /// An OS switch at `us` µs, during this run of this worker.
     fn os(us: u64, word: Option<(u64, u32)>) -> Switch {
         let mut row = row(1, Reason::Slice);
         row.ts = Timestamp::from_ns(us * 1_000);
@@ -447,7 +445,7 @@ mod tests {
         row
     }
 
-    /// A user switch at this µs: a run of 10 µs ends.
+    /// A user switch at `us` µs that ends a run of 10 µs.
     fn user(us: u64, task: u64, run: u32, next: u64) -> Switch {
         let mut row = row(1, Reason::Yield);
         row.level = Level::User;
@@ -492,7 +490,7 @@ mod tests {
         );
     }
 
-    /// The first OS run had begun before anybody looked.
+    /// The first OS run began before the first user switch was seen.
     #[test]
     fn user_switches_are_counted_in_whole_os_runs() {
         let levels = levels(&[
@@ -508,7 +506,7 @@ mod tests {
         assert_eq!((buckets[0], buckets[1], buckets[2]), (1, 0, 1));
     }
 
-    /// A run whose end was lost must not lend its OS switches to the next one.
+    /// If the end of a run was lost, its OS switches must not be counted in the next run.
     #[test]
     fn a_run_without_an_end_counts_nowhere() {
         let levels = levels(&[
@@ -548,7 +546,7 @@ mod tests {
         assert_eq!(levels.reasons().rows.len(), 2);
     }
 
-    /// A thread of no scheduler has neither words nor user switches.
+    /// A thread without a scheduler has neither words nor user switches.
     #[test]
     fn a_trace_without_schedulers_has_one_level() {
         let levels = levels(&[os(5, None), os(9, None)]);

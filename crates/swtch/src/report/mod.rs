@@ -7,12 +7,14 @@
 //!                                                              wait, stack, level
 //! ```
 //!
-//! - [`session`] opens the trace for one question: who the tasks are, what counts, the head.
+//! - [`session`] opens the trace for one question: the names of its tasks, which rows count, the
+//!   head.
 //! - Each aggregator takes rows one by one and keeps counts, never rows: a trace may be larger
 //!   than memory.
-//! - [`sheet`] knows the three formats; nothing else does, but for stacks, which are no table.
-//! - All count switches of the kernel; [`level`] alone reads those of user-mode schedulers, too.
-//! - [`bill()`] joins rows with prices, which are of no trace: what switches cost.
+//! - [`sheet`] knows the three formats. Nothing else does, except stacks, which are not a table.
+//! - All reports count switches of the kernel; only [`level`] reads those of user-mode schedulers,
+//!   too.
+//! - [`bill()`] joins rows with prices, which are not part of a trace, to say what switches cost.
 //! - [`explain()`] puts the main reports together and ends with findings (`verdict`).
 //!
 //! To add a report: a variant of [`By`], a file with an aggregator that ends in a [`sheet::Sheet`],
@@ -80,7 +82,7 @@ use reason::ByReason;
 use stack::Places;
 use waker::Wakers;
 
-/// Rows of a table, when nothing else is asked for.
+/// Rows that a table shows if `top` does not say otherwise.
 const ROWS_OF_TABLE: usize = 20;
 
 /// What a person asked for.
@@ -88,11 +90,9 @@ const ROWS_OF_TABLE: usize = 20;
 pub struct Request {
     /// What a row stands for.
     pub by: By,
-    /// How it is written.
     pub format: Format,
-    /// What is counted.
     pub filter: Filter,
-    /// The number of rows; 20 in a table and all elsewhere when `None`.
+    /// Number of rows to show; `None` means 20 in a table, and all in other formats.
     pub top: Option<usize>,
 }
 
@@ -101,21 +101,18 @@ pub struct Request {
 pub enum By {
     /// Why the task left its CPU.
     Reason,
-    /// The process that left.
     Process,
-    /// The thread that left.
     Thread,
-    /// Who had the CPU while others were runnable.
+    /// The task that had the CPU while others were runnable.
     Preemptor,
-    /// Who made blocked tasks runnable.
+    /// The task or interrupt that made blocked tasks runnable.
     Waker,
     /// The system call in which the task left.
     Syscall,
     /// The object that was waited for.
     Wait,
-    /// The place in the program that waited.
+    /// The user and kernel stack at which the task waited.
     Stack,
-    /// The CPU.
     Cpu,
     /// The cgroup of the task.
     Cgroup,
@@ -139,7 +136,7 @@ impl By {
         Self::Level,
     ];
 
-    /// The word on the command line, which ends the schema's name too.
+    /// The word on the command line, with which the name of the JSON schema ends, too.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Reason => "reason",
@@ -156,7 +153,7 @@ impl By {
         }
     }
 
-    /// The one with this word.
+    /// The variant with this word; `None` if there is none.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|by| by.as_str() == word)
     }
@@ -166,8 +163,8 @@ impl By {
 ///
 /// # Errors
 ///
-/// When the trace cannot be read or `out` cannot be written. A reader of `out` that has gone away
-/// is no error.
+/// When the trace cannot be read or `out` cannot be written. It is not an error if the reader of
+/// `out` has gone away.
 pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<()> {
     if request.by == By::Level {
         return level::report(trace, request, out);
@@ -184,14 +181,14 @@ pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<(
 /// The first lines of every report, and how many records were lost.
 #[derive(Clone, Debug)]
 pub struct FirstLines {
-    /// As they are written.
+    /// The lines of text, without empty ones.
     pub lines: Vec<String>,
-    /// Lost records.
+    /// Number of records that were lost.
     pub lost: u64,
 }
 
-/// The first lines of a report that counts `rows` and reaches to `duration` where the trace does not
-/// tell its end.
+/// The first lines of a report that counts `rows`. `duration` is the length of a trace that does
+/// not tell its own end.
 ///
 /// # Errors
 ///
@@ -218,10 +215,10 @@ pub fn warnings(trace: &Trace, list: &PriceList) -> Vec<String> {
     pricing::warnings(&list.origin, trace.meta())
 }
 
-/// How the first rows of a sheet are written for people.
+/// Writes the first rows of a sheet for people.
 type WriteTable = fn(&Sheet, usize, &mut dyn Write) -> io::Result<()>;
 
-/// Writes a sheet in the format that was asked for. `more` are further members of the JSON object.
+/// Writes a sheet in the requested format. `more` holds further members of the JSON object.
 fn write_sheet(
     sheet: Sheet,
     head: &Head,
@@ -261,7 +258,7 @@ fn write_sheet(
     write_answer(out, &written).context("writing the report")
 }
 
-/// Writes an object, indented, with no hostile character in it.
+/// Writes an indented JSON object without hostile characters.
 fn write_json(object: &serde_json::Value, out: &mut Vec<u8>) -> Result<()> {
     let json = serde_json::to_string_pretty(object).context("writing JSON")?;
     out.extend_from_slice(text::json_escaped(&json).as_bytes());
@@ -284,14 +281,14 @@ fn sheet_of(session: &mut Session<'_>, by: By) -> Result<(Sheet, Rows)> {
 /// Columns of the wait before a run.
 const WAIT: Columns = Columns::OFF_REASON.and(Columns::OFF).and(Columns::RUNQ);
 
-/// Columns of what a task began to wait for.
+/// Columns of the object that a task began to wait for.
 const WAIT_OBJECT: Columns = Columns::WAIT_OBJECT
     .and(Columns::WAIT_KEY)
     .and(Columns::SYSCALL)
     .and(Columns::BITS)
     .and(Columns::ARGS);
 
-/// Columns that split a run-queue wait among those who had the CPU.
+/// Columns that are needed to split run-queue waits among the holders of the CPU.
 pub const CONTENTION: Columns = Columns::TS
     .and(Columns::CPU)
     .and(Columns::TASK)
@@ -362,7 +359,7 @@ fn contention_of(session: &Session<'_>) -> Contention {
     contention(session.coverage(), &head.meta, &head.gaps)
 }
 
-/// What splits the run-queue waits of a trace.
+/// Splits the run-queue waits of a trace among those who had the CPU.
 pub fn contention(coverage: Coverage, meta: &Meta, gaps: &[Gap]) -> Contention {
     let cpus = usize::try_from(meta.host.cpus).unwrap_or(1);
     Contention::new(coverage, cpus, gaps)
@@ -389,8 +386,8 @@ fn by_wait(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
     Ok((objects.sheet(&session.names(), symbols.as_ref()), rows))
 }
 
-/// Counts by what was waited for. `each` is handed every wait that is counted, as the row that ends
-/// it, with `more` of its columns.
+/// Counts waits by what was waited for. `each` gets every counted wait as the row that ends it,
+/// with `more` of its columns.
 ///
 /// # Errors
 ///
@@ -437,8 +434,8 @@ mod tests {
     use swtch_core::{CgroupId, CpuId, Reason, TaskEvent, Timestamp};
     use swtch_store::Writer;
 
-    /// A finished trace of four rows, the last of a task that was not asked for, and the
-    /// directory that it is in.
+    /// A finished trace of four rows, of which the last is of a task out of scope, and its
+    /// directory.
     fn trace(meta: &Meta) -> (Trace, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.swtch");

@@ -1,5 +1,5 @@
-//! Who the tasks of a trace are: thread, process, names over time, and whether they were asked
-//! for.
+//! Names of the tasks of a trace: thread, process, names over time, and whether the capture was
+//! asked for them.
 //!
 //! Rows name tasks by key; reports need a small index to count by and a name to show. Task keys
 //! without any [`TaskEvent`] (the last second of a killed recording) share one entry.
@@ -14,22 +14,20 @@ use swtch_store::CommandRow;
 
 use crate::text;
 
-/// A thread.
 #[derive(Clone, Debug)]
 pub struct Thread {
     /// Thread id; `None` for idle and for tasks without a name.
     pub tid: Option<Tid>,
     /// Its process, a place in [`Names::process`].
     pub process: usize,
-    /// Its last name.
+    /// The last name that it had.
     pub comm: String,
     /// The names it had before, oldest first.
     pub earlier: Vec<String>,
-    /// Whether the capture was asked for it.
+    /// Whether it is in the scope of the capture.
     pub in_scope: bool,
 }
 
-/// A process.
 #[derive(Clone, Debug)]
 pub struct Process {
     /// Process id; `None` for idle and for tasks without a name.
@@ -40,11 +38,11 @@ pub struct Process {
     pub earlier: Vec<String>,
     /// Its command line, as it was read last; `None` where none was.
     pub command: Option<String>,
-    /// Whether it is of the kernel.
+    /// Whether its threads are kernel threads.
     pub is_kernel: bool,
-    /// Its parent's id when it was first seen: later that may have ended.
+    /// Process id of its parent when it was first seen. The parent may have ended since.
     pub parent: Option<Pid>,
-    /// When it was first seen: its id may have been another's before.
+    /// When it was first seen. Its id may have belonged to another process before.
     since: Timestamp,
 }
 
@@ -56,7 +54,7 @@ pub struct Names {
     processes: Vec<Process>,
 }
 
-/// Where tasks without a [`TaskEvent`] are counted.
+/// Index under which tasks without a [`TaskEvent`] are counted.
 const NAMELESS: usize = 0;
 const IDLE: usize = 1;
 
@@ -64,7 +62,7 @@ const IDLE: usize = 1;
 const MOST_KEYS: usize = 1 << 24;
 
 impl Names {
-    /// The tasks that these events, in order of time, speak of.
+    /// Names the tasks that occur in these events, which must be in order of time.
     pub fn new(events: &[TaskEvent]) -> Self {
         let mut stories: BTreeMap<TaskKey, Vec<&TaskEvent>> = BTreeMap::new();
         for event in events.iter().filter(|event| !event.task.is_idle()) {
@@ -131,7 +129,6 @@ impl Names {
         NAMELESS
     }
 
-    /// A thread by index.
     pub fn thread(&self, index: usize) -> &Thread {
         &self.threads[index]
     }
@@ -160,7 +157,7 @@ impl Names {
         }
     }
 
-    /// One process for each start of a leader, and for each pid whose leader was not seen.
+    /// Adds one process for each start of a leader, and one for each pid whose leader was not seen.
     fn add_processes(&mut self, stories: &BTreeMap<TaskKey, Vec<&TaskEvent>>) -> Starts {
         let mut starts = Starts::default();
         let last_events = || stories.values().filter_map(|story| story.last());
@@ -256,8 +253,8 @@ impl Process {
         }
     }
 
-    /// What tells it apart from others of its name, in at most `most` columns: its command line, where it
-    /// is known. What is hostile is shown by its number.
+    /// Tells the process apart from others of its name, in at most `most` columns: by its command
+    /// line, or by its name if that is not known. Hostile characters are escaped.
     pub fn title(&self, most: usize) -> String {
         let command = self.command.as_deref().map(without_directory);
         let words = command.unwrap_or(&self.comm);
@@ -290,7 +287,7 @@ fn without_directory(command: &str) -> &str {
 struct Starts(BTreeMap<Pid, BTreeMap<u64, usize>>);
 
 impl Starts {
-    /// The process with this pid whose leader started last, but not after the thread.
+    /// The process with this pid whose leader started last, but no later than the thread.
     fn process_of(&self, thread: &TaskEvent) -> usize {
         let Some(started) = self.0.get(&thread.pid) else {
             return NAMELESS;
@@ -301,7 +298,7 @@ impl Starts {
     }
 }
 
-/// The names of a task, each once in a row, the last one last.
+/// The names of a task in order of time, without repetitions in a row.
 fn names_over_time(story: &[&TaskEvent]) -> Vec<String> {
     let mut names: Vec<String> = story
         .iter()
@@ -393,7 +390,7 @@ mod tests {
         }
     }
 
-    /// The second process with an id has the words that were read in its time.
+    /// The second process with an id gets the command line that was read while it lived.
     #[test]
     fn a_command_line_is_that_of_the_process_that_lived_then() {
         let second = TaskEvent {

@@ -1,9 +1,9 @@
-//! `report --by preemptor`: who had the CPU while the tasks of the trace were runnable.
+//! `report --by preemptor`: which tasks had the CPU while the tasks of the trace were runnable.
 //!
-//! Every run-queue wait is split among those who had the CPU ([`swtch_core::contention`]), so the
-//! rows sum to the run-queue time of all waits. Beside a task's time stands how often it was the
-//! one that took the CPU from a running task, and how often its wakeup had asked for that; the
-//! two may be different tasks.
+//! Every run-queue wait is split among the holders of the CPU ([`swtch_core::contention`]), so the
+//! rows sum to the run-queue time of all waits. Beside that time, the report shows how often a task
+//! took the CPU from a running task, and how often its wakeup had asked for that. These may be two
+//! different tasks.
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Category, Contended, Contention, Holder, Nanos, Reason, Switch, TaskKey};
@@ -25,7 +25,7 @@ const COLUMNS: [&str; 9] = [
     "share_pct",
 ];
 
-/// Holders that are no task, in the order in which they are shown.
+/// Holders that are not tasks, in the order in which they are shown.
 const OTHERS: [(Holder, &str); 5] = [
     (Holder::Interrupts, "interrupts"),
     (Holder::Steal, "steal"),
@@ -39,25 +39,26 @@ const OTHERS: [(Holder, &str); 5] = [
 pub struct Held {
     /// How long it had the CPU while others were runnable.
     pub time: Nanos,
-    /// In how many waits.
+    /// Number of waits in which it had the CPU.
     pub waits: u64,
     /// How often it took the CPU from a running task.
     pub preempted: u64,
-    /// How often its wakeup asked for that.
+    /// How often its wakeup asked for a preemption.
     pub nominated: u64,
-    /// The wait that was counted last: a holder may come twice in one.
+    /// Number of the wait that was counted last: a holder may occur twice in one wait.
     last_wait: u64,
 }
 
-/// Run-queue time of the waits of one reason, by who had the CPU.
+/// Run-queue time of the waits for one reason, by the holder of the CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Split {
     /// Tasks of the waiter's own program: of its process, and of others with the same name, as the
     /// compilers of one build are.
     pub own: Nanos,
-    /// Other tasks.
+    /// Time of tasks of other processes.
     pub others: Nanos,
-    /// Interrupts, steal, throttle, idle, unaccounted, as in [`Preemptors::other`].
+    /// Time of interrupts, steal, throttling, idle, and unaccounted time, as in
+    /// [`Preemptors::other`].
     pub rest: Nanos,
 }
 
@@ -73,7 +74,7 @@ struct Sums {
     tasks: Vec<Held>,
     others: [Held; OTHERS.len()],
     splits: Vec<Split>,
-    /// Who took the CPU from whom, and for which reason.
+    /// Preemptions by reason, task that took the CPU, and task that lost it.
     pairs: FxHashMap<(Reason, usize, usize), u64>,
     preemptions: u64,
     waits: u64,
@@ -97,8 +98,8 @@ impl Preemptors {
         }
     }
 
-    /// Takes the next row. All rows of the trace must come, also those of which nothing counts:
-    /// their runs are what others waited for.
+    /// Takes the next row. All rows of the trace are needed, including those that do not count,
+    /// because other tasks waited for their runs.
     pub fn add(
         &mut self,
         row: &Switch,
@@ -131,17 +132,18 @@ impl Preemptors {
         self.sums.total
     }
 
-    /// What interrupts, steal, throttle, idle or nobody known held.
+    /// What a holder that is not a task had: interrupts, steal, throttling, idle, unaccounted.
     pub fn other(&self, holder: Holder) -> Held {
         place_of(holder).map_or_else(Held::default, |place| self.sums.others[place])
     }
 
-    /// Who had the CPU during the waits of a reason.
+    /// Which holders had the CPU during the waits for a reason.
     pub fn split(&self, reason: Reason) -> Split {
         self.sums.splits[reason.index()]
     }
 
-    /// Who took the CPU from whom for a reason: (taker, from whom, how often), most often first.
+    /// Preemptions for a reason: (task that took the CPU, task that lost it, how often), most often
+    /// first.
     pub fn pairs(&self, reason: Reason) -> Vec<(usize, usize, u64)> {
         let pairs = self.sums.pairs.iter();
         let mut pairs: Vec<_> = pairs
@@ -167,7 +169,7 @@ impl Preemptors {
         ranked
     }
 
-    /// The report: tasks by time, then what is no task, then the sum.
+    /// The report: tasks by time, then the holders that are not tasks, then the sum.
     pub fn sheet(&self, names: &Names) -> Sheet {
         let sums = &self.sums;
         let all = sums.total.as_ns();
@@ -382,7 +384,7 @@ total                                      1                     1  220 ns    10
         assert_eq!(preemptors.pairs(Reason::Wakeup), [(hog, server, 1)]);
     }
 
-    /// What a task outside the scope ran is a part; what it waited is nobody's business.
+    /// The run of a task outside the scope is part of others' waits. Its own waits are not counted.
     #[test]
     fn tasks_out_of_scope_have_the_cpu_and_no_waits() {
         let other = TaskEvent {

@@ -1,5 +1,5 @@
-//! A price list beside a trace: whether it holds for it, which of its prices are used, and what of
-//! that is an estimate.
+//! A price list applied to a trace: whether it fits the trace's machine, which prices are used, and
+//! which of them are estimates.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use swtch_store::Meta;
 use crate::cost::saved;
 use crate::text::counted;
 
-/// A price list made ready for one trace.
+/// A price list resolved for one trace.
 #[derive(Debug)]
 pub struct Prices<'l> {
     list: &'l PriceList,
@@ -21,7 +21,7 @@ pub struct Prices<'l> {
 }
 
 impl<'l> Prices<'l> {
-    /// Resolves the prices, and compares where they are from with where the trace is from.
+    /// Resolves the prices, and compares the machine of the list with that of the trace.
     pub fn new(list: &'l PriceList, meta: &Meta) -> Self {
         Self {
             list,
@@ -30,7 +30,6 @@ impl<'l> Prices<'l> {
         }
     }
 
-    /// The prices by case.
     pub const fn billing(&self) -> &Billing {
         &self.billing
     }
@@ -47,7 +46,7 @@ impl<'l> Prices<'l> {
         notes
     }
 
-    /// Which list it is.
+    /// The host, effort and time of the measurement.
     fn origin(&self) -> String {
         let Origin {
             hostname,
@@ -63,7 +62,7 @@ impl<'l> Prices<'l> {
         )
     }
 
-    /// What the measurement is worth.
+    /// What makes the measurement less reliable, one sentence each.
     fn quality(&self) -> Vec<String> {
         let session = &self.list.session;
         let mut lines = Vec::new();
@@ -79,7 +78,7 @@ impl<'l> Prices<'l> {
         lines
     }
 
-    /// What is billed at a price that was not measured for it, one line for each cause.
+    /// Switches that are billed at a price measured for another kind, one line for each cause.
     fn estimates(&self, account: &Account) -> Vec<String> {
         let mut causes = Causes::default();
         for (case, tariff, switches) in self.used(account) {
@@ -94,7 +93,7 @@ impl<'l> Prices<'l> {
         causes.lines("estimated")
     }
 
-    /// What has no price, one line for each cause.
+    /// Switches without a price, one line for each cause.
     fn unpriced(&self, account: &Account) -> Vec<String> {
         let mut causes = Causes::default();
         for (case, tariff, switches) in self.used(account) {
@@ -151,7 +150,7 @@ pub fn warnings(list: &Origin, meta: &Meta) -> Vec<String> {
     let mut traced = Origin {
         hostname: meta.host.hostname.clone(),
         kernel_release: meta.host.kernel_release.clone(),
-        // A trace tells no more about its host, so the rest cannot differ.
+        // A trace records no more about its host, so the other fields are taken from the list.
         ..list.clone()
     };
     if has_booted_since(list, meta) {
@@ -201,7 +200,7 @@ fn tariff_to_json(case: Case, tariff: Result<&Tariff, &str>, switches: u64) -> V
     }
 }
 
-/// Switches by a cause in words, with their reasons.
+/// Number of switches by cause, and for each cause by reason.
 #[derive(Default)]
 struct Causes<'a>(BTreeMap<&'a str, (u64, BTreeMap<Reason, u64>)>);
 
@@ -268,7 +267,7 @@ mod tests {
             "{}",
             warnings[0]
         );
-        // A list whose date cannot be read tells nothing.
+        // A list whose date cannot be read is not warned about.
         let undated = Origin {
             measured_at: "yesterday".into(),
             ..prices().origin

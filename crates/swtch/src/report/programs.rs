@@ -1,5 +1,5 @@
-//! Processes that do the same, as one: twelve of PostgreSQL's backends are told apart from its
-//! checkpointer, and not from each other.
+//! Groups processes that do the same into programs: twelve of PostgreSQL's backends are one
+//! program, and its checkpointer is another.
 //!
 //! A program's label comes from the command lines of its processes:
 //!
@@ -18,10 +18,10 @@ use super::names::{Names, Process};
 use super::tally::Tally;
 use crate::text;
 
-/// The longest label.
+/// Most columns of a label that is taken from a command line.
 const WIDEST: usize = 40;
 
-/// With more different command lines than this, a program's processes are one.
+/// If a program has more different command lines than this, its processes are one.
 const MOST_COMMANDS: usize = 4;
 
 /// Which program each process of a trace belongs to.
@@ -34,7 +34,6 @@ pub struct Programs {
 /// What was counted of one program.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its label.
     pub label: String,
     /// How many of its processes were counted.
     pub processes: u64,
@@ -45,7 +44,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Its label, and how many processes stand behind it.
+    /// The label, with the number of processes if there are several.
     pub fn words(&self) -> String {
         match self.processes {
             0 | 1 => self.label.clone(),
@@ -55,7 +54,7 @@ impl Program {
 }
 
 impl Programs {
-    /// Of the processes of a trace.
+    /// Assigns each process of a trace to a program.
     pub fn new(names: &Names) -> Self {
         let processes = names.processes();
         let mut commands: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -120,8 +119,9 @@ fn of_kernel(comm: &str) -> String {
 }
 
 /// The first two words of a title that a process has set for itself, as setproctitle(3) makes them:
-/// `postgres: checkpointer`, `nginx: worker process`. Which of several servers it is (`postgres: 15/main:
-/// checkpointer`, by `cluster_name`) is passed over: it would hide what the process does.
+/// `postgres: checkpointer`, `nginx: worker process`. The name of the server among several
+/// (`postgres: 15/main: checkpointer`, by `cluster_name`) is skipped, because it would hide what
+/// the process does.
 fn own_title(process: &Process) -> Option<String> {
     let command = process.command.as_deref()?;
     let (program, role) = command.split_once(": ")?;

@@ -1,7 +1,8 @@
 //! `report --by reason`: how many switches for each reason, and what they cost in time.
 //!
-//! A row's run counts for the reason that ended it, its wait for the reason for which the task had
-//! left before. So `off` and `runq` beside a reason are the price of leaving for it.
+//! The run of a row counts for the reason that ended it. Its wait counts for the reason of the
+//! switch-out that began it. So `off` and `runq` beside a reason are the time that leaving for it
+//! cost.
 
 use swtch_core::{Certainty, Distribution, Open, Reason, Switch};
 
@@ -10,7 +11,6 @@ use super::sheet::{Cell, Sheet, View};
 use super::tally::Tally;
 use crate::text;
 
-/// Columns of the report.
 const COLUMNS: [&str; 29] = [
     "reason",
     "category",
@@ -95,7 +95,6 @@ const VIEWS: [View; 4] = [
     },
 ];
 
-/// Counts by reason.
 #[derive(Debug)]
 pub struct ByReason {
     reasons: Vec<OneReason>,
@@ -105,9 +104,8 @@ pub struct ByReason {
 /// What is counted for one reason.
 #[derive(Clone, Debug, Default)]
 pub struct OneReason {
-    /// Counts and sums.
     pub tally: Tally,
-    /// Switches of which the kernel said the reason.
+    /// Switches whose reason the kernel itself gave.
     pub certain: u64,
     /// Lengths of the runs that ended.
     pub run: Distribution,
@@ -149,7 +147,6 @@ impl ByReason {
         &self.reasons[reason.index()]
     }
 
-    /// All reasons together.
     pub fn total(&self) -> Tally {
         let mut total = Tally::default();
         for one in &self.reasons {
@@ -158,7 +155,7 @@ impl ByReason {
         total
     }
 
-    /// Reasons that were met, most switches first.
+    /// Reasons that occur, most switches first.
     pub fn ranked(&self) -> Vec<(Reason, Tally)> {
         let met = Reason::ALL.iter().zip(&self.reasons);
         let met = met.filter(|(_, one)| one.tally.switches > 0);
@@ -169,7 +166,7 @@ impl ByReason {
         ranked
     }
 
-    /// Switches of which the kernel said the reason.
+    /// Switches whose reason the kernel itself gave.
     pub fn certain(&self) -> u64 {
         self.reasons.iter().map(|one| one.certain).sum()
     }

@@ -1,5 +1,5 @@
-//! The first answer of `explain`: one screen, which leads from how many switches there were to why, and
-//! to what can be changed.
+//! The first answer of `explain`: one screen that leads from the number of switches to their
+//! causes, and to what can be changed.
 //!
 //! ```text
 //! what was recorded, how many switches, and whether all are there      3 lines
@@ -23,7 +23,7 @@ use crate::text::{self, counted, cut, escaped, grouped, hung, shell_word};
 /// Lines of the screen: it should not scroll away on a large terminal.
 const LINES: usize = 40;
 
-/// A command line may have megabytes.
+/// Most columns of the command that was recorded, which may be megabytes long.
 const LONGEST_COMMAND: usize = 200;
 
 /// Programs in the first table.
@@ -32,13 +32,13 @@ const PROGRAMS: usize = 4;
 /// Reasons in the second table.
 const REASONS: usize = 5;
 
-/// On a narrower screen the words beside a reason would be all that fits.
+/// On a narrower screen, the words beside a reason would leave no room for anything else.
 const WIDE_ENOUGH_FOR_WORDS: usize = 70;
 
-/// What each cause is allowed to say of where it comes from.
+/// Most lines that say where the first cause comes from.
 const PLACES: usize = 4;
 
-/// And each cause after the first.
+/// Most such lines for each further cause.
 const PLACES_OF_FURTHER: usize = 2;
 
 /// Rows below this share are not on the screen.
@@ -71,7 +71,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Of programs and reasons, most switches first.
+    /// Takes programs and reasons with the most switches first.
     pub fn new(programs: Vec<Program>, reasons: Vec<(Reason, Tally)>, total: Tally) -> Self {
         Self {
             programs,
@@ -117,14 +117,14 @@ impl Screen {
     }
 }
 
-/// How many in each second; `None` of what took no time.
+/// Events per second; `None` if `length` is zero.
 fn per_second(count: u64, length: Nanos) -> Option<u64> {
     let per_s = u128::from(count) * 1_000_000_000 / u128::from(length.as_ns()).max(1);
     (length > Nanos::ZERO).then(|| u64::try_from(per_s).unwrap_or(u64::MAX))
 }
 
-/// The lines of the screen, none wider than `width` unless a word is. `trace` is where it can be looked
-/// at again.
+/// The lines of the screen. None is wider than `width`, unless a single word is. `trace` is the
+/// path that the suggested commands name.
 pub fn lines(
     explained: &Explained,
     head: &Head,
@@ -178,8 +178,8 @@ fn beginning(explained: &Explained, head: &Head, rows: Rows, width: usize) -> Ve
     lines
 }
 
-/// All causes by a sentence each, and as many as there is room for with where they come from and what can be
-/// changed: the first at least.
+/// One sentence for each cause. As many causes as fit into `room` lines, and at least the first,
+/// also say where they come from and what can be changed.
 fn verdict(explained: &Explained, room: usize, width: usize) -> Vec<String> {
     let told = explained.told();
     let mut lines = vec![String::new(), "verdict".to_owned()];
@@ -198,7 +198,7 @@ fn verdict(explained: &Explained, room: usize, width: usize) -> Vec<String> {
     for (place, one) in told.iter().enumerate() {
         let whole = cause(place, one, width);
         let rest: usize = short[place + 1..].iter().map(Vec::len).sum();
-        // With a blank line, and the line that says where the rest is.
+        // Also counts a blank line, and the line that says where the rest is.
         let needed = lines.len() + whole.len() + rest + last.len() + 3;
         if place == 0 || needed <= room {
             if place > 0 {
@@ -262,7 +262,7 @@ fn ending(trace: &Path, width: usize) -> Vec<String> {
     } else if whole.iter().all(is_fitting) {
         lines.extend(whole);
     } else {
-        // Commands are for copying, and a path may have spaces: they are not broken.
+        // Commands are not wrapped: they are for copying, and a path in them may have spaces.
         for (what, command) in hints {
             lines.extend([what.to_owned(), command]);
         }

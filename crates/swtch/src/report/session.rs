@@ -1,4 +1,5 @@
-//! One trace opened for one question: who the tasks are, what counts, and the head of the report.
+//! One trace opened for one question: the names of its tasks, which rows count, and the head of the
+//! report.
 
 use std::rc::Rc;
 
@@ -13,7 +14,7 @@ use super::head::{Head, Rows, told_length};
 use super::names::Names;
 use super::stack::Symbols;
 
-/// A trace and a question.
+/// A trace opened with one filter.
 #[derive(Debug)]
 pub struct Session<'t> {
     trace: &'t Trace,
@@ -24,15 +25,16 @@ pub struct Session<'t> {
     coverage: Coverage,
 }
 
-/// What a scan does with a row: the row, the index of its task, and what of it counts.
+/// Called for each row, with the index of its task and what of it counts.
 pub type Each<'a> = &'a mut dyn FnMut(&Switch, usize, Counted);
 
 impl<'t> Session<'t> {
-    /// Reads all but the rows.
+    /// Reads everything but the rows.
     ///
     /// # Errors
     ///
-    /// [`super::EmptySpan`], or the trace cannot be read.
+    /// [`super::EmptySpan`] if no switch can lie in the span that was asked for, or the trace
+    /// cannot be read.
     pub fn open(trace: &'t Trace, filter: &Filter) -> Result<Self> {
         let meta = trace.meta();
         filter.check_span(told_length(meta))?;
@@ -62,17 +64,15 @@ impl<'t> Session<'t> {
         })
     }
 
-    /// What is known apart from the rows.
+    /// What is known of the trace apart from its rows.
     pub const fn head(&self) -> &Head {
         &self.head
     }
 
-    /// Who the tasks are.
     pub fn names(&self) -> Rc<Names> {
         Rc::clone(&self.names)
     }
 
-    /// What counts.
     pub fn selection(&self) -> Rc<Selection> {
         Rc::clone(&self.selection)
     }
@@ -82,27 +82,27 @@ impl<'t> Session<'t> {
         self.coverage
     }
 
-    /// The architecture, if its system calls are known.
+    /// The architecture, if the names of its system calls are known.
     pub fn arch(&self) -> Option<Arch> {
         Arch::from_machine(&self.head.meta.host.machine)
     }
 
-    /// Hands out the rows of the span that was asked for.
+    /// Hands out the rows of the kernel's level in the span that was asked for.
     pub fn scan(&mut self, columns: Columns, each: Each<'_>) -> Result<Rows> {
         let (from, to) = (self.selection.from(), self.selection.to());
         let span = self.selection.is_of_a_span().then_some((from, to));
         self.scan_span(columns, span, &[Level::Os], each)
     }
 
-    /// As [`Self::scan`], with the rows of user-mode schedulers among them.
+    /// As [`Self::scan`], but with the rows of user-mode schedulers, too.
     pub fn scan_levels(&mut self, columns: Columns, each: Each<'_>) -> Result<Rows> {
         let (from, to) = (self.selection.from(), self.selection.to());
         let span = self.selection.is_of_a_span().then_some((from, to));
         self.scan_span(columns | Columns::LEVEL, span, Level::ALL, each)
     }
 
-    /// As [`Self::scan`], with the rows before the span too: nothing of them counts, but what
-    /// follows may depend on them.
+    /// As [`Self::scan`], but from the first row of the trace: rows before the span do not count,
+    /// but what follows may depend on them.
     pub fn scan_from_start(&mut self, columns: Columns, each: Each<'_>) -> Result<Rows> {
         let to = self.selection.to();
         let is_cut = to < Timestamp::from_ns(u64::MAX);
@@ -155,8 +155,8 @@ impl<'t> Session<'t> {
         Ok(rows)
     }
 
-    /// When the last row ended, after a scan that saw rows up to a moment, or none: a part of a
-    /// trace does not tell how long it is.
+    /// The moment of the last row. After a scan of a span, which saw rows up to `seen`, the rest of
+    /// the trace is read for it.
     fn last_moment(&self, seen: Timestamp) -> Result<Timestamp> {
         let mut last = seen;
         if self.selection.is_of_a_span() {
@@ -168,7 +168,7 @@ impl<'t> Session<'t> {
         Ok(last)
     }
 
-    /// Waits that were open at the end and count.
+    /// Waits that count and were open when the trace ended.
     pub fn opens(&self) -> Result<Vec<Open>> {
         let mut opens = self.trace.opens().context("reading the open waits")?;
         opens.retain(|open| {
@@ -179,13 +179,12 @@ impl<'t> Session<'t> {
         Ok(opens)
     }
 
-    /// Paths of cgroups.
+    /// Paths of the cgroups, by id.
     pub fn cgroups(&self) -> Result<FxHashMap<CgroupId, String>> {
         let rows = self.trace.cgroups().context("reading the cgroups")?;
         Ok(rows.into_iter().map(|row| (row.cgroup, row.path)).collect())
     }
 
-    /// Stacks and their frames.
     pub fn symbols(&self) -> Result<Symbols> {
         let stacks = self.trace.stacks().context("reading the stacks")?;
         let frames = self.trace.frames().context("reading the frames")?;
@@ -193,8 +192,8 @@ impl<'t> Session<'t> {
     }
 }
 
-/// Whose runs are rows: everybody's, where nothing was filtered away and everything is in scope. A
-/// recording that did not end cannot tell.
+/// Whether the runs of all tasks have rows, which needs that nothing was filtered away and
+/// everything is in scope. Of a recording that did not end, this is not known.
 pub fn coverage(meta: &Meta, is_all_in_scope: bool) -> Coverage {
     let is_all = meta.state != State::Recording && meta.counts.filtered == 0 && is_all_in_scope;
     match is_all {
@@ -203,7 +202,7 @@ pub fn coverage(meta: &Meta, is_all_in_scope: bool) -> Coverage {
     }
 }
 
-/// Why not all of a trace can be read.
+/// Why not all of a trace can be read; `None` for a finished one.
 fn incomplete(trace: &Trace) -> Option<String> {
     match trace.completeness() {
         Completeness::Finished => None,
@@ -246,7 +245,8 @@ mod tests {
         (Trace::open(&path).unwrap(), dir)
     }
 
-    /// It ends with its last row, whatever part of it is looked at; and after that there is nothing.
+    /// It ends with its last row, whichever span is asked for, and a span after that row is
+    /// refused.
     #[test]
     fn a_cut_recording_is_as_long_as_its_rows_reach() {
         let (trace, _dir) = cut();
@@ -279,7 +279,7 @@ mod tests {
         assert!(refusal.is::<EmptySpan>(), "{refusal}");
     }
 
-    /// Where others' runs are in no row, a CPU that looks idle may have been theirs.
+    /// If runs of other tasks have no row, a CPU that looks idle may have run them.
     #[test]
     fn only_a_finished_recording_of_everybody_holds_every_run() {
         let mut meta = head().meta;

@@ -1,4 +1,5 @@
-//! A report before it has a format: named columns, rows of cells, and which columns a table shows.
+//! A report before it has a format: named columns, rows of cells, and the columns that a table
+//! shows.
 //!
 //! ```text
 //!              ┌─▶ table: people read it; lengths in the unit that fits, the first N rows
@@ -16,7 +17,7 @@ use swtch_core::Nanos;
 
 use crate::text::{self, Side};
 
-/// Heads of columns that a narrow table leaves out, the least important first.
+/// Heads of columns that a narrow table drops, the least important first.
 const LEAST_IMPORTANT: [&str; 17] = [
     "earlier names",
     "command",
@@ -37,36 +38,32 @@ const LEAST_IMPORTANT: [&str; 17] = [
     "pid",
 ];
 
-/// The first columns, which always stay.
+/// Number of columns at the left that are never dropped.
 const FIXED: usize = 2;
 
-/// One value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Not known, or does not apply.
+    /// A value that is not known, or does not apply.
     Missing,
-    /// Words, perhaps from outside.
+    /// Text that may come from outside: tables and CSV escape it.
     Text(String),
-    /// Several of them.
+    /// Several texts, as the frames of a stack.
     List(Vec<String>),
-    /// How many.
+    /// A count, which tables write with grouped digits.
     Count(u64),
-    /// A number that names something.
+    /// A number that is a name, such as a thread id.
     Id(u64),
     /// An address or inode number.
     Hex(u64),
-    /// A length of time.
     Time(Nanos),
-    /// A share in percent.
     Percent(f64),
     /// An estimated length in ns, perhaps negative or a fraction.
     Estimated(f64),
-    /// One number over another.
+    /// A ratio of two numbers, without a unit.
     Ratio(f64),
 }
 
 impl Cell {
-    /// Words.
     pub fn text(words: impl Into<String>) -> Self {
         Self::Text(words.into())
     }
@@ -76,7 +73,7 @@ impl Cell {
         length.map_or(Self::Missing, Self::Time)
     }
 
-    /// `part` of `whole` in percent; missing when there is no whole.
+    /// `part` of `whole` in percent; missing if `whole` is zero.
     pub fn share(part: u64, whole: u64) -> Self {
         percent(part, whole).map_or(Self::Missing, Self::Percent)
     }
@@ -89,7 +86,7 @@ impl Cell {
         }
     }
 
-    /// As a table shows it.
+    /// The text of the cell in a table.
     pub fn to_table(&self) -> String {
         match self {
             Self::Missing => "-".to_owned(),
@@ -126,7 +123,7 @@ impl Cell {
             Self::Text(words) => Value::from(words.as_str()),
             Self::List(words) => Value::from(words.as_slice()),
             Self::Count(number) | Self::Id(number) => Value::from(*number),
-            // A double cannot hold every address.
+            // A double cannot hold every 64-bit address.
             Self::Hex(number) => Value::from(format!("{number:#x}")),
             Self::Time(length) => Value::from(length.as_ns()),
             Self::Percent(share) => Value::from((share * 1e4).round() / 1e4),
@@ -143,7 +140,7 @@ impl Cell {
     }
 }
 
-/// `part` of `whole` in percent; `None` when there is no whole.
+/// `part` of `whole` in percent; `None` if `whole` is zero.
 #[expect(clippy::cast_precision_loss, reason = "four digits are shown")]
 pub fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 * 100.0 / whole as f64)
@@ -152,7 +149,7 @@ pub fn percent(part: u64, whole: u64) -> Option<f64> {
 /// A table made of some of the columns.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// What it shows; empty for the first.
+    /// Heading above the table; empty for the first.
     pub title: &'static str,
     /// Its columns, from left to right.
     pub columns: &'static [&'static str],
@@ -161,13 +158,13 @@ pub struct View {
 /// A table as people read it: words in cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// What it shows; empty for the first.
+    /// Heading above the table; empty for the first.
     pub title: &'static str,
     /// Names of the columns, and to which side each is set.
     pub head: Vec<(String, Side)>,
-    /// One cell a column.
+    /// Rows of text, each with one cell per column.
     pub rows: Vec<Vec<String>>,
-    /// What the rows sum to, where a sum makes sense.
+    /// What the rows sum to, in columns where a sum makes sense.
     pub total: Option<Vec<String>>,
 }
 
@@ -176,8 +173,9 @@ impl Shown {
         text::columns(&self.head, &self.rows, self.total.as_deref())
     }
 
-    /// Leaves columns out until the table fits into `width`: those of [`LEAST_IMPORTANT`] first, then the
-    /// last ones. Says which. The first two stay: they are what a row is of, and its number.
+    /// Drops columns until the table fits into `width`, first those of [`LEAST_IMPORTANT`], then
+    /// from the right, and returns their names. The first two stay: they say what a row is about,
+    /// and how many.
     fn narrow(&mut self, width: usize) -> Vec<String> {
         let mut left_out = Vec::new();
         let is_too_wide = |shown: &Self| shown.lines().iter().any(|line| text::width(line) > width);
@@ -205,17 +203,17 @@ impl Shown {
 pub struct Sheet {
     /// What a row stands for: the end of the schema's name, `swtch.report.NAME/1`.
     pub name: &'static str,
-    /// Keys of the columns.
+    /// Keys of the columns, as JSON and CSV write them.
     pub columns: Vec<&'static str>,
-    /// One cell a column.
+    /// Rows, each with one cell per column.
     pub rows: Vec<Vec<Cell>>,
-    /// What the rows sum to, where a sum makes sense.
+    /// What the rows sum to, in columns where a sum makes sense.
     pub total: Option<Vec<Cell>>,
-    /// Tables that show it; with none, all columns are one table.
+    /// Tables that show it; if empty, one table shows all columns.
     pub views: Vec<View>,
     /// Columns that tables leave out, to fit on a screen.
     pub not_in_tables: &'static [&'static str],
-    /// What a reader must know to read the numbers right, one sentence each.
+    /// What a reader must know to read the numbers correctly, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -233,7 +231,7 @@ impl Sheet {
         }
     }
 
-    /// Keeps the first `most` rows. The total stays that of all.
+    /// Keeps the first `most` rows. The total remains that of all rows.
     #[must_use]
     pub fn with_most(mut self, most: Option<usize>) -> Self {
         if let Some(most) = most {
@@ -242,8 +240,8 @@ impl Sheet {
         self
     }
 
-    /// The tables that show it, with the first `most` rows: one a view. Columns without any value are
-    /// left out.
+    /// The tables with the first `most` rows, one for each view. Columns without any value are left
+    /// out.
     pub fn shown(&self, most: usize) -> Vec<Shown> {
         if self.views.is_empty() {
             return vec![self.shown_as("", &self.columns, most)];
@@ -259,8 +257,8 @@ impl Sheet {
         self.write_table_in(usize::MAX, most, out)
     }
 
-    /// Writes the tables with the first `most` rows. Where they are wider than `width`, columns that matter
-    /// least are left out, and that is said.
+    /// Writes the tables with the first `most` rows. If they are wider than `width`, the least
+    /// important columns are left out, and a line says which.
     pub fn write_table_in(&self, width: usize, most: usize, out: &mut dyn Write) -> io::Result<()> {
         if self.rows.is_empty() {
             writeln!(out, "no rows")?;
@@ -326,12 +324,12 @@ impl Sheet {
             .collect();
         let head = |place: &usize| (head_of(self.columns[*place]), self.side(rows, *place));
         let line = |row: &Vec<Cell>| places.iter().map(|p| row[*p].to_table()).collect();
-        // A dash stands for "not known"; in the line of sums it would be noise.
+        // A dash stands for "not known"; in the line of sums it would only distract.
         let blank = |cell: &Cell| match cell {
             Cell::Missing => String::new(),
             cell => cell.to_table(),
         };
-        // Behind the word "total" stands at least one sum: percentiles have none.
+        // A line of totals needs at least one sum after the word "total"; percentiles have none.
         let has_sums = |total: &&Vec<Cell>| places.iter().skip(1).any(|p| !total[*p].is_missing());
         let total = |total: &Vec<Cell>| places.iter().map(|p| blank(&total[*p])).collect();
         Shown {
@@ -348,7 +346,7 @@ impl Sheet {
         known.next().map_or(Side::Left, Cell::side)
     }
 
-    /// Writes one CSV record for the head and one a row.
+    /// Writes CSV: one record for the head, and one for each row.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         write!(out, "{}\r\n", self.columns.join(","))?;
         for row in &self.rows {
@@ -377,8 +375,8 @@ impl Sheet {
     }
 }
 
-/// Head of a column: its key in words, without the unit that the cells carry. Half the length of an
-/// interval stands right behind its value.
+/// Head of a column: its key in words, without the unit that the cells carry. The column of half an
+/// interval has the head `±`, and stands behind its value.
 fn head_of(key: &str) -> String {
     let words = key.strip_suffix("_ns").unwrap_or(key).replace('_', " ");
     let words = words.replace("p99 9", "p99.9").replace("cpu", "CPU");

@@ -1,7 +1,8 @@
 //! `report --by stack`: the places that waited, as user and kernel stacks.
 //!
-//! A stack belongs to a wait: it was taken where the task left, when the wait had lasted as long
-//! as the recording asked for. Waits without one are not in this report, and it says how many.
+//! A stack belongs to a wait. It was taken where the task left, if the wait lasted as long as the
+//! recording asked for. Waits without a stack are not in this report, but it says how many there
+//! are.
 
 use rustc_hash::FxHashMap;
 use std::io::{self, Write};
@@ -25,7 +26,7 @@ const COLUMNS: [&str; 10] = [
     "folded",
 ];
 
-/// What is said where nothing can be shown.
+/// The note for a trace without stacks.
 pub const NO_STACKS: &str = "this trace has no stacks: record again with --stacks (or \
     --stacks=1ms, to take them only of waits that were blocked that long)";
 
@@ -35,13 +36,10 @@ const PROCESSES_NAMED: usize = 3;
 /// What is counted of one pair of stacks.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
-    /// Waits that began there.
+    /// Waits that began at these stacks.
     pub waits: u64,
-    /// Their off-CPU time.
     pub off: Nanos,
-    /// Their blocked time.
     pub blocked: Nanos,
-    /// Their run-queue time.
     pub runq: Nanos,
     reasons: FxHashMap<Reason, u64>,
     processes: Vec<usize>,
@@ -94,7 +92,7 @@ impl Places {
         ranked
     }
 
-    /// The report. `asked` tells whether the recording took stacks at all.
+    /// The report. `asked` says whether the recording took stacks at all.
     pub fn sheet(&self, symbols: &Symbols, names: &Names, asked: bool) -> Sheet {
         let mut sheet = Sheet::new("stack", &COLUMNS);
         for (stacks, place) in self.ranked() {

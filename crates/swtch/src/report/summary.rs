@@ -19,7 +19,8 @@ pub struct Summary {
     pub by_runq: Vec<(Reason, Nanos)>,
     /// Reasons for which tasks were blocked longest.
     pub by_blocked: Vec<(Reason, Nanos)>,
-    /// Whether switches are unknown; if not, time after unknown ones is that of new tasks.
+    /// Whether any switch has an unknown reason. If none has, waits without a known reason are
+    /// those of new tasks.
     has_unknown: bool,
 }
 
@@ -35,7 +36,7 @@ impl Summary {
         }
     }
 
-    /// What came before a wait, in words.
+    /// The words for what came before a wait.
     fn word(&self, reason: Reason) -> &'static str {
         match reason {
             Reason::Unknown if !self.has_unknown => "their start",
@@ -43,7 +44,7 @@ impl Summary {
         }
     }
 
-    /// The lines for people.
+    /// The first lines of the verdict.
     pub fn lines(&self, total: &Tally) -> Vec<String> {
         let switches = self.by_switches.iter().map(|(reason, count)| {
             format!(

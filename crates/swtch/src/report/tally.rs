@@ -7,27 +7,26 @@ use super::sheet::Cell;
 /// Counts and sums of one group.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Switch-outs.
     pub switches: u64,
-    /// Of these, those that the kernel counts as asked for by the task (`nvcsw`).
+    /// Of these, switch-outs that the kernel counts as voluntary (`nvcsw`).
     pub voluntary: u64,
-    /// Switch-outs by reason.
+    /// Switch-outs by reason, at [`Reason::index`].
     pub reasons: [u64; Reason::ALL.len()],
-    /// Time on a CPU.
+    /// Time on a CPU, of runs whose length is known.
     pub ran: Nanos,
-    /// Waits that ended.
+    /// Waits that have ended in a run.
     pub waits: u64,
-    /// Off-CPU time of these.
+    /// Sum of their lengths; for a new task, the time until its first run.
     pub off: Nanos,
-    /// Their time until woken.
+    /// Blocked time of these waits, of those that could be split.
     pub blocked: Nanos,
-    /// Their time in a run queue.
+    /// Run-queue time of these waits, of those that could be split.
     pub runq: Nanos,
-    /// Of these, those whose wakeup was not seen: neither part of their time is known.
+    /// Of these, waits whose wakeup was not seen, so that their time cannot be split.
     pub unsplit: u64,
     /// Waits that were open when the trace ended.
     pub open_waits: u64,
-    /// Their time until then.
+    /// Time from their switch-out until the trace ended.
     pub open: Nanos,
 }
 
@@ -96,7 +95,7 @@ impl Tally {
         self.open += other.open;
     }
 
-    /// Takes away what was added of another group that is a part of this one.
+    /// Subtracts a group that is a part of this one.
     pub fn subtract(&mut self, part: &Self) {
         self.switches -= part.switches;
         self.voluntary -= part.voluntary;
@@ -113,7 +112,6 @@ impl Tally {
         self.open = self.open.saturating_sub(part.open);
     }
 
-    /// Whether nothing was counted.
     pub const fn is_empty(&self) -> bool {
         self.switches == 0 && self.waits == 0 && self.open_waits == 0
     }
@@ -145,7 +143,7 @@ impl Tally {
         ]
     }
 
-    /// What a reader of the sums must know.
+    /// What a reader must know to read the sums correctly.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.unsplit > 0 {
@@ -170,7 +168,6 @@ mod tests {
     use super::*;
     use crate::report::drawn::{after, row};
 
-    /// blocked + runq = off
     #[test]
     fn parts_of_a_wait_sum_to_it() {
         let mut tally = Tally::default();

@@ -1,17 +1,17 @@
 //! What a person should know first, in plain words: the causes that stand out, where they come
-//! from, who took the CPU, and what could be changed.
+//! from, which tasks took the CPU, and what could be changed.
 //!
 //! Each rule looks at counts and says nothing unless they stand out: 10 % of the switches, 10 % of
-//! the blocked time, or 5 % of the time in which tasks ran or wanted to run. What stands out and has
-//! no rule of its own gets a plain sentence all the same: the main reason is never passed over.
-//! Advice follows from a number that stands beside it, never from the name of a reason alone. No rule
-//! knows what the program is *for*: a switch that stands out may be the right one.
+//! the blocked time, or 5 % of the time in which tasks ran or wanted to run. A reason that stands
+//! out and has no rule of its own gets a plain sentence, so that the main reason is never left out.
+//! Advice follows from a number that is shown with it, never from the name of a reason alone. No
+//! rule knows what the program is *for*: a switch that stands out may be the right one.
 //!
 //! - [`preempted`]: tasks that lost their CPU, or gave it away, and could have run on.
 //! - [`locks`]: threads that waited for each other.
-//! - [`blocked`]: tasks that blocked for something else, and for what.
+//! - [`blocked`]: tasks that blocked for anything else.
 //! - [`queued`]: run-queue time in which no task had the CPU.
-//! - [`who`]: which programs, threads, calls and wakers a sentence names.
+//! - [`who`]: the programs, threads, calls and wakers that a sentence names.
 
 mod blocked;
 mod locks;
@@ -41,25 +41,25 @@ use super::worth::Saving;
 use crate::text::grouped;
 use who::main_of;
 
-/// A reason stands out by number from this share of the switches on.
+/// From this share of the switches on, a reason stands out by number.
 const OFTEN_PCT: f64 = 10.0;
 
 /// Fewer switches than this are not "often", whatever their share.
 const FEWEST_SWITCHES: u64 = 100;
 
-/// A cause stands out by time from this share of run time and run-queue time on.
+/// From this share of run time and run-queue time on, a cause stands out by time.
 const COSTLY_PCT: f64 = 5.0;
 
-/// A reason stands out by blocked time from this share of all blocked time on.
+/// From this share of all blocked time on, a reason stands out by blocked time.
 const LONG_PCT: f64 = 10.0;
 
 /// Less time than this is not costly, whatever its share.
 const LEAST_TIME: Nanos = Nanos::from_ns(1_000_000);
 
-/// Shares from which one of several is "the" one.
+/// From this share on, one of several is called the main one.
 const MOST_PCT: f64 = 50.0;
 
-/// Unknown reasons are said from this share on.
+/// From this share of the switches on, unknown reasons are mentioned.
 const UNKNOWN_PCT: f64 = 1.0;
 
 /// The rule for kernel threads that slept.
@@ -68,37 +68,32 @@ const KERNEL_THREAD: &str = "kernel_thread";
 /// How many threads, calls or pairs a finding names.
 pub const NAMED: usize = 3;
 
-/// Where even the first has a smaller share, names would mislead: the many are counted.
+/// If even the first has a smaller share, names would mislead, and only their number is given.
 const SPREAD_PCT: f64 = 5.0;
 
 /// What the reports of one trace found, from which the verdict is drawn.
 #[derive(Debug)]
 pub struct Picture<'a> {
-    /// By reason.
     pub reasons: &'a ByReason,
-    /// By process.
     pub processes: &'a Groups,
-    /// By thread.
     pub threads: &'a Groups,
-    /// By system call.
     pub calls: &'a Groups,
-    /// Who had the CPU.
+    /// Who had the CPU during run-queue waits.
     pub preemptors: &'a Preemptors,
-    /// What was waited for.
+    /// The objects that tasks waited for.
     pub objects: &'a Objects,
     /// Which rules decided, and which cgroups were throttled.
     pub details: &'a Details,
-    /// Who the tasks are.
     pub names: &'a Names,
-    /// Which processes do the same.
+    /// Which processes belong to one program.
     pub programs: &'a Programs,
     /// Functions of the stacks, where the recording has stacks.
     pub symbols: Option<&'a Symbols>,
-    /// Of system call numbers.
+    /// Architecture, for the names of system calls.
     pub arch: Option<Arch>,
-    /// Paths of cgroups.
+    /// Paths of the cgroups, by id.
     pub cgroups: &'a FxHashMap<CgroupId, String>,
-    /// CPUs of the machine.
+    /// Number of CPUs of the machine.
     pub cpus: u32,
 }
 
@@ -107,9 +102,9 @@ pub struct Picture<'a> {
 pub struct Details {
     rules: FxHashMap<&'static str, (&'static Rule, u64)>,
     throttled: FxHashMap<CgroupId, Nanos>,
-    /// Of kernel threads, by reason.
+    /// What was counted of kernel threads, by reason.
     kernel: Vec<Tally>,
-    /// How the waits of programs went, by reason.
+    /// How the waits of programs began and ended, by reason.
     ends: Vec<Ends>,
     /// The longest waits of programs, by reason.
     longest: FxHashMap<Reason, Longest>,
@@ -173,7 +168,7 @@ impl Details {
         self.longest.get(&reason).copied()
     }
 
-    /// How the waits of programs for a reason went.
+    /// How the waits of programs for a reason began and ended.
     pub fn ends_of(&self, reason: Reason) -> &Ends {
         &self.ends[reason.index()]
     }
@@ -194,37 +189,37 @@ impl Details {
 /// Which switches a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// All for this reason.
+    /// All switches for this reason.
     Reason(Reason),
-    /// Those into waits for this object.
+    /// Switches into waits for this object.
     Object(Object),
-    /// None: time that passed without a switch.
+    /// No switches: time that passed without one.
     Time,
 }
 
-/// One thing that stands out.
+/// One cause that stands out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// A name that stays: `wakeup_preemption`.
+    /// A stable name, such as `wakeup_preemption`.
     pub name: &'static str,
     /// The reason that it is about.
     pub reason: Option<Reason>,
     /// The switches that it is about.
     pub subject: Subject,
-    /// Switches that it made.
+    /// Number of switches that it explains.
     pub switches: u64,
     /// Time in which tasks did not run because of it.
     pub time: Nanos,
     /// What was seen, with its numbers.
     pub seen: String,
-    /// Where it comes from, and who took the CPU.
+    /// Where it comes from, and which tasks took the CPU.
     pub places: Vec<String>,
-    /// What a person could change; `None` where the numbers suggest nothing.
+    /// What a person could change; `None` if the numbers suggest nothing.
     pub advice: Option<String>,
 }
 
 impl Finding {
-    /// The finding as a JSON object, with what removing it would save, and the longest wait of its reason.
+    /// The finding as a JSON object, with the saving, and the longest wait for its reason.
     pub fn to_json(&self, all: u64, saving: Option<&Saving>, longest: Value) -> Value {
         json!({
             "name": self.name,
@@ -241,7 +236,7 @@ impl Finding {
     }
 }
 
-/// The longest wait for a reason: whose, and when it ended.
+/// The longest wait for a reason: its length, its task, and when it ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Longest {
     length: Nanos,
@@ -250,7 +245,7 @@ pub struct Longest {
 }
 
 impl Longest {
-    /// In moments since the start of the trace.
+    /// The wait as JSON, in ns since the start of the trace.
     pub fn to_json(self, start: Timestamp) -> Value {
         let to = self.ended.since(start).unwrap_or(Nanos::ZERO);
         json!({
@@ -261,7 +256,7 @@ impl Longest {
     }
 }
 
-/// What stands out, the weightiest first.
+/// The findings about all causes that stand out, the weightiest first.
 pub fn findings(picture: &Picture<'_>) -> Vec<Finding> {
     let rules = [
         Picture::throttle,
@@ -305,7 +300,8 @@ pub fn findings(picture: &Picture<'_>) -> Vec<Finding> {
             .iter()
             .filter_map(|reason| picture.plain(**reason, &total)),
     );
-    // Shares of switches and of time, added: a cause may weigh by either.
+    // The weight is the share of switches plus the share of time, since a cause may matter by
+    // either.
     let weight = |finding: &Finding| {
         let demand = total.ran + total.runq + finding.time;
         let switches = parts_per_million(finding.switches, total.switches);
@@ -315,7 +311,7 @@ pub fn findings(picture: &Picture<'_>) -> Vec<Finding> {
     findings
 }
 
-/// The words when no rule speaks.
+/// The sentence for a trace in which no rule finds anything.
 pub fn nothing_stands_out() -> String {
     format!(
         "Nothing stands out: no reason makes {OFTEN_PCT} % of the switches or {LONG_PCT} % of the \
@@ -350,8 +346,8 @@ impl Picture<'_> {
         })
     }
 
-    /// Kernel threads sleep until there is work for them, which is no loss; those that block in the middle
-    /// of their work wait uninterruptibly.
+    /// Kernel threads sleep until there is work for them, which costs nothing; those that block in
+    /// the middle of their work wait uninterruptibly.
     fn kernel_threads(&self, total: &Tally) -> Option<Finding> {
         let mut sum = Tally::default();
         for tally in &self.details.kernel {
@@ -394,7 +390,7 @@ impl Picture<'_> {
         })
     }
 
-    /// What stands out and has no rule of its own.
+    /// The finding for a reason that stands out and has no rule of its own.
     fn plain(&self, reason: Reason, total: &Tally) -> Option<Finding> {
         let one = self.reasons.of(reason);
         let tally = self.of_programs(reason);
@@ -426,7 +422,7 @@ impl Picture<'_> {
         })
     }
 
-    /// Whether programs were blocked for so long, of all the time that they were blocked.
+    /// Whether this is a large part of the time that programs were blocked.
     fn is_long(&self, blocked: Nanos) -> bool {
         let all: Nanos = Reason::ALL
             .iter()

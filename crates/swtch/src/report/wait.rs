@@ -1,8 +1,8 @@
-//! `report --by wait`: what was waited for: a futex word, a pipe, a socket.
+//! `report --by wait`: the objects that tasks waited for: a futex word, a pipe, a socket.
 //!
-//! A row says what its task began to wait for; how long, and who ended it, is in the task's next
-//! row. A futex word is an address in one process, so the object is told apart by process; the
-//! two ends of a pipe in two processes are two rows with one inode number.
+//! A row says what its task began to wait for. How long the wait was, and what ended it, is in the
+//! task's next row. A futex word is an address in one process, so objects are distinguished by
+//! process, too: the two ends of a pipe in two processes are two rows with the same inode number.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{Evidence, EvidenceBits, Nanos, Reason, Switch, WaitObject};
@@ -35,27 +35,24 @@ const COLUMNS: [&str; 14] = [
     "woken_from",
 ];
 
-/// Functions that are named of the stack of who ends a wait.
+/// Most functions that are named of a waker's stack.
 const FUNCTIONS_NAMED: usize = 3;
 
-/// How many of the last wakers are kept.
+/// How many of the last different wakers are kept.
 const WAKERS_KEPT: usize = 3;
 
-/// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Object {
-    /// The process that waits, by its place.
+    /// The process that waits, as its place in [`Names::process`].
     pub process: usize,
-    /// What it is.
     pub kind: ObjectKind,
     /// Address of the futex word, or inode number.
     pub key: u64,
 }
 
-/// What kind of thing it is.
+/// Kinds of objects that tasks wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
-    /// A futex word.
     Futex,
     /// What lies behind a file descriptor.
     File(WaitObject),
@@ -78,27 +75,24 @@ pub struct Waited {
     pub switches: u64,
     /// Waits for it that ended.
     pub waits: u64,
-    /// Their off-CPU time.
     pub off: Nanos,
-    /// Their blocked time.
     pub blocked: Nanos,
-    /// Their run-queue time.
     pub runq: Nanos,
     /// How many threads waited for it.
     pub waiters: u64,
     /// Waits that were ended by a task.
     pub woken_by_task: u64,
-    /// Of these, by one that had itself waited for the object: the sign of a lock.
+    /// Of these, waits ended by a task that had itself waited for the object: the sign of a lock.
     pub woken_by_waiter: u64,
-    /// Of these, by one of its program that had itself waited for something of this kind.
+    /// Of these, waits ended by a task of the same program that had itself waited for an object of
+    /// this kind.
     pub woken_by_peer: u64,
     /// The last different wakers, latest first.
     pub last_wakers: Vec<Waker>,
-    /// Who ended these waits, and in which functions they began and ended.
+    /// What ended these waits, and in which functions they began and ended.
     pub ends: Ends,
 }
 
-/// Counts by object.
 #[derive(Debug)]
 pub struct Objects {
     places: FxHashMap<Object, usize>,
@@ -126,8 +120,8 @@ impl Objects {
         }
     }
 
-    /// Adds what counts of a row of the task with this index; the object of the wait that was
-    /// counted. Rows of which nothing counts are needed too: they may begin a wait that does.
+    /// Adds what counts of a row of the task with this index, and returns the object of the wait
+    /// that was counted. Rows that do not count are needed, too: they may begin a wait that does.
     pub fn add(
         &mut self,
         row: &Switch,
@@ -135,7 +129,7 @@ impl Objects {
         counted: Counted,
         names: &Names,
     ) -> Option<Object> {
-        // Without a reason, the row in which the wait began is not the task's last.
+        // Without a reason, the wait did not begin with the task's last row in the trace.
         let began = self.last.of(row.task, task);
         let began = began.filter(|_| row.wait.reason.is_some());
         let ended = began.filter(|_| counted.wait && row.wait.off.is_some());
@@ -164,7 +158,8 @@ impl Objects {
         ranked
     }
 
-    /// The report. With `symbols` it names the functions in which waits were ended: those that let a lock go.
+    /// The report. With `symbols` it names the functions that ended the waits, such as those that
+    /// release a lock.
     pub fn sheet(&self, names: &Names, symbols: Option<&Symbols>) -> Sheet {
         let mut sheet = Sheet::new("wait", &COLUMNS);
         sheet.not_in_tables = &["woken_by_waiters_pct"];
@@ -258,7 +253,7 @@ fn woken_from(ends: &Ends, symbols: &Symbols) -> Option<String> {
     (!functions.is_empty()).then(|| functions.join(" < "))
 }
 
-/// What the row's task begins to wait for, if the trace says it.
+/// What the row's task begins to wait for, if the trace tells.
 pub fn object_of(row: &Switch, process: usize) -> Option<Object> {
     if !is_blocking(row.rule.reason) {
         return None;
@@ -273,8 +268,8 @@ pub fn object_of(row: &Switch, process: usize) -> Option<Object> {
     Some(Object { process, kind, key })
 }
 
-/// Calls that wait for several futexes: their first argument is no word but a list of them
-/// (`include/uapi/asm-generic/unistd.h`, v6.12; one number on all architectures).
+/// Calls that wait for several futexes: their first argument is not a word but a list of words
+/// (`include/uapi/asm-generic/unistd.h`, v6.12; the same numbers on all architectures).
 const LISTS_OF_WORDS: [u32; 2] = [449, 456];
 
 /// The address of the futex word: the first argument of the call.
@@ -357,7 +352,7 @@ wait key  kind   process  pid  switches  share %  waits     off  blocked   runq 
         assert_eq!(objects.ranked().len(), 2);
     }
 
-    /// Tasks without a name share an index: what one waits for is not what the other did.
+    /// Tasks without a name share an index, but they do not wait for the same objects.
     #[test]
     fn a_task_without_a_name_ends_no_wait_of_another() {
         let back = |task| after(row(task, Reason::Exit), Reason::Futex, 80, 20);
@@ -367,7 +362,7 @@ wait key  kind   process  pid  switches  share %  waits     off  blocked   runq 
         assert_eq!(objects.ranked()[0].1.waits, 1);
     }
 
-    /// The task's last row in the trace is not the switch-out that began this wait.
+    /// The wait did not begin with the task's last row in the trace.
     #[test]
     fn a_wait_after_a_lost_switch_belongs_to_no_object() {
         let mut lost = after(row(1, Reason::Exit), Reason::Futex, 80, 20);

@@ -1,7 +1,7 @@
-//! `report --by waker`: who made blocked tasks runnable, one hop: waker → woken.
+//! `report --by waker`: which tasks or interrupts made blocked tasks runnable, one hop: waker →
+//! woken.
 //!
-//! When an interrupt or a timer did it, the task that was interrupted has no part in it and is
-//! not named.
+//! If an interrupt or a timer did it, the interrupted task had no part in it and is not named.
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Nanos, Reason, Switch, WakerKind};
@@ -24,10 +24,9 @@ const COLUMNS: [&str; 11] = [
     "runq_ns",
 ];
 
-/// Who wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Waker {
-    /// A task, by index.
+    /// A task, by its index in [`Names`].
     Task(usize),
     /// An interrupt of some kind.
     Other(WakerKind),
@@ -56,11 +55,9 @@ impl Waker {
 /// What is counted of one pair.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Woken {
-    /// Waits that it ended.
+    /// Waits of the woken task that the waker ended.
     pub waits: u64,
-    /// Their blocked time.
     pub blocked: Nanos,
-    /// Their run-queue time.
     pub runq: Nanos,
 }
 
@@ -68,7 +65,7 @@ pub struct Woken {
 #[derive(Debug, Default)]
 pub struct Wakers {
     pairs: FxHashMap<(Waker, usize), Woken>,
-    /// Waits in which the task was never blocked, so that nobody woke it.
+    /// Waits in which the task was never blocked, so that no wakeup was needed.
     runnable: u64,
     /// Waits whose wakeup was not seen.
     unseen: u64,
@@ -105,7 +102,6 @@ impl Wakers {
         ranked
     }
 
-    /// The report.
     pub fn sheet(&self, names: &Names) -> Sheet {
         let ranked = self.ranked();
         let all: u64 = ranked.iter().map(|(_, woken)| woken.waits).sum();

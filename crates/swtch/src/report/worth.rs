@@ -1,8 +1,8 @@
-//! What the switches of a page cost, and what the change that a finding asks for would save.
+//! What the switches of a page cost, and how much the changes would save that its findings suggest.
 //!
-//! A finding is about the switches for one reason, or about those into waits for one thing. Both
-//! are counted beside the page's other reports. A saving is said from [`LEAST_PCT`] of a CPU on,
-//! always with its interval and with the part of it that is an estimate.
+//! A finding is about the switches for one reason, or about those into waits for one object. Both
+//! are billed. A saving is mentioned from [`LEAST_PCT`] of a CPU on, always with its interval and
+//! with the part of it that is an estimate.
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
@@ -22,16 +22,16 @@ use super::verdict::{Finding, Subject};
 use super::wait::{Object, ObjectKind};
 use crate::text::grouped;
 
-/// A saving is worth a word from this share of one CPU on.
+/// Savings below this share of one CPU are not mentioned.
 const LEAST_PCT: f64 = 0.5;
 
-/// Libraries whose functions wait for the program; they say nothing about it.
+/// Libraries whose functions wait on behalf of the program, and do not show why it waits.
 const WAITING_LIBRARIES: [&str; 5] = ["[libc.", "[libc-", "[libpthread", "[ld-", "[vdso"];
 
-/// Rust's library, which is part of the program's own file.
+/// Functions of Rust's library, which is linked into the program's own file.
 const WAITING_PREFIXES: [&str; 4] = ["std::", "<std::", "core::", "<core::"];
 
-/// Counts what is billed on the page.
+/// Counts the switches that are billed on the page.
 #[derive(Debug)]
 pub struct Worth<'p> {
     prices: &'p Prices<'p>,
@@ -43,7 +43,7 @@ pub struct Worth<'p> {
 struct Counts {
     reasons: Accounts<Reason>,
     objects: Accounts<Object>,
-    /// User stacks in which things were waited for.
+    /// How often each object was waited for in each user stack.
     places: FxHashMap<(Object, u32), u64>,
 }
 
@@ -60,7 +60,7 @@ impl Counts {
 }
 
 impl<'p> Worth<'p> {
-    /// For a trace with these tasks; `is_complete` as for [`Departures`].
+    /// For a trace with these tasks; `is_complete` is as for [`Departures`].
     pub fn new(prices: &'p Prices<'p>, names: &Names, is_complete: bool) -> Self {
         Self {
             prices,
@@ -126,7 +126,7 @@ impl<'p> Worth<'p> {
         )
     }
 
-    /// `the futex at 0x7f… of server/10 (worker_loop+0x12 [server])`
+    /// Names an object: `the futex at 0x7f… of server/10 (worker_loop+0x12 [server])`.
     fn words_of(&self, object: Object, names: &Names, symbols: Option<&Symbols>) -> String {
         let what = match object.kind {
             ObjectKind::Futex => format!("the futex at {:#x}", object.key),
@@ -173,23 +173,23 @@ fn is_own(frame: &str) -> bool {
 /// The bill of a page.
 #[derive(Debug)]
 pub struct Billed {
-    /// By reason.
+    /// The bill by reason, the most expensive first.
     pub sheet: Sheet,
-    /// What the switches are billed at.
+    /// The prices at which the switches are billed, as JSON.
     pub prices: Value,
-    /// What all switches cost; `None` when that is not worth a word.
+    /// What all switches cost; `None` if it is below [`LEAST_PCT`] or not known.
     pub all: Option<Saving>,
-    /// What each finding is worth; `None` when it is not worth a word.
+    /// What each finding would save; `None` if it is below [`LEAST_PCT`] or not known.
     pub savings: Vec<Option<Saving>>,
 }
 
-/// What could be saved at most, if some switches were not.
+/// The most that could be saved if some switches did not happen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Saving {
-    /// What makes the switches.
+    /// Names the reason or the object behind the switches.
     what: String,
     switches_per_s: f64,
-    /// Shares of one CPU.
+    /// Direct cost, as a share of one CPU in percent.
     direct_pct: f64,
     direct_low_pct: f64,
     direct_high_pct: f64,
@@ -220,8 +220,8 @@ impl Saving {
         })
     }
 
-    /// `the futex at 0xf00 of server/10: 12,345 switches a second, which take 3.1 % ± 0.6 % of one CPU`, and
-    /// what of it is no measurement.
+    /// The saving in words: `the futex at 0xf00 of server/10: 12,345 switches a second, which take
+    /// 3.1 % ± 0.6 % of one CPU`, and what of it was not measured.
     pub fn to_words(&self) -> String {
         let rate = Nanos::from_rounded(self.switches_per_s).as_ns();
         let below = self.direct_pct - self.direct_low_pct;
@@ -318,7 +318,7 @@ mod tests {
         })
     }
 
-    /// What removing the subject's switches would save in a recording of so many ms.
+    /// What removing the subject's switches would save in a recording of `wall_ms` ms.
     fn saving(list: &PriceList, rows: &[Switch], subject: Subject, wall_ms: u64) -> Option<Saving> {
         let meta = head().meta;
         let (names, prices) = (names(), Prices::new(list, &meta));
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn less_than_half_a_percent_of_a_cpu_is_not_worth_a_word() {
         assert_eq!(saving(&prices(), &contended(), word(), 1000), None);
-        // Nor is what nobody knows the length of, or time without a switch.
+        // Nor is there a saving in a recording of unknown length, or for time without a switch.
         assert_eq!(saving(&prices(), &contended(), word(), 0), None);
         assert_eq!(saving(&prices(), &contended(), Subject::Time, 20), None);
     }

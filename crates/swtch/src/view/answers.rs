@@ -1,4 +1,4 @@
-//! Which question is answered where.
+//! Finds the function that answers a question, by the question's name.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -11,30 +11,28 @@ use super::{chain, curves, detail, facts, flame, lanes, locks, search, states};
 use crate::format::Format;
 use crate::report::{self, BillBy, By, Extent};
 
-/// An answer, as it crosses.
+/// An answer, as it is sent.
 #[derive(Debug)]
 pub enum Answer {
-    /// JSON.
     Json(Vec<u8>),
-    /// Numbers, as `lanes` lays them out.
+    /// Numbers in the layout that the module `lanes` describes.
     Bytes(Vec<u8>),
 }
 
-/// Something that is not there, and what to do about it.
+/// Something that does not exist, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct NotHere {
-    /// What.
     pub what: String,
-    /// The remedy.
+    /// What the person can do about it.
     pub advice: Option<String>,
 }
 
 /// Answers one question.
 ///
 /// # Errors
-/// [`super::query::Refusal`] when it cannot be understood, [`NotHere`] when there is no such
-/// thing, and whatever reading the trace brings.
+/// [`super::query::Refusal`] when the question cannot be understood, [`NotHere`] when the thing
+/// does not exist, and any error from reading the trace.
 pub fn answer(site: &Site, name: &str, query: &Query) -> Result<Answer> {
     let loaded = site.loaded();
     let value = match name {
@@ -114,7 +112,7 @@ fn bill_of(site: &Site, query: &Query) -> Result<Answer> {
     Ok(Answer::Json(bytes))
 }
 
-/// What `swtch explain --format json` prints. Without prices it says nothing of what switches cost.
+/// What `swtch explain --format json` prints. Without prices it leaves out what switches cost.
 fn explain_of(site: &Site, query: &Query) -> Result<Answer> {
     let prices = site.prices().ok();
     let mut bytes = Vec::new();
@@ -132,13 +130,13 @@ fn no_report(word: &str) -> NotHere {
     not_here(format!("there is no report by `{word}`"))
 }
 
-/// The row, if there is one.
+/// Looks up a row; an error if it does not exist.
 fn in_trace(loaded: &Loaded, level: Level, id: u32) -> Result<usize, NotHere> {
     let row = loaded.row(level, id);
     row.ok_or_else(|| not_here(format!("there is no row {id}")))
 }
 
-/// The task, if anything is known of it.
+/// Checks that the trace has a row or an open wait of the task.
 fn known(loaded: &Loaded, task: TaskKey) -> Result<TaskKey, NotHere> {
     match loaded.levels.os.track(task).is_some() || loaded.open(task).is_some() {
         true => Ok(task),

@@ -7,7 +7,7 @@ include!(concat!(env!("OUT_DIR"), "/web_assets.rs"));
 pub struct Asset {
     /// Its path below the page's address.
     pub path: &'static str,
-    /// What is in it.
+    /// Contents of the file, as it is served.
     pub bytes: &'static [u8],
 }
 
@@ -28,7 +28,7 @@ pub fn find(path: &str) -> Option<Asset> {
 }
 
 impl Asset {
-    /// What browsers call its kind.
+    /// The MIME type of the file, by its ending.
     pub fn media_type(&self) -> &'static str {
         match self.path.rsplit('.').next() {
             Some("html") => "text/html; charset=utf-8",

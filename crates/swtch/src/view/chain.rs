@@ -1,4 +1,4 @@
-//! `api/chain` and `api/critical`: who a wait rested on.
+//! `api/chain` and `api/critical`: which threads a wait depended on.
 //!
 //! ```text
 //!  A  ────┤ blocked              ├─ runs        chain of A's wait: B woke it, C woke B
@@ -6,8 +6,9 @@
 //!  C  ──── runs ────────┘wakes B                critical path of A: C's run, B's run, A's run
 //! ```
 //!
-//! The critical path covers a span without holes: while the thread runs or waits for a CPU, that is
-//! what it rested on; while it was blocked, what its waker was at, back to where the wait began.
+//! The critical path covers a span without holes. While the thread runs or waits for a CPU, the
+//! path is the thread itself; while it was blocked, the path is that of its waker, back to where
+//! the wait began.
 
 use std::cmp::Reverse;
 
@@ -21,13 +22,13 @@ use super::query::Span;
 use super::states::longest_first;
 use super::timeline::{Piece, State, Timeline};
 
-/// A chain longer than this is no help to a person.
+/// A longer chain is cut: it would be of no help to a person.
 const MOST_HOPS: usize = 64;
 
-/// Pieces of a critical path; beyond, the answer says that it is cut.
+/// Most pieces of a critical path; if there are more, the answer says that it is cut.
 const MOST_PIECES: usize = 4096;
 
-/// Backwards from a row: who ended its wait, who ended that one's …
+/// Follows wakers backwards from a row: who ended its wait, who ended the waker's wait, and so on.
 pub fn chain(loaded: &Loaded, first: usize) -> Value {
     let timeline = &loaded.levels.os;
     let rows = timeline.rows();
@@ -71,11 +72,11 @@ struct Step {
     from_ns: u64,
     to_ns: u64,
     state: State,
-    /// `None` for what was still going on at the end of the trace.
+    /// `None` for a wait or run that was open when the trace ended.
     row: Option<usize>,
 }
 
-/// What a thread's time in a span rested on.
+/// The critical path of a thread in a span.
 pub fn critical(loaded: &Loaded, task: TaskKey, span: Span) -> Value {
     let open = loaded.open(task).map(|open| open_piece(loaded, open));
     let (steps, ends) = path(&loaded.levels.os, task, span, open);
@@ -113,8 +114,8 @@ pub fn critical(loaded: &Loaded, task: TaskKey, span: Span) -> Value {
     })
 }
 
-/// The path, latest first, and why it does not reach the begin of the span, if it does not.
-/// `open` is what the thread was at when the trace ended.
+/// The critical path, latest step first, and why it does not reach the begin of the span, if it
+/// does not. `open` is the thread's wait or run that was open when the trace ended.
 fn path(
     timeline: &Timeline,
     task: TaskKey,
@@ -123,7 +124,7 @@ fn path(
 ) -> (Vec<Step>, Option<&'static str>) {
     let mut steps = Vec::new();
     let mut at = last_known(timeline, task, span, open, &mut steps);
-    // Whose wait is being covered, and where that wait began.
+    // The threads whose waits are being covered, and where each of these waits began.
     let mut covering = vec![(task, span.from_ns)];
     while let Some(&(task, floor)) = covering.last() {
         if at <= floor {
@@ -137,7 +138,8 @@ fn path(
             );
         }
         let Some(row) = timeline.row_at(task, at - 1) else {
-            // Nothing is known of this thread then: what waited for it stands for the time.
+            // Nothing is known of this thread at that time, so the wait of the thread that it woke
+            // is shown.
             match (covering.pop(), covering.last()) {
                 (_, None) => return (steps, Some("nothing is known of the thread before")),
                 (Some(_), Some(&(waiter, _))) => {
@@ -163,7 +165,7 @@ fn path(
             .waker(row)
             .filter(|waker| woken_here && *waker != task);
         match (state, waker) {
-            // A waker's moment is known only where the wait is split.
+            // The moment of the wakeup is known only if the wait is split.
             (State::Blocked(_), Some(waker)) if covering.len() < MOST_HOPS => {
                 covering.push((waker, from_ns))
             }
@@ -182,8 +184,8 @@ fn path(
     (steps, None)
 }
 
-/// Where the path begins: the end of the span, or, where the thread has no row there, the end of its
-/// last one; what was still going on then is the first step.
+/// Where the path begins: at the end of the span or, if the thread has no row there, at the end of
+/// its last row. A wait or run that was open then is the first step.
 fn last_known(
     timeline: &Timeline,
     task: TaskKey,
@@ -209,7 +211,7 @@ fn last_known(
     from_ns
 }
 
-/// The wait of a thread itself, where its waker's doings are not known.
+/// The wait of the thread itself, for a time in which nothing is known of its waker.
 fn own_wait(timeline: &Timeline, task: TaskKey, from_ns: u64, to_ns: u64) -> Option<Step> {
     let row = timeline.row_at(task, to_ns - 1)?;
     let reason = timeline.rows().off_reason(row).unwrap_or(Reason::Unknown);
@@ -273,7 +275,7 @@ mod tests {
         Levels::read(&Trace::open(&path).unwrap(), Timestamp::from_ns(START)).unwrap()
     }
 
-    /// Task, from, to, state.
+    /// A step: task, from, to, and its state.
     type Told = (u32, u64, u64, State);
 
     fn pieces(task: u32, from_ns: u64, to_ns: u64) -> (Vec<Told>, Option<&'static str>) {
@@ -303,7 +305,7 @@ mod tests {
         );
     }
 
-    /// A's last wait, which nothing had ended when the trace did.
+    /// A's last wait, which was still open when the trace ended.
     fn open() -> Option<Piece> {
         Some(Piece {
             from_ns: 400,
@@ -314,7 +316,7 @@ mod tests {
         })
     }
 
-    /// The whole of a trace is what is looked at first, and no row reaches to its end.
+    /// A person looks at the whole trace first, and no row reaches to its end.
     #[test]
     fn a_path_begins_with_what_was_going_on_at_the_end() {
         let (steps, ends) = pieces(1, 0, 1001);
@@ -325,7 +327,7 @@ mod tests {
         assert_eq!((steps.len(), ends), (6, None));
     }
 
-    /// A span is covered without holes and no more than it.
+    /// A path covers all of its span, and nothing outside.
     #[test]
     fn a_path_covers_its_span() {
         for (from, to) in [(0, 400), (50, 350), (150, 310), (210, 250)] {

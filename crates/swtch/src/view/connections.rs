@@ -1,11 +1,11 @@
-//! Connections to the viewer's server: how many there may be, and when one is ended.
+//! Connections to the viewer's server: how many there may be, and when one is closed.
 //!
-//! Anybody on the machine can connect to a loopback port, and each connection takes a file descriptor of this
-//! process. So that nobody can take all of them:
+//! All users of the machine can connect to a loopback port, and each connection takes a file
+//! descriptor of this process. To keep others from taking all of them:
 //!
-//! - a connection is ended when the head of its next request is not there within [`HEAD_TIMEOUT`];
-//! - there are at most [`most_connections`] at once. When one more comes, the oldest connection on which nobody
-//!   has shown the token yet makes room for it. Those of the person who has the token stay.
+//! - a connection is closed when the head of its next request is not there within [`HEAD_TIMEOUT`];
+//! - at most [`most_connections`] are open at once. For one more, the oldest connection that has
+//!   not shown the token yet is closed. Connections that have shown it are kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,14 +19,14 @@ use nix::sys::resource::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// For the head of a request to come. A browser sends one in one piece; an idle connection that is ended is
-/// opened again by the browser without a word.
+/// Time for the head of a request to arrive. A browser sends it in one piece, and silently opens an
+/// idle connection again when it was closed.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most connections where descriptors are plenty. A browser opens six for each host.
+/// Most connections if descriptors are plentiful. A browser opens six for each host.
 const PLENTY: u64 = 256;
 
-/// Descriptors for all else: the trace's files, the price list, the runtime.
+/// Descriptors kept for everything else: the trace's files, the price list, the runtime.
 const KEPT_DESCRIPTORS: u64 = 64;
 
 /// How long accepting pauses when the system refuses a connection.
@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Proof(Arc<AtomicBool>);
 
 impl Proof {
-    /// It had.
+    /// Records that a request had it.
     pub fn give(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -47,22 +47,22 @@ impl Proof {
     }
 }
 
-/// A connection that is open.
+/// An open connection, and the task that serves it.
 #[derive(Debug)]
 struct Connection {
     proof: Proof,
     task: AbortHandle,
 }
 
-/// How many connections there may be at once, by the limit of descriptors of this process.
+/// How many connections may be open at once, by this process's limit of descriptors.
 pub fn most_connections() -> usize {
-    // What is not known is assumed to be the kernel's default.
+    // If the limit is not known, the kernel's default is assumed.
     let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);
     let most = (descriptors.saturating_sub(KEPT_DESCRIPTORS) / 2).clamp(8, PLENTY);
     usize::try_from(most).expect("at most 256")
 }
 
-/// Accepts connections and lets the router answer what comes on them, until it is dropped.
+/// Accepts connections, and serves them with the router, until the future is dropped.
 pub async fn serve(listener: TcpListener, router: Router, most: usize) {
     let mut open: Vec<Connection> = Vec::new();
     loop {
@@ -72,7 +72,7 @@ pub async fn serve(listener: TcpListener, router: Router, most: usize) {
             Ok((stream, _)) if open.len() < most || end_oldest_stranger(&mut open) => {
                 open.push(start(stream, &router));
             }
-            // All belong to the person who has the token. The new one is closed.
+            // All connections have shown the token. The new one is closed.
             Ok(_) => {}
             // The process or the machine has no descriptor left.
             Err(_) => {
@@ -83,7 +83,7 @@ pub async fn serve(listener: TcpListener, router: Router, most: usize) {
     }
 }
 
-/// Makes room; `false` where there is nobody without the token.
+/// Makes room for a connection; `false` if all connections have shown the token.
 fn end_oldest_stranger(open: &mut Vec<Connection>) -> bool {
     let stranger = open
         .iter()
@@ -104,7 +104,7 @@ fn start(stream: TcpStream, router: &Router) -> Connection {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    // Errors are those of the other side: it went away, or did not speak HTTP.
+    // Errors are the client's: it went away, or did not speak HTTP.
     let task = tokio::spawn(async move { drop(served.await) });
     Connection {
         proof,

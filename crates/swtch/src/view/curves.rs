@@ -1,4 +1,4 @@
-//! `api/rate` and `api/distribution`: how often, and how long.
+//! `api/rate` and `api/distribution`: how often tasks switch, and how long runs and waits last.
 
 use serde_json::{Value, json};
 use swtch_core::{Distribution, Nanos, Reason};
@@ -23,7 +23,7 @@ pub fn counts(loaded: &Loaded, tracks: &[Track], span: Span, bins: u32) -> Vec<V
     counts
 }
 
-/// Switches by bin of time and reason; those that reports count.
+/// Switches by bin of time and reason, as reports count them.
 pub fn rate(loaded: &Loaded, span: Span, bins: u32) -> Value {
     let counts = counts(loaded, &loaded.tracks(&Filter::default()), span, bins);
     let seen = counts.iter().zip(Reason::ALL);
@@ -39,33 +39,33 @@ pub fn rate(loaded: &Loaded, span: Span, bins: u32) -> Value {
     })
 }
 
-/// A length that rows have.
+/// One of the lengths that a row has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// Of the run.
+    /// Length of the row's run.
     Ran,
-    /// Of the wait before it.
+    /// Length of the wait before the run.
     Off,
-    /// Of that wait's part before the wakeup.
+    /// Blocked time: the part of the wait before the wakeup.
     Blocked,
-    /// Of its part in the run queue.
+    /// Run-queue time: the part of the wait after the wakeup.
     Runq,
 }
 
 impl Length {
-    /// The length of a row, where it has one.
+    /// The length of a row; `None` if it does not have it.
     fn of(self, rows: &RowColumns, row: usize) -> Option<u64> {
         let (off, runq) = (rows.off.get(row), rows.runq.get(row));
         match self {
             Self::Ran => rows.ran.get(row),
             Self::Off => off.or(runq),
-            // A task that stayed runnable was not blocked for 0 ns: it was not blocked.
+            // A task that stayed runnable has no blocked time, rather than one of 0 ns.
             Self::Blocked => Some(off?.saturating_sub(runq?)).filter(|ns| *ns > 0),
             Self::Runq => runq,
         }
     }
 
-    /// The reason that such a length is counted under.
+    /// The reason under which the length counts.
     fn reason(self, rows: &RowColumns, row: usize) -> Reason {
         match self {
             Self::Ran => rows.reason(row),
@@ -74,8 +74,8 @@ impl Length {
     }
 }
 
-/// One length of the rows of some tasks, of all or of one reason, and the shortest. The same that
-/// reports are made with: the page and the command line have the same percentiles.
+/// The lengths of the rows of some tasks, for all reasons or for one, and the shortest length.
+/// Reports use the same distribution, so the page and the command line have the same percentiles.
 pub fn lengths(
     loaded: &Loaded,
     tracks: &[Track],
@@ -133,7 +133,7 @@ pub fn distribution(
     }))
 }
 
-/// Counts between lengths that grow by a fixed factor.
+/// Number of lengths in each bucket; the edges of the buckets grow by a constant factor.
 fn buckets(lengths: &Distribution) -> Vec<Value> {
     let edge = |step: i32| 2_f64.powf(f64::from(step) / f64::from(BUCKETS_PER_DOUBLING));
     let step_of = |ns: u64| {

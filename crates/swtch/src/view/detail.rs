@@ -1,4 +1,4 @@
-//! `api/detail`: all that is known about one row: its wait, its run, and why it ended.
+//! `api/detail`: everything that is known about one row: its wait, its run, and why it ended.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub fn of_row(
         true => Some(read(loaded, level, timeline, row - 1)?),
         false => None,
     };
-    // Of a worker's wait nothing is in memory: lanes are of threads.
+    // In memory, rows of workers have no waits, because lanes are of threads.
     let length = |length: Option<Nanos>| length.map(Nanos::as_ns);
     let pieces = RowPieces::new(
         timeline.rows().ended_ns[row],
@@ -52,7 +52,7 @@ pub fn of_row(
     }))
 }
 
-/// The row as it stands in the trace.
+/// The row as it is stored in the trace.
 fn read(loaded: &Loaded, level: Level, timeline: &Timeline, row: usize) -> Result<Switch> {
     let task = timeline
         .track_of(row)
@@ -86,7 +86,8 @@ fn of_run(loaded: &Loaded, row: &Switch, pieces: &RowPieces, billing: Option<&Bi
         "rule": row.rule.name,
         "rule_help": row.rule.help,
         "cause": evidence.cause.as_str(),
-        // A user-mode scheduler says why a worker left; what the kernel would say is not asked.
+        // For a worker, the user-mode scheduler says why it left; evidence of the kernel does not
+        // apply.
         "evidence": match row.level {
             Level::Os => words_of(evidence),
             Level::User => Vec::new(),
@@ -104,7 +105,7 @@ fn of_run(loaded: &Loaded, row: &Switch, pieces: &RowPieces, billing: Option<&Bi
     })
 }
 
-/// What the evidence says, for people: (what, value).
+/// The evidence in words: (name, value).
 fn words_of(evidence: &Evidence) -> Vec<(&'static str, String)> {
     let mut words = vec![
         (
@@ -129,7 +130,7 @@ fn words_of(evidence: &Evidence) -> Vec<(&'static str, String)> {
     words
 }
 
-/// The kernel's letters (`fs/proc/array.c`, v6.18) and the raw bits.
+/// The state as letters of the kernel (`fs/proc/array.c`, v6.18), with its raw bits.
 fn state_words(state: u32) -> String {
     let letters = [
         (0x1, "S"),
@@ -217,7 +218,7 @@ fn of_wait(
         "wake_cpu": wait.wake_cpu.map(swtch_core::CpuId::get),
         "stack": stack_of(loaded, wait.kernel_stack, wait.user_stack)?,
         "waker_stack": stack_of(loaded, wait.waker_kernel_stack, wait.waker_user_stack)?,
-        // A worker waits for its turn, and not for a CPU.
+        // A worker waits for its turn, not for a CPU.
         "had_cpu": match row.level {
             Level::Os => had_cpu(loaded, number, row)?,
             Level::User => Vec::new(),
@@ -239,9 +240,9 @@ fn stack_of(loaded: &Loaded, kernel: Option<u32>, user: Option<u32>) -> Result<O
     Ok(Some(all.collect()))
 }
 
-/// Which rows may tell who had the CPU: from the last run before the wait on any CPU that it may have
-/// passed on, to the run that was going on there when it ended. Whoever ran for long has its row far
-/// away.
+/// The time in which the rows lie that may tell who had the CPU: from the last run before the wait,
+/// on any CPU whose queue the task may have been in, to the run that was going on there when the
+/// wait ended. A task that ran for long has its row far away.
 fn around_wait(loaded: &Loaded, number: usize, wanted: &Switch) -> (Timestamp, Timestamp) {
     let os = &loaded.levels.os;
     let rows = os.rows();
@@ -253,7 +254,7 @@ fn around_wait(loaded: &Loaded, number: usize, wanted: &Switch) -> (Timestamp, T
         .is_some_and(|track| number > track.first);
     let previous = has_previous.then(|| number - 1);
     let mut around = (queued_ns, ended_ns);
-    // A task that was not woken is on the queue of the CPU that it had left.
+    // A task that was not woken is in the queue of the CPU that it left.
     if let Some(previous) = previous.filter(|previous| rows.ended_ns[*previous] <= queued_ns) {
         around.0 = rows.ended_ns[previous];
     }
@@ -274,7 +275,7 @@ fn around_wait(loaded: &Loaded, number: usize, wanted: &Switch) -> (Timestamp, T
     (loaded.moment(around.0), loaded.moment(around.1))
 }
 
-/// Who had the CPU while the row's task was in the run queue; parts sum to the wait.
+/// Which tasks had the CPU while the row's task was in the run queue; the parts sum to the wait.
 fn had_cpu(loaded: &Loaded, number: usize, wanted: &Switch) -> Result<Vec<Value>> {
     if wanted.ran.is_none() || wanted.wait.runq.is_none() {
         return Ok(Vec::new());
@@ -330,7 +331,7 @@ mod tests {
     use swtch_core::Reason;
     use swtch_store::Writer;
 
-    /// One thread's switch, and a hundred of its workers' beside it.
+    /// A switch of one thread, and a hundred switches of its workers.
     fn of_workers() -> (Loaded, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.swtch");
@@ -351,7 +352,8 @@ mod tests {
         (Loaded::read(&path, 1).unwrap(), dir)
     }
 
-    /// Rows of the two levels are counted apart: the last of a hundred workers' is none of the kernel's.
+    /// Rows of the two levels are numbered apart: the last of a hundred worker rows has no kernel
+    /// row of its number.
     #[test]
     fn every_row_of_a_worker_has_its_detail() {
         let (loaded, _dir) = of_workers();

@@ -1,4 +1,4 @@
-//! A drawn trace for tests, and what the command line prints of it.
+//! A hand-made trace for tests, and what the command line prints for it.
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -8,7 +8,7 @@ use crate::format::Format;
 pub use crate::report::drawn::filters;
 use crate::report::{By, Filter, Request, drawn, report};
 
-/// [`drawn::handed_round`], made ready.
+/// The trace [`drawn::handed_round`], as the viewer loads it.
 pub fn handed_round() -> (Loaded, TempDir) {
     let (trace, dir) = drawn::handed_round();
     (Loaded::read(trace.path(), 1).unwrap(), dir)

@@ -1,4 +1,4 @@
-//! `api/trace` and `api/threads`: what the trace is, and whose lanes it has.
+//! `api/trace` and `api/threads`: facts about the trace, and the threads that have lanes.
 
 use serde_json::{Value, json};
 use swtch_core::{
@@ -14,10 +14,10 @@ use super::timeline::{CpuLane, Track};
 use crate::record::WHOLE_SYSTEM;
 use crate::report::{self, Rows};
 
-/// The longest words by which the page names a process.
+/// Most columns of the text by which the page names a process.
 const TITLE_WIDTH: usize = 60;
 
-/// The trace: its facts, and what may change while nothing is read again.
+/// The facts of the trace, with those that may change while the trace is not read again.
 pub fn of_trace(loaded: &Loaded, name: &str, has_prices: bool) -> Result<Value> {
     let mut answer = loaded.facts()?.clone();
     answer["name"] = json!(name);
@@ -26,7 +26,7 @@ pub fn of_trace(loaded: &Loaded, name: &str, has_prices: bool) -> Result<Value> 
     Ok(answer)
 }
 
-/// What a reading of the trace says of it, made once: tasks and gaps are read from the disk.
+/// Facts from one reading of the trace. They are made once, because tasks and gaps are on the disk.
 pub fn of_reading(loaded: &Loaded) -> Result<Value> {
     let meta = loaded.trace.meta();
     let rows = rows_of(loaded);
@@ -68,15 +68,15 @@ pub fn of_reading(loaded: &Loaded) -> Result<Value> {
     }))
 }
 
-/// Whether a CPU on which nothing is recorded was idle. While it is written, a trace does not tell
-/// what was filtered away; that it is of the whole system, it does.
+/// Whether a CPU on which nothing is recorded was idle. A trace that is being written does not tell
+/// what was filtered away, but it does tell whether it covers the whole system.
 fn has_every_task(loaded: &Loaded) -> bool {
     let is_of_all = loaded.trace.meta().scope == WHOLE_SYSTEM && loaded.everything_in_scope;
     is_of_all || loaded.coverage() == Coverage::EveryTask
 }
 
-/// A CPU, and the span in which it is known who had it: from its first run, or from the end of that
-/// run where its beginning is not known, to the end of its last.
+/// A CPU, and the span in which it is known which task had it: from the start of its first run (or
+/// from that run's end, if the start is not known) to the end of its last run.
 fn of_cpu(loaded: &Loaded, lane: &CpuLane) -> Value {
     let os = &loaded.levels.os;
     let ends = lane.span_around(os.rows(), 0, u64::MAX);
@@ -92,7 +92,8 @@ fn of_cpu(loaded: &Loaded, lane: &CpuLane) -> Value {
     })
 }
 
-/// Switches that reports count, and those of tasks that only had the CPU while others waited.
+/// Switches that reports count, and those of tasks that were recorded because others waited for
+/// them.
 fn rows_of(loaded: &Loaded) -> Rows {
     let mut rows = Rows::default();
     for track in loaded.levels.os.tracks() {
@@ -119,13 +120,13 @@ fn of_gap(loaded: &Loaded, gap: &Gap) -> Value {
 fn state_of(loaded: &Loaded) -> &'static str {
     match (loaded.trace.completeness(), loaded.trace.meta().state) {
         (Completeness::Finished, _) => "finished",
-        // Finished by its facts, and its files not yet in place.
+        // Its facts say that it is finished, but its files are not in place yet.
         (_, State::Recording | State::Finished) if loaded.is_fresh() => "recording",
         _ => "cut",
     }
 }
 
-/// The start on the wall clock, as RFC 3339; `None` where the trace does not tell.
+/// The start in wall-clock time, as RFC 3339; `None` if the trace does not tell.
 fn wall_start(loaded: &Loaded) -> Option<String> {
     let meta = loaded.trace.meta();
     let offset = i128::from(meta.clock.realtime_ns) - i128::from(meta.clock.monotonic_ns);
@@ -134,7 +135,7 @@ fn wall_start(loaded: &Loaded) -> Option<String> {
     (meta.clock.realtime_ns > 0).then(|| moment.to_string())
 }
 
-/// The threads that have rows, in the order of their first one: one array a column.
+/// The threads that have rows, in the order of their first row, as one array per column.
 pub fn of_threads(loaded: &Loaded) -> Value {
     let mut columns = Threads::default();
     for track in loaded.levels.os.tracks() {
@@ -190,7 +191,7 @@ struct Threads {
     pid: Vec<Option<u32>>,
     name: Vec<String>,
     process: Vec<String>,
-    /// Process id of the parent of the process.
+    /// Id of the parent of the thread's process.
     parent: Vec<Option<u32>>,
     first_ns: Vec<u64>,
     last_ns: Vec<u64>,
@@ -217,7 +218,7 @@ impl Threads {
             let runq = rows.runq.get(row);
             run_ns += rows.ran.get(row).unwrap_or(0);
             runq_ns += runq.unwrap_or(0);
-            // As reports count it: only where both are known.
+            // As reports count it: only if both lengths are known.
             blocked_ns += runq.map_or(0, |runq| {
                 rows.off.get(row).unwrap_or(runq).saturating_sub(runq)
             });
@@ -237,7 +238,7 @@ impl Threads {
         let life = loaded.lives.get(&track.task).copied().unwrap_or_default();
         let since_start = |moment| loaded.since_start(moment);
         self.forked_ns.push(life.forked.map(since_start));
-        // A task that has said that it ends still runs until it leaves its CPU for good.
+        // A task that has announced its end still runs until it leaves its CPU for good.
         let has_left = rows.reason(last) == Reason::Exit;
         let exited = life.exited.map(since_start).or(has_left.then_some(last_ns));
         self.exited_ns
@@ -272,7 +273,8 @@ mod tests {
     use super::*;
     use crate::report::drawn::seen;
 
-    /// A task that was there before, or still is, has no end on that side: the page must not claim one.
+    /// A task that began before the capture, or outlived it, has no moment there, so that the page
+    /// claims none.
     #[test]
     fn a_life_is_known_as_far_as_it_was_seen() {
         let at = |ns, kind, key| TaskEvent {

@@ -1,5 +1,5 @@
-//! `api/flame`: blocked time by the place that waited: program, stack, reason. Processes that do the same
-//! are one, as in the verdict: eight backends of a server wait in the same places.
+//! `api/flame`: blocked time by program, stack and reason. Processes that do the same are one
+//! program, as in the verdict: eight backends of a server wait in the same functions.
 
 use anyhow::Result;
 use rustc_hash::FxHashMap;
@@ -10,13 +10,13 @@ use swtch_store::{Columns, StackKind};
 use super::loaded::Loaded;
 use crate::report::{Filter, Programs, Session};
 
-/// Nodes narrower than this part of the whole are drawn by no screen, and left out.
+/// Nodes with a smaller share of the whole are too narrow for any screen, and left out.
 const NARROWEST: f64 = 0.0002;
 
-/// One place: process, user stack, kernel stack, reason.
+/// Where tasks waited, and why: process, user stack, kernel stack, reason.
 type Place = (usize, Option<u32>, Option<u32>, Reason);
 
-/// A node and what lies above it.
+/// A node, and the nodes above it.
 #[derive(Debug, Default)]
 struct Node {
     kind: &'static str,
@@ -25,7 +25,7 @@ struct Node {
     children: FxHashMap<String, Self>,
 }
 
-/// The tree of the waits that reports with this filter count.
+/// The tree of the waits that a report with this filter counts.
 ///
 /// # Errors
 /// When the trace cannot be read.
@@ -57,7 +57,7 @@ pub fn flame(loaded: &Loaded, filter: &Filter) -> Result<Value> {
     Ok(root.to_json("all", least))
 }
 
-/// Waits and blocked time by place.
+/// Number of waits and blocked time, by place.
 fn places(session: &mut Session<'_>) -> Result<FxHashMap<Place, (u64, u64)>> {
     let columns = Columns::OFF_REASON | Columns::OFF | Columns::RUNQ | Columns::STACKS;
     let mut places: FxHashMap<Place, (u64, u64)> = FxHashMap::default();
@@ -100,7 +100,7 @@ impl Node {
             .iter()
             .filter(|(_, child)| child.ns as f64 >= least);
         let mut wide: Vec<_> = wide.collect();
-        // The longest first; equal ones by name, so that a picture is the same each time.
+        // The longest first, and equal ones by name, so that a picture is the same each time.
         wide.sort_by(|a, b| b.1.ns.cmp(&a.1.ns).then(a.0.cmp(b.0)));
         json!({
             "name": name,

@@ -1,4 +1,4 @@
-//! `api/lanes`: what is drawn of some lanes between two moments, reduced to the pixels asked for.
+//! `api/lanes`: what is drawn of some lanes between two moments, reduced to the pixels of the page.
 //!
 //! ```text
 //! u32 magic │ u32 lanes │ u32 generation │ u32 px │ f64 from │ f64 to          little-endian
@@ -7,7 +7,8 @@
 //!   binned    u32 [n] = bin << 16 | state << 8 | share (1 … 255 of the bin)   │ zeros up to 8
 //! ```
 //!
-//! A lane is exact while it has at most two rows a pixel, of up to three pieces each. `web/src/api/lanes.ts` reads this.
+//! A lane is exact while it has at most two rows per pixel, of up to three pieces each. The page
+//! reads this in `web/src/api/lanes.ts`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,23 +22,23 @@ use super::timeline::{NO_ROW, NOBODY, Piece, Shares, State, Timeline};
 
 const MAGIC: u32 = 0x4c57_5331;
 
-/// The most pixels that are answered for: a bin's number has 16 bits.
+/// The most pixels in one answer: the number of a bin has 16 bits.
 pub const MOST_PX: u32 = 8192;
 
 /// The most lanes in one answer.
 pub const MOST_LANES: usize = 1024;
 
-/// Rows a pixel up to which a lane is exact.
+/// Most rows per pixel for an exact lane.
 const EXACT_ROWS_PER_PX: usize = 2;
 
 /// A lane of the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// A thread: `t12`.
+    /// A thread by its task key: `t12`.
     Thread(TaskKey),
-    /// Workers of a user-mode scheduler on a thread: `u12`.
+    /// The workers of a user-mode scheduler that ran on a thread: `u12`.
     Workers(TaskKey),
-    /// A CPU: `c0`.
+    /// A CPU by its number: `c0`.
     Cpu(CpuId),
 }
 
@@ -70,23 +71,23 @@ impl fmt::Display for Lane {
     }
 }
 
-/// What is asked.
+/// The part of the picture that is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// What part of the trace.
+    /// The part of the trace.
     pub span: Span,
-    /// Into how many bins it is cut.
+    /// The number of bins into which it is cut.
     pub px: u32,
 }
 
 impl Window {
-    /// When a bin begins. The last one ends at `bin(px)`.
+    /// When a bin begins. The last bin ends at `bin(px)`.
     fn bin(&self, number: u32) -> u64 {
         self.span.edge(number, self.px)
     }
 }
 
-/// The answer.
+/// The lanes in the layout that is described at the head of this file.
 pub fn answer(loaded: &Loaded, window: &Window, lanes: &[Lane]) -> Vec<u8> {
     let mut bytes = Bytes::default();
     bytes.u32(MAGIC);
@@ -137,7 +138,7 @@ fn put_thread(
             let (from_ns, to_ns) = (window.bin(bin), window.bin(bin + 1));
             timeline.add_shares(track, from_ns, to_ns, &mut shares);
             shares.drain(|state, ns| bins.extend(packed(bin, state, ns, to_ns - from_ns)));
-            // What nothing had ended when the trace did is in no row.
+            // A wait or run that was open when the trace ended has no row.
             bins.extend(open.and_then(|piece| {
                 let ns = piece
                     .to_ns
@@ -195,7 +196,7 @@ fn put_cpu(loaded: &Loaded, cpu: CpuId, window: &Window, bytes: &mut Bytes) {
     put_binned(&bins.collect::<Vec<_>>(), bytes);
 }
 
-/// What was still going on when the capture ended.
+/// The piece for a wait or run that was open when the capture ended.
 pub fn open_piece(loaded: &Loaded, open: &Open) -> Piece {
     let from_ns = loaded.since_start(open.since);
     Piece {
@@ -214,10 +215,10 @@ pub fn open_piece(loaded: &Loaded, open: &Open) -> Piece {
     }
 }
 
-/// An entry of a bin, in 255ths of it; `None` for no time at all.
+/// An entry of a bin, with the share in 255ths of the bin; `None` for a state without time.
 fn packed(bin: u32, state: State, ns: u64, bin_ns: u64) -> Option<u32> {
     let share = (u128::from(ns) * 255 + u128::from(bin_ns) / 2) / u128::from(bin_ns.max(1));
-    // What is there is seen, however short: a lane with pieces is not an empty lane.
+    // Even the shortest piece is shown, so that a lane with pieces does not look empty.
     let share = u32::try_from(share.clamp(1, 255)).expect("at most 255");
     (ns > 0).then_some(bin << 16 | u32::from(state.number()) << 8 | share)
 }
@@ -259,7 +260,7 @@ impl Bytes {
         self.0.extend_from_slice(&(ns as f64).to_le_bytes());
     }
 
-    /// The page reads 8-byte numbers where they lie, which must be at a multiple of 8.
+    /// The page reads 8-byte numbers in place, which needs addresses that are multiples of 8.
     fn fill_up(&mut self) {
         self.0.resize(self.0.len().next_multiple_of(8), 0);
     }

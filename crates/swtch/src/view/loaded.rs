@@ -1,4 +1,4 @@
-//! A trace made ready for the page: opened, its names known, its rows in memory.
+//! A trace loaded for the page: opened, with its names and its rows in memory.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -19,39 +19,37 @@ use crate::opening::{self, LIST_OF_FILES};
 use crate::report::{self, Filter, Names, Symbols, takes_task};
 use crate::stamp::Stamp;
 
-/// A recorder writes every second, if there is anything to write. One that was silent for so long
-/// has ended, or what it records sleeps; the page goes on asking, more seldom.
+/// A recorder writes every second, if there is anything to write. After this long without a write,
+/// either it has ended or the recorded tasks sleep; the page goes on asking, but less often.
 const SILENT: Duration = Duration::from_secs(10);
 
-/// Tells two states of a trace apart: by the list of its files, which is written last.
+/// Identifies a state of a trace by the list of its files, which is written last.
 pub fn stamp_of(trace: &Path) -> Option<Stamp> {
     Stamp::of(&trace.join(LIST_OF_FILES))
 }
 
-/// One state of a trace. A trace that is still being recorded is read again, as a new one.
+/// One state of a trace. A trace that is still being recorded is read again into a new value.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Counts the readings.
+    /// Number of the reading, which grows with each one.
     pub generation: u32,
-    /// The trace, for what is not in memory.
+    /// The open trace, for what is not in memory.
     pub trace: Trace,
-    /// Who the tasks are.
     pub names: Names,
-    /// Its rows.
+    /// The rows of both levels, in memory.
     pub levels: Levels,
-    /// Numbers of its rows, as the page knows them, by level.
+    /// Numbers by which the page knows the rows, by level.
     ids: [RowIds; Level::ALL.len()],
-    /// Which state of it was read.
+    /// The state of the trace that was read.
     stamp: Option<Stamp>,
-    /// Waits and runs that were open at the end.
+    /// Waits and runs that were open when the trace ended.
     opens: FxHashMap<TaskKey, Open>,
-    /// Kernel threads.
     pub kernel_threads: rustc_hash::FxHashSet<TaskKey>,
     /// When tasks began and ended.
     pub lives: FxHashMap<TaskKey, Life>,
     /// Whether the capture was asked for every task that it names.
     pub everything_in_scope: bool,
-    /// Made when they are asked for first.
+    /// Computed when they are first asked for.
     facts: OnceLock<Value>,
     threads: OnceLock<Value>,
     symbols: OnceLock<Symbols>,
@@ -64,7 +62,7 @@ impl Loaded {
     /// # Errors
     /// When it cannot be read.
     pub fn read(path: &Path, generation: u32) -> Result<Self> {
-        // Before the trace: what is written meanwhile makes it be read again.
+        // Taken before the trace is read, so that what is written meanwhile causes another reading.
         let stamp = stamp_of(path);
         let trace = opening::open(path)?;
         let mut tasks = trace.tasks().context("reading the tasks of the trace")?;
@@ -96,7 +94,7 @@ impl Loaded {
         })
     }
 
-    /// Reads it again. Rows keep the numbers that the page knows them by.
+    /// Reads the trace again. Rows keep the numbers by which the page knows them.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -133,17 +131,17 @@ impl Loaded {
         (row < self.levels.of(level).rows().len()).then_some(row)
     }
 
-    /// A moment, since the start of the trace.
+    /// A moment in ns since the start of the trace.
     pub fn since_start(&self, moment: Timestamp) -> u64 {
         moment.as_ns().saturating_sub(self.trace.meta().start_ns)
     }
 
-    /// A moment of the page, on the trace clock.
+    /// A moment of the page (ns since the start of the trace) on the trace clock.
     pub fn moment(&self, ns: u64) -> Timestamp {
         Timestamp::from_ns(self.trace.meta().start_ns.saturating_add(ns))
     }
 
-    /// How long the trace is: to its end, or to its last row where the end is not told.
+    /// How long the trace is: to its end or, if that is not recorded, to its last row.
     pub fn duration_ns(&self) -> u64 {
         let meta = self.trace.meta();
         match meta.end_ns {
@@ -152,17 +150,17 @@ impl Loaded {
         }
     }
 
-    /// Whose runs are rows.
+    /// Whether the runs of all tasks have rows.
     pub fn coverage(&self) -> Coverage {
         report::coverage(self.trace.meta(), self.everything_in_scope)
     }
 
-    /// What a task was at when the capture ended.
+    /// The wait or run of a task that was open when the capture ended.
     pub fn open(&self, task: TaskKey) -> Option<&Open> {
         self.opens.get(&task)
     }
 
-    /// Tasks of the kernel's level that reports with this filter count.
+    /// Tracks of the kernel's level whose tasks a report with this filter counts.
     pub fn tracks(&self, filter: &Filter) -> Vec<Track> {
         let takes = |track: &&Track| takes_task(filter, &self.names, self.names.index(track.task));
         let tracks = self.levels.os.tracks().iter();
@@ -180,17 +178,17 @@ impl Loaded {
         })
     }
 
-    /// The threads, as the page asks for them.
+    /// The answer to `api/threads`, made once.
     pub fn threads(&self) -> &Value {
         self.threads.get_or_init(|| facts::of_threads(self))
     }
 
-    /// What this reading says of the trace.
+    /// The facts of this reading, made once.
     pub fn facts(&self) -> Result<&Value> {
         once(&self.facts, || facts::of_reading(self))
     }
 
-    /// Stacks and their frames.
+    /// Stacks and frames of the trace, read once.
     pub fn symbols(&self) -> Result<&Symbols> {
         once(&self.symbols, || {
             let stacks = self.trace.stacks().context("reading the stacks")?;
@@ -199,24 +197,25 @@ impl Loaded {
         })
     }
 
-    /// Waits by stack.
+    /// Waits by stack, computed once.
     pub fn waits_by_stack(&self) -> Result<&Stacks> {
         once(&self.waits_by_stack, || search::waits_by_stack(self))
     }
 
-    /// Which state of it was read.
+    /// The state of the trace that was read.
     pub const fn stamp(&self) -> Option<Stamp> {
         self.stamp
     }
 
-    /// Whether its recorder has written a moment ago.
+    /// Whether the recorder wrote within the last [`SILENT`].
     pub fn is_fresh(&self) -> bool {
         let age = self.stamp.and_then(Stamp::age);
         age.is_some_and(|age| age < SILENT)
     }
 
-    /// Whether its recorder may still be at work. One that ends writes the facts first, and the list
-    /// of the final files some milliseconds later: in between it says finished and is not.
+    /// Whether the recorder may still be writing. A recorder that ends writes the facts first, and
+    /// the list of the final files some milliseconds later. In between, the facts say that the
+    /// trace is finished, although it is not.
     pub fn is_growing(&self) -> bool {
         let may_write = match self.trace.meta().state {
             State::Recording => true,
@@ -226,7 +225,7 @@ impl Loaded {
     }
 }
 
-/// What is made when it is asked for first; an error is not kept.
+/// Computes a value when it is first asked for. An error is not kept.
 fn once<T>(kept: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
     if let Some(value) = kept.get() {
         return Ok(value);

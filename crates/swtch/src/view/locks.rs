@@ -1,10 +1,10 @@
-//! `api/locks`: what was waited for most: who waited, and who ended the waits.
+//! `api/locks`: the objects that tasks waited for longest, with their waiters and wakers.
 //!
-//! How often and how long is counted where `swtch report --by wait` counts it; who, and which wait was
-//! the longest, is added here.
+//! How often and how long is counted by the code of `swtch report --by wait`. This file adds the
+//! threads, and the longest wait.
 //!
-//! Nobody writes down who holds a futex or a pipe. Who woke a waiter has let go of it: that is what
-//! "released by" says, and it is an inference.
+//! The kernel does not record which task holds a futex or a pipe. A task that woke a waiter is
+//! assumed to have released it: that is what "released by" says, and it is an inference.
 
 use anyhow::Result;
 use rustc_hash::FxHashMap;
@@ -16,22 +16,23 @@ use super::facts::of_thread;
 use super::loaded::Loaded;
 use crate::report::{Filter, Object, Session, Waited, waits_by_object};
 
-/// Threads named for one object.
+/// Most threads that are named for one object.
 const NAMED: usize = 8;
 
-/// Who waited for one object, and who ended that.
+/// The tasks that waited for one object, and the tasks that ended the waits.
 #[derive(Debug)]
 struct People {
     reason: Reason,
-    /// The longest wait: its blocked time, whose it was, and when the run after it ended.
+    /// The longest wait: its blocked time, its task, and when the run after it ended.
     longest: (Nanos, TaskKey, u64),
-    /// Waits and blocked time.
+    /// Number of waits and blocked time of each task that waited.
     waiters: FxHashMap<TaskKey, (u64, Nanos)>,
-    /// Wakeups.
+    /// Number of wakeups by each task that ended a wait.
     releasers: FxHashMap<TaskKey, u64>,
 }
 
-/// The objects with the most blocked time, of the waits that reports with this filter count.
+/// The objects with the most blocked time, counting the waits that a report with this filter
+/// counts.
 ///
 /// # Errors
 /// When the trace cannot be read.
@@ -44,7 +45,7 @@ pub fn locks(loaded: &Loaded, filter: &Filter, most: usize) -> Result<Value> {
         people.add(loaded, row);
     })?;
     let waited = objects.ranked().into_iter();
-    // Nobody is known who waited where no wait has ended.
+    // An object for which no wait has ended has no known waiters.
     let waited = waited.filter_map(|(object, waited)| Some((object, waited, people.get(object)?)));
     let waited: Vec<_> = waited.collect();
     let keys = waited.iter().take(most).map(|(object, waited, people)| {
@@ -109,8 +110,7 @@ mod tests {
     use crate::report::By;
     use crate::view::drawn::{filters, handed_round, printed};
 
-    /// The panel and the command line count what was waited for once, in all of a trace and in a part
-    /// of it.
+    /// The panel and the command line count the same waits, in all of a trace and in a part of it.
     #[test]
     fn the_keys_are_the_rows_of_the_report() {
         let (loaded, _dir) = handed_round();
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// A list of names that does not come to the number beside it is worse than none.
+    /// Names whose numbers do not sum to the number beside them would mislead.
     #[test]
     fn waiters_come_to_the_waits_of_their_key() {
         let (loaded, _dir) = handed_round();

@@ -1,4 +1,4 @@
-//! What the page asks, as it stands in an address: `from=…&to=…&by=…`.
+//! The question of the page, parsed from the query of an address: `from=…&to=…&by=…`.
 
 use serde::Deserialize;
 use swtch_core::{Level, Nanos, Pid, Reason, TaskKey};
@@ -7,7 +7,7 @@ use super::lanes::{Lane, MOST_LANES, MOST_PX, Window};
 use super::loaded::Loaded;
 use crate::report::{Filter, Moment};
 
-/// Words of all questions; each takes those it knows.
+/// Parameters of all questions. Each question uses those that it knows.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Query {
     from: Option<u64>,
@@ -18,44 +18,45 @@ pub struct Query {
     row: Option<u32>,
     level: Option<String>,
     task: Option<u32>,
-    /// What a row of a report stands for.
+    /// The word for what a row of a report stands for.
     pub by: Option<String>,
-    /// Which length a distribution is of.
+    /// The word for the length that a distribution is of.
     pub of: Option<String>,
-    /// Words to search for.
+    /// The text to search for, as typed.
     pub q: Option<String>,
     reason: Option<String>,
     pid: Option<String>,
     comm: Option<String>,
-    /// The number of rows.
+    /// Most rows of the answer; `None` means the default.
     pub top: Option<usize>,
 }
 
-/// A question that cannot be answered, and why.
+/// Why a question cannot be answered, in words.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Refusal(pub String);
 
 type Result<T> = std::result::Result<T, Refusal>;
 
-/// A span of time, since the start of the trace.
+/// A span of time, in ns since the start of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first moment.
+    /// The first moment of the span.
     pub from_ns: u64,
-    /// The moment after the last.
+    /// The first moment after the span.
     pub to_ns: u64,
 }
 
 impl Span {
-    /// When a bin begins, of so many of much the same length. The last one ends at `edge(bins, bins)`.
+    /// The begin of a bin, if the span is cut into `bins` of nearly equal length. The last one ends
+    /// at `edge(bins, bins)`.
     pub fn edge(self, bin: u32, bins: u32) -> u64 {
         let length = u128::from(self.to_ns - self.from_ns);
         let offset = length * u128::from(bin) / u128::from(bins);
         self.from_ns + u64::try_from(offset).expect("less than the length, which is 64 bits")
     }
 
-    /// The bin that a moment of the span lies in.
+    /// The bin in which a moment of the span lies.
     pub fn bin_of(self, at_ns: u64, bins: u32) -> usize {
         let offset = u128::from(at_ns - self.from_ns);
         let bin = offset * u128::from(bins) / u128::from(self.to_ns - self.from_ns);
@@ -64,11 +65,11 @@ impl Span {
 }
 
 impl Query {
-    /// The span; all of the trace where nothing is said.
+    /// The span that is asked for; the whole trace by default.
     pub fn span(&self, loaded: &Loaded) -> Result<Span> {
         let span = Span {
             from_ns: self.from.unwrap_or(0),
-            // The last switch-out is part of the trace.
+            // The end is one ns later, so that the last switch-out is part of the span.
             to_ns: self
                 .to
                 .unwrap_or_else(|| loaded.duration_ns().saturating_add(1)),
@@ -81,7 +82,7 @@ impl Query {
         }
     }
 
-    /// The part of a picture.
+    /// The span and the number of pixels of a picture.
     pub fn window(&self, loaded: &Loaded) -> Result<Window> {
         let span = self.span(loaded)?;
         let px = self.px.unwrap_or(1000);
@@ -91,7 +92,7 @@ impl Query {
         Ok(Window { span, px })
     }
 
-    /// The lanes.
+    /// The lanes that are asked for, at most [`MOST_LANES`].
     pub fn lanes(&self) -> Result<Vec<Lane>> {
         let words = self.lanes.as_deref().unwrap_or_default().split(',');
         let lanes = words.filter(|word| !word.is_empty()).map(str::parse);
@@ -104,7 +105,7 @@ impl Query {
         }
     }
 
-    /// How many bins a curve has.
+    /// The number of bins of a curve; 200 by default.
     pub fn bins(&self) -> Result<u32> {
         match self.bins.unwrap_or(200) {
             bins @ 1..=MOST_PX => Ok(bins),
@@ -112,18 +113,18 @@ impl Query {
         }
     }
 
-    /// The level; the kernel's where nothing is said.
+    /// The level that is asked for; the kernel's by default.
     pub fn level(&self) -> Result<Level> {
         let word = self.level.as_deref().unwrap_or("os");
         Level::from_word(word).ok_or_else(|| Refusal(format!("`{word}` is no level")))
     }
 
-    /// The number of a row.
+    /// The number of a row; an error if it is missing.
     pub fn row(&self) -> Result<u32> {
         self.row.ok_or_else(|| Refusal("`row` is missing".into()))
     }
 
-    /// The number of a row of the kernel's level: user-mode rows have no wakers in memory.
+    /// The number of a row of the kernel's level. User-mode rows have no wakers in memory.
     pub fn os_row(&self) -> Result<u32> {
         match self.level()? {
             Level::Os => self.row(),
@@ -131,19 +132,19 @@ impl Query {
         }
     }
 
-    /// The task.
+    /// The key of a task; an error if it is missing.
     pub fn task(&self) -> Result<TaskKey> {
         let task = self.task.map(TaskKey::new);
         task.ok_or_else(|| Refusal("`task` is missing".into()))
     }
 
-    /// The reason, if one is named.
+    /// The reason; `None` if none is named.
     pub fn reason(&self) -> Result<Option<Reason>> {
         let word = self.reason.as_deref().filter(|word| !word.is_empty());
         word.map(reason_of).transpose()
     }
 
-    /// The same as the options of `swtch report`.
+    /// The filter, with the meaning of the options of `swtch report`.
     pub fn filter(&self) -> Result<Filter> {
         let moment = |ns: Option<u64>| ns.map(|ns| Moment(Nanos::from_ns(ns)));
         let comms = self.comm.iter().filter(|comm| !comm.is_empty());
@@ -157,7 +158,7 @@ impl Query {
     }
 }
 
-/// Words with commas between them.
+/// Parses words that are separated by commas.
 fn listed<T>(words: Option<&str>, one: impl Fn(&str) -> Result<T>) -> Result<Vec<T>> {
     let words = words.unwrap_or_default().split(',');
     words.filter(|word| !word.is_empty()).map(one).collect()

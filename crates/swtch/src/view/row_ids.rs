@@ -1,29 +1,29 @@
-//! Numbers of rows, as the page knows them: they stay while a trace grows.
+//! Numbers by which the page knows rows. They stay the same while a trace grows.
 //!
-//! Rows of one task stand together in memory, so a row that is recorded moves all those of the tasks
-//! behind it. What the page has drawn, selected or linked before must still mean the same row:
+//! Rows of one task are adjacent in memory, so a new row moves all rows of the tasks behind it. But
+//! what the page has drawn, selected or linked must still mean the same row:
 //!
 //! ```text
 //!  read first     A A A │ B B               numbers 0 1 2 │ 3 4
 //!  read again     A A A A │ B B B │ C       numbers 0 1 2 5 │ 3 4 6 │ 7
 //! ```
 //!
-//! A row that comes late, before others of its task, gives those behind it new numbers: an old number then
-//! means nothing, and never another row.
+//! If a row comes late, before others of its task, the rows behind it get new numbers. Their old
+//! numbers then mean nothing, and never another row.
 
 use super::timeline::{NO_ROW, Timeline};
 
 /// Numbers of the rows of one level.
 #[derive(Debug, Default)]
 pub struct RowIds {
-    /// The number of each row; where it is empty, rows are their own numbers.
+    /// The number of each row. If this is empty, each row is its own number.
     ids: Vec<u32>,
     /// The row of each number, or [`NO_ROW`].
     rows: Vec<u32>,
 }
 
 impl RowIds {
-    /// Those of a trace that was read `before`, and has grown since: rows that were there keep theirs.
+    /// Numbers for a trace that was read `before` and has grown since. Old rows keep their numbers.
     pub fn grown(&self, before: &Timeline, now: &Timeline) -> Self {
         let mut next = match self.rows.is_empty() {
             true => before.rows().len(),
@@ -47,7 +47,8 @@ impl RowIds {
             }
         }
         let mut rows = vec![NO_ROW; next];
-        // Places that no track has were counted and not read: the recorder was at work between the two.
+        // Places that belong to no track were counted, but not read: the recorder wrote between the
+        // two passes.
         let numbered = ids.iter().enumerate().filter(|(_, id)| **id != NO_ROW);
         for (row, id) in numbered {
             rows[widen(*id)] = narrow(row);
@@ -60,7 +61,7 @@ impl RowIds {
         self.ids.get(row).copied().unwrap_or_else(|| narrow(row))
     }
 
-    /// The row with a number, which may lie behind the last one.
+    /// The row with a number. It may lie behind the last row.
     pub fn row(&self, id: u32) -> Option<usize> {
         match self.rows.is_empty() {
             true => Some(widen(id)),
@@ -87,7 +88,7 @@ mod tests {
     use swtch_core::{Level, Reason, Switch, Timestamp};
     use swtch_store::{State, Writer};
 
-    /// Whose a row is, and when it ended.
+    /// The task of a row, and when the row ended.
     fn row_of(loaded: &Loaded, id: u32) -> (u32, u64) {
         let os = &loaded.levels.os;
         let row = loaded.row(Level::Os, id).unwrap();
@@ -95,7 +96,7 @@ mod tests {
         (task.get(), os.rows().ended_ns[row])
     }
 
-    /// A page that was opened while a trace was recorded goes on showing what a person had selected.
+    /// A page that is opened during a recording keeps showing what a person has selected.
     #[test]
     fn rows_keep_their_numbers_while_a_trace_grows() {
         let dir = tempfile::tempdir().unwrap();
@@ -109,7 +110,7 @@ mod tests {
         for generation in 0..5_u64 {
             for number in 0..40 {
                 let ts = meta.start_ns + (generation * 40 + number + 1) * 1000;
-                // Tasks come as it goes on.
+                // New tasks appear over time.
                 let task = random.u32(1..=2 + u32::try_from(generation).unwrap());
                 writer
                     .push_switch(&Switch {

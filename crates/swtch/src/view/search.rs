@@ -1,4 +1,4 @@
-//! `api/search`: threads by name or number, functions by name.
+//! `api/search`: threads by name or number, and functions by name.
 
 use anyhow::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -10,10 +10,10 @@ use super::facts::of_thread;
 use super::loaded::Loaded;
 use crate::report::{Filter, Session};
 
-/// What a person looks through.
+/// The most results that a person would look through.
 const MOST_FOUND: usize = 50;
 
-/// Waits with one stack.
+/// The waits with one stack: number, time, and the longest.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
     waits: u64,
@@ -23,17 +23,17 @@ pub struct Stack {
     ended_ns: u64,
 }
 
-/// Waits by stack.
+/// Waits by the kind and number of a stack.
 type ByStack = FxHashMap<(StackKind, u32), Stack>;
 
-/// Waits by the stack in which they began, and by that of their waker.
+/// Waits by the stack in which they began, and by the stack of their waker.
 #[derive(Debug, Default)]
 pub struct Stacks {
     waited: ByStack,
     woken: ByStack,
 }
 
-/// What fits some words: a part of a name (case does not count), or a whole number.
+/// What matches the words: a part of a name (case does not matter), or a whole number.
 ///
 /// # Errors
 /// When the trace cannot be read.
@@ -65,7 +65,7 @@ pub fn search(loaded: &Loaded, words: &str) -> Result<Value> {
     }))
 }
 
-/// Functions in which waits began, or were ended: most blocked time first.
+/// Functions in which waits began or from which they were ended, most blocked time first.
 fn functions(loaded: &Loaded, words: &str) -> Result<Vec<Value>> {
     let frames = loaded.trace.frames()?;
     let wanted = frames.into_iter().filter_map(|row| {
@@ -81,7 +81,7 @@ fn functions(loaded: &Loaded, words: &str) -> Result<Vec<Value>> {
     let waits = loaded.waits_by_stack()?;
     let mut found: FxHashMap<_, Stack> = FxHashMap::default();
     for stack in loaded.trace.stacks()? {
-        // A function that calls itself is in a stack more than once.
+        // A recursive function is in a stack more than once.
         let functions: FxHashSet<_> = stack
             .frames
             .iter()
@@ -125,7 +125,7 @@ impl Stack {
     }
 }
 
-/// Sums the waits of a trace by stack; those that reports count.
+/// Sums the waits of a trace by stack. Only waits that reports count are included.
 ///
 /// # Errors
 /// When the trace cannot be read.
@@ -177,7 +177,7 @@ mod tests {
     use crate::report::By;
     use crate::view::drawn::{handed_round, printed};
 
-    /// What is found is linked to tables that count the same waits.
+    /// Results link to tables that count the same waits.
     #[test]
     fn waits_with_a_stack_are_those_of_the_report() {
         let (loaded, _dir) = handed_round();

@@ -1,8 +1,8 @@
-//! The web server: on loopback, for one person, read-only.
+//! The web server: it listens on loopback, serves one person, and only reads.
 //!
-//! Other pages in the same browser, and other people on the same machine, can reach a loopback
-//! port. So the address holds a random token; `Host` must be ours, which ends DNS rebinding; and an
-//! `Origin` that is not ours is refused. All three give 403.
+//! Other pages in the same browser, and other users of the machine, can reach a loopback port. So
+//! the address holds a random token; `Host` must be ours, which stops DNS rebinding; and an
+//! `Origin` other than ours is refused. Each failure gives 403.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -29,20 +29,20 @@ use crate::prices::{Kept, Ready};
 use crate::report::EmptySpan;
 use crate::text::escaped;
 
-/// Answers that are made at once: a scan takes all of a CPU, and two pages may ask for ten.
+/// Answers computed at once: each scan takes all of a CPU, and two pages may ask for ten.
 const MOST_ANSWERS: usize = 8;
 
-/// How often a trace that is being recorded is looked at.
+/// How often to check whether a trace that is being recorded has changed.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Reading anew may take a fifth of the time at most.
+/// After a reading, pause for this many times as long as it took.
 const READING_SHARE: u32 = 5;
 
-/// Nothing from elsewhere, no code but ours.
+/// The page may load nothing from elsewhere, and run only our code.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// One trace on one port.
+/// The server's state: one trace on one port.
 #[derive(Debug)]
 pub struct Site {
     path: PathBuf,
@@ -64,12 +64,12 @@ impl Site {
         }
     }
 
-    /// The page's address.
+    /// Address of the page, with the token.
     pub fn url(&self) -> String {
         format!("http://{}/{}/", self.address, self.token)
     }
 
-    /// The last reading.
+    /// The latest reading of the trace.
     pub fn loaded(&self) -> Arc<Loaded> {
         let loaded = self
             .loaded
@@ -78,12 +78,12 @@ impl Site {
         Arc::clone(&loaded)
     }
 
-    /// The price list; an error in words where there is none.
+    /// The price list; without one, an error in words.
     pub fn prices(&self) -> Result<Arc<Ready>, String> {
         self.prices.ready()
     }
 
-    /// The name of the trace.
+    /// The name of the trace: that of its directory.
     pub fn name(&self) -> String {
         let name = self.path.file_name().unwrap_or(self.path.as_os_str());
         name.to_string_lossy().into_owned()
@@ -111,7 +111,7 @@ impl Site {
                 }
                 Err(error) => {
                     let error = format!("{error:#}");
-                    // Its recorder may be putting the final files in place just now.
+                    // The recorder may be moving the final files into place just now.
                     if told.as_ref() != Some(&error) {
                         talk!(
                             "swtch: the trace could not be read again: {}",
@@ -154,7 +154,7 @@ pub fn serve(site: Arc<Site>, listener: TcpListener) -> Result<()> {
             connections::serve(listener, router(site), connections::most_connections()).await;
             Ok(())
         };
-        // Nobody listens any more when a signal came first.
+        // If a signal came first, nobody receives this any more.
         let _ = of_server.send(served.await);
     });
     thread::spawn(move || {
@@ -167,7 +167,7 @@ pub fn serve(site: Arc<Site>, listener: TcpListener) -> Result<()> {
     result
 }
 
-/// What answers requests to a site.
+/// The routes of a site.
 pub fn router(site: Arc<Site>) -> Router {
     Router::new()
         .route("/{token}", get(page_below))
@@ -178,7 +178,7 @@ pub fn router(site: Arc<Site>) -> Router {
         .with_state(site)
 }
 
-/// Lets in who comes by our address with our token.
+/// Answers only requests that come by our address and with our token.
 async fn guard(
     State(site): State<Arc<Site>>,
     Extension(proof): Extension<Proof>,
@@ -195,16 +195,18 @@ async fn guard(
     harmless(answer)
 }
 
-/// Why a request is not let in.
+/// Why a request is refused; `None` if it is not.
 fn refused(site: &Site, headers: &HeaderMap, uri: &Uri) -> Option<&'static str> {
-    // Of a header that came twice, every one must be right: who else reads the request may take another one.
+    // If a header occurs twice, each value must be right: other readers of the request may take
+    // either.
     let texts = |name| {
         let values = headers.get_all(name).into_iter();
         values.map(|value: &HeaderValue| value.to_str().unwrap_or_default())
     };
     let ours = names_of(site.address.port());
     let is_ours = |host: &str| ours.iter().any(|our| our == host);
-    // A request has one Host, and a target in absolute form names the host once more (RFC 9112, 3.2).
+    // A request has exactly one `Host`. A target in absolute form names the host once more (RFC
+    // 9112, section 3.2).
     let has_one_host = texts(header::HOST).count() == 1;
     let is_for_us = uri.authority().is_none_or(|host| is_ours(host.as_str()));
     if !has_one_host || !texts(header::HOST).all(is_ours) || !is_for_us {
@@ -221,7 +223,7 @@ fn refused(site: &Site, headers: &HeaderMap, uri: &Uri) -> Option<&'static str> 
     None
 }
 
-/// What browsers call us: they leave the port of HTTP out.
+/// Values of `Host` that browsers send to this server. They omit the port if it is 80.
 fn names_of(port: u16) -> Vec<String> {
     let hosts = ["127.0.0.1", "localhost"];
     let mut names = hosts.map(|host| format!("{host}:{port}")).to_vec();
@@ -231,13 +233,13 @@ fn names_of(port: u16) -> Vec<String> {
     names
 }
 
-/// Compares without telling by its time how much was right.
+/// Compares in constant time, so that the duration does not tell how much was right.
 fn is_same(given: &[u8], right: &[u8]) -> bool {
     let differences = given.iter().zip(right).fold(0, |sum, (a, b)| sum | (a ^ b));
     given.len() == right.len() && differences == 0
 }
 
-/// What every answer says to the browser about itself.
+/// Sets the headers that protect the page: policy, no sniffing, no referrer, no caching.
 fn harmless(mut response: Response) -> Response {
     let headers = response.headers_mut();
     let mut say = |name, value| headers.insert(name, HeaderValue::from_static(value));
@@ -252,7 +254,7 @@ async fn page() -> Response {
     file("index.html")
 }
 
-/// Its last `/` was lost on the way, and paths of the page count from there.
+/// Redirects to the address with the final `/`, from which the page's relative paths are resolved.
 async fn page_below(State(site): State<Arc<Site>>) -> Redirect {
     Redirect::to(&format!("/{}/", site.token))
 }
@@ -278,7 +280,8 @@ async fn file_or_answer(
         Err(error) => return refuse(StatusCode::BAD_REQUEST, &error.body_text(), None),
     };
     let name = name.to_owned();
-    // Answers read files and count: not on the threads that hold the connections.
+    // Answers read files and take CPU time, so they do not run on the threads that serve
+    // connections.
     let answer = tokio::task::spawn_blocking(move || answers::answer(&site, &name, &query));
     match answer.await {
         Ok(Ok(answers::Answer::Json(bytes))) => typed("application/json", bytes),

@@ -1,4 +1,4 @@
-//! `api/states`: how much of a span a thread ran, waited for a CPU, and was blocked, and for what.
+//! `api/states`: how much of a span a thread ran, waited for a CPU, and was blocked, and why.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,8 +11,8 @@ use super::loaded::Loaded;
 use super::query::Span;
 use super::timeline::{Shares, State};
 
-/// The time of a thread in each state between two moments. What is not known, such as before it was
-/// started, is in none.
+/// The time of a thread in each state between two moments. Unknown time, such as before the thread
+/// was started, is in no state.
 pub fn states(loaded: &Loaded, task: TaskKey, span: Span) -> Value {
     let mut times = Vec::new();
     if let Some(track) = loaded.levels.os.track(task) {
@@ -21,7 +21,7 @@ pub fn states(loaded: &Loaded, task: TaskKey, span: Span) -> Value {
         timeline.add_shares(track, span.from_ns, span.to_ns, &mut shares);
         shares.drain(|state, ns| times.push((state, ns)));
     }
-    // What nothing had ended when the trace did is in no row.
+    // A wait or run that was open when the trace ended has no row.
     if let Some(open) = loaded.open(task) {
         let piece = open_piece(loaded, open);
         let (from, to) = (piece.from_ns.max(span.from_ns), piece.to_ns.min(span.to_ns));
@@ -50,7 +50,7 @@ mod tests {
     use crate::report::{By, Filter};
     use crate::view::drawn::{handed_round, printed};
 
-    /// Over the whole trace the sums are those of the report.
+    /// Over the whole trace, the sums equal those of the report.
     #[test]
     fn states_of_the_whole_trace_are_those_of_the_report() {
         let (loaded, _dir) = handed_round();
@@ -73,7 +73,7 @@ mod tests {
             let times = answer["by_state"].as_array().unwrap().iter();
             let running = times.filter(|one| one["state"] == State::Running.number());
             let ran_ns: u64 = running.map(|one| one["ns"].as_u64().unwrap()).sum();
-            // The first run of all ended as the trace began: it lies before every span.
+            // The very first run ended when the trace began, before any span.
             let before_ns = if row["tid"] == 10 { 600 } else { 0 };
             assert_eq!(row["ran_ns"], ran_ns + before_ns, "{answer}");
             compared += 1;

@@ -1,7 +1,7 @@
-//! All of a trace that a picture needs, in memory: about 35 bytes a switch.
+//! All of a trace that a picture needs, in memory: about 35 bytes per switch.
 //!
-//! Rows of one task stand together, in order of time, so that the pieces of a lane are a stretch of
-//! the columns and a moment is found by halving:
+//! Rows of one task are adjacent and in order of time. So the pieces of a lane are a range of the
+//! columns, and a moment is found by binary search:
 //!
 //! ```text
 //!  row          0    1    2  │  3    4  │  5 …       number of a row: what the page asks about
@@ -13,10 +13,10 @@
 //!      ├── blocked ──┼─ run queue ─┼── runs ──┤ ended_ns       the three pieces of a row
 //! ```
 //!
-//! What a person asks about one piece (evidence, stacks) is read from the trace when it is asked.
+//! What a person asks about one piece (evidence, stacks) is read from the trace on demand.
 //!
-//! Lengths are 32 bits, and the few beyond 4.3 s stand aside. [`bins`] adds prefix sums for every
-//! 128 rows, so that the picture of a day costs what the picture of a second does.
+//! Lengths have 32 bits; the few beyond 4.3 s are kept in a map. [`bins`] adds prefix sums for
+//! every 128 rows, so that a picture of a day costs as much as a picture of a second.
 
 mod bins;
 mod columns;
@@ -32,7 +32,7 @@ pub use columns::RowColumns;
 pub use cpus::CpuLane;
 pub use pieces::{NO_ROW, NOBODY, Piece, RowPieces, State};
 
-/// What is read of each row.
+/// Columns that are read of each row.
 const READ: Columns = Columns::TS
     .and(Columns::CPU)
     .and(Columns::TASK)
@@ -48,16 +48,14 @@ const READ: Columns = Columns::TS
 /// The rows of one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Track {
-    /// The task.
     pub task: TaskKey,
-    /// Its first row.
+    /// Number of its first row in the columns.
     pub first: usize,
-    /// Number of its rows.
     pub len: usize,
 }
 
 impl Track {
-    /// Numbers of its rows.
+    /// The numbers of its rows, as a range.
     pub const fn rows(&self) -> std::ops::Range<usize> {
         self.first..self.first + self.len
     }
@@ -76,11 +74,11 @@ pub struct Timeline {
 /// Both levels of a trace.
 #[derive(Debug, Default)]
 pub struct Levels {
-    /// The kernel's switches.
+    /// Switches of the kernel, by thread.
     pub os: Timeline,
-    /// Those of user-mode schedulers, by the thread they ran on.
+    /// Switches of user-mode schedulers, by the thread on which they ran.
     pub user: Timeline,
-    /// The last moment of any row, since the start of the trace.
+    /// The latest end of any row, in ns since the start of the trace.
     pub end_ns: u64,
 }
 
@@ -132,23 +130,22 @@ impl Timeline {
         track.rows().contains(&row).then_some(track)
     }
 
-    /// The columns.
     pub const fn rows(&self) -> &RowColumns {
         &self.rows
     }
 
-    /// CPUs that have rows.
+    /// CPUs that have rows, in order.
     pub fn cpus(&self) -> &[CpuLane] {
         &self.cpus
     }
 
-    /// Rows of a task that have something to show between two moments: the first that ends after
-    /// `from_ns`, to the first whose pieces begin at or after `to_ns`.
+    /// Rows of a task that may lie between two moments: from the first that ends after `from_ns`,
+    /// up to and including the first that ends at or after `to_ns`.
     pub fn rows_between(&self, track: Track, from_ns: u64, to_ns: u64) -> std::ops::Range<usize> {
         let ended = &self.rows.ended_ns[track.rows()];
         let first = ended.partition_point(|ended| *ended <= from_ns);
         let rest = &ended[first..];
-        // The row that ends after the span may begin in it; none behind it can.
+        // The row that ends after the span may begin inside it; no later row can.
         let inside = rest.partition_point(|ended| *ended < to_ns);
         let last = (first + inside + 1).min(track.len);
         track.first + first..track.first + last
@@ -162,7 +159,7 @@ impl Timeline {
         Some(track.first + place)
     }
 
-    /// When the last row of a task ended that ended by a moment.
+    /// When the last row of a task ended, of those that ended at or before a moment.
     pub fn last_ended(&self, task: TaskKey, by_ns: u64) -> Option<u64> {
         let track = self.track(task)?;
         let ended = &self.rows.ended_ns[track.rows()];
@@ -170,7 +167,7 @@ impl Timeline {
         ended[..after].last().copied()
     }
 
-    /// The row whose wait or run a moment of a task lies in.
+    /// The row of a task in whose wait or run a moment lies.
     pub fn row_at(&self, task: TaskKey, at_ns: u64) -> Option<usize> {
         let track = self.track(task)?;
         let row = self.rows_between(track, at_ns, at_ns + 1).next()?;
@@ -179,12 +176,12 @@ impl Timeline {
     }
 }
 
-/// Counts rows by task: the first pass.
+/// The first pass, which counts rows by task.
 #[derive(Debug, Default)]
 struct Tracks {
     by_task: FxHashMap<TaskKey, usize>,
     tracks: Vec<Track>,
-    /// Rows come in bursts of one task.
+    /// The track found last, kept because rows come in bursts of one task.
     recent: Option<(TaskKey, usize)>,
 }
 
@@ -222,16 +219,16 @@ impl Tracks {
     }
 }
 
-/// Puts rows into their places: the second pass.
+/// The second pass, which puts rows into their places.
 #[derive(Debug)]
 struct Fill {
     by_task: FxHashMap<TaskKey, usize>,
     tracks: Vec<Track>,
-    /// Where each task's next row goes.
+    /// Where the next row of each task goes.
     next: Vec<usize>,
     rows: RowColumns,
     cpus: Vec<CpuLane>,
-    /// Where each CPU's lane is, by its number.
+    /// Place of each CPU's lane in `cpus`, by the number of the CPU.
     cpu_places: Vec<Option<usize>>,
 }
 
@@ -241,7 +238,8 @@ impl Fill {
             return;
         };
         let number = self.next[*place];
-        // A trace that grows between the passes has rows that were not counted: they come later.
+        // A trace that grows between the passes has rows that were not counted. The next reading
+        // gets them.
         if number >= self.tracks[*place].rows().end {
             return;
         }
@@ -291,7 +289,7 @@ mod tests {
 
     const START: u64 = 1_000_000_000;
 
-    /// Two tasks that take turns on a CPU: each runs 3 to 30 µs and waits for a futex meanwhile.
+    /// Two tasks that alternate on a CPU: each runs 3 to 30 µs, and waits for a futex meanwhile.
     fn levels(rows: u64) -> Levels {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.swtch");
@@ -373,7 +371,7 @@ mod tests {
         }
     }
 
-    /// A click on a moment finds the row whose wait or run it lies in.
+    /// A click on a moment finds the row whose wait or run contains it.
     #[test]
     fn a_moment_has_one_row() {
         let levels = levels(600);

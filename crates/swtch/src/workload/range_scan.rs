@@ -2,7 +2,8 @@
 //!
 //! Three workers of one scheduler scan a table in memory and give way at the end of each quantum; a
 //! fourth wakes every 10 ms. The kernel sees one busy thread; the switches between the workers are
-//! the scheduler's own. (`crates/swtch-fiber/examples/range_scan.rs` shows both counts each second.)
+//! the scheduler's own. (`crates/swtch-fiber/examples/range_scan.rs` shows both counts each
+//! second.)
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,27 +11,27 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use swtch_fiber::{Runtime, TaskBuilder, check_quantum, sleep};
 
-/// Its name on the command line.
+/// The name of the workload on the command line.
 pub const NAME: &str = "range-scan";
 
-/// What it does, in a line.
+/// One line for the list of workloads.
 pub const ABOUT: &str = "workers of a user-mode scheduler, to be watched with `swtch fiber PID`";
 
-/// How long it runs when nothing is said.
+/// Run time in seconds, unless one is given.
 pub const DEFAULT_SECONDS: u64 = 30;
 
 const SCANNERS: usize = 3;
 
-/// Of the table: 64 MB, more than most caches hold.
+/// Words in the table: 64 MB, more than most caches hold.
 const WORDS: usize = 8 << 20;
 
-/// Looked at between two places where a worker may give way: 16 KiB.
+/// Words that are scanned between two places where a worker may give way: 16 KiB.
 const PORTION: usize = 2_048;
 
 /// How often the fourth worker wakes.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// Runs it for some seconds.
+/// Runs the workload for some seconds.
 ///
 /// # Errors
 /// When the scheduler cannot be started, or a worker panicked.
@@ -60,7 +61,7 @@ fn scan(end: Instant) {
     let table: Vec<usize> = (0..WORDS).collect();
     for portion in table.chunks(PORTION).cycle() {
         black_box(portion.iter().copied().fold(0, usize::wrapping_add));
-        // One load, while the quantum is not used up.
+        // This costs a single load while the quantum is not used up.
         check_quantum();
         if Instant::now() >= end {
             return;

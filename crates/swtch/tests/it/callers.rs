@@ -1,8 +1,8 @@
-//! Who calls: the program is run as a user runs it, from a home directory that is closed to everybody
-//! else, through `sudo`. What comes of it is that user's.
+//! Recordings through `sudo`: the program runs as a user runs it, in a home directory that is
+//! closed to everybody else, and its files must belong to that user.
 //!
-//! Root reads and writes everywhere, so tests that run as root in directories of root's never see what
-//! a recorder loses when it gives up its rights.
+//! Root reads and writes everywhere, so tests that run as root in directories of root cannot see
+//! what a recorder loses when it gives up its rights.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -14,22 +14,21 @@ use swtch_store::Trace;
 use crate::machine::{Orphan, Running, beside_others, command_of, wait_until};
 use crate::recording::{Place, Recorded, SWTCH, stderr, stdout};
 
-/// The user `nobody`, whose home directory it is here.
+/// The user `nobody`, who owns the home directory of these tests.
 const USER: u32 = 65534;
 
-/// How the program comes to its rights.
+/// How the program gets its rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// The user calls `sudo`.
     Sudo,
-    /// Root, with the numbers that `sudo` leaves: the same where there is no `sudo`.
+    /// Root with the variables that `sudo` sets, which also works where `sudo` is not installed.
     NumbersOfSudo,
-    /// Root, in a directory of somebody else's.
+    /// Root, in a directory of another user.
     Root,
 }
 
 impl Way {
-    /// Whom a trace belongs to.
+    /// The user who must own the trace.
     const fn owner(self) -> u32 {
         match self {
             Self::Sudo | Self::NumbersOfSudo => USER,
@@ -73,10 +72,10 @@ impl Home {
         self.place.dir().join("home")
     }
 
-    /// `swtch` with these words, in the home directory.
+    /// `swtch` with these arguments, in the home directory.
     fn swtch(&self, way: Way, words: &[&str]) -> Command {
         let mut command = match way {
-            // Its rules lie in /etc, which is replaced for this process alone.
+            // The rules of sudo are in /etc/sudoers, which is replaced for this process only.
             Way::Sudo => {
                 let script = "mount --bind \"$1\" /etc/sudoers && shift && exec setpriv \
                               --reuid=65534 --regid=65534 --clear-groups sudo -n \"$@\"";
@@ -102,7 +101,7 @@ impl Home {
         self.swtch(way, words).output().unwrap()
     }
 
-    /// `swtch` with these words as the user, without any right.
+    /// Runs `swtch` with these arguments as the user, without any capability.
     fn run_as_user(&self, words: &[&str]) -> Output {
         let user = ["--reuid=65534", "--regid=65534", "--clear-groups"];
         let mut command = Command::new("setpriv");
@@ -115,7 +114,7 @@ fn has_sudo() -> bool {
     Command::new("sudo").arg("-V").output().is_ok()
 }
 
-/// Owner and permissions of a trace and of all its files.
+/// Checks owner and permissions of a trace and of all its files.
 fn assert_private(trace: &Path, owner: u32) {
     let of = |path: &Path| {
         let found = fs::symlink_metadata(path).unwrap();
@@ -178,7 +177,7 @@ fn assert_whole_and_owned(way: Way) {
     }
 }
 
-/// `sudo -i` leaves its numbers in a shell whose directories are root's.
+/// `sudo -i` sets its variables in a shell whose working directory is root's.
 #[test]
 #[ignore = "needs root"]
 fn root_a_directory_that_the_caller_may_not_enter_is_no_obstacle() {
@@ -210,7 +209,7 @@ fn root_a_command_that_is_not_there_leaves_nothing_in_a_directory_of_somebody_el
     }
 }
 
-/// The command is root's, and the recorder is the caller's.
+/// The command runs as root, the recorder as the caller.
 #[test]
 #[ignore = "needs root"]
 fn root_a_signal_is_passed_on_to_a_command_of_root() {

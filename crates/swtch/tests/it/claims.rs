@@ -1,10 +1,10 @@
-//! `swtch lab` from outside: what it lists, and what it refuses before minutes are spent.
+//! `swtch lab` from outside: what it lists, and what it refuses before it spends minutes.
 
 use std::time::{Duration, Instant};
 
 use crate::recording::{stderr, stdout, swtch};
 
-/// Long before any experiment could have ended.
+/// Much less time than any experiment takes.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 fn assert_refused_at_once(words: &[&str], why: &str) {

@@ -1,4 +1,4 @@
-//! `swtch cost` and the bills that rest on it: what is answered, refused, kept, and left behind.
+//! `swtch cost` and bills with its prices: what is answered, refused, kept, and left behind.
 //!
 //! No test here asserts a time, nor that the machine was quiet: exit code 1 says that it was not.
 
@@ -20,7 +20,7 @@ use crate::recording::{Recording, SWTCH, report, stderr, stdout, swtch};
 /// The exit code of a refusal.
 const REFUSED: Option<i32> = Some(2);
 
-/// A home for the saved list, so that nobody's own is touched.
+/// A directory for the saved list, so that no user's own list is touched.
 struct Home(TempDir);
 
 impl Home {
@@ -28,7 +28,7 @@ impl Home {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// With a saved list.
+    /// A home in which this list is saved.
     fn with(list: &str) -> Self {
         let home = Self::new();
         fs::create_dir(home.path().join("swtch")).unwrap();
@@ -40,7 +40,7 @@ impl Home {
         self.0.path()
     }
 
-    /// Where `--save` writes.
+    /// The file that `--save` writes.
     fn list(&self) -> PathBuf {
         self.path().join("swtch/prices.json")
     }
@@ -69,14 +69,14 @@ fn sample() -> &'static str {
     })
 }
 
-/// The sample, changed.
+/// The sample with a change, as JSON text.
 fn changed(change: impl FnOnce(&mut Value)) -> String {
     let mut list: Value = serde_json::from_str(sample()).unwrap();
     change(&mut list);
     list.to_string()
 }
 
-/// It answered, whether the machine was quiet or not.
+/// Checks that it answered, whether the machine was quiet or not.
 fn assert_measured(output: &Output) {
     assert!(
         matches!(output.status.code(), Some(0 | 1)),
@@ -94,7 +94,8 @@ fn assert_refused(output: &Output, why: &str) {
     assert!(!said.contains("panicked"), "{said}");
 }
 
-/// One object, which says what it is; and a hop that is called a switch is one, as the kernel counts.
+/// The answer is one object that names its schema, and each hop that is billed as a switch is one
+/// by the kernel's count.
 #[test]
 fn json_is_one_object_whose_switches_are_counted() {
     let _machine = alone();
@@ -118,7 +119,7 @@ fn json_is_one_object_whose_switches_are_counted() {
     assert_eq!(members, BTreeSet::from(["processes", "threads"]));
 }
 
-/// The page names host, kind and units; nothing in it moves a cursor.
+/// The page names host, kind and units, and holds no control sequence.
 #[test]
 fn the_table_says_what_was_measured_and_where() {
     let _machine = alone();
@@ -171,7 +172,7 @@ fn csv_is_as_wide_as_its_header() {
     );
 }
 
-/// What a limit forbids is named with the limit, and the rest is measured.
+/// What a limit forbids is named together with the limit, and the rest is measured.
 #[test]
 fn a_kind_that_a_limit_forbids_is_missing_and_the_limit_is_named() {
     let _machine = alone();
@@ -240,7 +241,7 @@ fn words_that_name_no_kind_are_refused_with_those_that_do() {
     }
 }
 
-/// Also those far above what a set of CPUs can hold.
+/// Numbers far above what a set of CPUs can hold are refused, too.
 #[test]
 fn a_cpu_that_is_not_there_is_refused_with_those_that_are() {
     let home = Home::new();
@@ -256,7 +257,7 @@ fn a_cpu_that_is_not_there_is_refused_with_those_that_are() {
     }
 }
 
-/// Minutes of measuring must not end in "cannot write".
+/// A measurement of minutes must not end in "cannot write".
 #[test]
 fn what_cannot_be_written_is_refused_before_it_is_measured() {
     let home = Home::new();
@@ -276,7 +277,7 @@ fn what_cannot_be_written_is_refused_before_it_is_measured() {
     assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
 }
 
-/// The place is there and takes nothing: the answer is told all the same.
+/// The file exists but cannot be written: the answer is printed nevertheless.
 #[test]
 fn an_answer_that_cannot_be_kept_is_told() {
     let _machine = alone();
@@ -286,7 +287,7 @@ fn an_answer_that_cannot_be_kept_is_told() {
     assert!(stdout(&output).contains("yield"), "{}", stdout(&output));
 }
 
-/// Each form of file is written whole, curves and contrasts beside the prices.
+/// Each format is written completely, with curves and contrasts beside the prices.
 #[test]
 fn every_form_of_file_is_written() {
     let _machine = alone();
@@ -324,7 +325,7 @@ fn without_a_curve_there_is_no_figure_and_that_is_said() {
     assert!(!home.path().join("figure.svg").exists());
 }
 
-/// A list of one kind makes poor bills, so whoever keeps one hears of it.
+/// A list of one kind is not enough for a bill, so saving one prints a note.
 #[test]
 fn a_list_of_named_kinds_is_kept_with_a_word_about_it() {
     let _machine = alone();
@@ -362,7 +363,7 @@ fn a_reader_that_goes_away_is_no_error() {
         .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
-    // On a noisy machine the answer may be unresolved, which has a word and a code of its own.
+    // On a noisy machine the answer may be unresolved, which has its own wording and exit code.
     let said = stderr(&output);
     match output.status.code() {
         Some(0) => assert_eq!(said, ""),
@@ -374,7 +375,7 @@ fn a_reader_that_goes_away_is_no_error() {
     }
 }
 
-/// Single hops, each with its length.
+/// Lengths of single hops, as percentiles.
 #[test]
 fn tails_are_percentiles_in_order() {
     let _machine = alone();
@@ -394,7 +395,7 @@ fn tails_are_percentiles_in_order() {
     }
 }
 
-/// Files of lists to compare.
+/// Compares two lists by their files.
 fn compared(before: &str, after: &str, words: &[&str]) -> Output {
     let home = Home::new();
     fs::write(home.path().join("before.json"), before).unwrap();
@@ -412,7 +413,7 @@ fn a_list_does_not_differ_from_itself() {
     }
 }
 
-/// A price list is a file from anywhere, and so is what it calls its kinds and its machine.
+/// A price list may come from anywhere, so its names of kinds and machine are not trusted.
 #[test]
 fn names_in_a_list_cannot_reach_the_terminal() {
     let _machine = alone();
@@ -439,7 +440,7 @@ fn names_in_a_list_cannot_reach_the_terminal() {
     }
 }
 
-/// Prices are compared in multiples of the reference: both are three times what they were.
+/// Prices are compared in multiples of the reference: both are three times as high as before.
 #[test]
 fn a_price_that_rose_is_found_and_fails_the_check() {
     let _machine = alone();
@@ -460,7 +461,7 @@ fn a_price_that_rose_is_found_and_fails_the_check() {
     assert!(stdout(&output).contains("cheaper"), "{}", stdout(&output));
 }
 
-/// Another kernel is what lists are compared for: it is named.
+/// Lists are compared to see the effect of another kernel, so the answer names it.
 #[test]
 fn a_comparison_names_another_kernel() {
     let _machine = alone();
@@ -506,14 +507,14 @@ fn lists_that_cannot_be_compared_are_refused() {
     assert_refused(&output, "reading none.json: No such file");
 }
 
-/// Sets of `SysV` semaphores on this machine, by their numbers.
+/// Ids of the `SysV` semaphore sets of this machine.
 fn semaphores() -> BTreeSet<String> {
     let text = fs::read_to_string("/proc/sysvipc/sem").unwrap_or_default();
     let number = |line: &str| line.split_whitespace().nth(1).map(str::to_owned);
     text.lines().skip(1).filter_map(number).collect()
 }
 
-/// A `swtch cost` that is the head of its own process group, as a shell starts it.
+/// A `swtch cost` that leads its own process group, as a shell starts it.
 struct Group(Child);
 
 impl Group {
@@ -523,14 +524,14 @@ impl Group {
         Self(command.process_group(0).spawn().unwrap())
     }
 
-    /// Sends a signal to all of its processes, as the terminal does.
+    /// Sends a signal to all processes of the group, as the terminal does.
     fn signal(&self, signal: nix::sys::signal::Signal) {
         let group = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
         nix::sys::signal::killpg(group, signal).unwrap();
     }
 
-    /// Waits until it has had `count` children: the first two only try what is allowed, each other is a
-    /// tree that is measured. On a busy machine one may take seconds.
+    /// Waits until it has had `count` children: the first two only test what is allowed, each
+    /// further one is a measured run. On a busy machine one may take seconds.
     fn await_children(&self, count: usize) {
         let (mut seen, start) = (BTreeSet::new(), Instant::now());
         while seen.len() < count {
@@ -540,7 +541,7 @@ impl Group {
         }
     }
 
-    /// Processes of the group that have not ended.
+    /// The processes of the group that have not ended.
     fn members(&self) -> Vec<String> {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let stats =
@@ -554,7 +555,7 @@ impl Group {
         stats.filter(is_member).collect()
     }
 
-    /// Waits for its end, and for that of all that it started.
+    /// Waits for its end, and for the end of all that it started.
     fn finish(mut self, before: &BTreeSet<String>) -> Output {
         let (stdout, stderr) = (self.0.stdout.take(), self.0.stderr.take());
         let read = |pipe: Option<Box<dyn std::io::Read>>| {
@@ -576,13 +577,13 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let group = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
-        // When the test has gone well there is none.
+        // After a successful test the group is empty.
         let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
         let _ = self.0.wait();
     }
 }
 
-/// Two trees of each kind are enough for an answer that says what it is worth.
+/// Two runs of each kind are enough for an answer, which says how sure it is.
 #[test]
 fn signals_keep_what_was_measured_and_leave_nothing() {
     use nix::sys::signal::Signal::{SIGHUP, SIGINT, SIGTERM};
@@ -603,7 +604,7 @@ fn signals_keep_what_was_measured_and_leave_nothing() {
     }
 }
 
-/// Before there is anything to keep, that is the answer.
+/// If nothing was measured yet, the answer says so.
 #[test]
 fn ctrl_c_at_once_is_an_answer_too() {
     let _machine = alone();
@@ -618,7 +619,7 @@ fn ctrl_c_at_once_is_an_answer_too() {
     assert!(page.contains("not here: sysv-semaphore"), "{page}");
 }
 
-/// A list that is less than the one that is there does not replace it.
+/// An incomplete list does not replace a complete one.
 #[test]
 fn ctrl_c_keeps_the_list_that_was_saved_before() {
     let _machine = alone();
@@ -635,7 +636,7 @@ fn ctrl_c_keeps_the_list_that_was_saved_before() {
     assert_eq!(fs::read_to_string(home.list()).unwrap(), sample());
 }
 
-/// The stage finds out that nobody listens, and cleans up.
+/// The measuring processes notice that their parent is gone, and clean up.
 #[test]
 fn a_killed_measurement_leaves_no_process_and_no_semaphore() {
     let _machine = alone();
@@ -647,7 +648,7 @@ fn a_killed_measurement_leaves_no_process_and_no_semaphore() {
     assert_eq!(output.status.code(), None);
 }
 
-/// A shell may stop it for a while: it goes on, and what stood still is no price.
+/// A measurement that a shell stops for a while goes on, and the pause is not part of a price.
 #[test]
 fn a_stopped_measurement_goes_on() {
     use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
@@ -666,7 +667,7 @@ fn a_stopped_measurement_goes_on() {
     assert!(longest.fold(0.0, f64::max) < 1e6, "{list}");
 }
 
-/// Cgroups of ours below the roots where they are made.
+/// Cgroups that we made, below the directories where we make them.
 fn cgroups() -> BTreeSet<PathBuf> {
     let roots = [
         "/sys/fs/cgroup/cpu",
@@ -702,7 +703,7 @@ fn root_no_cgroup_is_left_behind() {
     }
 }
 
-/// Prices of another machine are used, and the difference is said.
+/// Prices of another machine are used, with a warning that says so.
 #[test]
 #[ignore = "needs root"]
 fn root_a_saved_list_of_another_machine_or_boot_warns() {
@@ -733,7 +734,7 @@ fn root_a_saved_list_of_another_machine_or_boot_warns() {
     );
 }
 
-/// Every way not to have prices names a way to have them.
+/// Each error about missing prices says how to get some.
 #[test]
 #[ignore = "needs root"]
 fn root_a_bill_without_prices_names_the_remedy() {
@@ -759,7 +760,7 @@ fn root_a_bill_without_prices_names_the_remedy() {
     );
 }
 
-/// The page takes the saved list, and does without when that is damaged: the trace is what counts.
+/// The page uses the saved list, or does without it if it is damaged: the trace matters more.
 #[test]
 #[ignore = "needs root"]
 fn root_explain_takes_the_saved_list_or_does_without() {
@@ -794,7 +795,7 @@ fn root_explain_takes_the_saved_list_or_does_without() {
     );
 }
 
-/// Who does not want a bill gets none, and nothing is measured or kept for it.
+/// With `--no-bill` nothing is measured or kept for a bill.
 #[test]
 #[ignore = "needs root"]
 fn root_explain_without_a_bill_measures_nothing() {

@@ -1,5 +1,5 @@
-//! Are there as many rows as the kernel counted switches? For a command, the whole machine, running
-//! processes and a cgroup.
+//! Compares the number of rows with the switches that the kernel counted: for a command, the whole
+//! machine, running processes and a cgroup.
 
 use std::thread;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use swtch_store::Trace;
 use crate::machine::{Running, TestCgroup, alone, wait_until};
 use crate::recording::{Ids, Place, Recorded, Recording, SWTCH, stderr, swtch};
 
-/// A thread's rows may differ from what the kernel counted by this share.
+/// Allowed difference between a thread's rows and the kernel's count, in thousandths.
 const TOLERATED_PER_THOUSAND: u64 = 1;
 
-/// Compares the rows of every thread that ended with the kernel's own counters of it; the sums of
-/// rows and of counts.
+/// Compares the rows of every thread that ended with the kernel's own counters of it. Returns the
+/// sums of the rows and of the counts.
 fn assert_as_counted(recorded: &Recorded) -> (u64, u64) {
     let mut sums = (0, 0);
     let mut threads = 0;
@@ -39,7 +39,8 @@ fn assert_as_counted(recorded: &Recorded) -> (u64, u64) {
 #[ignore = "needs root"]
 fn root_rows_of_a_pipe_benchmark_are_as_the_kernel_counts() {
     let _machine = alone();
-    // On one CPU each read blocks; across two, one in some thousand finds its byte there already.
+    // On one CPU each read blocks; across two, one read in some thousands finds its byte there
+    // already.
     let one_cpu = ["--", "taskset", "-c", "0"];
     let bench = ["perf", "bench", "sched", "pipe", "-l", "20000"];
     let words = [&one_cpu[..], &bench[..]].concat();
@@ -66,8 +67,8 @@ fn root_rows_of_futex_players_are_as_the_kernel_counts() {
     assert!(counted >= 39_990, "two switches a round: {counted}");
 }
 
-/// `/proc/stat` counts on all CPUs, idle's switches included. Between its readings and the first
-/// and last record lies the attaching and detaching of the last probe.
+/// `/proc/stat` counts on all CPUs, with switches of idle. Attaching and detaching probes takes
+/// place between its readings and the first and last record.
 #[test]
 #[ignore = "needs root"]
 fn root_the_whole_machine_is_counted_as_proc_stat_counts() {
@@ -134,7 +135,7 @@ fn root_children_of_a_running_process_are_recorded() {
         .tasks
         .iter()
         .filter(|event| event.kind == TaskEventKind::Exec && event.comm == b"sleep");
-    // Children and, where the shell forks once more, theirs.
+    // The children, and theirs if the shell forks once more.
     assert!(sleepers.count() > 3, "{:?}", recorded.tasks);
     assert_as_counted(&recorded);
 }

@@ -1,5 +1,5 @@
-//! Full disks, torn files, flipped bytes. A trace is read up to where it is whole, or refused; never
-//! a panic, never a wrong number.
+//! Full disks, torn files, flipped bytes. A trace is read up to where it is intact, or refused;
+//! there is never a panic or a wrong number.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use swtch_store::{State, Trace};
 use crate::machine::{Orphan, Running, alone, beside_others, command_of, wait_until};
 use crate::recording::{Place, Recorded, Recording, SWTCH, report, stderr, stdout};
 
-/// The command goes on to its end, its exit code is passed on, and what was written is a trace.
+/// The command runs to its end, its exit code is passed on, and what was written is a trace.
 #[test]
 #[ignore = "needs root"]
 fn root_a_full_disk_ends_the_recording_and_not_the_command() {
@@ -80,7 +80,7 @@ fn root_a_disk_too_small_for_anything_is_refused() {
     );
 }
 
-/// Records on a tmpfs of its own mount namespace, from where the trace is copied to `place`.
+/// Records to a tmpfs in a mount namespace of its own, and copies the trace to `place`.
 fn record_on_small_disk(place: &Place, size: &str, words: &str) -> Output {
     let script = format!(
         "mkdir small && mount -t tmpfs -o size={size} none small || exit 99
@@ -118,7 +118,7 @@ fn root_a_damaged_finished_trace_is_refused_or_whole() {
     }
 }
 
-/// Of a recording that was killed, fewer rows may be readable, never more.
+/// Of the trace of a killed recorder, fewer rows may be readable, but never more.
 #[test]
 #[ignore = "needs root"]
 fn root_a_damaged_unfinished_trace_is_refused_or_a_prefix() {
@@ -151,7 +151,8 @@ struct Damage {
     what: String,
 }
 
-/// Cuts and flips over all of every file; the places are fixed, so that a failure comes again.
+/// Cuts and flips in every part of every file, always at the same places, so that a failure can be
+/// repeated.
 fn damages(trace: &Path) -> Vec<Damage> {
     let mut damages = Vec::new();
     let files = fs::read_dir(trace).unwrap().flatten();
@@ -177,7 +178,8 @@ fn damages(trace: &Path) -> Vec<Damage> {
 }
 
 impl Damage {
-    /// What `swtch report` says of the trace with this damage; the trace is whole again afterwards.
+    /// The output of `swtch report` for the trace with this damage; the damage is undone
+    /// afterwards.
     fn report(&self, place: &Place) -> Output {
         let whole = fs::read(&self.file).unwrap();
         fs::write(&self.file, &self.bytes).unwrap();

@@ -1,5 +1,5 @@
-//! How a recording ends: with its command, by a signal, by a kill, when its time is up. The command
-//! goes on as if nobody had watched, and its exit code is the program's.
+//! How a recording ends: with its command, by a signal, by a kill, or when its time is up. The
+//! command is not affected, and its exit code becomes that of the program.
 
 use std::fs;
 use std::process::Command;
@@ -34,7 +34,7 @@ fn root_the_exit_code_of_the_command_is_passed_on() {
     assert_eq!(code("kill -KILL $$"), Some(128 + libc::SIGKILL));
 }
 
-/// Its signal comes when the thread ends that made it, and not when the process does.
+/// The signal arrives when the thread ends that started the child, not when the process does.
 #[test]
 #[ignore = "needs root"]
 fn root_a_command_that_asks_to_end_with_its_parent_goes_on_while_it_is_recorded() {
@@ -111,7 +111,7 @@ fn root_a_very_short_command_is_recorded_from_exec_to_exit() {
     assert_eq!(rows, counted, "from its start to its exit");
 }
 
-/// What it leaves behind holds stdout open and goes on; the recording does not wait for it.
+/// The daemon keeps stdout open and goes on; the recording does not wait for it.
 #[test]
 #[ignore = "needs root"]
 fn root_a_command_that_becomes_a_daemon_ends_the_recording() {
@@ -160,8 +160,8 @@ fn root_a_time_limit_ends_the_recording_and_not_the_command() {
     wait_until("the command went on to its end", || mark.exists());
 }
 
-/// Capabilities belong to a thread: one that keeps them is a way back in. And so is executing a program,
-/// for root: it gives back what is in the bounding set unless `no_new_privs` is set.
+/// Capabilities belong to threads: one thread that keeps them could give them back to the process.
+/// Root regains them by executing a program, up to the bounding set, unless `no_new_privs` is set.
 #[test]
 #[ignore = "needs root"]
 fn root_no_thread_of_a_recorder_keeps_a_privilege_or_can_get_one_back() {
@@ -186,8 +186,8 @@ fn root_no_thread_of_a_recorder_keeps_a_privilege_or_can_get_one_back() {
         let mut recorder = Running::start(record.envs(numbers.iter().copied()));
         wait_until(&format!("{options:?} {numbers:?}: it is confined"), || {
             let threads = statuses_of_threads(recorder.pid());
-            // The thread that empties the rings, the guard, and the one that waits for the command: what
-            // is kept is for the first of them.
+            // The first is the thread that empties the rings, which keeps capabilities; the guard
+            // and the thread that waits for the command have none.
             let of_first = |status: &str| status.contains(&format!("\nPid:\t{}\n", recorder.pid()));
             let is_confined = |status: &String| {
                 let kept = if of_first(status) { kept } else { 0 };
@@ -229,7 +229,7 @@ fn statuses_of_threads(pid: u32) -> Vec<String> {
     read.collect()
 }
 
-/// What it confines is itself: the command has what it would have without us.
+/// The recorder restricts only itself: the command has the rights that it would have without it.
 #[test]
 #[ignore = "needs root"]
 fn root_the_command_keeps_all_rights_of_who_started_it() {
@@ -251,7 +251,8 @@ fn root_the_command_keeps_all_rights_of_who_started_it() {
     assert_eq!(rights(&[SWTCH, "record", "--"]), rights(&["env"]));
 }
 
-/// To see what others hold open takes a right; who has it does nothing else, and gets no other one.
+/// Inspecting the open files of other users takes a right. The process that has it does nothing
+/// else and has no other right.
 #[test]
 #[ignore = "needs root"]
 fn root_the_finder_keeps_the_right_to_look_at_processes_and_no_other() {
@@ -268,7 +269,7 @@ fn root_the_finder_keeps_the_right_to_look_at_processes_and_no_other() {
     recorder.ends_within(SOON);
 }
 
-/// Nobody is left with a right when the recorder is gone, not even when nobody could clean up.
+/// When the recorder is gone, no process is left with a right, even if nobody could clean up.
 #[test]
 #[ignore = "needs root"]
 fn root_the_finder_ends_with_its_recorder_however_that_ends() {
@@ -284,7 +285,7 @@ fn root_the_finder_ends_with_its_recorder_however_that_ends() {
     }
 }
 
-/// A recording goes on without the finder; that nothing more is found is in the trace.
+/// A recording goes on without the finder, and the trace says that no more schedulers were found.
 #[test]
 #[ignore = "needs root"]
 fn root_a_finder_that_was_killed_is_missed_and_said() {
@@ -306,7 +307,8 @@ fn root_a_finder_that_was_killed_is_missed_and_said() {
     );
 }
 
-/// Rows of others, which had the CPU while the command waited for it, are in the trace and in no count.
+/// Rows of other tasks, which had the CPU while the command waited for it, are in the trace but in
+/// no count.
 #[test]
 #[ignore = "needs root"]
 fn root_the_last_line_counts_what_reports_count() {
@@ -406,7 +408,7 @@ fn root_a_signal_is_passed_on_to_the_command() {
     }
 }
 
-/// One that catches the signal goes on; the recording ends anyhow, a little later.
+/// A command that catches the signal goes on; the recording ends a little later nevertheless.
 #[test]
 #[ignore = "needs root"]
 fn root_a_command_that_ignores_the_signal_goes_on_unrecorded() {
@@ -432,13 +434,13 @@ fn start_recorder(place: &Place, words: &[&str]) -> Running {
     wait_until("the trace is there", || {
         place.trace().join("frame.arrows").exists()
     });
-    // Signals are caught before the trace is made; what it records is let go just after.
+    // The signals are caught before the trace is made; the command is released just after that.
     thread::sleep(Duration::from_millis(100));
     recorder
 }
 
-/// As if started at a terminal: `nohup` and the background jobs of scripts hand down signals that are
-/// ignored, and a recorder hands that on to its command.
+/// The command with default signal actions, as if started at a terminal: `nohup` and the background
+/// jobs of scripts pass ignored signals on, and a recorder passes them on to its command.
 fn minding_signals(command: &Command) -> Command {
     let mut env = Command::new("env");
     env.arg("--default-signal=HUP,INT,TERM")
@@ -450,13 +452,13 @@ fn minding_signals(command: &Command) -> Command {
     env
 }
 
-/// How many moments; more with `SWTCH_TEST_KILLS=20`.
+/// Number of kills at different moments: 4, or the value of `SWTCH_TEST_KILLS`.
 fn kills() -> u64 {
     std::env::var("SWTCH_TEST_KILLS").map_or(4, |kills| kills.parse().unwrap())
 }
 
-/// At most so much of the recording may be missing. An unoptimised recorder falls behind its rings
-/// under this load, by more when others load the machine too.
+/// At most this much of the recording may be missing. An unoptimised recorder falls behind its
+/// rings under this load, and further behind if other work loads the machine.
 const MOST_MISSING_NS: u64 = if cfg!(debug_assertions) {
     3_000_000_000
 } else {
@@ -476,7 +478,7 @@ fn root_a_killed_recorder_costs_a_second_at_most() {
             fs::metadata(&rows).is_ok_and(|file| file.len() > 100_000)
         });
         let command = Orphan(command_of(recorder.pid()));
-        // Moments spread over the flushes, which come twice a second.
+        // The kills are spread over the time between flushes, which happen twice a second.
         thread::sleep(Duration::from_millis(400 + nth * 377 % 1000));
         recorder.signal(libc::SIGKILL);
         let killed = monotonic_ns();
@@ -502,7 +504,7 @@ fn root_a_killed_recorder_costs_a_second_at_most() {
     }
 }
 
-/// Whoever started it may have ended before it asked to be told: then no signal comes any more.
+/// The parent may have ended before the recorder asked for a signal at its end: then none arrives.
 #[test]
 #[ignore = "needs root"]
 fn root_a_recorder_whose_parent_has_ended_already_ends_too() {
@@ -514,7 +516,7 @@ fn root_a_recorder_whose_parent_has_ended_already_ends_too() {
     assert!(Trace::open(&place.trace()).is_ok(), "the trace is whole");
 }
 
-/// Killed while it writes the final files: the streams still count.
+/// If the recorder is killed while it writes the final files, the streams are still readable.
 #[test]
 #[ignore = "needs root"]
 fn root_a_recorder_killed_while_it_finishes_leaves_a_readable_trace() {
@@ -557,7 +559,7 @@ fn root_recordings_beside_each_other_do_not_disturb() {
     assert!(all.switches.len() > inner, "the other saw these, too");
 }
 
-/// It moves everybody's threads, so it is done only where `SWTCH_TEST_HOTPLUG` is set.
+/// Taking a CPU offline moves all threads, so this runs only if `SWTCH_TEST_HOTPLUG` is set.
 #[test]
 #[ignore = "needs root"]
 fn root_a_cpu_that_goes_and_comes_costs_no_switch() {
@@ -566,7 +568,7 @@ fn root_a_cpu_that_goes_and_comes_costs_no_switch() {
         swtch_test::skip!("SWTCH_TEST_HOTPLUG is not set");
     }
     let place = Place::new();
-    // Processes that may run anywhere, and that leave nothing behind when they are killed.
+    // Processes that may run on any CPU, and leave nothing behind when they are killed.
     let script = "while :; do sleep 0.001; done";
     let words = ["-d", "2", "--", "sh", "-c", script];
     let mut recorder = start_recorder(&place, &words);
@@ -578,7 +580,7 @@ fn root_a_cpu_that_goes_and_comes_costs_no_switch() {
     Recorded::new(Trace::open(&place.trace()).unwrap()).assert_balanced();
 }
 
-/// Neither a recording that ended nor one that was killed leaves anything loaded.
+/// Neither a recording that ended nor one that was killed leaves programs in the kernel.
 #[test]
 #[ignore = "needs root"]
 fn root_nothing_stays_in_the_kernel() {
@@ -596,7 +598,8 @@ fn root_nothing_stays_in_the_kernel() {
     );
     recorder.signal(libc::SIGKILL);
     recorder.ends_within(SOON);
-    // The kernel frees them a little after the last user is gone. Others may load theirs.
+    // The kernel frees programs a little after their last user is gone. Other users may load
+    // theirs.
     wait_until("its programs are gone", || {
         let now = loaded_programs().unwrap();
         during
@@ -605,7 +608,7 @@ fn root_nothing_stays_in_the_kernel() {
     });
 }
 
-/// The numbers of all programs that are loaded; `None` without bpftool.
+/// Ids of all loaded eBPF programs; `None` without bpftool.
 fn loaded_programs() -> Option<Vec<u64>> {
     let output = Command::new("bpftool")
         .args(["prog", "show", "-j"])

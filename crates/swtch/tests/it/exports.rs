@@ -1,7 +1,7 @@
-//! Exports, read back by others than those who wrote them, and compared with `swtch report`.
+//! Exports are read back by readers other than their writers, and compared with `swtch report`.
 //!
 //! ```text
-//! drawn rows ─▶ trace ─┬▶ swtch export ─▶ csv, parquet, JSON, protobuf ─▶ read back ─┬▶ the same sums
+//! drawn rows ─▶ trace ─┬▶ swtch export ─▶ csv, parquet, JSON, protobuf ─▶ read back ─┬▶ same sums
 //!                      └▶ swtch report --format json ────────────────────────────────┘
 //! ```
 
@@ -26,8 +26,8 @@ const FORMATS: [&str; 6] = ["perfetto", "chrome", "firefox", "folded", "csv", "p
 const START: u64 = 5_000_000_000;
 pub const HOSTILE: &str = "<svg onload=a>;b 12,\"\n\u{1b}[2J";
 
-/// Two CPUs, two threads each, 500 runs a thread: one blocks on a futex and is woken by the other CPU's,
-/// one is preempted, one is woken while it still leaves.
+/// Two CPUs, two threads each, 500 runs a thread: one blocks on a futex and is woken by the other
+/// CPU's, one is preempted, one is woken while it is still leaving the CPU.
 pub struct Drawn {
     pub place: Place,
 }
@@ -37,7 +37,7 @@ impl Drawn {
         Self::changed(|_| {})
     }
 
-    /// With its rows, in order of time, changed.
+    /// The same trace after `change` was applied to its rows, which are in order of time.
     pub fn changed(change: impl FnOnce(&mut Vec<Switch>)) -> Self {
         let place = Place::new();
         let meta = meta();
@@ -75,7 +75,7 @@ impl Drawn {
         command
     }
 
-    /// The bytes of an export that must succeed.
+    /// The bytes of an export, which must succeed.
     pub fn exported(&self, to: &str, words: &[&str]) -> Vec<u8> {
         let (path, output) = self.export(to, words);
         assert!(output.status.success(), "{to}: {}", stderr(&output));
@@ -93,7 +93,7 @@ impl Drawn {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Switches, and time running, off the CPU, blocked and runnable.
+    /// Number of switches, and time running, off the CPU, blocked and runnable.
     pub fn sums(&self, words: &[&str]) -> Sums {
         let total = &self.report("reason", words)["total"];
         let get = |name: &str| total[name].as_u64().unwrap();
@@ -194,13 +194,14 @@ fn rows_of_cpu(cpu: u16) -> Vec<Switch> {
             let other = if is_blocker { first + 1 } else { 0 };
             rows.push(row(now, cpu, key, ran, other, wait));
         }
-        // Idle until the first is woken, now and then not at all.
+        // Idle until the first thread is woken; in some rounds the CPU is not idle at all.
         now += round % 5 * 1_000;
     }
     rows
 }
 
-/// Blocked until `runq` before now; without it, the thread had stayed runnable.
+/// A wait that ends now: blocked, then `runq` in the run queue. Without `runq` the thread had
+/// stayed runnable.
 fn wait(before: &Switch, now: u64, runq: Option<u64>, cpu: u16) -> Wait {
     let off = now - before.ts.as_ns();
     let known = Wait {
@@ -212,7 +213,8 @@ fn wait(before: &Switch, now: u64, runq: Option<u64>, cpu: u16) -> Wait {
     match runq {
         None => known,
         Some(runq) => Wait {
-            // Every seventh was woken while it still left: all of the wait is in the run queue.
+            // Every seventh was woken while it was still leaving: all of its wait is run-queue
+            // time.
             runq: Some(Nanos::from_ns(if runq == 600 {
                 off
             } else {
@@ -292,7 +294,7 @@ fn csv_and_parquet_come_to_the_sums_of_the_report() {
     }
 }
 
-/// Records of RFC 4180, read by the letter: a name holds a comma, quotes and a line end.
+/// Parses records strictly by RFC 4180: a name holds a comma, quotes and a line break.
 fn records(csv: &[u8]) -> Vec<Vec<String>> {
     let text = String::from_utf8(csv.to_vec()).unwrap();
     let (mut records, mut record, mut field) = (Vec::new(), Vec::new(), String::new());
@@ -368,7 +370,8 @@ fn chromes_slices_come_to_the_sums_of_the_report() {
         assert_eq!(sum("synchronization"), expected.blocked);
         let phase = |phase| events.iter().filter(|event| event["ph"] == phase).count();
         assert_eq!(phase("s"), phase("f"));
-        // The server's waker is none of its threads: without that one's runs there is no arrow.
+        // The server is woken by a thread of another name: without that thread's runs there is no
+        // arrow.
         assert_eq!(phase("s") > 100, words.is_empty(), "{} arrows", phase("s"));
         assert_eq!(
             (phase("b"), phase("e")),
@@ -377,7 +380,7 @@ fn chromes_slices_come_to_the_sums_of_the_report() {
     }
 }
 
-/// The time of all slices. On each lane one has ended before the next begins, and at no later moment.
+/// The sum of all slices by category. Checks that the slices of a lane do not overlap.
 fn slices_by_category(events: &[Value]) -> BTreeMap<&str, Nanos> {
     let mut open: BTreeMap<(u64, u64), (&str, f64)> = BTreeMap::new();
     let mut ended: BTreeMap<(u64, u64), f64> = BTreeMap::new();
@@ -399,7 +402,7 @@ fn slices_by_category(events: &[Value]) -> BTreeMap<&str, Nanos> {
                 let at = event["ts"].as_f64().unwrap();
                 assert_eq!(began_as, name);
                 let sum: &mut Nanos = sums.entry(event["cat"].as_str().unwrap()).or_default();
-                // Digits of the text: what a reader makes of them must lose no nanosecond.
+                // Times are decimal text: a reader that parses them must not lose a nanosecond.
                 *sum += Nanos::from_rounded((at - began) * 1e3);
                 ended.insert(lane, at);
             }
@@ -475,7 +478,7 @@ fn folded_lines_come_to_the_off_cpu_time_of_the_report() {
     assert!(text.contains("Web Content;Web Content;[futex] "), "{text}");
 }
 
-/// Fields of a protobuf message: number, and bytes or number.
+/// The fields of a protobuf message: number, and bytes or number.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
@@ -536,7 +539,7 @@ fn number_of(message: &[u8], number: u64) -> Option<u64> {
     }
 }
 
-/// By thread: switches and time, from nothing but the chain of `sched_switch` on each CPU.
+/// Switches and time of each thread, from nothing but the chain of `sched_switch` on each CPU.
 #[test]
 fn perfettos_switches_are_one_chain_a_cpu_and_come_to_the_sums_of_the_report() {
     let drawn = Drawn::new();
@@ -573,7 +576,7 @@ fn perfettos_switches_are_one_chain_a_cpu_and_come_to_the_sums_of_the_report() {
     }
 }
 
-/// A name is anybody's to choose, and an export is opened somewhere else.
+/// Anybody may choose a name, and an export is opened on another machine.
 #[test]
 fn no_text_export_holds_a_hostile_character() {
     let drawn = Drawn::new();
@@ -600,7 +603,7 @@ fn every_format_goes_to_stdout_too_and_to_nothing_but_whole_files() {
     assert_eq!(partial.count(), 0);
 }
 
-/// With a reader of gzip that is not ours.
+/// Decompressed with a gzip reader that is not ours.
 #[test]
 fn a_name_that_ends_in_gz_is_compressed_where_readers_take_it() {
     let drawn = Drawn::new();
@@ -681,7 +684,7 @@ fn what_cannot_be_exported_is_refused_before_a_file_is_made() {
     );
 }
 
-/// A trace may hold nothing at all.
+/// A trace may have no switch at all.
 #[test]
 fn a_trace_of_no_switch_has_exports() {
     let place = Place::new();

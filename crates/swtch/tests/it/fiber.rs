@@ -1,6 +1,7 @@
-//! `swtch fiber`: what it shows of another process's schedulers, and what it refuses.
+//! `swtch fiber`: what it shows of the schedulers of another process, and what it refuses.
 //!
-//! The target is the player of `swtch lab two-levels`: three workers that scan memory on one scheduler.
+//! The target is the load of `swtch lab two-levels`: three workers that scan memory on one
+//! scheduler.
 
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
@@ -11,7 +12,7 @@ use serde_json::Value;
 
 use crate::recording::{SWTCH, stderr, stdout, swtch};
 
-/// How long a target may take to make its scheduler, on a machine that does much else.
+/// How long a target may take to make its scheduler, on a machine with much other work.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A process with a scheduler, for a minute at most. Dropping it ends it.
@@ -44,7 +45,7 @@ impl Target {
         self.child.id().to_string()
     }
 
-    /// `swtch fiber PID WORDS…`
+    /// Runs `swtch fiber` on the target, with further arguments.
     fn fiber(&self, words: &[&str]) -> Output {
         let pid = self.pid();
         let words = ["fiber", &pid].into_iter().chain(words.iter().copied());
@@ -76,7 +77,7 @@ const VIEWS: [&str; 7] = [
     "os_switches",
 ];
 
-/// Programs read these: one object, named by what a row stands for, with the target's identity.
+/// Each answer is one object, named after its rows, with the identity of the target.
 #[test]
 fn every_view_has_all_formats() {
     let target = Target::start();
@@ -96,7 +97,7 @@ fn every_view_has_all_formats() {
     }
 }
 
-/// What the scheduler says of itself fits what its workers say: three scans, one at a time.
+/// The counters of the scheduler agree with those of its workers: three scans, one at a time.
 #[test]
 fn workers_add_up_to_their_scheduler() {
     let target = Target::start();
@@ -134,7 +135,7 @@ fn rates_come_once_an_interval_and_the_target_goes_on() {
     }
 }
 
-/// A target that dies is no error of whoever looks at it.
+/// The death of a target is not an error of the process that inspects it.
 #[test]
 fn a_target_that_ends_leaves_its_last_state() {
     let mut target = Target::start();
@@ -164,7 +165,7 @@ fn a_process_with_a_scheduler_is_in_the_list() {
     assert_eq!(row.unwrap()["mode"][0], "fiber");
 }
 
-/// Each refusal says what is the matter and what to do.
+/// Each refusal says what is wrong and what to do.
 #[test]
 fn what_cannot_be_looked_at_is_refused_with_the_remedy() {
     let refusal = |words: &[&str]| {

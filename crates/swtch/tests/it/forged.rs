@@ -1,11 +1,12 @@
-//! A perf.data of 2 kB, byte by byte as perf writes it, for what no perf can be asked for: losses that are
-//! told twice, and damage at a known place.
+//! A perf.data of 2 kB, built byte by byte as perf writes it, for what perf itself cannot be made
+//! to write: losses that are reported twice, and damage at a known place.
 //!
 //! ```text
-//! head 104 │ attrs 80 │ data: records │ table: place, size │ tracing data, command line, event desc
+//! head 104 │ attrs 80 │ data: records │ table: place, size │ tracing data, command line, events
 //! ```
 
-/// `HEADER_TRACING_DATA`, `HEADER_CMDLINE`, `HEADER_EVENT_DESC`: the parts of the file, in this order.
+/// The parts of the file, in this order: `HEADER_TRACING_DATA`, `HEADER_CMDLINE`,
+/// `HEADER_EVENT_DESC`.
 const FEATURES: u64 = 1 << 1 | 1 << 11 | 1 << 12;
 /// `TID | TIME | CPU | RAW` of `PERF_SAMPLE_…`.
 const SAMPLE_TYPE: u64 = 1 << 1 | 1 << 2 | 1 << 7 | 1 << 10;
@@ -14,9 +15,9 @@ const SAMPLE_ID_ALL: u64 = 1 << 18;
 const LOST: u32 = 2;
 const SAMPLE: u32 = 9;
 const LOST_SAMPLES: u32 = 13;
-/// `PERF_RECORD_COMPRESSED`.
+/// Type of a record that holds compressed records.
 const COMPRESSED: u32 = 81;
-/// `PERF_RECORD_AUXTRACE`.
+/// Type of a record for hardware traces, which is followed by data outside of its length.
 pub const AUXTRACE: u32 = 71;
 
 const SCHED_SWITCH: &str = "name: sched_switch\nID: 300\nformat:\n\
@@ -30,18 +31,18 @@ const SCHED_SWITCH: &str = "name: sched_switch\nID: 300\nformat:\n\
     \tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n\
     \tfield:int next_prio;\toffset:60;\tsize:4;\tsigned:1;\n";
 
-/// A file, and where its parts are.
+/// The bytes of a file, and where its parts are.
 #[derive(Clone, Debug)]
 pub struct Forged {
     pub bytes: Vec<u8>,
-    /// Of the table of parts: per part the 8 bytes of its place, and the 8 of its size.
+    /// Offset of the table of parts, which has the offset and the size of each part, 8 bytes each.
     pub table: usize,
     pub command: usize,
     pub events: usize,
 }
 
 impl Forged {
-    /// With `records` between two halves of what thread 7 and idle do on CPU 0.
+    /// A file with `records` between two halves of the switches of thread 7 and idle on CPU 0.
     pub fn new(records: &[Vec<u8>]) -> Self {
         let half = |from: u64| (0..4).map(move |at| switch(from + at * 1_000, at % 2 == 0));
         let records = [
@@ -72,7 +73,7 @@ impl Forged {
         }
     }
 
-    /// The same with other bytes at a place.
+    /// The same file with other bytes at one place.
     pub fn with(&self, at: usize, bytes: &[u8]) -> Vec<u8> {
         let mut all = self.bytes.clone();
         all[at..at + bytes.len()].copy_from_slice(bytes);
@@ -80,17 +81,17 @@ impl Forged {
     }
 }
 
-/// `PERF_RECORD_LOST`.
+/// A record `PERF_RECORD_LOST` for this many events.
 pub fn lost(count: u64) -> Vec<u8> {
     record(LOST, &[0, count, 7 | 7 << 32, 15_000, 0])
 }
 
-/// `PERF_RECORD_LOST_SAMPLES`.
+/// A record `PERF_RECORD_LOST_SAMPLES` for this many samples.
 pub fn lost_samples(count: u64) -> Vec<u8> {
     record(LOST_SAMPLES, &[count, 7 | 7 << 32, 15_500, 0])
 }
 
-/// Any record.
+/// A record of any type: its header, then these words.
 pub fn record(kind: u32, words: &[u64]) -> Vec<u8> {
     let size = u16::try_from(8 + 8 * words.len()).unwrap();
     let mut bytes = [&kind.to_le_bytes()[..], &[0, 0], &size.to_le_bytes()].concat();
@@ -100,7 +101,8 @@ pub fn record(kind: u32, words: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// `PERF_RECORD_COMPRESSED` (`perf record -z`) of these records. It has no length that is a multiple of 8.
+/// A record `PERF_RECORD_COMPRESSED` (`perf record -z`) with these records. Its length need not be
+/// a multiple of 8.
 pub fn compressed(records: &[u8]) -> Vec<u8> {
     let body = zstd::encode_all(records, 1).unwrap();
     let size = u16::try_from(8 + body.len()).unwrap();
@@ -113,7 +115,7 @@ pub fn compressed(records: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// Thread 7 comes after idle, or leaves for it.
+/// A switch from idle to thread 7 (`comes`), or from thread 7 to idle.
 pub fn switch(ns: u64, comes: bool) -> Vec<u8> {
     let (idle, task) = ((&b"swapper/0"[..], 0_u32), (&b"forged"[..], 7));
     let (prev, next) = if comes { (idle, task) } else { (task, idle) };
@@ -125,7 +127,7 @@ pub fn switch(ns: u64, comes: bool) -> Vec<u8> {
         raw.extend([side.1.to_le_bytes(), 120_u32.to_le_bytes()].concat());
         raw.extend(state.map(u64::to_le_bytes).into_iter().flatten());
     }
-    // The length of the raw bytes and they themselves come to whole words.
+    // The raw bytes and their length field together fill whole words.
     let raw = [&68_u32.to_le_bytes()[..], &raw, &[0; 4]].concat();
     let raw = raw
         .chunks(8)

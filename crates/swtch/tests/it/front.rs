@@ -1,5 +1,5 @@
-//! The first answer of `explain`: one screen, of a recording or of a trace, however wide the terminal is; and
-//! processes that are told apart by their command lines.
+//! The first answer of `explain` fits one screen of any width, for a recording and for a trace;
+//! processes are told apart by their command lines.
 
 use std::process::Command;
 
@@ -50,7 +50,7 @@ fn root_a_trace_is_explained_again_on_one_screen_of_any_width() {
         narrow.lines().count() <= LINES && widest(&narrow) <= 80,
         "{narrow}"
     );
-    // What no terminal has is none: too narrow is taken as wide as it takes to say something.
+    // Values that no terminal has are ignored, and a very narrow one is treated as wider.
     for columns in ["20", "0", "1000000", "-7", "wide", ""] {
         let answer = explained(&recording, &[], columns);
         assert!(widest(&answer) <= 100, "{columns}: {answer}");
@@ -85,8 +85,8 @@ fn a_trace_and_something_to_record_are_refused_together() {
     );
 }
 
-/// A program that is short-lived, one that is there already, one that takes other words while it runs, and one
-/// whose words try to harm.
+/// One program is short-lived, one runs already, one changes its command line while it runs, and
+/// one has a hostile command line.
 #[test]
 #[ignore = "needs root"]
 fn root_processes_are_told_apart_by_their_command_lines() {

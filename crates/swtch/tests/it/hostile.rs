@@ -1,4 +1,4 @@
-//! Input that somebody made to do harm, or that is no file at all; and what a damaged trace says of itself.
+//! Hostile input, paths that are no files, and what a damaged trace says about itself.
 
 use std::fs;
 use std::io::Read as _;
@@ -16,10 +16,10 @@ use swtch_store::{Meta, State, Writer};
 
 use crate::recording::{Place, report, stderr, stdout, swtch};
 
-/// What takes longer hangs, also on a machine with other work.
+/// A command that takes longer than this hangs, even on a machine with other work.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a command to its end, which must come.
+/// Runs a command and requires that it ends within [`PATIENCE`].
 fn ends(command: &mut Command, what: &str) -> Output {
     let mut child = command
         .stdin(Stdio::null())
@@ -68,7 +68,7 @@ fn make_fifo(path: &Path) {
     assert!(made.success());
 }
 
-/// A small recording that is kept in the tree, copied to `place`.
+/// Copies a small recording that is kept in the source tree to `place`.
 fn kept_trace(place: &Place) -> PathBuf {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../swtch-store/tests/format-1.swtch");
     fs::create_dir(place.trace()).unwrap();
@@ -79,7 +79,7 @@ fn kept_trace(place: &Place) -> PathBuf {
     place.trace()
 }
 
-/// A FIFO has no writer, a device no end: neither may be waited for, or read into memory.
+/// A FIFO without writer and an endless device must neither be waited for nor read into memory.
 #[test]
 fn what_is_no_regular_file_is_refused_wherever_a_file_is_read() {
     let place = Place::new();
@@ -187,7 +187,7 @@ fn switch(number: u64) -> Switch {
     }
 }
 
-/// A trace that its recorder wrote whole, with a thread of this name.
+/// Writes a complete trace with a thread of this name.
 fn write_trace(path: &Path, comm: &str, command: &[String], state: State) {
     let meta = Meta {
         state,
@@ -214,7 +214,8 @@ fn write_trace(path: &Path, comm: &str, command: &[String], state: State) {
     }
 }
 
-/// Exports and CSV hold rows and nothing else: who reads them must hear elsewhere that rows are missing.
+/// Exports and CSV hold rows and nothing else, so their readers must learn elsewhere that rows are
+/// missing.
 #[test]
 fn every_way_out_says_what_is_missing_of_a_torn_trace() {
     let place = Place::new();
@@ -248,7 +249,7 @@ fn every_way_out_says_what_is_missing_of_a_torn_trace() {
     }
 }
 
-/// Nobody needs a warning that is always there.
+/// A warning that always appears is of no use.
 #[test]
 fn a_whole_trace_is_exported_without_a_note() {
     let place = Place::new();
@@ -260,7 +261,7 @@ fn a_whole_trace_is_exported_without_a_note() {
     assert_eq!(stderr(&output), "");
 }
 
-/// A table program computes what begins with `=`; a number that is below 0 stays a number.
+/// Spreadsheets compute what begins with `=`; a negative number stays a number.
 #[test]
 fn names_are_no_formulas_in_csv() {
     let place = Place::new();
@@ -272,12 +273,12 @@ fn names_are_no_formulas_in_csv() {
     let rows = stdout(&output);
     assert!(rows.contains(",'=1+1,"), "{rows}");
     assert!(!rows.contains(",=1+1,"), "{rows}");
-    // JSON is read by programs that do not compute: the name is as it was.
+    // Programs that read JSON do not compute formulas: the name is unchanged.
     let output = report(&place.trace(), &["--by", "thread", "--format", "json"]);
     assert!(stdout(&output).contains("\"=1+1\""), "{}", stdout(&output));
 }
 
-/// The kernel keeps 15 bytes of a name. One of a megabyte would be a column of a megabyte.
+/// The kernel keeps 15 bytes of a name. A name of a megabyte would make a column of a megabyte.
 #[test]
 fn a_name_of_a_megabyte_is_refused_with_the_limit() {
     let place = Place::new();
@@ -291,7 +292,7 @@ fn a_name_of_a_megabyte_is_refused_with_the_limit() {
     );
 }
 
-/// A Java class path is a word of 40,000 characters, and a command line has room for 100,000 words.
+/// A Java class path is a word of 40,000 characters, and a command line may have 100,000 words.
 #[test]
 fn a_page_of_a_very_long_command_is_made_in_no_time() {
     let long_word = vec!["java".to_owned(), "x".repeat(500_000)];
@@ -304,14 +305,14 @@ fn a_page_of_a_very_long_command_is_made_in_no_time() {
         let output = ends(words.arg(&page).arg(place.trace()), "report --html");
         assert!(output.status.success(), "{}", stderr(&output));
         let page = fs::read_to_string(page).unwrap();
-        // The text is kept, once; the drawings hold its beginning.
+        // The whole text is in the page once; drawings hold only its beginning.
         let whole = command.join(" ");
         assert!(page.contains(&whole));
         assert!(page.len() < 3 * whole.len() + 1_000_000, "{}", page.len());
     }
 }
 
-/// A load file is made by hand; what is longer was not.
+/// A load file is written by hand, so a very large one is refused.
 #[test]
 fn load_files_have_limits_that_are_named() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Traces out of what perf recorded: refusals that help, and the same numbers as perf's own.
+//! Imports of perf's recordings: refusals that help, and the same numbers as perf's own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,7 +45,8 @@ fn what_is_no_whole_file_of_perfs_is_refused_and_leaves_no_trace() {
     );
 }
 
-/// Imports these bytes: exit code 0 or 2 with a sentence, whatever they are. What was said, and the code.
+/// Imports these bytes and checks that the exit code is 0, or 2 with a message. Returns message and
+/// code.
 fn import_bytes(place: &Place, bytes: &[u8], what: &str) -> (i32, String) {
     fs::write(place.dir().join("forged.data"), bytes).unwrap();
     let output = import(place, "forged.data");
@@ -67,7 +68,7 @@ fn import_bytes(place: &Place, bytes: &[u8], what: &str) -> (i32, String) {
     (code, said)
 }
 
-/// The crate that reads the format would ask for as much memory as a torn length says, and be killed.
+/// The crate that reads the format would allocate as much as a damaged length says, and be killed.
 #[test]
 fn lengths_that_cannot_be_are_said_before_they_are_believed() {
     let place = Place::new();
@@ -122,7 +123,7 @@ fn lengths_that_cannot_be_are_said_before_they_are_believed() {
     }
 }
 
-/// A bit that flipped on a disk: every byte of the head and of the table, and a share of the rest.
+/// As after a bit flip on a disk: every byte of the head and the table, and a share of the rest.
 #[test]
 fn a_flipped_byte_neither_panics_nor_aborts() {
     let place = Place::new();
@@ -135,7 +136,7 @@ fn a_flipped_byte_neither_panics_nor_aborts() {
     }
 }
 
-/// A copy that ended early.
+/// As after a copy that ended early.
 #[test]
 fn a_file_that_is_cut_anywhere_is_refused() {
     let place = Place::new();
@@ -146,7 +147,7 @@ fn a_file_that_is_cut_anywhere_is_refused() {
     }
 }
 
-/// perf tells a loss in the stream, and again at its end.
+/// perf reports a loss in the stream, and again at its end.
 #[test]
 fn records_that_are_told_as_lost_twice_count_once() {
     for (records, expected) in [
@@ -174,7 +175,7 @@ fn records_that_are_told_as_lost_twice_count_once() {
     }
 }
 
-/// What an import left out, as it says itself and as the trace says to whoever reads it.
+/// What an import left out, as it prints it and as the trace says it.
 fn left_out(records: &[Vec<u8>]) -> (String, String) {
     let place = Place::new();
     fs::write(place.dir().join("forged.data"), Forged::new(records).bytes).unwrap();
@@ -183,16 +184,16 @@ fn left_out(records: &[Vec<u8>]) -> (String, String) {
     (stderr(&output), stdout(&report(&place.trace(), &[])))
 }
 
-/// A switch that is in no row must not be passed over in silence.
+/// A switch that is in no row must be reported.
 #[test]
 fn records_that_cannot_be_understood_are_counted_and_said() {
     let unknown_kind = record(40, &[0; 5]);
     let unknown_kind_of_perf = record(120, &[0; 2]);
-    // A tracepoint whose number no description in the file has: behind head (8), thread, time, CPU (24) and
-    // the length of its bytes (4).
+    // A tracepoint whose number is not described in the file: it is behind head (8), thread, time,
+    // CPU (24) and the length of its bytes (4).
     let mut unknown_tracepoint = switch(15_000, true);
     unknown_tracepoint[36..38].copy_from_slice(&999_u16.to_le_bytes());
-    // Its bytes say that they are longer than the record.
+    // The length field of its raw bytes is larger than the record.
     let mut torn = switch(15_100, false);
     torn[32..36].copy_from_slice(&60_000_u32.to_le_bytes());
     for (records, count) in [
@@ -223,7 +224,7 @@ fn records_that_cannot_be_understood_are_counted_and_said() {
     }
 }
 
-/// `perf record -z`.
+/// As `perf record -z` writes them.
 #[test]
 fn compressed_records_are_read() {
     let plain = [switch(15_000, true), switch(15_100, false)];
@@ -241,7 +242,7 @@ fn compressed_records_are_read() {
     assert_eq!(rows(&[compressed(&plain.concat())]), without + 1);
 }
 
-/// A record of 20 kB can become 500 MB in memory, and a file has room for many of them.
+/// A record of 20 kB can decompress to 500 MB, and a file has room for many of them.
 #[test]
 fn what_would_fill_the_memory_when_it_is_decompressed_is_refused() {
     let place = Place::new();
@@ -255,7 +256,7 @@ fn what_would_fill_the_memory_when_it_is_decompressed_is_refused() {
     );
 }
 
-/// perf's file of a sampler, or `None` where there is no perf.
+/// Records the sampler with perf; `None` if perf is not installed.
 fn recorded_by_perf(place: &Place, words: &[&str]) -> Option<()> {
     let mut perf = Command::new("perf");
     let perf = perf
@@ -283,7 +284,8 @@ fn perf(place: &Place, words: &[&str]) -> String {
     stdout(&output.unwrap())
 }
 
-/// What perf says of the switch-outs of a CPU within a microsecond: µs of delay before the run, and of the run.
+/// For each CPU and microsecond, what perf says of the switch-outs: the delay before the run and
+/// the run itself, in µs.
 type Said = BTreeMap<(u64, u16), Vec<(f64, f64)>>;
 
 fn timehist(place: &Place) -> Said {
@@ -309,8 +311,8 @@ fn timehist_row(line: &str) -> Option<((u64, u16), (f64, f64))> {
     Some(((at, cpu), (us(delay)?, us(run)?)))
 }
 
-/// Every switch-out that perf's own reader shows is a row, with its run and its wakeup latency to the
-/// microsecond that perf prints.
+/// Every switch-out that perf's own reader shows is a row, with the same run time and wakeup
+/// latency to the microsecond that perf prints.
 #[test]
 #[ignore = "needs root"]
 fn root_an_import_agrees_with_perfs_own_reader() {
@@ -333,11 +335,12 @@ fn root_an_import_agrees_with_perfs_own_reader() {
     );
     let (mut runs, mut delays) = (0, 0);
     for row in &recorded.switches {
-        // Where perf did not see a run begin it counts from anything it saw last; here it is not known.
+        // Where perf did not see a run begin, it counts from any earlier event; here the run is
+        // unknown.
         let Some(ran) = row.ran else { continue };
         let said = &perfs[&(row.ts.as_ns() / 1_000, row.cpu.get())];
         let is_near = |us: f64, ns: u64| (us - ns as f64 / 1e3).abs() < 1.01;
-        // perf forgets a wakeup that came while the task was still leaving, and says 0.
+        // perf ignores a wakeup that came while the task was still leaving, and prints 0.
         let agrees = |(delay, run): &&(f64, f64)| {
             let runq = row.wait.runq.map(Nanos::as_ns);
             is_near(*run, ran.as_ns())
@@ -359,8 +362,8 @@ fn root_an_import_agrees_with_perfs_own_reader() {
     );
 }
 
-/// Switch-outs of tasks in what `perf script` prints, and those of them that the file saw to come: who
-/// leaves a CPU had come there at the switch before.
+/// The number of switch-outs of tasks in the output of `perf script`, and of those whose task is
+/// seen to arrive: the previous switch of the CPU was to the task that leaves.
 fn switches_in(script: &str) -> (usize, usize) {
     let pid_after = |line: &'_ str, key: &str| -> u32 {
         let at = line.rfind(key).unwrap_or_else(|| panic!("{key} in {line}"));
@@ -381,7 +384,7 @@ fn switches_in(script: &str) -> (usize, usize) {
     (all, begun)
 }
 
-/// perf's file does not tell the system call: no reason may be made of that.
+/// perf's file does not contain the system call, so no reason may be derived from it.
 #[test]
 #[ignore = "needs root"]
 fn root_an_import_is_marked_and_guesses_nothing() {

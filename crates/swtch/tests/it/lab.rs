@@ -1,7 +1,7 @@
-//! `swtch lab run`: what is played, refused, kept when it is ended early, and left behind.
+//! `swtch lab run`: what is run, refused, kept after an early end, and left behind.
 //!
-//! No test here asserts that the machine was quiet: a play that was disturbed says so, and is right
-//! all the same.
+//! No test here asserts that the machine was quiet: a run that was disturbed says so and is still
+//! correct.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use crate::recording::{SWTCH, stderr, stdout, swtch};
 
 const PAGE: &str = include_str!("../../../../docs/LOADS.md");
 
-/// How soon a load that is ended must be gone.
+/// A load that was ended must be gone within this time.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A file that describes a load, removed with the test.
+/// A file that describes a load, deleted with the test.
 struct File {
     dir: TempDir,
 }
@@ -31,7 +31,7 @@ impl File {
         Self { dir }
     }
 
-    /// A group whose members sleep, once for `name` and once for each further one.
+    /// A load with a variant for each name and length, whose members sleep for that length.
     fn of_sleepers(names: &[(&str, &str)]) -> Self {
         let variant = |(name, length): &(&str, &str)| {
             format!(
@@ -48,7 +48,7 @@ impl File {
         self.dir.path()
     }
 
-    /// `swtch lab run` of it, with a place of its own for what it makes meanwhile.
+    /// `swtch lab run` for this file, with its temporary files in the same directory.
     fn run(&self, options: &[&str]) -> Command {
         let mut command = swtch(["lab", "run", "load.toml"]);
         command
@@ -68,7 +68,7 @@ impl File {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// What is beside the load itself.
+    /// Files that were left beside the load file.
     fn leftovers(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.dir()).unwrap().flatten();
         let paths = entries.map(|entry| entry.path());
@@ -80,7 +80,7 @@ fn members(answer: &Value) -> &[Value] {
     answer["tables"]["members"].as_array().unwrap()
 }
 
-/// Processes whose name begins so: members, and the processes of groups of threads.
+/// Processes whose name begins with `name`: members, and the processes of groups of threads.
 fn processes_named(name: &str) -> Vec<u32> {
     let pids = fs::read_dir("/proc").unwrap().flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -161,7 +161,7 @@ fn a_mistake_is_shown_with_its_line() {
     assert_eq!(stdout(&output), "");
 }
 
-/// A name from outside may hold anything; the terminal must not.
+/// Names in a file may hold control sequences, which must not reach the terminal.
 #[test]
 fn hostile_text_in_a_file_is_shown_escaped() {
     let file =
@@ -176,7 +176,7 @@ fn hostile_text_in_a_file_is_shown_escaped() {
     );
 }
 
-/// The first variant was done, the second was not.
+/// The first variant was complete, the second was not.
 #[test]
 fn ctrl_c_keeps_what_is_done_and_leaves_nothing() {
     let _machine = beside_others();
@@ -196,7 +196,7 @@ fn ctrl_c_keeps_what_is_done_and_leaves_nothing() {
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(members(&answer).len(), 3, "{answer}");
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-        // They are dead, but somebody has to reap them.
+        // They are dead, but must still be reaped by their parent.
         wait_until("no member is left", || processes_named("longie").is_empty());
         assert_eq!(file.leftovers(), Vec::<PathBuf>::new());
     }
@@ -264,8 +264,7 @@ fn one_cpu_is_enough() {
     );
 }
 
-/// Two hogs on one CPU, recorded: each reason is in the table, and together they are what the kernel
-/// counted.
+/// Two hogs on one CPU, recorded: each reason is in the table, and their sum is the kernel's count.
 #[test]
 #[ignore = "needs root"]
 fn root_reasons_of_members_add_up_to_what_the_kernel_counted() {
@@ -281,7 +280,7 @@ fn root_reasons_of_members_add_up_to_what_the_kernel_counted() {
         let reasons = columns.filter(|key| swtch_core::Reason::from_word(key).is_some());
         let recorded: u64 = reasons.map(|key| number(key)).sum();
         assert!(number("slice") >= 10, "{row}");
-        // A switch may fall between the reading of a counter and that of the clock.
+        // A switch may occur between reading a counter and reading the clock.
         assert!(recorded.abs_diff(counted) <= 2, "{row}");
     }
     assert_eq!(file.leftovers(), Vec::<PathBuf>::new());
@@ -303,7 +302,7 @@ fn root_a_recorded_play_ends_with_the_program() {
     }
 }
 
-/// A play that gave up its rights to a recorder still has its members' own.
+/// A load runner that gave its rights up to a recorder can still start real-time members.
 #[test]
 #[ignore = "needs root"]
 fn root_real_time_members_are_recorded() {
@@ -321,7 +320,7 @@ fn root_real_time_members_are_recorded() {
             .unwrap()
     };
     assert_eq!(row("first-0")["sleep"], 20, "{answer}");
-    // On a machine with nothing else to do it is nearly 20.
+    // On a machine without other work it is nearly 20.
     assert!(row("second-0")["class"].as_u64() >= Some(1), "{answer}");
     let notes = answer["notes"].to_string();
     assert!(!notes.contains("ran without"), "{notes}");

@@ -1,8 +1,8 @@
-//! Both levels in one trace: the kernel's switches and those of a user-mode scheduler, each against
-//! what its own side has counted.
+//! Both levels in one trace: the kernel's switches and those of a user-mode scheduler, each
+//! compared with its own counters.
 //!
-//! The load (`examples/two_levels_load.rs`) says on stdout what its schedulers and the kernel counted
-//! between two moments; a trace must hold as many rows between them.
+//! The load (`examples/two_levels_load.rs`) prints on stdout what its schedulers and the kernel
+//! counted between two moments; a trace must hold as many rows between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use swtch_store::{Columns, Trace};
 use crate::machine::Running;
 use crate::recording::{Place, Recorded, Recording, SWTCH, stdout};
 
-/// The load: cargo builds the examples with the tests.
+/// The path of the load: cargo builds the examples together with the tests.
 fn load() -> PathBuf {
     let path = Path::new(SWTCH)
         .with_file_name("examples")
@@ -45,7 +45,7 @@ fn numbers(answer: &str) -> Vec<BTreeMap<&str, u64>> {
         .collect()
 }
 
-/// A recorded run of the load.
+/// A recording of the load, with its rows.
 struct TwoLevels {
     recording: Recording,
     rows: Vec<Switch>,
@@ -57,7 +57,7 @@ impl TwoLevels {
         Self::of_caller(arguments, None)
     }
 
-    /// As it is when this user has called `sudo`.
+    /// A recording of the load, as if `caller` had called `sudo`.
     fn of_caller(arguments: &[&str], caller: Option<&str>) -> Self {
         let load = load();
         let mut words = vec!["--", load.to_str().unwrap()];
@@ -84,7 +84,7 @@ impl TwoLevels {
         self.rows.iter().filter(move |row| row.level == level)
     }
 
-    /// The rows must be as many as the schedulers counted, and the kernel's as many as it did.
+    /// Checks that there are as many rows of each level as the schedulers and the kernel counted.
     fn assert_counts(&self) {
         let answer = stdout(&self.recording.output);
         let answer = numbers(&answer);
@@ -111,7 +111,8 @@ impl TwoLevels {
                 .iter()
                 .filter(|row| row.evidence.bits.has(EvidenceBits::VOLUNTARY));
             let (rows, voluntary) = (between.len() as u64, voluntary.count() as u64);
-            // The load reads the kernel's counters some microseconds after the moment.
+            // The load reads the kernel's counters some microseconds after the moment that it
+            // prints.
             let counted = thread["voluntary"] + thread["involuntary"];
             assert!(rows.abs_diff(counted) <= 2, "{rows} rows: {thread:?}");
             assert!(
@@ -121,10 +122,11 @@ impl TwoLevels {
         }
     }
 
-    /// Where a user run covers an OS switch of its thread, the switch must carry that run, or the one
-    /// before it: a run begins by the clock that was read when the one before ended, and a switch in the
-    /// scheduler's own code between the two, such as when it wakes another thread, still carries the one
-    /// before. Those are few, as that code is short; [`Self::assert_own_code`] knows them exactly.
+    /// If a user run covers an OS switch of its thread, the switch must carry that run or the one
+    /// before. A run begins at the clock reading that ended the one before, and a switch in the
+    /// scheduler's own code in between, such as when it wakes another thread, still carries the one
+    /// before. Those are few, since that code is short; [`Self::assert_own_code`] knows them
+    /// exactly.
     fn assert_attribution(&self) {
         let mut runs: BTreeMap<TaskKey, Vec<&Switch>> = BTreeMap::new();
         for row in self.rows(Level::User) {
@@ -160,10 +162,10 @@ impl TwoLevels {
         println!("{covered} OS switches inside user runs, {between} between two, none wrong");
     }
 
-    /// Where a worker was in its own code, by its own clock, the switch must carry that worker: all of
-    /// them. A switch that came while none was is the scheduler's own, on the way from one worker to
-    /// another, and carries the one that had left or the one that comes; or it is in the task that
-    /// started the workers and waits for them, which writes down no stays.
+    /// While a worker was in its own code, by its own clock, every switch must carry that worker. A
+    /// switch at any other time is in the scheduler's own code, between two workers, and carries
+    /// the one that left or the one that comes next; or it is in the task that started the workers
+    /// and waits for them, which records no times.
     fn assert_own_code(&self, own_code: &str) {
         let stays = numbers(own_code);
         let mut by_thread: BTreeMap<u64, TaskKey> = BTreeMap::new();
@@ -222,13 +224,13 @@ impl TwoLevels {
     }
 }
 
-/// Others that want the CPUs, too: on a quiet machine the kernel has few reasons to switch.
+/// Two busy processes that compete for the CPUs: on a quiet machine the kernel rarely switches.
 fn others() -> [Running; 2] {
     let busy = || Running::start(Command::new("sh").args(["-c", "while :; do :; done"]));
     [busy(), busy()]
 }
 
-/// A run in fiber mode, and when its workers were in their own code.
+/// A run in fiber mode, and the times at which its workers were in their own code.
 fn with_own_code(schedulers: &str, workers: &str, ms: &str) -> (TwoLevels, String) {
     let place = Place::new();
     let own_code = place.dir().join("own-code");
@@ -236,7 +238,7 @@ fn with_own_code(schedulers: &str, workers: &str, ms: &str) -> (TwoLevels, Strin
     (run, std::fs::read_to_string(own_code).unwrap())
 }
 
-/// The finder goes on as the caller then, and the schedulers are those of a command of root.
+/// The finder runs as the caller then, and the schedulers belong to a command that runs as root.
 #[test]
 #[ignore = "needs root"]
 fn root_under_sudo_the_switches_of_a_scheduler_are_recorded_too() {
@@ -245,7 +247,8 @@ fn root_under_sudo_the_switches_of_a_scheduler_are_recorded_too() {
     run.assert_counts();
 }
 
-/// One thread runs all workers: what it runs changes some hundred times, and the kernel does not know.
+/// One thread runs all workers: its current worker changes some hundred times, which the kernel
+/// does not know.
 #[test]
 #[ignore = "needs root"]
 fn root_os_switches_of_a_scheduler_carry_the_worker_and_user_rows_are_its_counters() {
@@ -257,7 +260,7 @@ fn root_os_switches_of_a_scheduler_carry_the_worker_and_user_rows_are_its_counte
     run.assert_own_code(&own_code);
 }
 
-/// The worker's own clock is the judge, which knows nothing of the scheduler's.
+/// The worker reads the clock itself, independently of the scheduler.
 #[test]
 #[ignore = "needs root"]
 fn root_a_switch_in_a_worker_s_own_code_carries_that_worker_always() {
@@ -281,7 +284,7 @@ fn root_each_scheduler_has_its_own_rows() {
     assert_eq!(threads.len(), 2);
 }
 
-/// Workers are threads here: a user switch is an OS switch, too, and still counted apart.
+/// Workers are threads here: a user switch is an OS switch, too, and both are counted separately.
 #[test]
 #[ignore = "needs root"]
 fn root_thread_mode_has_the_same_counters() {
@@ -290,7 +293,7 @@ fn root_thread_mode_has_the_same_counters() {
     run.assert_counts();
 }
 
-/// The reports of before count the kernel's switches, as if nobody else switched.
+/// Reports that do not ask for levels count the kernel's switches only.
 #[test]
 #[ignore = "needs root"]
 fn root_reports_never_mix_the_levels() {
@@ -328,7 +331,7 @@ fn root_reports_never_mix_the_levels() {
     assert!(carried["with_worker"].as_u64().unwrap() > 0, "{carried}");
 }
 
-/// A program that runs already, and ends while it is recorded.
+/// The program runs already when recording begins, and ends while it is recorded.
 #[test]
 #[ignore = "needs root"]
 fn root_a_running_scheduler_is_found_and_its_end_is_no_error() {
@@ -359,7 +362,7 @@ fn root_a_running_scheduler_is_found_and_its_end_is_no_error() {
     );
 }
 
-/// Nothing of all this is in a trace of a program that has no scheduler.
+/// A trace of a program without a scheduler has no rows of the user level.
 #[test]
 #[ignore = "needs root"]
 fn root_a_program_without_scheduler_has_one_level() {

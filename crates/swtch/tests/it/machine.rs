@@ -1,4 +1,5 @@
-//! The machine that the tests share: who may use it when, and what must be put back.
+//! Resources that the tests share: locks on the machine, processes, cgroups and CPUs, and their
+//! cleanup.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use std::time::{Duration, Instant};
 
 static MACHINE: RwLock<()> = RwLock::new(());
 
-/// Runs before the first test. A job that a script runs in the background ignores SIGINT, and so do the
-/// programs that it starts: tests of Ctrl-C would wait forever for programs that do as they should.
+/// Runs before the first test. A background job of a script ignores SIGINT, and so do the programs
+/// that it starts: tests of Ctrl-C would wait forever for programs that behave correctly.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = end_on_signals;
@@ -22,23 +23,23 @@ extern "C" fn end_on_signals() {
     }
 }
 
-/// For tests that load the CPUs or that a load would mislead. A test that failed before is no
-/// reason to fail.
+/// For tests that load the CPUs, or whose result other load would change. A test that failed while
+/// it held the lock does not make this one fail.
 pub fn alone() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For tests that do little and that little disturbs.
+/// For tests that do little and are hardly affected by other work.
 pub fn beside_others() -> RwLockReadGuard<'static, ()> {
     MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A process that ends with the test, whatever becomes of that.
+/// A process that is killed when the test ends, however the test ends.
 #[derive(Debug)]
 pub struct Running(Child);
 
 impl Running {
-    /// Starts it, silent.
+    /// Starts the command without any output.
     pub fn start(command: &mut Command) -> Self {
         let silent = command
             .stdin(Stdio::null())
@@ -55,7 +56,7 @@ impl Running {
         send(self.pid(), signal);
     }
 
-    /// Waits for its end; panics when it does not come.
+    /// Waits for the process to end; panics if it still runs after `limit`.
     pub fn ends_within(&mut self, limit: Duration) -> ExitStatus {
         let start = Instant::now();
         loop {
@@ -75,7 +76,7 @@ impl Drop for Running {
     }
 }
 
-/// A process of somebody else's that must not outlive the test: a command whose recorder is gone.
+/// A process that is not our child and must not outlive the test: a command whose recorder is gone.
 #[derive(Debug)]
 pub struct Orphan(pub u32);
 
@@ -90,11 +91,11 @@ impl Drop for Orphan {
 pub fn send(pid: u32, signal: i32) {
     let pid = nix::unistd::Pid::from_raw(pid.cast_signed());
     let signal = nix::sys::signal::Signal::try_from(signal).unwrap();
-    // A process that has just ended takes no signal, and none is needed.
+    // A process that has just ended cannot be signalled, and need not be.
     let _ = nix::sys::signal::kill(pid, signal);
 }
 
-/// Whether it runs: neither gone nor a zombie.
+/// True if the process exists and is not a zombie.
 pub fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().unwrap().split_whitespace().next();
@@ -110,7 +111,7 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The children of a process, by any of its threads.
+/// The children of a process, started by any of its threads.
 pub fn children_of(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
@@ -127,7 +128,7 @@ pub fn children_of(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// The command that a recorder has started: its other child looks for user-mode schedulers.
+/// The command that a recorder has started; its other child is the finder of user-mode schedulers.
 pub fn command_of(recorder: u32) -> u32 {
     let finder = finder_of(recorder);
     let children = children_of(recorder).into_iter();
@@ -135,7 +136,7 @@ pub fn command_of(recorder: u32) -> u32 {
     others.next().expect("a recorder has started its command")
 }
 
-/// The process in which a recorder looks for user-mode schedulers.
+/// The process in which a recorder searches for user-mode schedulers.
 pub fn finder_of(recorder: u32) -> Option<u32> {
     children_of(recorder).into_iter().find(|child| {
         let words = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
@@ -143,12 +144,12 @@ pub fn finder_of(recorder: u32) -> Option<u32> {
     })
 }
 
-/// A cgroup of the hierarchy that has the cpu controller; its processes are killed with it.
+/// A cgroup in the hierarchy with the cpu controller. Dropping it kills its processes.
 #[derive(Debug)]
 pub struct TestCgroup(PathBuf);
 
 impl TestCgroup {
-    /// `None` where neither version has it.
+    /// `None` if neither version of cgroups has the controller.
     pub fn new() -> Option<Self> {
         let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(Path::new);
         let root = roots
@@ -180,12 +181,12 @@ impl Drop for TestCgroup {
     }
 }
 
-/// The last CPU, while it is offline.
+/// The last CPU, taken offline until this is dropped.
 #[derive(Debug)]
 pub struct OfflineCpu(PathBuf);
 
 impl OfflineCpu {
-    /// Takes it offline; `None` where that cannot be.
+    /// Takes the CPU offline; `None` if that is not possible.
     pub fn take() -> Option<Self> {
         let last = std::thread::available_parallelism().ok()?.get() - 1;
         let path = PathBuf::from(format!("/sys/devices/system/cpu/cpu{last}/online"));

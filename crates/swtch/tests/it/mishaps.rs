@@ -1,6 +1,6 @@
-//! What can happen to a trace while it is recorded: its directory is removed, moved or replaced, its
-//! name is taken, `/proc` or `/dev` lack something. It is noticed, said truly, and costs nobody else
-//! anything.
+//! What can happen to a trace while it is recorded: its directory is removed, moved or replaced,
+//! its name is taken, or `/proc` or `/dev` lack something. The recorder must notice and report it
+//! correctly, and harm no other files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use swtch_store::{State, Trace};
 use crate::machine::{beside_others, wait_until};
 use crate::recording::{Place, Recorded, Recording, SWTCH, stderr, stdout, swtch};
 
-/// A recording of a command that waits for the file `go`, with its talk in a file.
+/// A recording of a command that waits for the file `go`; its messages go to a file.
 struct Ongoing {
     place: Place,
     recorder: std::process::Child,
@@ -28,7 +28,7 @@ impl Ongoing {
         wait_until("the trace is there", || {
             place.trace().join("frame.arrows").exists()
         });
-        // The first flush comes after half a second.
+        // The first flush takes place after half a second.
         std::thread::sleep(Duration::from_millis(800));
         Self { place, recorder }
     }
@@ -37,7 +37,7 @@ impl Ongoing {
         fs::read_to_string(self.place.dir().join("said")).unwrap()
     }
 
-    /// Lets the command end; the exit code, and what was said.
+    /// Lets the command end. Returns the exit code and the messages.
     fn end(mut self) -> (Option<i32>, String, Place) {
         fs::write(self.place.dir().join("go"), "").unwrap();
         let code = self.recorder.wait().unwrap().code();
@@ -66,7 +66,7 @@ fn root_a_trace_that_is_removed_while_it_is_recorded_is_missed_soon() {
     assert!(!place.trace().exists());
 }
 
-/// Somebody who cleans up takes the files and leaves the directory.
+/// A cleanup job may delete the files but leave the directory.
 #[test]
 #[ignore = "needs root"]
 fn root_files_that_are_removed_while_they_are_written_are_missed_too() {
@@ -125,7 +125,7 @@ fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     read.collect()
 }
 
-/// Three times in a row: one of the times all begin in the same second.
+/// Three times in a row, so that in one of them all recordings begin in the same second.
 #[test]
 #[ignore = "needs root"]
 fn root_recordings_that_choose_the_same_name_all_run() {
@@ -154,7 +154,7 @@ fn root_recordings_that_choose_the_same_name_all_run() {
     }
 }
 
-/// `swtch` with these words, where `script` has changed the mounts.
+/// `swtch` with these arguments, after `script` has changed the mounts.
 fn where_mounts_differ(place: &Place, script: &str, words: &str) -> Output {
     let script = format!("{script} || exit 99; exec {SWTCH} {words}");
     let mut unshare = Command::new("unshare");

@@ -1,4 +1,4 @@
-//! What is printed: every report in every format, names from outside, readers that go away.
+//! What is printed: every report in every format, hostile names, and readers that close the pipe.
 
 use std::process::{Output, Stdio};
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::machine::{alone, beside_others};
 use crate::recording::{Recording, SWTCH, stderr, stdout, swtch};
 
-/// What a row can stand for; `level` has a form of its own.
+/// The values of `--by` for reports, except `level`, whose report has another form.
 pub const REPORTS: [&str; 10] = [
     "reason",
     "process",
@@ -23,7 +23,7 @@ pub const REPORTS: [&str; 10] = [
 ];
 const FORMATS: [&str; 3] = ["table", "json", "csv"];
 
-/// A recording of everything that the sampler does, shared by the tests here.
+/// A recording of the sampler workload, shared by the tests here.
 fn sample() -> &'static Recording {
     static SAMPLE: OnceLock<Recording> = OnceLock::new();
     SAMPLE.get_or_init(|| {
@@ -40,7 +40,7 @@ fn sample() -> &'static Recording {
     })
 }
 
-/// A report as JSON.
+/// Runs `swtch report` and parses its JSON answer.
 fn json(recording: &Recording, words: &[&str]) -> Value {
     let output = recording.report(&[words, &["--format", "json"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
@@ -73,7 +73,7 @@ fn root_every_report_says_the_same_number_of_switches() {
     }
 }
 
-/// Run-queue time is split among those who had the CPU; the parts sum to the whole.
+/// Run-queue time is split among the tasks that had the CPU; the parts sum to the whole.
 #[test]
 #[ignore = "needs root"]
 fn root_who_had_the_cpu_sums_to_the_run_queue_time() {
@@ -102,7 +102,7 @@ fn root_filters_only_leave_out() {
     assert!(some(&["--comm", "hog"]) > 0);
 }
 
-/// A price list that no machine has: each switch between two threads costs 1 µs, and no more is known.
+/// A made-up price list: each switch between two threads costs 1 µs, and no other price is known.
 fn made_up_prices() -> tempfile::NamedTempFile {
     let estimate = json!({ "point": 1000.0, "low": 900.0, "high": 1100.0, "confidence": 0.95,
                            "trees": 1, "rounds": 1 });
@@ -131,7 +131,7 @@ fn made_up_prices() -> tempfile::NamedTempFile {
     file
 }
 
-/// However the switches are grouped, the bill is the same: all of them, at 1 µs each.
+/// However the switches are grouped, the bill covers all of them, at 1 µs each.
 #[test]
 #[ignore = "needs root"]
 fn root_every_bill_has_all_switches_and_names_foreign_prices() {
@@ -192,7 +192,7 @@ fn root_csv_is_as_wide_as_its_header() {
     }
 }
 
-/// Threads that call themselves escape sequences, newlines, markup and broken UTF-8.
+/// Threads whose names are escape sequences, newlines, markup and invalid UTF-8.
 #[test]
 #[ignore = "needs root"]
 fn root_hostile_names_reach_no_terminal() {
@@ -212,7 +212,7 @@ fn root_hostile_names_reach_no_terminal() {
     assert_is_harmless(&recording.report(&[]));
 }
 
-/// Words of the command line and paths come from outside, too.
+/// Command lines and paths are not to be trusted either.
 #[test]
 #[ignore = "needs root"]
 fn root_a_hostile_command_line_reaches_no_terminal() {
@@ -226,7 +226,7 @@ fn root_a_hostile_command_line_reaches_no_terminal() {
     assert_is_harmless(&missing.output);
 }
 
-/// No control character but the end of a line (CR LF in csv), on stdout or stderr.
+/// Checks that stdout and stderr hold no control character except line ends (CR LF in csv).
 fn assert_is_harmless(output: &Output) {
     for text in [stdout(output), stderr(output)] {
         let text = text.replace("\r\n", "\n");
@@ -249,7 +249,7 @@ fn root_a_reader_that_goes_away_is_no_error() {
     ] {
         assert_is_quiet_when_closed(words);
     }
-    // The path is refused, which is said on stderr: a closed stdout does not matter to it.
+    // The error about the path goes to stderr, so the closed stdout does not matter.
     assert_eq!(closed(&explain).status.code(), Some(2));
 }
 
@@ -273,7 +273,7 @@ fn assert_is_quiet_when_closed(words: &[&str]) {
     );
 }
 
-/// Runs with a stdout that nobody reads.
+/// Runs with a stdout whose reader has closed the pipe.
 fn closed(words: &[&str]) -> Output {
     let mut child = swtch(words)
         .stdout(Stdio::piped())

@@ -5,8 +5,8 @@
 //!        └▶ swtch report --format json ────────────────────────┘
 //! ```
 //!
-//! `make test-peers` brings the readers and names them in the environment; a test whose reader is not there
-//! says so and asks nothing.
+//! `make test-peers` installs the readers and sets their paths in the environment; a test whose
+//! reader is missing is skipped.
 
 mod firefox;
 mod flames;
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::recording::{report, stderr};
 
-/// Where the reader is. Without one the test is skipped, and has to return.
+/// The path of a reader. If there is none the test is skipped, and has to return.
 fn reader(variable: &str) -> Option<OsString> {
     let place = std::env::var_os(variable);
     if place.is_none() {
@@ -31,12 +31,12 @@ fn reader(variable: &str) -> Option<OsString> {
     place
 }
 
-/// A script that asks a reader.
+/// The path of a script that queries a reader.
 fn script(name: &str) -> String {
     format!("{}/tests/peers/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The numbers of each thread id in `swtch report`, as these columns.
+/// These columns of `swtch report`, summed for each thread id.
 fn report_by_thread<const N: usize>(
     trace: &Path,
     words: &[&str],
@@ -48,7 +48,7 @@ fn report_by_thread<const N: usize>(
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut threads = BTreeMap::new();
     for row in report["rows"].as_array().unwrap() {
-        // A thread id may have been used again.
+        // A thread id may have been used by several threads.
         let thread = threads
             .entry(row["tid"].as_u64().unwrap())
             .or_insert([0; N]);

@@ -1,8 +1,8 @@
-//! The experiments of `swtch lab` that play loads: every claim is answered, recorded or not, and what is
-//! ended early is kept.
+//! The experiments of `swtch lab` that run loads: every claim is answered, recorded or not, and
+//! results of an early end are kept.
 //!
-//! They are played as short as can be, on whatever machine runs the tests: no verdict is asserted that a
-//! busy machine could change.
+//! They run as briefly as possible, on whatever machine runs the tests: no verdict is asserted that
+//! a busy machine could change.
 
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::machine::{alone, send};
 use crate::recording::{stderr, swtch};
 
-/// An experiment, as short as can be, and the claims that it answers.
+/// An experiment in its shortest form, and the claims that it answers.
 type Short = (
     &'static str,
     &'static [&'static str],
@@ -72,7 +72,7 @@ fn lab(short: &Short, options: &[&str]) -> Command {
 }
 
 fn answer(output: &Output) -> Value {
-    // 1 says that a claim is open, as it is with one round.
+    // Exit code 1 says that a claim is undecided, as with a single round.
     assert!(
         matches!(output.status.code(), Some(0 | 1)),
         "{}",
@@ -112,7 +112,7 @@ fn every_claim_is_answered_without_a_recording() {
     }
 }
 
-/// One round gives no interval, and nothing that rests on one may be decided.
+/// A single round gives no interval, so no verdict that needs one may be given.
 #[test]
 fn one_round_decides_nothing_about_times() {
     let _alone = alone();
@@ -134,8 +134,8 @@ fn root_every_claim_is_answered_with_a_recording() {
     }
 }
 
-/// Two processes that read the clock on one CPU cannot both have it: some gaps are there, and the trace
-/// explains the longest, however busy the machine is.
+/// Two processes that read the clock on one CPU cannot both run at a time: there are gaps in their
+/// readings, and the trace explains the longest, however busy the machine is.
 #[test]
 #[ignore = "records, so it needs root"]
 fn root_the_longest_gap_of_a_clock_is_time_off_the_cpu() {

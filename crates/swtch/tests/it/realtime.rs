@@ -7,8 +7,8 @@ use crate::machine::{Running, alone, wait_until};
 use crate::recording::{Place, Recorded, Recording, SWTCH, stderr};
 use swtch_store::Trace;
 
-/// Busy loops of `SCHED_FIFO`, one a CPU, which end after this many seconds whatever becomes of the test:
-/// the kernel itself kills a real-time task that has used its CPU so long without a pause.
+/// Busy loops of `SCHED_FIFO`, one per CPU, which end after this many seconds whatever happens to
+/// the test: the kernel kills a real-time task that has used its CPU for that long without a pause.
 fn hogs(priority: u32, seconds: u32) -> Vec<Running> {
     let cpus = std::thread::available_parallelism().unwrap().get();
     let hog = |cpu: usize| {
@@ -32,10 +32,10 @@ fn change(program: &str, words: &[&str]) {
     );
 }
 
-/// Switches a second of the storm on all CPUs together.
+/// Switches per second of the storm on all CPUs together.
 const STORM_RATE: u64 = 1_000_000;
 
-/// Yields so often that all threads of the storm come to its rate, and computes the rest of the time.
+/// Yields as often as this thread's share of the storm's rate requires, and spins otherwise.
 fn yield_at_a_rate(threads: usize, length: Duration) {
     let begun = Instant::now();
     let mut yields = 0;
@@ -51,7 +51,7 @@ fn yield_at_a_rate(threads: usize, length: Duration) {
     }
 }
 
-/// On each CPU two threads of this process yield to each other, of `SCHED_FIFO`, for this long.
+/// Two threads of this process with `SCHED_FIFO` yield to each other on each CPU, for this long.
 fn storm(length: Duration) {
     let cpus = std::thread::available_parallelism().unwrap().get();
     let (tell, told) = std::sync::mpsc::channel();
@@ -77,8 +77,8 @@ fn storm(length: Duration) {
         .for_each(|thread| thread.join().unwrap());
 }
 
-/// Pairs of threads that yield to each other, of a real-time priority above the hogs on every CPU: an
-/// ordinary task gets a twentieth of a CPU, and the rings are full after half a second.
+/// Pairs of threads yield to each other, with a real-time priority above the hogs on every CPU. An
+/// ordinary task gets a twentieth of a CPU, and the rings would be full after half a second.
 #[test]
 #[ignore = "needs root"]
 fn root_nothing_is_lost_of_a_realtime_storm_above_hogs_on_every_cpu() {
@@ -106,7 +106,7 @@ fn root_nothing_is_lost_of_a_realtime_storm_above_hogs_on_every_cpu() {
     );
 }
 
-/// The load of which two fifths were lost: real-time policies on mutexes.
+/// Under this load, real-time policies on mutexes, two fifths of the switches were once lost.
 #[test]
 #[ignore = "needs root"]
 fn root_nothing_is_lost_of_realtime_mutexes() {
@@ -126,7 +126,7 @@ fn root_nothing_is_lost_of_realtime_mutexes() {
     assert!(counts.stored > 100_000, "{counts:?}");
 }
 
-/// What is watched keeps its priority, and the recorder gets back its own.
+/// Recorded tasks keep their priority, and the recorder gets its own back.
 #[test]
 #[ignore = "needs root"]
 fn root_no_thread_but_the_guard_has_a_realtime_priority() {
@@ -145,7 +145,7 @@ fn root_no_thread_but_the_guard_has_a_realtime_priority() {
         let stats = stats.filter_map(|t| std::fs::read_to_string(t.path().join("stat")).ok());
         stats.filter_map(|stat| policy(&stat)).collect::<Vec<_>>()
     };
-    // SCHED_DEADLINE is 6, SCHED_OTHER 0.
+    // The number of SCHED_DEADLINE is 6, that of SCHED_OTHER 0.
     let guard = ("swtch-guard".to_owned(), "6".to_owned());
     wait_until("the guard runs", || policies().contains(&guard));
     for (name, policy) in policies() {
@@ -158,7 +158,7 @@ fn root_no_thread_but_the_guard_has_a_realtime_priority() {
     });
 }
 
-/// A borrowed priority must not become a way to starve the machine: ordinary work goes on meanwhile.
+/// A borrowed priority must not starve the machine: ordinary work goes on meanwhile.
 #[test]
 #[ignore = "needs root"]
 fn root_a_guarded_recorder_leaves_time_to_others() {

@@ -1,4 +1,4 @@
-//! One run of `swtch record`, and what its trace says.
+//! Runs `swtch record` in a temporary directory and reads the trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -9,29 +9,29 @@ use swtch_core::{Gap, Switch, TaskEvent, TaskEventKind, TaskKey};
 use swtch_store::{Columns, Completeness, Counts, Meta, State, Trace};
 use tempfile::TempDir;
 
-/// The program under test.
+/// The path of the program under test.
 pub const SWTCH: &str = env!("CARGO_BIN_EXE_swtch");
 
-/// `swtch` with these words.
+/// A command `swtch` with these arguments, without the variables of `sudo`.
 pub fn swtch<W: AsRef<OsStr>>(words: impl IntoIterator<Item = W>) -> Command {
     let mut command = Command::new(SWTCH);
     command.args(words);
-    // Tests may be run through sudo: without its numbers the program takes them for root's own.
+    // Tests may run through sudo: without its variables the program takes itself for root's own.
     command.env_remove("SUDO_UID").env_remove("SUDO_GID");
     command
 }
 
-/// What a run said on stderr.
+/// The text that a run printed on stderr.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("the program says only valid text")
 }
 
-/// What a run answered.
+/// The text that a run printed on stdout.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("the program says only valid text")
 }
 
-/// A place for a trace that is removed with the test.
+/// A temporary directory for a trace, removed with the test.
 #[derive(Debug)]
 pub struct Place {
     dir: TempDir,
@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-/// A recording that has ended.
+/// The output and the trace of a recording that has ended.
 #[derive(Debug)]
 pub struct Recording {
     pub place: Place,
@@ -78,25 +78,25 @@ impl Recording {
         Self { place, output }
     }
 
-    /// Opens its trace; panics with what the program said when there is none.
+    /// Opens the trace; panics with the program's messages if there is none.
     pub fn read(&self) -> Recorded {
         let trace = Trace::open(&self.place.trace());
         Recorded::new(trace.unwrap_or_else(|error| panic!("{error}: {}", stderr(&self.output))))
     }
 
-    /// Runs `swtch report` on it.
+    /// Runs `swtch report` on the trace of this recording.
     pub fn report(&self, words: &[&str]) -> Output {
         report(&self.place.trace(), words)
     }
 }
 
-/// Runs `swtch report` on a trace.
+/// Runs `swtch report` on a trace, with these arguments.
 pub fn report(trace: &Path, words: &[&str]) -> Output {
     let mut command = swtch(["report"]);
     command.arg(trace).args(words).output().unwrap()
 }
 
-/// A trace, all in memory.
+/// The contents of a trace, all in memory.
 #[derive(Debug)]
 pub struct Recorded {
     pub meta: Meta,
@@ -106,7 +106,7 @@ pub struct Recorded {
     pub switches: Vec<Switch>,
 }
 
-/// A thread, as the kernel numbers it: process and thread.
+/// The ids of a thread: those of its process and of the thread itself.
 pub type Ids = (u32, u32);
 
 impl Recorded {
@@ -128,13 +128,13 @@ impl Recorded {
         &self.meta.counts
     }
 
-    /// Who each task is.
+    /// The process and thread id of each task.
     pub fn identities(&self) -> BTreeMap<TaskKey, Ids> {
         let ids = |event: &TaskEvent| (event.task, (event.pid.get(), event.tid.get()));
         self.tasks.iter().map(ids).collect()
     }
 
-    /// The rows of each thread that was asked for, in order of time.
+    /// The rows of each thread in scope, in order of time.
     pub fn by_thread(&self) -> BTreeMap<Ids, Vec<&Switch>> {
         let ids = self.identities();
         let asked: BTreeMap<_, _> = self.tasks.iter().map(|t| (t.task, t.in_scope)).collect();
@@ -149,16 +149,16 @@ impl Recorded {
         threads
     }
 
-    /// The moments of a thread's life that were recorded.
+    /// The recorded events of a thread's life.
     pub fn life_of(&self, ids: Ids) -> impl Iterator<Item = &TaskEvent> {
         self.tasks
             .iter()
             .filter(move |event| (event.pid.get(), event.tid.get()) == ids)
     }
 
-    /// From the first record of a thread to its exit: rows, and what the kernel counted; `None`
-    /// when its end is not in the trace. Ids are given anew within a second where many threads
-    /// start: each thread that had them counts by itself.
+    /// The number of rows from the first record of a thread to its exit, and what the kernel
+    /// counted; `None` if its end is not in the trace. Ids are used again within a second where
+    /// many threads start: each thread that had them is counted by itself.
     pub fn rows_and_kernel_count(&self, ids: Ids, rows: &[&Switch]) -> Option<(u64, u64)> {
         let tasks: BTreeSet<TaskKey> = self.life_of(ids).map(|event| event.task).collect();
         let ended = tasks
@@ -170,7 +170,7 @@ impl Recorded {
     fn of_one(&self, ids: Ids, task: TaskKey, rows: &[&Switch]) -> Option<(u64, u64)> {
         let life = || self.life_of(ids).filter(|event| event.task == task);
         let total = |event: &TaskEvent| event.voluntary_switches + event.involuntary_switches;
-        // A record that came late is in the table where it came.
+        // A record that came late is stored where it came.
         let first = life().min_by_key(|event| event.ts)?;
         let exit = life().find(|event| event.kind == TaskEventKind::Exit)?;
         let between = rows
@@ -180,7 +180,7 @@ impl Recorded {
         Some((rows, total(exit) - total(first)))
     }
 
-    /// Panics unless every switch that was seen was stored, filtered away, or is in a gap.
+    /// Panics unless every switch that was seen was stored, filtered out, or is in a gap.
     pub fn assert_accounted(&self) {
         let counts = self.counts();
         let went = counts.stored + counts.filtered + counts.lost + counts.unnamed;
@@ -200,7 +200,7 @@ impl Recorded {
         assert_eq!(self.completeness, Completeness::Finished);
     }
 
-    /// What does not add up; nothing when the trace is whole.
+    /// The counts that do not add up; empty if the trace is complete.
     pub fn imbalance(&self) -> Vec<String> {
         let counts = self.counts();
         let went = counts.stored + counts.filtered + counts.lost;

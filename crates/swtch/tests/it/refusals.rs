@@ -1,4 +1,4 @@
-//! What cannot be done is refused with the cause and the remedy, and nothing is harmed by trying.
+//! What cannot be done is refused with the cause and the remedy, and the attempt does no harm.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use crate::machine::beside_others;
 use crate::recording::{Place, Recorded, Recording, SWTCH, stderr, stdout, swtch};
 use swtch_store::Trace;
 
-/// An id that no process has: above the largest that the kernel gives by default.
+/// An id that no process has: above the largest that the kernel assigns by default.
 const NOBODYS_PID: &str = "4194305";
 
 /// The exit code of a refusal.
@@ -36,7 +36,7 @@ fn a_path_that_is_no_trace_is_refused() {
     }
 }
 
-/// Whichever verb it is given to, what is no trace is said to be none, with the way to one.
+/// Every command that reads traces refuses other paths and says how to get a trace.
 #[test]
 fn every_reader_says_how_to_come_to_a_trace() {
     let place = Place::new();
@@ -69,7 +69,7 @@ fn every_reader_says_how_to_come_to_a_trace() {
     assert_eq!(left, 1, "nothing was written");
 }
 
-/// Zeros for a span that can hold nothing would be taken for an answer, and a picture of it for a quiet
+/// Zeros for a span without data could be taken for an answer, and a picture of it for a quiet
 /// time.
 #[test]
 fn a_span_that_holds_nothing_is_refused_by_every_reader() {
@@ -145,7 +145,7 @@ fn root_a_path_that_is_no_cgroup_is_refused() {
     assert!(!recording.place.trace().exists());
 }
 
-/// Neither a trace nor anything else, and the command does not run.
+/// An existing trace or other file is kept, and the command does not run.
 #[test]
 #[ignore = "needs root"]
 fn root_an_existing_path_is_never_overwritten() {
@@ -197,7 +197,7 @@ fn root_without_privilege_the_remedy_is_said() {
     );
 }
 
-/// From the kernel's own counters, and it says that it is no recording.
+/// The answer comes from the kernel's own counters, and says that it is no recording.
 #[test]
 #[ignore = "needs root"]
 fn root_without_privilege_explain_still_answers() {
@@ -215,7 +215,7 @@ fn root_without_privilege_explain_still_answers() {
     assert!(stranger.dir().join("mark").exists(), "the command ran");
 }
 
-/// The remedy that is advised is enough.
+/// The advised remedy is sufficient.
 #[test]
 #[ignore = "needs root"]
 fn root_the_advised_capabilities_suffice() {
@@ -238,7 +238,7 @@ fn root_the_advised_capabilities_suffice() {
     assert!(!recorded.switches.is_empty());
 }
 
-/// A user with no rights, and a directory of theirs.
+/// A user without rights, in a directory of their own.
 struct Stranger {
     place: Place,
     program: PathBuf,
@@ -248,8 +248,8 @@ impl Stranger {
     fn new() -> Self {
         let place = Place::new();
         fs::set_permissions(place.dir(), fs::Permissions::from_mode(0o777)).unwrap();
-        // The build directory may be closed to strangers. A link is no copy of 200 MB, but needs
-        // the same file system.
+        // The build directory may be closed to other users. A link avoids a copy of 200 MB, but
+        // needs the same file system.
         let program = place.dir().join("swtch");
         fs::hard_link(SWTCH, &program)
             .or_else(|_| fs::copy(SWTCH, &program).map(drop))

@@ -1,4 +1,4 @@
-//! Running servers as targets: the processes that live below the one that is named belong to it.
+//! Running servers as targets: the processes below the named one are recorded with it.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -12,7 +12,7 @@ use swtch_store::Trace;
 use crate::machine::{Running, alone, beside_others, children_of, wait_until};
 use crate::recording::{Place, Recorded, Recording, SWTCH, stderr, stdout};
 
-/// A process group that ends with the test.
+/// A process group that is killed when the test ends.
 struct Server {
     master: Running,
 }
@@ -32,12 +32,12 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let group = nix::unistd::Pid::from_raw(self.pid().cast_signed());
-        // A group of which nobody is left takes no signal, and none is needed.
+        // A group without processes cannot be signalled, and need not be.
         let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
     }
 }
 
-/// A process and everything below it.
+/// The ids of a process and of all processes below it.
 fn tree_of(pid: u32) -> Vec<u32> {
     let below = children_of(pid).into_iter().flat_map(tree_of);
     let mut all: Vec<u32> = std::iter::once(pid).chain(below).collect();
@@ -45,7 +45,7 @@ fn tree_of(pid: u32) -> Vec<u32> {
     all
 }
 
-/// How often the kernel counted a switch of all threads of these processes.
+/// The switches of all threads of these processes, by the kernel's count.
 fn kernel_count(pids: &[u32]) -> u64 {
     let threads = pids.iter().flat_map(|pid| {
         let threads = fs::read_dir(format!("/proc/{pid}/task"));
@@ -62,8 +62,8 @@ fn kernel_count(pids: &[u32]) -> u64 {
     counts.sum()
 }
 
-/// Records a server and compares the rows with what the kernel counted, from inside the recording
-/// (`meta.json`) and from outside (`/proc`). The processes must live to the end of it.
+/// Records a server and compares the rows with the kernel's counts, those in the recording
+/// (`meta.json`) and those of `/proc`. The processes must live until its end.
 fn assert_recorded_as_counted(server: u32, seconds: &str) -> Recorded {
     let place = Place::new();
     let members = tree_of(server);
@@ -110,12 +110,12 @@ fn assert_recorded_as_counted(server: u32, seconds: &str) -> Recorded {
     recorded
 }
 
-/// A master that waits, and workers of which one forks again.
+/// A master that waits, and workers, one of which forks again.
 #[test]
 #[ignore = "needs root"]
 fn root_workers_that_live_already_are_recorded_as_the_kernel_counts() {
     let _machine = alone();
-    // Longer than the test takes on any machine: its end ends them.
+    // Longer than the test takes on any machine: they end when the test ends.
     let worker = |name: &str| format!("{SWTCH} workload {name} --quiet --count 1000000000 &");
     let names = ["nanosleep", "nanosleep", "pipe-processes"];
     let script = format!("{} wait", names.map(worker).concat());
@@ -158,7 +158,7 @@ fn root_without_children_only_the_master_is_recorded_and_said_to_have_waited() {
     assert!(!page.contains("Nothing stands out"), "{page}");
 }
 
-/// Ten thousand subshells wait for one name to be opened, and all end when it is.
+/// Ten thousand subshells wait for the same FIFO to be opened, and end when it is.
 #[test]
 #[ignore = "needs root"]
 fn root_ten_thousand_children_are_all_recorded() {
@@ -198,7 +198,7 @@ fn root_ten_thousand_children_are_all_recorded() {
     assert_eq!(pids.len(), CHILDREN + 1, "each of them ended");
 }
 
-/// In a container the ids of `-p` and of a command are not the kernel's.
+/// In a container, the ids of `-p` and of a command are not those of the kernel.
 #[test]
 #[ignore = "needs root"]
 fn root_in_a_process_id_namespace_the_way_out_is_named() {
@@ -225,14 +225,14 @@ fn root_in_a_process_id_namespace_the_way_out_is_named() {
     assert!(!answer.contains("nothing stands in the way"), "{answer}");
 }
 
-/// A server that answers on a socket in its own directory, and its load.
+/// A PostgreSQL server with a socket in its own directory, and its load.
 struct Postgres {
     programs: PathBuf,
     dir: tempfile::TempDir,
     _server: Server,
 }
 
-/// Where Debian, Fedora and a build of one's own put `initdb`.
+/// The directory of `initdb` on Debian, on Fedora, or of a local build.
 fn postgres_programs() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -304,7 +304,7 @@ impl Postgres {
         pgbench
     }
 
-    /// The first line of the file that the server writes for this purpose.
+    /// The first line of the server's pid file.
     fn postmaster(&self) -> u32 {
         let path = self.dir.path().join("data/postmaster.pid");
         let text = fs::read_to_string(path).unwrap();
@@ -326,7 +326,7 @@ fn root_a_postmaster_is_recorded_with_its_backends_as_the_kernel_counts() {
     let postmaster = postgres.postmaster();
     let mut load = postgres.pgbench(&["-c", "8", "-j", "2", "-T", "8", "-n"]);
     let mut load = Running::start(load.stdin(Stdio::null()));
-    // Their titles name the user.
+    // The command lines of its backends contain the user's name.
     let backends = || {
         let mut members = tree_of(postmaster);
         members.retain(|pid| {

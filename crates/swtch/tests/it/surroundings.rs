@@ -1,6 +1,6 @@
-//! What the program is started with: signals that are ignored, descriptors that are closed or lead
-//! nowhere. Whatever it is, a recording is whole, the exit code is the command's, and the command finds
-//! what it would have found without us.
+//! Conditions under which the program is started: ignored signals, closed descriptors, broken
+//! pipes. In each of them a recording is complete, the exit code is the command's, and the command
+//! finds the same conditions as without us.
 
 use std::fs;
 use std::io;
@@ -13,17 +13,17 @@ use swtch_store::Trace;
 use crate::machine::{Running, beside_others, wait_until};
 use crate::recording::{Place, Recorded, SWTCH};
 
-/// What is unusual.
+/// One condition that differs from the usual.
 #[derive(Clone, Copy, Debug)]
 enum Oddity {
     Nothing,
-    /// Signals that are ignored, as env(1) takes them.
+    /// Signals that are ignored, in the syntax of env(1).
     Ignored(&'static str),
-    /// Signals that are blocked.
+    /// Signals that are blocked, in the syntax of env(1).
     Blocked(&'static str),
-    /// Descriptors that are closed, as the shell says it.
+    /// Descriptors that are closed, in the syntax of the shell.
     Closed(&'static str),
-    /// Descriptors that are pipes without anybody at the other end.
+    /// Descriptors that are pipes whose other end is closed.
     Broken(&'static [u32]),
 }
 
@@ -45,7 +45,7 @@ const ODDITIES: [Oddity; 15] = [
     Oddity::Broken(&[0, 1, 2]),
 ];
 
-/// What the command does: it says which signals it ignores and blocks, and ends with 7.
+/// The command prints which signals it ignores and blocks, and exits with 7.
 const COMMAND: [&str; 3] = [
     "sh",
     "-c",
@@ -53,7 +53,7 @@ const COMMAND: [&str; 3] = [
 ];
 
 impl Oddity {
-    /// A program, started so.
+    /// Runs a program under this condition.
     fn run(self, place: &Place, words: &[&str]) -> Output {
         let mut command = self.command(words);
         command.current_dir(place.dir()).stdin(Stdio::null());
@@ -61,7 +61,7 @@ impl Oddity {
             for descriptor in descriptors {
                 let (reader, writer) = io::pipe().unwrap();
                 match descriptor {
-                    // Without a writer: the end of the input, at once.
+                    // A pipe without a writer: the input ends at once.
                     0 => drop(command.stdin(reader)),
                     1 => drop(command.stdout(writer)),
                     _ => drop(command.stderr(writer)),
@@ -72,7 +72,7 @@ impl Oddity {
     }
 
     fn command(self, words: &[&str]) -> Command {
-        // Whatever the tests were started with.
+        // The conditions under which the tests themselves were started must not matter.
         let mut command = Command::new("env");
         command.arg("--default-signal");
         match self {
@@ -87,8 +87,8 @@ impl Oddity {
         command
     }
 
-    /// Runs [`COMMAND`] under the program, or alone; what it found. The numbers 32 and 33 belong to the C
-    /// library, which takes them for itself in whatever program has a thread.
+    /// Runs [`COMMAND`] under the program, or alone, and returns the signals that it found. Signals
+    /// 32 and 33 are left out: the C library uses them in every program that has threads.
     fn signals_found(self, place: &Place, swtch: &[&str]) -> Vec<u64> {
         let words = [swtch, &COMMAND].concat();
         let output = self.run(place, &words);
@@ -134,7 +134,7 @@ fn root_a_recording_is_whole_and_the_exit_code_is_the_commands_however_it_is_sta
     }
 }
 
-/// Without the right to record, the kernel's counters answer. They start the command too.
+/// Without the right to record, the kernel's counters answer; they start the command too.
 #[test]
 #[ignore = "needs root"]
 fn root_a_first_answer_passes_the_exit_code_and_the_signals_on_however_it_is_started() {
@@ -153,7 +153,7 @@ fn root_a_first_answer_passes_the_exit_code_and_the_signals_on_however_it_is_sta
     }
 }
 
-/// A terminal that is closed ends neither: that is what nohup(1) is for.
+/// A closed terminal ends neither of them, as nohup(1) promises.
 #[test]
 #[ignore = "needs root"]
 fn root_a_signal_that_was_ignored_from_the_start_ends_nothing() {

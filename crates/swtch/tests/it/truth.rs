@@ -1,13 +1,13 @@
-//! Does each switch get its true reason? The workloads are built so that reasons and counts follow;
-//! the kernel's counters check the counts, and `swtch-bench` judges.
+//! Does each switch get its true reason? The workloads are built so that reasons and counts follow
+//! from their construction; the kernel's counters check the counts, and `swtch-bench` judges.
 //!
-//! One thing even the kernel says in two ways: a task is being woken, and while it is queued the
-//! running one is found to have no claim to the CPU any more. The function that asks is the end of
-//! a slice, the occasion is a wakeup; without the hook only the occasion can be seen, so that either
-//! word is right there.
+//! One case has two true reasons: while one task is being woken, the running one is found to have
+//! used up its slice. The function that asks for the reschedule says "slice", the occasion is a
+//! wakeup. Without the hook only the occasion can be seen, so that either reason is accepted there.
 //!
-//! What kernels before 6.17 give is tested by nesting: one recorder with the hook that says who
-//! asked for the CPU, one without, over the same run. Row by row the second is judged by the first.
+//! Kernels before 6.17 lack the hook that says who asked for the CPU. They are tested by nesting
+//! two recorders over the same run, one with the hook and one without. The rows of the second are
+//! judged by those of the first.
 //!
 //! ```text
 //! swtch record -o exact -- swtch record --without-hook … -o inferred -- swtch workload NAME
@@ -28,12 +28,12 @@ const HOOK: &str = "sched_set_need_resched_tp";
 
 /// Share of rows whose reason must be right, in percent, where the kernel has the hook.
 const RIGHT_PCT: u64 = 99;
-/// Share of involuntary rows that may have a wrong reason where it has not.
+/// Share of involuntary rows that may have a wrong reason without the hook, in percent.
 const WRONG_WITHOUT_HOOK_PCT: u64 = 5;
-/// A tick and a bystander's wakeup in the same moment cannot be told apart without the hook, so
-/// that a load beside the test costs rows: it may try so often.
+/// Without the hook, a tick and another task's wakeup at the same moment cannot be told apart, so
+/// other load on the machine costs rows: the test may be repeated this many times.
 const TRIES: u32 = 3;
-/// So many wrong rows of a thread are forgiven where it has few: a cold page, a stranger.
+/// This many wrong rows of a thread with few rows are allowed: a page fault, an unrelated task.
 const FORGIVEN: u64 = 2;
 
 macro_rules! workload_tests {
@@ -104,7 +104,7 @@ workload_tests! {
     root_renamer: "renamer",
 }
 
-/// Which only a storm is for: it makes more switches than an unoptimised recorder keeps up with.
+/// Has a test of its own: it makes more switches than an unoptimised recorder keeps up with.
 const STORM: &str = "storm";
 
 #[test]
@@ -114,7 +114,7 @@ fn every_workload_is_tested() {
     assert_eq!(others, TESTED);
 }
 
-/// A switch that was lost is in a gap, and those that were kept have the one reason that there is.
+/// A switch that was lost is in a gap, and all that were stored have the same, known reason.
 #[test]
 #[ignore = "needs root"]
 fn root_a_storm_is_stored_or_counted_as_lost() {
@@ -178,7 +178,7 @@ fn inferred_is_near_the_truth(name: &str) {
     panic!("{name}: {seen:#?}");
 }
 
-/// Records one run of a workload with and without the hook.
+/// Records one run of a workload twice, with and without the hook.
 fn agreement_on(name: &str) -> Agreement {
     let inner = Place::new();
     let path = inner.trace().to_string_lossy().into_owned();
@@ -206,7 +206,7 @@ fn outcome_threads(outcome: &Outcome) -> u64 {
     u64::try_from(threads).unwrap()
 }
 
-/// Otherwise the test is skipped, and has to return.
+/// True if the workload can run here. Otherwise the test is skipped, and has to return.
 fn can_play(name: &str) -> bool {
     let needs = workload_named(name).expect("it is in the list").needs;
     if !needs.are_met() {
@@ -221,11 +221,11 @@ fn outcome_of(recording: &Recording) -> Outcome {
     serde_json::from_slice(&output.stdout).expect("the workload says what must be found")
 }
 
-/// The rows of each thread that the workload watches, by reason.
+/// The rows of each thread that the workload watches, counted by reason.
 fn tallies(outcome: &Outcome, recorded: &Recorded) -> Vec<Tally> {
     let threads = recorded.by_thread();
     // Switches that the kernel did not trace (seen with threads of a sandbox that hide from
-    // tracing): who asked for the CPU in a run that began so cannot be known.
+    // tracing): who asked for the CPU in a run that began with one cannot be known.
     let mut excused = recorded.counts().untraced;
     let mut judged = |row: &Switch| {
         let reason = row.rule.reason;
@@ -243,7 +243,7 @@ fn tallies(outcome: &Outcome, recorded: &Recorded) -> Vec<Tally> {
     outcome.threads.iter().map(&mut rows_of).collect()
 }
 
-/// How many rows of a workload are as its construction says.
+/// How many rows of a workload are as its construction requires.
 struct Verdict {
     rows: u64,
     counted: u64,
@@ -287,7 +287,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Two traces of the same run, row by row.
+/// The comparison of two traces of the same run, row by row.
 #[derive(Default)]
 struct Agreement {
     voluntary: u64,
@@ -311,7 +311,7 @@ impl Agreement {
             for id in &thread.ids {
                 let rows = [exact, inferred].map(|threads| &threads[&(id.pid, id.tid)]);
                 if rows[0].len() != rows[1].len() {
-                    // One of them lost some: which, cannot be told.
+                    // One of the two lost rows, and it is not known which rows.
                     agreement.unpaired += 1;
                     continue;
                 }
@@ -322,7 +322,7 @@ impl Agreement {
         agreement
     }
 
-    /// Whether few enough are wrong; unknown is wrong here.
+    /// True if few enough reasons are wrong; unknown counts as wrong here.
     fn is_near(&self) -> bool {
         let wrong = self.involuntary - self.involuntary_right;
         wrong <= FORGIVEN || wrong * 100 <= self.involuntary * WRONG_WITHOUT_HOOK_PCT
@@ -342,14 +342,15 @@ impl Agreement {
         let is_right = truth == said || is_wakeup_too(exact) && said == Reason::Wakeup;
         self.involuntary_right += u64::from(is_right);
         self.untold += u64::from(!is_right && said == Reason::Unknown);
-        // Only what needs the hook is inferred; a throttled task, say, is marked by the kernel.
+        // Only reasons that need the hook are inferred; the kernel itself marks a throttled task,
+        // for example.
         let needs_hook = matches!(said, Reason::Slice | Reason::Wakeup);
         let is_certain = inferred.rule.certainty == Certainty::Certain;
         self.wrongly_certain += u64::from(is_certain && (needs_hook || truth != said));
     }
 }
 
-/// Whether the slice was found to be over while another task was being woken.
+/// True if the slice was found to be used up while another task was being woken.
 fn is_wakeup_too(exact: &Switch) -> bool {
     ["slice_end_at_wakeup", "protection_lapsed_at_wakeup"].contains(&exact.rule.name)
 }

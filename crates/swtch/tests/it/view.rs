@@ -1,5 +1,5 @@
-//! The server of `swtch view`: who is let in, what is answered, and that it answers as the command
-//! line does. What the page makes of it is tested in a browser (`web/e2e`).
+//! The server of `swtch view`: access, answers, and that the answers are those of the command line.
+//! The page itself is tested in a browser (`web/e2e`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,17 +15,17 @@ use crate::machine::beside_others;
 use crate::output::REPORTS;
 use crate::recording::{Place, Recording, SWTCH, report, stderr, stdout, swtch};
 
-/// A small recording that is kept in the tree.
+/// A small recording that is kept in the source tree.
 fn kept_trace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../swtch-store/tests/format-1.swtch")
 }
 
-/// A server that ends with the test.
+/// A server process that is killed when the test ends.
 struct Server {
     process: Child,
-    /// `127.0.0.1:PORT`.
+    /// The address and port that it serves: `127.0.0.1:PORT`.
     host: String,
-    /// `/TOKEN/`.
+    /// The path of the page, which contains the token: `/TOKEN/`.
     base: String,
 }
 
@@ -47,7 +47,7 @@ impl Server {
         Self::started(swtch(["view", "--no-open"]).arg(trace))
     }
 
-    /// By a command that becomes `swtch view`.
+    /// The server that this command starts, once it has printed its address.
     fn started(command: &mut std::process::Command) -> Self {
         command
             .stdin(Stdio::null())
@@ -99,7 +99,7 @@ impl Server {
         }
     }
 
-    /// As the page asks.
+    /// A request with the token and host that the page sends.
     fn get(&self, path: &str) -> Answer {
         self.ask(
             &format!("{}{path}", self.base),
@@ -119,7 +119,7 @@ impl Server {
     }
 }
 
-/// Other users of the machine and other pages in the browser can reach the port.
+/// Other users of the machine and other pages in the browser can reach the port, but not the page.
 #[test]
 fn only_who_knows_the_address_is_let_in() {
     let server = Server::of(&kept_trace());
@@ -146,7 +146,7 @@ fn only_who_knows_the_address_is_let_in() {
         (&api, vec![&host, "Origin: http://example.com"], 403),
         (&api, vec![&host, "Origin: null"], 403),
         (&api, vec!["Host: example.com"], 403),
-        // Who else reads the request may take the other one.
+        // With two Host headers, a proxy may use one and the server the other.
         (&api, vec![&host, "Host: example.com"], 403),
         (&api, vec![&host, &host], 403),
         (
@@ -164,7 +164,7 @@ fn only_who_knows_the_address_is_let_in() {
         (&api, vec![], 400),
     ] {
         let answer = server.ask(path, &headers);
-        // Without any Host it is no HTTP/1.1; whoever notices it first refuses it.
+        // HTTP/1.1 requires a Host header; the request may be refused at either of two places.
         let is_refused = expected == 400 && answer.status == 403;
         assert!(
             answer.status == expected || is_refused,
@@ -174,8 +174,8 @@ fn only_who_knows_the_address_is_let_in() {
     }
 }
 
-/// Each connection takes one of the server's descriptors. Strangers that hold theirs must not keep the person
-/// out who has the token.
+/// Each connection uses one of the server's descriptors. Strangers who keep connections open must
+/// not block the user who has the token.
 #[test]
 fn strangers_cannot_take_all_connections() {
     let limited = "ulimit -n 128; exec \"$0\" \"$@\"";
@@ -186,7 +186,7 @@ fn strangers_cannot_take_all_connections() {
     let strangers: Vec<_> = (0..200)
         .map(|number| {
             let mut stream = server.connected();
-            // Some say nothing, others begin a request that they never end.
+            // Half of them send nothing, the others begin a request and never end it.
             if number % 2 == 0 {
                 drop(stream.write_all(b"GET / HTTP/1.1\r\nHost: "));
             }
@@ -203,7 +203,7 @@ fn strangers_cannot_take_all_connections() {
     drop((own, strangers));
 }
 
-/// A request that does not come to its end takes a connection only for a while.
+/// A request that never ends keeps its connection only for a limited time.
 #[test]
 fn half_a_request_is_not_waited_for_without_end() {
     let server = Server::of(&kept_trace());
@@ -212,7 +212,7 @@ fn half_a_request_is_not_waited_for_without_end() {
         let mut stream = server.connected();
         stream.write_all(beginning.as_bytes()).unwrap();
         let mut answer = Vec::new();
-        // The end of the connection; 408 may come before it.
+        // The connection ends; a 408 may come before that.
         stream.read_to_end(&mut answer).unwrap();
         let took = began.elapsed();
         assert!(
@@ -222,7 +222,7 @@ fn half_a_request_is_not_waited_for_without_end() {
     }
 }
 
-/// A browser is told that nothing from elsewhere belongs to the page.
+/// The policy tells the browser that the page uses nothing from elsewhere.
 #[test]
 fn every_answer_carries_its_policy() {
     let server = Server::of(&kept_trace());
@@ -237,7 +237,7 @@ fn every_answer_carries_its_policy() {
     }
 }
 
-/// The page is a list of files in the program: no path leads out of it.
+/// The page is a list of files inside the program: no path leads out of it.
 #[test]
 fn paths_do_not_lead_out_of_the_page() {
     let server = Server::of(&kept_trace());
@@ -278,7 +278,7 @@ fn assert_reports_agree<'a>(
     }
 }
 
-/// Panels show what the command line says, to the letter.
+/// Panels show exactly what the command line shows.
 #[test]
 fn reports_are_those_of_the_command_line() {
     let trace = kept_trace();
@@ -305,7 +305,7 @@ fn reports_are_those_of_the_command_line() {
     assert_eq!(stdout(&printed), String::from_utf8(answer.body).unwrap());
 }
 
-/// The same switches, counted three ways.
+/// The same switches, counted in three ways.
 #[test]
 fn curves_and_threads_count_what_reports_count() {
     let server = Server::of(&kept_trace());
@@ -333,8 +333,7 @@ fn curves_and_threads_count_what_reports_count() {
     assert_eq!(waits["sum_ns"], total["off_ns"]);
 }
 
-/// Who had the CPU is asked wait by wait, and counted over all of a trace: the parts of the one sum to
-/// the other.
+/// Who had the CPU is answered for each wait, and summed over the whole trace: both must agree.
 #[test]
 fn who_had_the_cpu_sums_to_the_report() {
     let trace = kept_trace();
@@ -365,7 +364,7 @@ fn who_had_the_cpu_sums_to_the_report() {
     assert_eq!(asked, held);
 }
 
-/// What the page cannot have meant is refused with a sentence, and never ends the server.
+/// Requests that the page cannot have made are refused with a message, and never end the server.
 #[test]
 fn questions_that_make_no_sense_are_refused() {
     let server = Server::of(&kept_trace());
@@ -384,7 +383,7 @@ fn questions_that_make_no_sense_are_refused() {
         ("chain?row=4294967295", 404),
         ("critical", 400),
         ("critical?task=99999", 404),
-        // Idle is no task.
+        // Idle is not a task of its own.
         ("critical?task=0", 404),
         ("rate?bins=0", 400),
         ("distribution?of=age", 400),
@@ -441,7 +440,7 @@ fn root_what_is_asked_of_a_real_trace_agrees() {
     assert!(waits > 50, "{waits} waits of {rows} rows");
 }
 
-/// Not where the waker itself had waited before.
+/// It is not the stack at which the waker itself had waited before.
 #[test]
 #[ignore = "needs root"]
 fn root_the_stack_of_a_waker_is_where_it_ended_the_wait() {
@@ -505,7 +504,8 @@ fn what_is_no_trace_is_refused_before_anything_is_served() {
     assert!(output.stdout.is_empty());
 }
 
-/// What was recorded since the page was opened is shown, and the end of the recording is noticed.
+/// Rows that are recorded after the page was opened are shown, and the end of the recording is
+/// noticed.
 #[test]
 #[ignore = "needs root"]
 fn root_a_trace_that_is_being_recorded_is_followed() {
@@ -553,7 +553,7 @@ fn root_a_trace_that_is_being_recorded_is_followed() {
         switches.len() > 2,
         "it grew while it was watched: {switches:?}"
     );
-    // What a person had selected meanwhile is still the same.
+    // The rows that a user had selected meanwhile are unchanged.
     assert_eq!(first_rows(), shown);
     let printed = report(&place.trace(), &["--by", "reason", "--format", "json"]);
     let printed: Value = serde_json::from_str(&stdout(&printed)).unwrap();
@@ -563,7 +563,7 @@ fn root_a_trace_that_is_being_recorded_is_followed() {
     );
 }
 
-/// A page to send is one file, whatever the trace, and half of one is never left.
+/// A page to send is one file, and an incomplete one is never left.
 #[test]
 fn a_page_is_written_whole_or_not_at_all() {
     let place = Place::new();

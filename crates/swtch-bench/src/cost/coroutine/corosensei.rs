@@ -1,4 +1,4 @@
-//! A coroutine of the crate `corosensei`, which others are measured by.
+//! A coroutine of the crate `corosensei`, the reference that others are compared with.
 
 use corosensei::stack::DefaultStack;
 
@@ -6,7 +6,7 @@ use super::stack::Stack;
 use super::{Body, Stackful};
 use crate::error::Error;
 
-/// A coroutine that takes and gives nothing.
+/// A coroutine that passes no values in either direction.
 pub(super) struct Corosensei(corosensei::Coroutine<(), (), ()>);
 
 impl Stackful for Corosensei {

@@ -1,11 +1,11 @@
-//! A few lines of memory that a coroutine has on its own stack, and comes back to each turn.
+//! A few cache lines that a coroutine keeps on its own stack and touches at each turn.
 
 use std::hint::black_box;
 
-/// Lines of 64 bytes.
+/// Number of lines, of 64 bytes each.
 const LINES: usize = 8;
 
-/// The lines, and how far it is.
+/// The lines, and the state that selects the next word.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Patch {
@@ -14,7 +14,7 @@ pub(super) struct Patch {
 }
 
 impl Patch {
-    /// Lines that nothing else has.
+    /// Lines of its own, filled from `seed`.
     pub(super) fn new(seed: u64) -> Self {
         Self {
             lines: [[seed + 1; 8]; LINES],
@@ -22,7 +22,7 @@ impl Patch {
         }
     }
 
-    /// Touches all lines; which word of each, depends on the one before.
+    /// Touches all lines; which word of a line is touched depends on the line before.
     pub(super) fn touch(&mut self) {
         let mut state = self.state;
         for line in &mut self.lines {

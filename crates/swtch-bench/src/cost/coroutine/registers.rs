@@ -1,4 +1,4 @@
-//! A coroutine of nothing but a stack and the assembly of [`crate::coroutine_switch`].
+//! A coroutine made of a stack and the assembly of [`crate::coroutine_switch`].
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -9,16 +9,16 @@ use super::{Body, Stackful};
 use crate::coroutine_switch as assembly;
 use crate::error::Error;
 
-/// What is saved in a switch.
+/// Which registers a switch saves.
 pub(super) trait Switch: 'static {
-    /// Makes `top` a stack that begins with `enter`.
+    /// Prepares the stack that ends at `top`, so that it starts with `enter`.
     ///
     /// # Safety
     ///
     /// As [`assembly::lay_registers`].
     unsafe fn lay(top: *mut u8, enter: assembly::Entry, argument: *mut ()) -> *mut u8;
 
-    /// Goes from the stack in use, saved in `save`, to `load`.
+    /// Switches from the current stack, whose pointer goes to `save`, to `load`.
     ///
     /// # Safety
     ///
@@ -26,7 +26,7 @@ pub(super) trait Switch: 'static {
     unsafe fn switch(save: *mut *mut u8, load: *mut u8);
 }
 
-/// The registers that a called function keeps.
+/// Saves the callee-saved registers only.
 pub(super) enum Plain {}
 
 impl Switch for Plain {
@@ -42,7 +42,7 @@ impl Switch for Plain {
     }
 }
 
-/// The control words of floating point too.
+/// Saves the floating-point control words too.
 pub(super) enum FloatControl {}
 
 impl Switch for FloatControl {
@@ -58,14 +58,14 @@ impl Switch for FloatControl {
     }
 }
 
-/// A coroutine. Dropping it frees the stack as it is: what a [`Body`] has there needs no end.
+/// A coroutine. Dropping it frees the stack without unwinding: a [`Body`] owns nothing there.
 pub(super) struct Registers<S> {
     sides: Box<Sides>,
     _stack: Stack,
     switch: PhantomData<S>,
 }
 
-/// The stack pointers of both sides; the one of the side that runs is stale.
+/// The saved stack pointers of both sides; that of the running side is stale.
 struct Sides {
     inside: Cell<*mut u8>,
     outside: Cell<*mut u8>,
@@ -109,7 +109,7 @@ unsafe extern "C" fn enter<S: Switch>(sides: *mut ()) -> ! {
     let sides = unsafe { &*sides.cast::<Sides>() };
     sides.body.run(|| {
         let load = sides.outside.get();
-        // SAFETY: who resumed us left itself there, and waits.
+        // SAFETY: the code that resumed us saved its stack there, and is suspended until we switch.
         unsafe { S::switch(sides.inside.as_ptr(), load) }
     })
 }

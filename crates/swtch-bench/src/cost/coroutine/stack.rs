@@ -1,24 +1,24 @@
-//! Memory for the stack of a coroutine, and a page below that ends the process when it is too small.
+//! Stack memory for a coroutine, with a guard page below that turns an overflow into a crash.
 
 use std::ptr;
 
 use crate::error::{Error, checked};
 
-/// Bytes of a stack. What runs on it is a few frames deep.
+/// Bytes of a stack. The code on it is a few frames deep.
 const SIZE: usize = 64 * 1024;
 
-/// Bytes that nobody may touch: a page of the largest kind that `AArch64` has.
+/// Bytes of the guard: one page of the largest size that `AArch64` has.
 const GUARD: usize = 64 * 1024;
 
-/// A stack.
+/// A mapped stack with its guard.
 #[derive(Debug)]
 pub(super) struct Stack(ptr::NonNull<u8>);
 
 impl Stack {
-    /// Bytes of every stack.
+    /// Usable bytes of every stack.
     pub(super) const SIZE: usize = SIZE;
 
-    /// A stack that nobody uses.
+    /// Maps a new stack that nothing else uses.
     pub(super) fn new() -> Result<Self, Error> {
         // SAFETY: asks for fresh memory anywhere, which nothing else uses.
         let address = unsafe {
@@ -37,20 +37,20 @@ impl Stack {
         let stack =
             Self(ptr::NonNull::new(address.cast()).expect("invariant: mmap never returns 0"));
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: these pages were just mapped, and nobody has a pointer to them.
+        // SAFETY: these pages were just mapped, and no pointer to them exists elsewhere.
         checked("mprotect", unsafe {
             libc::mprotect(stack.bottom().cast(), SIZE, access)
         })?;
         Ok(stack)
     }
 
-    /// Its lowest byte.
+    /// Lowest usable byte, above the guard.
     pub(super) fn bottom(&self) -> *mut u8 {
         // SAFETY: within what `new` mapped.
         unsafe { self.0.as_ptr().add(GUARD) }
     }
 
-    /// Where it begins to grow down: the address after its last byte, a multiple of a page.
+    /// Initial stack pointer: the address after the last byte, a multiple of the page size.
     pub(super) fn top(&self) -> *mut u8 {
         // SAFETY: one past the end of what `new` mapped.
         unsafe { self.0.as_ptr().add(GUARD + SIZE) }

@@ -1,7 +1,7 @@
-//! Tasks in a ring and the executor that polls them, by the means of `std` alone.
+//! A ring of tasks and the executor that polls them, built on `std` alone.
 //!
-//! A task that has the turn works, gives the turn to the next one and wakes it, which puts that one's
-//! number into the queue. So each poll is one task more.
+//! A task that has the turn works, gives the turn to the next task and wakes it, which pushes the
+//! next task's number onto the queue. So each poll is one hop.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -16,13 +16,13 @@ use super::patch::Patch;
 
 type Queue = Arc<Mutex<VecDeque<usize>>>;
 
-/// Tasks, and those that are ready.
+/// All tasks, and the queue of ready ones.
 pub(super) struct Tasks {
     tasks: Vec<Asleep>,
     ready: Queue,
 }
 
-/// A task, and what wakes it.
+/// A task and its own waker.
 type Asleep = (Pin<Box<dyn Future<Output = ()>>>, Waker);
 
 struct Task {
@@ -42,7 +42,7 @@ impl Wake for Task {
 }
 
 impl Tasks {
-    /// A ring of tasks of which the first has the turn.
+    /// A ring of tasks; the first one has the turn.
     pub(super) fn new(bodies: &[Body]) -> Self {
         let ready = Queue::default();
         let turn = Rc::new(Cell::new(0));
@@ -67,7 +67,7 @@ impl Tasks {
         Self { tasks, ready }
     }
 
-    /// Polls the task that is ready.
+    /// Polls the next ready task.
     pub(super) fn poll_next(&mut self) {
         let number = self
             .ready

@@ -1,4 +1,4 @@
-//! A coroutine by `makecontext` and `swapcontext` of glibc. musl has neither.
+//! A coroutine by `makecontext` and `swapcontext` of glibc; musl has neither.
 
 #[cfg(target_env = "gnu")]
 pub(super) use gnu::Ucontext;
@@ -14,7 +14,7 @@ mod gnu {
     use super::super::{Body, Stackful};
     use crate::error::{Error, checked};
 
-    /// A coroutine. Dropping it frees the stack as it is: what a [`Body`] has there needs no end.
+    /// A coroutine. Dropping it frees the stack without unwinding: a [`Body`] owns nothing there.
     pub(in super::super) struct Ucontext {
         sides: Box<Sides>,
         _stack: Stack,
@@ -27,7 +27,7 @@ mod gnu {
     }
 
     thread_local! {
-        /// The coroutine that this thread enters next: `makecontext` passes no pointers.
+        /// The coroutine that this thread enters next: `makecontext` can pass no pointer.
         static ENTERED: Cell<*const Sides> = const { Cell::new(ptr::null()) };
     }
 
@@ -44,7 +44,7 @@ mod gnu {
             let inside = sides.inside.get();
             // SAFETY: the context is ours to be written to.
             checked("getcontext", unsafe { libc::getcontext(inside) })?;
-            // SAFETY: nobody else has a reference to the context.
+            // SAFETY: there is no other reference to the context.
             let area = unsafe { &mut (*inside).uc_stack };
             area.ss_sp = stack.bottom().cast();
             area.ss_size = Stack::SIZE;
@@ -69,11 +69,12 @@ mod gnu {
 
     extern "C" fn enter() {
         let sides = ENTERED.get();
-        // SAFETY: set by this thread just before the only way here; the box lives as long as the
+        // SAFETY: set by this thread just before its only way here; the box lives as long as the
         // stack, and is only used by shared reference.
         let sides = unsafe { &*sides };
         sides.body.run(|| {
-            // SAFETY: who resumed us left itself there, and waits.
+            // SAFETY: the code that resumed us saved its context there, and is suspended until we
+            // switch.
             unsafe { libc::swapcontext(sides.inside.get(), sides.outside.get()) };
         })
     }
@@ -84,7 +85,7 @@ mod nowhere {
     use super::super::{Body, Stackful};
     use crate::error::Error;
 
-    /// There is none.
+    /// Stands in where the C library has no `swapcontext`; it has no values.
     pub(in super::super) enum Ucontext {}
 
     impl Stackful for Ucontext {

@@ -1,4 +1,4 @@
-//! Memory that is there to be there: a fork copies the page tables of all that its parent has touched.
+//! Resident memory that makes `fork` copy more page tables.
 
 use std::fs;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::ptr;
 
 use crate::error::{Error, checked};
 
-/// The smallest page: touching one byte in each reaches all of them.
+/// Bytes of the smallest page: touching one byte in each reaches all pages.
 const PAGE: usize = 4096;
 
 const MIB: usize = 1 << 20;
 
-/// Private memory, touched, in small pages.
+/// Private memory that has been touched, in small pages.
 #[derive(Debug)]
 pub(super) struct Ballast {
     address: *mut libc::c_void,
@@ -19,7 +19,7 @@ pub(super) struct Ballast {
 }
 
 impl Ballast {
-    /// So many MiB, if they are at most half of what the machine says is available.
+    /// Maps and touches `mib` MiB, if that is at most half of the available memory.
     pub(super) fn new(mib: u32) -> Result<Self, Error> {
         let length = mib as usize * MIB;
         if length == 0 {
@@ -56,20 +56,20 @@ impl Ballast {
         Ok(Self { address, length })
     }
 
-    /// In small pages, as memory is that was not asked for at once; and not with zeros, for which
-    /// there is one page for all.
+    /// Writes a byte to every page, since pages that are only read all map one zero page. Huge
+    /// pages are disabled: memory that grows bit by bit consists of small ones.
     fn touch(&self) -> Result<(), Error> {
         // SAFETY: the range is what `map` mapped.
         let advised = unsafe { libc::madvise(self.address, self.length, libc::MADV_NOHUGEPAGE) };
         match checked("madvise", advised) {
-            // A kernel without huge pages does not know the word.
+            // A kernel without huge pages does not know this advice.
             Err(Error::Call { source, .. }) if source.raw_os_error() == Some(libc::EINVAL) => {}
             other => drop(other?),
         }
         for offset in (0..self.length).step_by(PAGE) {
             // SAFETY: within what `map` mapped.
             let byte = unsafe { self.address.cast::<u8>().add(offset) };
-            // SAFETY: as above, and nobody else knows it.
+            // SAFETY: as above, and nothing else has a pointer to it.
             unsafe { byte.write_volatile(1) };
         }
         Ok(())
@@ -85,7 +85,7 @@ impl Drop for Ballast {
     }
 }
 
-/// `MemAvailable` of /proc/meminfo.
+/// `MemAvailable` of /proc/meminfo, in MiB.
 fn available_mib() -> Result<u64, Error> {
     let path = "/proc/meminfo";
     let facts = fs::read_to_string(path).map_err(|source| Error::File {
@@ -100,7 +100,7 @@ fn available_mib() -> Result<u64, Error> {
     Ok(kib.expect("invariant: every kernel since 3.14 writes it in kB") / 1024)
 }
 
-/// What the memory limits of the own cgroup and of those above leave; `None` where there is none.
+/// MiB that the memory limits of this cgroup and its ancestors leave; `None` without a limit.
 fn left_in_cgroup_mib() -> Option<u64> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -127,7 +127,7 @@ mod tests {
         );
     }
 
-    /// What was touched is resident.
+    /// Touched memory must be resident.
     #[test]
     fn ballast_weighs_what_it_says() {
         let resident_kib = || {

@@ -1,5 +1,5 @@
-//! The calls that start a task, and what waits for its end. What the child does is next to nothing:
-//! it reads the clock, stores a number and ends.
+//! The calls that start a task and wait for its end. The child does next to nothing: it reads the
+//! clock, stores a number and ends.
 
 use std::ffi::{CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -11,12 +11,12 @@ use super::Birth;
 use crate::error::{Error, checked, returned};
 use crate::shared::Shared;
 
-/// A stack for a child that does next to nothing, touched so that it need not be faulted in.
+/// A small stack for the child, already touched so that it causes no page faults.
 #[repr(align(64))]
 pub(super) struct SmallStack([u8; 16 * 1024]);
 
 impl SmallStack {
-    /// A warm one.
+    /// Allocates a warm stack, filled with ones.
     pub(super) fn new() -> Box<Self> {
         Box::new(Self([1; 16 * 1024]))
     }
@@ -26,7 +26,7 @@ impl SmallStack {
     }
 }
 
-/// By the C library, as `std` has it.
+/// Starts a thread with the C library, by way of `std`.
 pub(super) fn thread(birth: &Birth) -> Result<(), Error> {
     std::thread::scope(|scope| {
         let builder = Builder::new().stack_size(256 * 1024);
@@ -38,14 +38,14 @@ pub(super) fn thread(birth: &Birth) -> Result<(), Error> {
     })
 }
 
-/// First of all, and only, act of a child that `clone` starts with a function.
+/// The only function of a child that `clone` starts: records the time and ends.
 extern "C" fn be_born(birth: *mut c_void) -> c_int {
     // SAFETY: the parent passes its own and waits until the child has ended.
     unsafe { &*birth.cast::<Birth>() }.now();
     0
 }
 
-/// By `clone`; `lives` is what the kernel clears and wakes when the thread is gone.
+/// Starts a thread with `clone`. The kernel clears and wakes `lives` when the thread has ended.
 pub(super) fn bare_thread(
     birth: &Birth,
     stack: &mut SmallStack,
@@ -61,9 +61,9 @@ pub(super) fn bare_thread(
     let argument = ptr::from_ref(birth).cast_mut().cast::<c_void>();
     let none = ptr::null_mut::<c_void>();
     lives.store(1, Ordering::Release);
-    // SAFETY: nobody uses the stack, which outlives the thread: it is waited for below. The thread
-    // has the thread-local memory of its parent, and touches none of it: it reads the clock and
-    // stores a number.
+    // SAFETY: nothing else uses the stack, which outlives the thread: it is waited for below. The
+    // thread has the thread-local memory of its parent, and touches none of it: it reads the clock
+    // and stores a number.
     let tid = unsafe {
         libc::clone(
             be_born,
@@ -91,7 +91,7 @@ pub(super) fn bare_thread(
     Ok(())
 }
 
-/// By `fork`.
+/// Starts a process with `fork`.
 pub(super) fn fork(birth: &Birth) -> Result<(), Error> {
     // SAFETY: the child reads the clock, stores a number and leaves by _exit.
     let pid = checked("fork", unsafe { libc::fork() })?;
@@ -101,13 +101,13 @@ pub(super) fn fork(birth: &Birth) -> Result<(), Error> {
     join(pid)
 }
 
-/// By `clone3`, as a fork.
+/// Starts a process with `clone3`, as a fork.
 pub(super) fn clone3(birth: &Birth) -> Result<(), Error> {
     // SAFETY: an all-zero clone_args asks for nothing.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.exit_signal = libc::SIGCHLD.unsigned_abs().into();
-    // SAFETY: the arguments live across the call and their size is said. The child, with a copy of
-    // all memory, reads the clock, stores a number and leaves by _exit.
+    // SAFETY: the arguments live across the call and their size is passed. The child, with a copy
+    // of all memory, reads the clock, stores a number and leaves by _exit.
     let pid = unsafe {
         libc::syscall(
             libc::SYS_clone3,
@@ -127,16 +127,16 @@ fn end_at_birth(birth: &Birth) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// By `clone`, as a vfork.
+/// Starts a process with `clone`, as a vfork.
 pub(super) fn vfork(birth: &Birth, stack: &mut SmallStack) -> Result<(), Error> {
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     let argument = ptr::from_ref(birth).cast_mut().cast();
-    // SAFETY: nobody uses the stack, and the parent stands still until the child has ended.
+    // SAFETY: nothing else uses the stack, and the parent is suspended until the child has ended.
     let pid = unsafe { libc::clone(be_born, stack.top(), flags, argument) };
     join(checked("clone", pid)?)
 }
 
-/// By `posix_spawn`.
+/// Starts a program with `posix_spawn`.
 pub(super) fn posix_spawn(program: &CString) -> Result<(), Error> {
     let arguments = [program.as_ptr().cast_mut(), ptr::null_mut()];
     let environment = [ptr::null_mut()];
@@ -168,7 +168,7 @@ fn join(pid: libc::pid_t) -> Result<(), Error> {
     }
 }
 
-/// The first program of that name in `PATH`.
+/// The first program with this name in `PATH`.
 pub(super) fn program_in_path(name: &str) -> Result<CString, Error> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)

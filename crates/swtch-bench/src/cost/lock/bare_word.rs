@@ -8,10 +8,10 @@ use crate::token::{private_wait_while, private_wake};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and the kernel must be asked to wake somebody.
+/// Held, and the release must ask the kernel to wake a waiter.
 const WAITED_FOR: u32 = 2;
 
-/// The word.
+/// The futex word, in its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct BareWord(AtomicU32);
@@ -24,7 +24,8 @@ impl Lock for BareWord {
         if taken.is_ok() {
             return Ok(());
         }
-        // Who has waited does not know whether others wait too: it leaves word that they may.
+        // A thread that has waited cannot know whether others wait too, so it marks the word as
+        // contended.
         while self.0.swap(WAITED_FOR, Ordering::Acquire) != FREE {
             private_wait_while(&self.0, WAITED_FOR)?;
         }

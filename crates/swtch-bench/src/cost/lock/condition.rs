@@ -1,5 +1,5 @@
-//! A lock made of a flag, a mutex and a condition variable, as one writes it where the mutex must not be
-//! held for long.
+//! A lock made of a flag, a mutex and a condition variable, the usual way when the mutex itself
+//! must not be held for long.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::{LibraryMutex, Lock};
 use crate::error::{Error, returned};
 
-/// Whether it is held, and who waits.
+/// The flag, and the condition variable on which waiters block.
 #[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct ConditionLock {
     mutex: LibraryMutex,
     freed: Freed,
-    /// Only read and written with the mutex.
+    /// Only read and written while `mutex` is held.
     is_held: AtomicBool,
 }
 
 struct Freed(UnsafeCell<libc::pthread_cond_t>);
 
-// SAFETY: what a pthread_cond_t is for.
+// SAFETY: several threads may use a pthread_cond_t at once; that is its purpose.
 unsafe impl Sync for Freed {}
-// SAFETY: it is only moved before it is used first, when no thread can wait for it.
+// SAFETY: it is only moved before its first use, when no thread can wait for it.
 unsafe impl Send for Freed {}
 
 impl Default for Freed {
@@ -38,7 +38,7 @@ impl fmt::Debug for ConditionLock {
 }
 
 impl ConditionLock {
-    /// Wakes one of those that wait, if anybody does.
+    /// Wakes one waiting thread, if there is any.
     pub(crate) fn signal(&self) -> Result<(), Error> {
         // SAFETY: initialised by `default`, alive while `self` is.
         returned("pthread_cond_signal", unsafe {
@@ -51,7 +51,8 @@ impl Lock for ConditionLock {
     fn lock(&self) -> Result<(), Error> {
         self.mutex.lock()?;
         while self.is_held.load(Ordering::Relaxed) {
-            // SAFETY: both are initialised by `default`, alive while `self` is, and the mutex is ours.
+            // SAFETY: both are initialised by `default`, alive while `self` is, and the mutex is
+            // ours.
             returned("pthread_cond_wait", unsafe {
                 libc::pthread_cond_wait(self.freed.0.get(), self.mutex.as_ptr())
             })?;
@@ -64,7 +65,7 @@ impl Lock for ConditionLock {
         self.mutex.lock()?;
         self.is_held.store(false, Ordering::Relaxed);
         self.mutex.unlock()?;
-        // The mutex is free again, so that who is woken does not wait a second time.
+        // The mutex is free again, so that the woken thread does not block a second time.
         self.signal()
     }
 }

@@ -1,4 +1,4 @@
-//! Locks of the C library, between threads of one process.
+//! Locks of the C library for the threads of one process.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -8,14 +8,14 @@ use crate::error::{Error, returned};
 
 /// A plain mutex.
 ///
-/// It is never destroyed: neither glibc nor musl keeps anything about it elsewhere, so that it goes with
-/// its memory.
+/// It is never destroyed: neither glibc nor musl keeps any state of it elsewhere, so freeing its
+/// memory is enough.
 #[repr(align(64))]
 pub(crate) struct LibraryMutex(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: what a pthread_mutex_t is for.
+// SAFETY: several threads may use a pthread_mutex_t at once; that is its purpose.
 unsafe impl Sync for LibraryMutex {}
-// SAFETY: it is only moved before it is used first, when no thread can wait for it.
+// SAFETY: it is only moved before its first use, when no thread can wait for it.
 unsafe impl Send for LibraryMutex {}
 
 impl Default for LibraryMutex {
@@ -31,7 +31,7 @@ impl fmt::Debug for LibraryMutex {
 }
 
 impl LibraryMutex {
-    /// For a condition variable that is waited for with it.
+    /// The raw mutex, for waits on a condition variable.
     pub(super) const fn as_ptr(&self) -> *mut libc::pthread_mutex_t {
         self.0.get()
     }
@@ -53,13 +53,13 @@ impl Lock for LibraryMutex {
     }
 }
 
-/// A lock that many may have for reading, or one for writing.
+/// A read-write lock: many readers, or one writer.
 #[repr(align(64))]
 pub(crate) struct LibraryReadWrite(UnsafeCell<libc::pthread_rwlock_t>);
 
-// SAFETY: what a pthread_rwlock_t is for.
+// SAFETY: several threads may use a pthread_rwlock_t at once; that is its purpose.
 unsafe impl Sync for LibraryReadWrite {}
-// SAFETY: it is only moved before it is used first, when no thread can wait for it.
+// SAFETY: it is only moved before its first use, when no thread can wait for it.
 unsafe impl Send for LibraryReadWrite {}
 
 impl Default for LibraryReadWrite {
@@ -75,7 +75,7 @@ impl fmt::Debug for LibraryReadWrite {
 }
 
 impl LibraryReadWrite {
-    /// Waits until nobody has it for writing, and has it for reading.
+    /// Acquires the lock for reading; blocks while a writer holds it.
     pub(crate) fn read(&self) -> Result<(), Error> {
         // SAFETY: initialised by `default`, alive while `self` is.
         returned("pthread_rwlock_rdlock", unsafe {
@@ -83,7 +83,7 @@ impl LibraryReadWrite {
         })
     }
 
-    /// Waits until nobody has it, and has it for writing.
+    /// Acquires the lock for writing; blocks while any thread holds it.
     pub(crate) fn write(&self) -> Result<(), Error> {
         // SAFETY: initialised by `default`, alive while `self` is.
         returned("pthread_rwlock_wrlock", unsafe {
@@ -91,7 +91,7 @@ impl LibraryReadWrite {
         })
     }
 
-    /// Gives it back. The caller has it.
+    /// Releases the lock, which the caller holds.
     pub(crate) fn unlock(&self) -> Result<(), Error> {
         // SAFETY: initialised by `default`, alive while `self` is; the caller has it.
         returned("pthread_rwlock_unlock", unsafe {

@@ -1,9 +1,9 @@
-//! A ring of locks that is watched: every move is written down, by the thread that makes it, while it has
-//! both locks. So the entries of one lock stand in the order in which it was held, and with one spare lock
-//! so do all of them.
+//! Runs a ring of locks and logs every move. The thread that makes a move logs it while it holds
+//! both locks. So the entries of one lock are in the order in which it was held, and with one spare
+//! lock all entries are in order.
 //!
-//! Nothing of this is timed against other arms: writing down costs time, and brings the threads together at
-//! one counter.
+//! These runs are not compared with other arms: logging costs time, and all threads contend for one
+//! counter.
 
 use std::io::{BufRead, BufReader, BufWriter, PipeReader, PipeWriter, Write, pipe};
 use std::os::fd::AsRawFd;
@@ -22,27 +22,27 @@ use crate::error::Error;
 use crate::outcome::Counted;
 use crate::process::Child;
 
-/// What was seen of a ring.
+/// What was observed of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// All moves from the first on.
+    /// All moves from the first on, in the order of the log.
     pub hand_overs: Vec<HandOver>,
-    /// Moves over which switches were counted: the last ones of each thread.
+    /// Number of moves over which switches were counted: the last ones of each thread.
     pub counted_hand_overs: u64,
-    /// Switches of all threads over these.
+    /// Switches of all threads over these moves.
     pub counted: Counted,
     /// Wall time of all moves.
     pub elapsed: Nanos,
-    /// CPU time of all threads meanwhile: over `elapsed`, how many CPUs were busy.
+    /// CPU time of all threads meanwhile; divided by `elapsed`, the number of busy CPUs.
     pub cpu_time: Nanos,
 }
 
-/// Lets a fresh ring make so many turns of each thread, besides those that it needs to be warm, in a
-/// process of its own.
+/// Runs a new ring in a process of its own, for `turns` turns of each thread after those that warm
+/// it up.
 ///
 /// # Errors
 ///
-/// The ring makes no sense, or its threads cannot be started.
+/// The ring is invalid, or its threads cannot be started.
 pub fn observe(spec: &LockRingSpec, turns: u64) -> Result<Observed, Error> {
     spec.check()?;
     let (reader, writer) = pipe().map_err(Error::calling("pipe2"))?;
@@ -66,10 +66,10 @@ pub fn observe(spec: &LockRingSpec, turns: u64) -> Result<Observed, Error> {
     observed
 }
 
-/// Where moves are written down.
+/// The moves that were logged so far.
 struct Log {
     next: AtomicUsize,
-    /// Thread and lock, in one word.
+    /// Thread number in the upper half, lock number in the lower.
     entries: Vec<AtomicU64>,
 }
 
@@ -106,7 +106,7 @@ fn hand_over(entry: &AtomicU64) -> HandOver {
     }
 }
 
-/// A line of numbers, and one for each move.
+/// Writes a line of numbers, and then one line for each move.
 fn tell(observed: &Observed, writer: PipeWriter) -> std::io::Result<()> {
     let mut out = BufWriter::new(writer);
     writeln!(

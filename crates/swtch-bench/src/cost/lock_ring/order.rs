@@ -1,4 +1,4 @@
-//! The order in which a ring of locks must be gone round, and whether it was.
+//! The order in which threads must take the locks of a ring, and a check that they did.
 //!
 //! ```text
 //!  3 threads, 4 locks      lock 0   lock 1   lock 2   lock 3
@@ -7,8 +7,8 @@
 //!  one spare lock, all:      2→3  1→2  0→1  2→0  1→3 …              the whole order is fixed
 //! ```
 //!
-//! Who takes a lock must be the thread behind the one that had it last; of a lock that nobody had, the
-//! last thread. With one spare lock the moves of all threads together are in one order, too.
+//! A lock must be taken by the thread behind its last holder; a spare lock first by the last
+//! thread. With one spare lock the moves of all threads together have one fixed order, too.
 
 use std::fmt;
 
@@ -23,14 +23,14 @@ pub struct HandOver {
     pub lock: u32,
 }
 
-/// The first move that is not the ring's. `Display` is a sentence without its full stop.
+/// The first move that breaks the order. `Display` is a sentence without its full stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Index of the move.
+    /// Index of the move, from 0.
     pub index: usize,
-    /// What was seen.
+    /// The move that was observed.
     pub seen: HandOver,
-    /// What should have been.
+    /// The move that the order requires.
     pub due: HandOver,
 }
 
@@ -45,12 +45,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The first move of a fresh ring that breaks its order; `None` when all keep it.
+/// The first move of a new ring that breaks the order; `None` when all keep it.
 pub fn order_violation(spec: &LockRingSpec, moves: &[HandOver]) -> Option<Violation> {
     let threads = spec.count;
     let behind = |thread: u32| thread.checked_sub(1).unwrap_or(threads - 1);
     let locks = u32::try_from(spec.locks()).unwrap_or(u32::MAX);
-    // Who takes each lock next. Of the spare ones, the last thread does.
+    // The thread that takes each lock next. For the spare ones it is the last thread.
     let mut due_at: Vec<u32> = (0..locks).map(|lock| behind(lock.min(threads))).collect();
     let mut last: Option<HandOver> = None;
     for (index, seen) in moves.iter().copied().enumerate() {
@@ -105,7 +105,7 @@ mod tests {
         pairs.iter().map(hand_over).collect()
     }
 
-    /// The drawing above.
+    /// The example in the drawing above.
     #[test]
     fn with_one_spare_lock_the_whole_order_is_fixed() {
         let right = [(2, 3), (1, 2), (0, 1), (2, 0), (1, 3), (0, 2), (2, 1)];
@@ -119,7 +119,7 @@ mod tests {
         );
     }
 
-    /// Two threads may move at once: only the holders of each lock have an order.
+    /// Two threads may move at once, so only the holders of each lock have an order.
     #[test]
     fn with_more_spare_locks_each_lock_keeps_its_order() {
         let turns = [(2, 3), (2, 4), (1, 2), (1, 3), (0, 1), (0, 2), (2, 0)];

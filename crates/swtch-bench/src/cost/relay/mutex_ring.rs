@@ -1,14 +1,15 @@
-//! A ring of locks, one more than members: each member has one, takes the next and gives the last
-//! one back (as `csfast5` does).
+//! A ring of locks, one more than members: each member holds one, takes the next and releases the
+//! former (as `csfast5` does).
 //!
 //! ```text
 //! locks     0    1    2    free        member 1 can go on: it takes `free`, gives 2 back …
 //! members   0 ─▶ 1 ─▶ 2 ─▶             … so member 0 … can take 2; all wait but one
 //! ```
 //!
-//! A hop is an acquisition. How often one switches is not by construction: who unlocks may find the
-//! next lock free already. So the count is what the kernel says. With no peer, locking and unlocking
-//! stay in user mode: the difference to a hop holds its system calls as well as the switch.
+//! A hop is an acquisition. The number of switches is not fixed by construction, because a thread
+//! that unlocks may find the next lock free already, so the kernel's count is used. Without a peer,
+//! locking and unlocking stay in user mode: the difference to a hop includes its system calls as
+//! well as the switch.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,16 +19,15 @@ use crate::error::Error;
 use crate::shared::Shared;
 use crate::token::ProcessMutex;
 
-/// The locks, and which one each member has.
+/// The locks, and which one each member holds.
 pub(super) struct MutexRing {
     locks: Vec<Shared<ProcessMutex>>,
-    /// Each slot is only used by its member, who may be a process with a copy of its own.
+    /// Each slot is only used by its member, which may be a process with its own copy.
     held: Vec<AtomicUsize>,
     private: Shared<ProcessMutex>,
 }
 
 impl MutexRing {
-    /// A ring of `count` members.
     pub(super) fn new(count: u32) -> Result<Self, Error> {
         Ok(Self {
             locks: (0..=count).map(|_| mutex()).collect::<Result<_, _>>()?,

@@ -1,6 +1,6 @@
-//! The turn as a signal to one thread, which has it blocked and takes it by `sigtimedwait`.
+//! The turn as a signal to one thread, which blocks the signal and takes it by `sigtimedwait`.
 //!
-//! A standard signal, of which at most one is pending: the queue has the depth of the turn.
+//! At most one instance of a standard signal is pending, which is enough for a single turn.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,15 +15,15 @@ use crate::shared::Shared;
 
 const TURN: libc::c_int = libc::SIGUSR2;
 
-/// Where each member is reached.
+/// The threads to which the turn is sent.
 pub(super) struct SignalRing {
-    /// Process and thread of each.
+    /// Process and thread id of each member.
     members: Vec<Shared<[AtomicU32; 2]>>,
     turn: libc::sigset_t,
 }
 
 impl SignalRing {
-    /// A ring whose members will say where they are.
+    /// A ring whose members will store their ids in `enter`.
     pub(super) fn new(count: u32) -> Result<Self, Error> {
         Ok(Self {
             members: (0..count)
@@ -46,8 +46,8 @@ impl SignalRing {
     /// Takes the turn that was sent to the calling thread.
     fn take(&self) -> Result<(), Error> {
         loop {
-            // SAFETY: the set lives across the call; nothing is asked about the signal, and without a
-            // limit it waits for as long as it takes.
+            // SAFETY: the set lives across the call; no information about the signal is requested,
+            // and no timeout is given.
             let taken = unsafe { libc::sigtimedwait(&self.turn, ptr::null_mut(), ptr::null()) };
             match checked("rt_sigtimedwait", taken) {
                 Ok(_) => return Ok(()),
@@ -91,7 +91,7 @@ impl Relay for SignalRing {
     }
 }
 
-/// The set of one signal.
+/// A set that holds only `signal`.
 fn only(signal: libc::c_int) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
     // SAFETY: the set is ours to be written to. It cannot fail.

@@ -1,4 +1,4 @@
-//! A token for each member: who finds it there has the turn.
+//! A token for each member: the member whose token is present has the turn.
 
 use std::sync::Arc;
 
@@ -7,14 +7,13 @@ use crate::cost::work::Work;
 use crate::error::Error;
 use crate::token::Token;
 
-/// Tokens of one kind, and one more that only the leader knows.
+/// Tokens of one kind, and one more that only the leader uses.
 pub(super) struct TokenRing<T> {
     tokens: Vec<T>,
     private: T,
 }
 
 impl<T: Token + Send + 'static> TokenRing<T> {
-    /// A ring of `count` members.
     pub(super) fn relay(
         count: u32,
         token: impl Fn() -> Result<T, Error>,

@@ -1,13 +1,13 @@
-//! Members that do nothing but yield: there is no turn, the scheduler gives it to whom it likes.
+//! Members that only yield: there is no turn, and the scheduler decides which member runs next.
 //!
 //! A lap of a member is one `sched_yield`. Its manual page calls the outcome unspecified for
-//! `SCHED_OTHER`, so how often a yield switches is what the kernel counts (as involuntary).
+//! `SCHED_OTHER`, so the number of switches per yield is what the kernel counts (as involuntary).
 
 use super::Relay;
 use crate::cost::work::Work;
 use crate::error::{Error, checked};
 
-/// Nothing is shared.
+/// A relay without shared state.
 pub(super) struct Yields;
 
 impl Relay for Yields {

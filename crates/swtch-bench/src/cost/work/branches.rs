@@ -1,9 +1,9 @@
-//! Branches that depend on data: what a switch costs when the branch predictor has learnt somebody
-//! else's pattern.
+//! Branches that depend on data: what a switch costs when the branch predictor has learned another
+//! task's pattern.
 //!
-//! Compare [`Patterns::PerMember`] with [`Patterns::Same`], where all members teach the predictor the
-//! same. Few branches are learnt again quickly; more than a predictor holds are mispredicted anyway,
-//! so the cost of a switch rises with their number and falls again.
+//! Compare [`Patterns::PerMember`] with [`Patterns::Same`], where all members train the predictor
+//! alike. Few branches are quickly learned again, and more branches than the predictor holds are
+//! mispredicted anyway, so the cost of a switch first rises with their number and then falls.
 
 use std::hint::black_box;
 
@@ -12,19 +12,18 @@ use serde::{Deserialize, Serialize};
 use super::Work;
 use super::random::SplitMix;
 
-/// Whose pattern it is.
+/// Whether members have the same branch pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Patterns {
-    /// Each member has its own.
+    /// Each member has a pattern of its own.
     PerMember,
-    /// All have the same.
+    /// All members have the same pattern.
     Same,
 }
 
-/// The work.
 pub(super) struct Branches {
-    /// A bit per branch, so that the data themselves need little of the cache.
+    /// One bit per branch, so that the data take little of the cache.
     pattern: Vec<u64>,
     count: u32,
     taken: u64,
@@ -52,8 +51,8 @@ impl Work for Branches {
             let mut bits = *word;
             for _ in 0..left.min(64) {
                 if bits & 1 == 1 {
-                    // What a compiler must not do on a way not taken makes it a branch, where it
-                    // would otherwise add the bit.
+                    // `black_box` must not run on the path that is not taken. So the compiler has
+                    // to emit a branch, where it would otherwise add the bit.
                     self.taken = black_box(self.taken + 1);
                 }
                 bits >>= 1;
@@ -77,8 +76,8 @@ mod tests {
         assert_eq!(work.taken, u64::from(ones));
     }
 
-    /// A pattern that no predictor can learn takes much longer than a constant one only when there are
-    /// branches to mispredict.
+    /// A random pattern must take much longer than a constant one: so there are branches to
+    /// mispredict.
     #[test]
     fn branches_are_not_folded_away() {
         let quickest = |work: &mut Branches| {

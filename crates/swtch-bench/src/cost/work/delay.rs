@@ -1,10 +1,9 @@
-//! A delay of a fixed number of steps: a difference of known length, to see that it is found.
+//! A delay of a fixed number of steps: a known difference, to check that the measurement finds it.
 
 use std::hint::black_box;
 
 use super::Work;
 
-/// The work.
 pub(super) struct Delay {
     loops: u32,
     state: u64,
@@ -20,14 +19,15 @@ impl Work for Delay {
     fn run(&mut self) {
         let mut state = self.state;
         for _ in 0..self.loops {
-            // A step waits for the last one, and no compiler looks into it: as many as are asked for.
+            // Each step depends on the last one, and is opaque to the compiler, so all of them are
+            // executed.
             state = black_box(step(state));
         }
         self.state = state;
     }
 }
 
-/// A multiplication and an addition (Knuth, MMIX).
+/// One multiplication and one addition (Knuth, MMIX).
 const fn step(state: u64) -> u64 {
     state
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -38,7 +38,7 @@ const fn step(state: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Where the chain ends depends on every step.
+    /// The end of the chain depends on every step.
     #[test]
     fn no_step_is_left_out() {
         let mut delay = Delay::new(3);

@@ -1,4 +1,4 @@
-//! Memory of a chosen size, kind and owner, for walks.
+//! Memory of a chosen size, page size and visibility, for walks.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -9,29 +9,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, checked};
 
-/// What memory is made of.
+/// Page size of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PageSize {
     /// 4 KiB pages (or the smallest that there are).
     Small,
-    /// Transparent huge pages; memory that the kernel does not give them is not here.
+    /// Transparent huge pages. If the kernel does not provide them, the work is not available.
     Huge,
 }
 
-/// Who sees the memory.
+/// Which processes see the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Backing {
-    /// The process that maps it, alone.
+    /// Only the process that maps it.
     Anonymous,
-    /// Its children, too.
+    /// Also the children of that process.
     Shared,
 }
 
-/// Size of a huge page, and what it is aligned to: 2 MiB with 4 KiB pages.
+/// Size and alignment of a huge page: 2 MiB on machines with 4 KiB pages.
 const HUGE: usize = 2 << 20;
 
-/// Memory of its own, which every child forked while it lives sees too when it is shared.
+/// A mapping that is unmapped when dropped. Children that are forked meanwhile see a shared one
+/// too.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     mapped: NonNull<libc::c_void>,
@@ -46,9 +47,9 @@ unsafe impl Sync for Mapping {}
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Memory of zeros, none of it there yet.
+    /// Memory of zeros, of which no page is allocated yet.
     pub(super) fn new(bytes: usize, backing: Backing, size: PageSize) -> Result<Self, Error> {
-        // A huge page can only stand at a multiple of its size.
+        // A huge page must be aligned to its size.
         let mapped_bytes = match size {
             PageSize::Small => bytes.max(1),
             PageSize::Huge => bytes.next_multiple_of(HUGE) + HUGE,
@@ -70,7 +71,6 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// The memory.
     pub(super) fn words(&self) -> &[AtomicUsize] {
         // SAFETY: mapped, aligned to a page at least, zeroed, and living as long as `self`.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.count) }
@@ -84,13 +84,13 @@ impl Mapping {
         // SAFETY: advice about a mapping of our own, which changes no contents.
         let advised = unsafe { libc::madvise(self.mapped.as_ptr(), self.mapped_bytes, advice) };
         match (size, checked("madvise", advised)) {
-            // A kernel without transparent huge pages knows neither.
+            // A kernel without transparent huge pages knows neither advice.
             (PageSize::Huge, Err(error)) => Err(Error::NotHere(format!("huge pages: {error}"))),
             _ => Ok(()),
         }
     }
 
-    /// Fails unless all of it lies in huge pages, now that it has been written to.
+    /// Fails unless all of the memory, which must have been written to, lies in huge pages.
     pub(super) fn check_huge(&self) -> Result<(), Error> {
         let bytes = self.count * size_of::<AtomicUsize>();
         let huge = anonymous_huge_bytes(self.words.as_ptr().addr())?;
@@ -132,7 +132,7 @@ fn map(bytes: usize, backing: Backing) -> Result<NonNull<libc::c_void>, Error> {
     Ok(NonNull::new(address).expect("invariant: mmap never returns 0"))
 }
 
-/// How much of the mapping around `address` lies in huge pages: `AnonHugePages` in smaps.
+/// Bytes of the mapping around `address` that lie in huge pages: `AnonHugePages` in smaps.
 fn anonymous_huge_bytes(address: usize) -> Result<usize, Error> {
     let smaps = File::open("/proc/self/smaps").map_err(Error::calling("open"))?;
     let mut is_ours = false;
@@ -148,7 +148,7 @@ fn anonymous_huge_bytes(address: usize) -> Result<usize, Error> {
     Ok(0)
 }
 
-/// The addresses of the mapping whose part of smaps begins with this line.
+/// The addresses of the mapping that this line of smaps introduces; `None` for other lines.
 fn range_of(line: &str) -> Option<std::ops::Range<usize>> {
     let (start, end) = line.split(' ').next()?.split_once('-')?;
     let number = |text| usize::from_str_radix(text, 16).ok();

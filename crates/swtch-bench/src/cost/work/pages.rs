@@ -1,8 +1,8 @@
-//! One line of each of many pages: what a switch costs when the TLB has to be filled again.
+//! One line of each of many pages: what a switch costs when the TLB has to be refilled.
 //!
-//! Compare rings of processes with rings of threads, over the number of pages (ns per page) and over
-//! the number of members: the kernel keeps few address spaces apart on a CPU
-//! (`TLB_NR_DYN_ASIDS`, `arch/x86/mm/tlb.c`), and a ring of more falls off a cliff.
+//! Compare rings of processes with rings of threads, over the number of pages (ns per page) and
+//! over the number of members: the kernel keeps only a few address spaces per CPU in the TLB
+//! (`TLB_NR_DYN_ASIDS`, `arch/x86/mm/tlb.c`), and the cost rises sharply when a ring has more.
 
 use std::sync::Arc;
 
@@ -27,8 +27,9 @@ pub(super) fn walk(pages: u32, size: PageSize, member: usize) -> Result<Walk, Er
     Ok(Walk::new(Arc::new(memory), first, places.len()))
 }
 
-/// The word of page number `page`: another line in each, because the same one of all pages would fall
-/// into one set of the first cache, and be a test of that.
+/// The word of page number `page`: another line in each page, because the same line of every page
+/// would fall into one set of the first-level cache, and the cache would be measured instead of the
+/// TLB.
 const fn place(page: usize) -> usize {
     page * PAGE + page % (PAGE / LINE) * LINE
 }
@@ -51,7 +52,7 @@ mod tests {
         use super::super::Work;
         walk(0, PageSize::Small, 0).unwrap().run();
     }
-    /// Whether huge pages came is asked of the kernel, not assumed.
+    /// The kernel is asked whether it provided huge pages; it is not assumed.
     #[test]
     fn huge_pages_come_or_are_said_to_be_missing() {
         if let Err(error) = walk(1024, PageSize::Huge, 0) {

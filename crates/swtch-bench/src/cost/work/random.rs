@@ -1,15 +1,14 @@
-//! Numbers that look random and are the same every time.
+//! Pseudo-random numbers that are the same in every run.
 
 /// `SplitMix64` (Steele, Lea, Flood, OOPSLA 2014).
 pub(super) struct SplitMix(u64);
 
 impl SplitMix {
-    /// The row of numbers of `seed`.
+    /// The sequence of numbers that belongs to `seed`.
     pub(super) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
     pub(super) const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -18,7 +17,7 @@ impl SplitMix {
         mixed ^ (mixed >> 31)
     }
 
-    /// Puts `items` into another order, each order as likely as any other (Fisher and Yates).
+    /// Shuffles `items`, with every order equally likely (Fisher and Yates).
     pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             // The remainder's bias is below items / 2⁶⁴.

@@ -1,16 +1,16 @@
-//! Registers that are live, or not, when the turn is handed on.
+//! Registers that are live, or cleared, when the turn is handed on.
 //!
 //! ```text
-//! arm live       … take │ read XINUSE │ clear │ touch │ pass, take …   the switch saves and restores
-//! arm cleared    … take │ read XINUSE │ touch │ clear │ pass, take …   the switch has nothing to save
+//! arm live       … take │ read XINUSE │ clear │ touch │ pass, take …   registers to save
+//! arm cleared    … take │ read XINUSE │ touch │ clear │ pass, take …   nothing to save
 //! ```
 //!
-//! Compare the two arms of one state. A plain process is no baseline: after the string functions of
-//! the C library, masks and zmm16 to 31 are in use without anybody having asked for it.
+//! Compare the two arms of one state. A plain process is no baseline: after string functions of the
+//! C library, masks and zmm16 to 31 are in use although the program never asked for it.
 //!
-//! XINUSE is read first, right after the turn was taken: the kernel has just put back what was live
-//! when it switched away, so the reading shows what the switch has carried, including what the
-//! code between work and switch may have left.
+//! XINUSE is read first, right after the turn was taken: the kernel has just restored what was live
+//! when it switched away. So the reading shows what the switch has carried, including what the code
+//! between work and switch may have left.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,52 +18,51 @@ use super::Work;
 use crate::arch::{self, Registers};
 use crate::error::Error;
 
-/// What is done last before the turn is handed on.
+/// What the last instructions before the hand-over do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// The state is written, and stays.
+    /// They write the register state, which stays live.
     Live,
-    /// The state is set back, by the instructions that the other does first.
+    /// They clear the state, by the instructions that `Live` executes first.
     Cleared,
 }
 
-/// Which register components were in use: bits of XINUSE on x86-64 (SSE is bit 1, AVX 2, AVX-512 5 to 7,
-/// tiles 17 and 18).
+/// Register components that were in use: bits of XINUSE on x86-64 (SSE is bit 1, AVX 2, AVX-512 5
+/// to 7, tiles 17 and 18).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LiveRegisters {
-    /// Those that were in use at every hand-over.
+    /// Components that were in use at every hand-over.
     pub always: u64,
-    /// Those that were in use at one or more.
+    /// Components that were in use at one or more hand-overs.
     pub ever: u64,
 }
 
 impl LiveRegisters {
-    /// Before any reading.
+    /// The value before any reading.
     const UNSEEN: Self = Self {
         always: u64::MAX,
         ever: 0,
     };
 
-    /// As two numbers, that of `None` too.
+    /// Encodes the value as two numbers, `None` included.
     pub(crate) fn to_pair(of: Option<Self>) -> [u64; 2] {
         let Self { always, ever } = of.unwrap_or(Self::UNSEEN);
         [always, ever]
     }
 
-    /// Back from [`Self::to_pair`].
+    /// Decodes the numbers of [`Self::to_pair`].
     pub(crate) fn from_pair([always, ever]: [u64; 2]) -> Option<Self> {
         Some(Self { always, ever }).filter(|live| *live != Self::UNSEEN)
     }
 
-    /// Both together. What only one member knows is what is known.
+    /// Combines two readings. If one of them is `None`, the other is the result.
     pub fn of_both(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let [[always, ever], [more_always, more_ever]] = [one, other].map(Self::to_pair);
         Self::from_pair([always & more_always, ever | more_ever])
     }
 }
 
-/// The work.
 pub(super) struct Touch {
     registers: Registers,
     ending: Ending,
@@ -108,7 +107,7 @@ impl Work for Touch {
 mod tests {
     use super::*;
 
-    /// A member that could not look must not wipe out what another saw.
+    /// A member that could not read the registers must not erase what another saw.
     #[test]
     fn what_members_saw_is_put_together() {
         let one = LiveRegisters {

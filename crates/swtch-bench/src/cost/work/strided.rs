@@ -1,8 +1,8 @@
-//! Lines that lie some way apart: what a switch costs when few lines reach far.
+//! Lines at a fixed distance: what a switch costs when few lines are spread over much memory.
 //!
-//! Compare strides over the same reach. Twice the stride is half the lines; what is lost per line tells
-//! whether the caches could still use all their places: lines that lie a power of two apart share few of
-//! them, and from 4 KiB on each needs an entry of the TLB of its own.
+//! Compare strides over the same extent. Twice the stride means half the lines. The loss per line
+//! tells whether the caches could use all their sets: lines at a distance of a power of two share
+//! few sets, and from 4 KiB on each line needs its own TLB entry.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) fn walk(bytes: u64, stride: u64, member: usize) -> Result<Walk, Error
     Ok(Walk::new(Arc::new(memory), first, places.len()))
 }
 
-/// The words of the lines.
+/// Indices of the first words of the lines.
 fn places(bytes: u64, stride: u64) -> Result<Vec<usize>, Error> {
     if stride == 0 || !stride.is_multiple_of(64) || bytes < stride {
         return Err(Error::Senseless(

@@ -1,11 +1,11 @@
-//! A walk through memory, each step at the address that the last one read.
+//! A walk through memory, in which each step goes to the address that the last one read.
 //!
 //! ```text
-//! line 0 ──▶ line 5 ──▶ line 2 ──▶ … ──▶ line 0     all places once, then where it began
+//! line 0 ──▶ line 5 ──▶ line 2 ──▶ … ──▶ line 0     every place once, then back to the start
 //! ```
 //!
-//! A step cannot begin before the last has ended, so nothing hides what a miss costs but the
-//! CPU's own guess of where the next line will be, and no compiler can leave a step out.
+//! A step cannot begin before the last one has ended. So only the CPU's own prediction of the next
+//! line can hide the cost of a miss, and no compiler can leave a step out.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,7 +17,6 @@ use super::mapping::Mapping;
 /// Words in a cache line of 64 bytes.
 pub(super) const LINE: usize = 64 / size_of::<AtomicUsize>();
 
-/// The work.
 pub(super) struct Walk {
     memory: Arc<Mapping>,
     steps: usize,
@@ -35,16 +34,16 @@ impl Walk {
     }
 }
 
-/// Writes a cycle through `places`, indices of words, in their order.
+/// Writes a cycle through `places`, which are indices of words, in their order.
 ///
-/// Every place is written to, so that it lies in a page of its own: one that is only read is the page
-/// of zeros that all share, and fits into every cache.
+/// Every place is written to, so that it lies in a page of its own: pages that are only read all
+/// map the shared zero page, which fits into every cache.
 pub(super) fn link(memory: &Mapping, places: &[usize]) {
     let words = memory.words();
     let nexts = places.iter().cycle().skip(1);
     for (place, next) in places.iter().zip(nexts) {
         words[*place].store(*next, Ordering::Relaxed);
-        // Beside it, because the place itself may be sent to word 0.
+        // A second word is written too, because the place itself may hold the index 0.
         words[*place + 1].store(usize::MAX, Ordering::Relaxed);
     }
 }
@@ -65,7 +64,8 @@ mod tests {
     use super::super::mapping::{Backing, PageSize};
     use super::*;
 
-    /// Where the walk ends depends on every step: half a cycle ends elsewhere, two halves at home.
+    /// The end of the walk depends on every step: half a cycle ends elsewhere, a full one at the
+    /// start.
     #[test]
     fn no_step_is_left_out() {
         let memory = Mapping::new(4096, Backing::Anonymous, PageSize::Small).unwrap();

@@ -1,8 +1,8 @@
-//! A working set: what a switch costs when caches have to be filled again.
+//! A working set: what a switch costs when the caches have to be refilled.
 //!
 //! Compare [`Sharing::Private`], where each member brings its own memory into the caches, with
-//! [`Sharing::Shared`], where one member warms them for the next: the walks are the same, so the
-//! difference is what the caches have lost to the others.
+//! [`Sharing::Shared`], where one member warms them for the next. The walks are the same, so the
+//! difference is what the caches have lost to other members.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use super::random::SplitMix;
 use super::walk::{LINE, Walk, link};
 use crate::error::Error;
 
-/// In which order lines are read.
+/// The order in which lines are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// One that the CPU cannot guess, the same every time.
+    /// A random order that the CPU cannot predict, the same every time.
     Random,
-    /// By address: the CPU fetches ahead.
+    /// By address, so that the CPU prefetches.
     Sequential,
 }
 
-/// Whose memory it is.
+/// Whether members share the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sharing {
-    /// Each member has its own.
+    /// Each member has memory of its own.
     Private,
-    /// All members have the same.
+    /// All members have the same memory.
     Shared,
 }
 
-/// The set that all members share, walked in one order.
+/// The memory that all members share, linked in one order.
 pub(super) fn shared(bytes: u64, order: Order) -> Result<Arc<Mapping>, Error> {
     make(bytes, order, 0)
 }
@@ -43,7 +43,7 @@ pub(super) fn walk_shared(memory: &Arc<Mapping>, bytes: u64) -> Walk {
     Walk::new(Arc::clone(memory), 0, lines(bytes))
 }
 
-/// A walk over a set that is the member's own, in an order of its own.
+/// A walk over memory of the member's own, in an order of its own.
 pub(super) fn private(bytes: u64, order: Order, member: usize) -> Result<Walk, Error> {
     let memory = make(bytes, order, member)?;
     Ok(Walk::new(memory, 0, lines(bytes)))
@@ -53,10 +53,10 @@ fn lines(bytes: u64) -> usize {
     usize::try_from(bytes / 64).expect("invariant: memory is addressed by usize")
 }
 
-/// Every line is on the cycle, so that it can be entered at the first.
+/// Every line is on the cycle, so a walk can start at the first one.
 ///
-/// It is memory of the same kind, whoever uses it, so that the control differs in nothing else: the
-/// kernel takes anonymous pages from elsewhere than those that processes can share.
+/// Private sets use shared memory too, so that they differ from the control in nothing else: the
+/// kernel allocates anonymous pages from elsewhere than pages that processes can share.
 fn make(bytes: u64, order: Order, seed: usize) -> Result<Arc<Mapping>, Error> {
     let lines = lines(bytes);
     let memory = Mapping::new(lines * 64, Backing::Shared, PageSize::Small)?;
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::Ordering;
 
-    /// The cycle of either order comes back to its start after as many steps as there are lines, and
+    /// For either order, the cycle returns to its start after as many steps as there are lines, and
     /// not before.
     #[test]
     fn a_walk_reads_every_line_once() {

@@ -1,4 +1,4 @@
-//! Switches counted by what decides their price, and what they come to.
+//! Switches counted by what decides their price, and their cost.
 
 use super::Case;
 use super::tariff::{Basis, DirectCost, Tariff};
@@ -12,13 +12,13 @@ pub struct Account {
 }
 
 impl Account {
-    /// Adds a switch, and the most that its task lost afterwards.
+    /// Adds a switch, and the most that its task can have lost afterwards.
     pub fn add(&mut self, case: Case, indirect_high: Option<Nanos>) {
         self.add_many(case, 1);
         self.add_indirect(indirect_high);
     }
 
-    /// Adds all of another account.
+    /// Adds all switches of another account.
     pub fn merge(&mut self, other: &Self) {
         for (case, switches) in other.cases() {
             self.add_many(case, switches);
@@ -31,12 +31,12 @@ impl Account {
         self.cases.iter().copied()
     }
 
-    /// All switches.
+    /// Number of switches of all cases.
     pub fn switches(&self) -> u64 {
         self.cases.iter().map(|(_, switches)| switches).sum()
     }
 
-    /// The most that tasks lost after the switches; `None` when no bound is known.
+    /// The most that tasks can have lost after the switches; `None` when no bound is known.
     pub const fn indirect_high(&self) -> Option<Nanos> {
         self.indirect_high
     }
@@ -55,18 +55,18 @@ impl Account {
     }
 }
 
-/// What a number of switches cost.
+/// The cost of a number of switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
-    /// How many switches.
+    /// Number of switches, priced or not.
     pub switches: u64,
-    /// Of these, those for which the list holds no price: nothing of them is in `direct`.
+    /// Number of these for which the list holds no price; they add nothing to `direct`.
     pub unpriced: u64,
-    /// The switches themselves.
+    /// The cost of the switches themselves.
     pub direct: DirectCost,
-    /// The part of the direct cost whose price was measured for its kind of switch.
+    /// The part of `direct` whose price was measured for its kind of switch, in ns.
     pub measured_ns: f64,
-    /// The most that tasks lost afterwards; the least is 0. `None` when no bound is known.
+    /// The most that tasks can have lost afterwards; the least is 0. `None` when no bound is known.
     pub indirect_high: Option<Nanos>,
 }
 

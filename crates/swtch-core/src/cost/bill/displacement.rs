@@ -1,4 +1,4 @@
-//! Indirect cost: what a task can have lost because others used its caches while it was away.
+//! Indirect cost: the most that a task can have lost because others used its caches meanwhile.
 //!
 //! ```text
 //! net ns per hop                              ╭── largest working set that fits the L2
@@ -8,47 +8,47 @@
 //!    └──────────────────────────────────────────── working set
 //! ```
 //!
-//! Only bounds hold for every program. It may touch no memory, so the least is 0. The most:
+//! Only bounds hold for every program. A program may touch no memory, so the least is 0. The most:
 //!
 //! ```text
 //!        away               run             away            run
 //! ──┤ displaces ├──┤ loses what it needs ├┤ displaces ├──┤ loses …
 //! ```
 //!
-//! - While a task is away, no more is displaced than the time allows: nothing is displaced faster
-//!   than what displaces it is loaded.
+//! - While a task is away, no more is displaced than the time allows: data cannot be displaced
+//!   faster than the data that displaces it is loaded.
 //! - At no moment is more displaced than a private cache full of data. Programs with more data than
-//!   that lose it to themselves, switch or not.
-//! - A run loses no more than has been displaced, and no more than it lasts. What it did not come
-//!   to need stays displaced for the next one.
+//!   that displace their own, with or without a switch.
+//! - A run loses no more than has been displaced, and no more than it lasts. Data that it did not
+//!   need stays displaced for the next run.
 //!
-//! So what is displaced is kept for each task, from run to run.
+//! So the amount displaced is kept for each task, from run to run.
 
 use crate::cost::price::{Curve, Fact, Point, PriceList};
 use crate::units::Nanos;
 
-/// The curve: random reads and writes over memory that the members do not share.
+/// The curve used: random reads and writes over memory that the members do not share.
 pub(super) const CURVE: &str = "working-set-random-private";
 
-/// The fact that says how large the private cache is.
+/// The fact that holds the size of the private cache.
 pub(super) const L2: &str = "cache_l2_bytes";
 
-/// A private cache has at most this size where the list does not tell: 2 MiB, the largest L2 of the
+/// The size limit of a private cache where the list does not give it: 2 MiB, the largest L2 of the
 /// cores in common use (Intel Golden Cove and later).
 const LARGEST_L2_BYTES: f64 = 2.0 * 1024.0 * 1024.0;
 
 /// How a task came back to a CPU after a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Return {
-    /// To its CPU, on which nobody but idle had been meanwhile.
+    /// To its CPU, which had only been idle meanwhile.
     Undisturbed,
-    /// To its CPU, after this time, in which others can have used it.
+    /// To its CPU, after this time, in which other tasks can have used it.
     SameCpu(Nanos),
-    /// To another CPU, or nobody knows to which or when: all of its data may have to be fetched.
+    /// To another CPU, or CPU or time are not known: all of its data may have to be fetched again.
     Elsewhere,
 }
 
-/// The most that an absence can cost.
+/// The bound on what one absence can cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Displacement {
     most: Nanos,
@@ -60,7 +60,7 @@ impl Displacement {
     ///
     /// # Errors
     ///
-    /// The list has no such curve, or not enough of it; the reason, in words.
+    /// The list has no such curve, or not enough of it; the text says why.
     pub(super) fn new(list: &PriceList) -> Result<Self, String> {
         let curve = list.curves.iter().find(|curve| curve.name == CURVE);
         let curve = curve
@@ -83,12 +83,12 @@ impl Displacement {
         self.most
     }
 
-    /// Where the bound is from, in words.
+    /// The points that the bound comes from, in words.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The most that a task loses in the run after it came back like this. `displaced` is what it
+    /// The most that a task loses in the run after it came back in this way. `displaced` is what it
     /// still missed when it left, and becomes what it still misses when it leaves again; `ran` is
     /// the length of the run, `None` when it is not known.
     pub fn lost_in_run(&self, displaced: &mut Nanos, back: Return, ran: Option<Nanos>) -> Nanos {
@@ -109,7 +109,7 @@ fn l2_bytes(facts: &[Fact]) -> Option<f64> {
     (bytes > 0.0).then_some(bytes)
 }
 
-/// The smallest point of the curve, and the largest up to the limit, if these are two.
+/// The smallest point of the curve, and the largest up to the limit; `None` if they are the same.
 fn ends(curve: &Curve, limit: f64) -> Option<(&Point, &Point)> {
     let known = |point: &&Point| point.net_ns.low.is_finite() && point.net_ns.high.is_finite();
     let by_size = |a: &&Point, b: &&Point| a.size.total_cmp(&b.size);
@@ -130,7 +130,7 @@ mod tests {
 
     const KIB: f64 = 1024.0;
 
-    /// 4 kiB cost 1 µs, 512 kiB 21 µs, 4 MiB 500 µs.
+    /// Costs of 1 µs at 4 kiB, 21 µs at 512 kiB, 500 µs at 4 MiB.
     fn drawn() -> PriceList {
         let points = [
             (4096.0 * KIB, [499e3, 500e3, 501e3]),
@@ -225,7 +225,7 @@ mod tests {
         assert!(Displacement::new(&with_l2(drawn(), "1024")).is_err());
     }
 
-    /// A noisy curve may fall; a loss below 0 is none.
+    /// A noisy curve may fall; a loss below 0 counts as 0.
     #[test]
     fn a_falling_curve_bounds_at_zero() {
         let falling = [(4.0 * KIB, [900.0; 3]), (8.0 * KIB, [100.0; 3])];

@@ -1,4 +1,4 @@
-//! Price lists drawn by hand for the tests of the bill.
+//! Price lists made up for the tests of the bill.
 
 use super::{Case, Successor};
 use crate::cost::{
@@ -7,7 +7,7 @@ use crate::cost::{
 };
 use crate::reason::Reason;
 
-/// An estimate with these ends: low, point, high.
+/// An estimate from low end, point and high end.
 pub fn estimate([low, point, high]: [f64; 3]) -> Estimate {
     Estimate {
         point,
@@ -19,12 +19,11 @@ pub fn estimate([low, point, high]: [f64; 3]) -> Estimate {
     }
 }
 
-/// A case.
 pub const fn case(reason: Reason, successor: Successor) -> Case {
     Case { reason, successor }
 }
 
-/// The price of a ring of two on one CPU: kind, members, net.
+/// The price of a ring of two on one CPU: kind, members, net cost.
 pub fn price(kind: &str, members: &str, net: [f64; 3]) -> Price {
     Price {
         kind: kind.to_owned(),
@@ -33,7 +32,7 @@ pub fn price(kind: &str, members: &str, net: [f64; 3]) -> Price {
         count: Some(2),
         place: Some(Place::SameCpu),
         policy: Some(Policy::Batch),
-        // The calls are the program's own: a bill must never take this number.
+        // The calls are the program's own: a bill must never use this number.
         hand_off_ns: estimate([1e9; 3]),
         baseline_ns: None,
         net_ns: Some(estimate(net)),
@@ -46,7 +45,7 @@ pub fn price(kind: &str, members: &str, net: [f64; 3]) -> Price {
     }
 }
 
-/// A list of such prices.
+/// A list of the prices that [`price`] makes.
 pub fn list(prices: &[(&str, &str, [f64; 3])]) -> PriceList {
     let prices = prices.iter().map(|(k, m, net)| price(k, m, *net)).collect();
     PriceList {
@@ -96,7 +95,7 @@ pub fn with_curve(list: PriceList, points: &[(f64, [f64; 3])]) -> PriceList {
     }
 }
 
-/// The list of a machine with an L2 cache of so many bytes.
+/// The list of a machine with an L2 cache of this many bytes.
 pub fn with_l2(list: PriceList, bytes: &str) -> PriceList {
     let fact = Fact {
         name: super::displacement::L2.into(),

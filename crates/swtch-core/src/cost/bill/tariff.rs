@@ -1,22 +1,22 @@
 //! Which price of the list a switch is billed at.
 //!
-//! Taken are prices of two members on one CPU under `SCHED_BATCH`, of which the kernel counted one
-//! switch a hop, net of the calls: those are the program's own and not the switch's.
+//! The prices used are those of two members on one CPU under `SCHED_BATCH`, for which the kernel
+//! counted one switch per hop. They are net of the system calls, which belong to the program.
 //!
 //! | reason | billed as | |
 //! |---|---|---|
 //! | pipe, net, poll, ipc, yield | its own primitive | measured |
 //! | futex | its own primitive, with its calls | measured |
 //! | other waits | the plainest wait: a futex | estimated |
-//! | preemptions | a yield with its pass through the scheduler: no blocking, no wake-up | estimated |
+//! | preemptions | a yield with its scheduler pass: no blocking, no wake-up | estimated |
 //!
-//! Two calls are not the program's own:
+//! Some calls do belong to the switch:
 //!
-//! - A lock asks the kernel only when somebody has to wait or waits: without the switch there is no
-//!   call of futex.
-//! - The calls of a yield are measured where nobody else is runnable, and go through the scheduler
-//!   for nothing. A task that is preempted asks for nothing: the pass is the switch's. Only what an
-//!   empty system call takes is not.
+//! - A lock calls the kernel only when a task has to wait or is waiting: without the switch there
+//!   would be no call of futex.
+//! - The calls of a yield are measured where nothing else is runnable, so they include a pass
+//!   through the scheduler without a switch. A preempted task called nothing: the pass belongs to
+//!   the switch. Only the cost of an empty system call does not.
 
 use super::{Case, Successor};
 use crate::cost::estimate::Estimate;
@@ -24,39 +24,39 @@ use crate::cost::kind::{Members, Place, Policy, Primitive};
 use crate::cost::price::{Per, Price, PriceList};
 use crate::reason::{Category, Reason};
 
-/// What one switch is billed at.
+/// The price at which one switch is billed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tariff {
-    /// The switch itself.
+    /// Cost of the switch itself, in ns.
     pub direct: DirectCost,
-    /// The price that is taken, in words: `pipe between threads, same CPU, batch`.
+    /// The price that is used, in words: `pipe between threads, same CPU, batch`.
     pub source: String,
     /// Whether that price was measured for this kind of switch.
     pub basis: Basis,
 }
 
-/// How a tariff was come by.
+/// Whether a tariff was measured or estimated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The list holds the price of this kind of switch.
     Measured,
-    /// The price of another kind stands for it, for these reasons.
+    /// The price of another kind is used instead, for these reasons.
     Estimated(Vec<String>),
 }
 
 /// A direct cost with its interval, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DirectCost {
-    /// Lower end.
+    /// Lower end of the interval, ns.
     pub low_ns: f64,
-    /// The point.
+    /// The point estimate in nanoseconds.
     pub point_ns: f64,
-    /// Upper end.
+    /// Upper end of the interval, ns.
     pub high_ns: f64,
 }
 
 impl DirectCost {
-    /// The cost that was estimated; `None` when no switch can cost that. Ends below 0 are 0.
+    /// The estimate as a cost; `None` when no switch can cost that. Ends below 0 become 0.
     fn new(estimate: &Estimate) -> Option<Self> {
         let Estimate {
             low, point, high, ..
@@ -70,7 +70,7 @@ impl DirectCost {
         })
     }
 
-    /// The cost of so many.
+    /// The cost of this many switches.
     #[must_use]
     pub fn times(self, switches: f64) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl DirectCost {
         }
     }
 
-    /// Both together, end to end: errors of prices do not average out.
+    /// The sum of both, end by end: errors of prices do not average out.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl DirectCost {
         }
     }
 
-    /// What is left of it without the other, as far apart as the two can be; never below 0.
+    /// The cost minus another, with the widest interval that both allow; never below 0.
     #[must_use]
     fn less(self, other: Self) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl DirectCost {
     }
 }
 
-/// Why a wait without a primitive of its own is billed as the plainest one.
+/// Why a wait without a price of its own is billed as the plainest one.
 const PLAINEST: &str = "not measured; the price of the cheapest wait is used, which is rather too \
                         little";
 
@@ -113,10 +113,10 @@ const PREEMPTED: &str = "preemptions are priced as a plain switch; those caused 
 const TO_IDLE: &str = "going idle and coming back is priced as one switch between threads: nobody \
                        else wanted the CPU, and idle keeps the address space";
 
-/// Why a switch to somebody unknown is billed as one to another process.
+/// Why a switch to an unknown task is billed as one to another process.
 const TO_UNKNOWN: &str = "who came next is not known; another process is assumed";
 
-/// The price that a case is billed at, or why there is none.
+/// The tariff at which a case is billed, or why there is none.
 pub(super) fn resolve(list: &PriceList, case: Case) -> Result<Tariff, String> {
     let members = match case.successor {
         Successor::SameProcess | Successor::Idle => Members::Threads,
@@ -132,7 +132,7 @@ pub(super) fn resolve(list: &PriceList, case: Case) -> Result<Tariff, String> {
     Ok(choice.into_tariff())
 }
 
-/// A price, and what makes it an estimate.
+/// A price, and the reasons for which it is only an estimate.
 struct Choice {
     offer: Offer,
     whys: Vec<String>,
@@ -190,7 +190,7 @@ fn own(list: &PriceList, own: &[Primitive], members: Members) -> Result<Choice, 
     Ok(choice)
 }
 
-/// A futex; where the list lacks it, the cheapest wait that it holds.
+/// The price of a futex; where the list lacks it, of the cheapest wait that it holds.
 fn plainest(list: &PriceList, members: Members) -> Result<Choice, String> {
     let mut choice = either(list, Primitive::FutexShared, members)
         .or_else(|refusal| cheapest(list, members).ok_or(refusal))?;
@@ -203,7 +203,7 @@ fn cheapest(list: &PriceList, members: Members) -> Option<Choice> {
         .iter()
         .filter(|one| **one != Primitive::Yield);
     let choices = waits.filter_map(|primitive| either(list, *primitive, members).ok());
-    // One between the wanted members before one between others.
+    // A price between the wanted members comes before one between others.
     choices.min_by(|a, b| {
         let by_fit = a.whys.len().cmp(&b.whys.len());
         by_fit.then(a.offer.direct.point_ns.total_cmp(&b.offer.direct.point_ns))
@@ -232,14 +232,14 @@ fn either(list: &PriceList, primitive: Primitive, members: Members) -> Result<Ch
     }
 }
 
-/// What of the primitive's calls is the switch's.
+/// The part of the primitive's calls that belongs to the switch.
 #[derive(Clone, Copy)]
 enum Calls {
-    /// Nothing: the program calls anyhow.
+    /// None of it: the program calls in any case.
     None,
-    /// All: without the switch nobody would call.
+    /// All of it: without the switch there would be no call.
     OfFutex,
-    /// What is beyond an empty system call.
+    /// The part that exceeds an empty system call.
     OfYield,
 }
 
@@ -253,14 +253,14 @@ impl Calls {
     }
 }
 
-/// The price of an empty system call.
+/// Kind of the price of an empty system call.
 const SYSTEM_CALL: &str = "system-call";
 
 /// A price that a switch can be billed at.
 struct Offer {
     primitive: Primitive,
     members: Members,
-    /// What the calls take when nobody has to wait.
+    /// Cost of the calls when no task has to wait.
     calls: Option<DirectCost>,
     direct: DirectCost,
     /// What was added to the net price, in words.
@@ -268,8 +268,8 @@ struct Offer {
 }
 
 impl Offer {
-    /// Adds the part of the calls that is the switch's; nothing where another primitive stands for
-    /// it, or where the list does not tell.
+    /// Adds the part of the calls that belongs to the switch; nothing where another primitive is
+    /// used instead, or where the list does not tell.
     fn add_calls(&mut self, list: &PriceList, part: Calls) {
         let Some(calls) = self.calls else { return };
         let (added, with) = match (part, self.primitive) {
@@ -406,7 +406,7 @@ mod tests {
         }
     }
 
-    /// A price whose calls take so long.
+    /// A price whose calls have this cost.
     fn with_calls(kind: &str, net: [f64; 3], calls: [f64; 3]) -> Price {
         Price {
             baseline_ns: Some(estimate(calls)),
@@ -414,7 +414,7 @@ mod tests {
         }
     }
 
-    /// 700 net and 200 for wait and wake-up. A sleep calls anyhow.
+    /// 700 net and 200 for wait and wake-up. A sleep makes its call in any case.
     #[test]
     fn without_the_switch_nobody_would_call_futex() {
         let mut list = list(&[]);
@@ -435,8 +435,8 @@ mod tests {
         assert_eq!(sleep.direct.point_ns, 700.0);
     }
 
-    /// 300 net, and of 130 for a call that finds nobody else all but the 50 of an empty one. Who
-    /// yields calls anyhow.
+    /// 300 net, and of the 130 of a call that finds nothing else runnable all but the 50 of an
+    /// empty call. A task that yields makes its call in any case.
     #[test]
     fn a_preempted_task_did_not_ask_for_the_pass_through_the_scheduler() {
         let mut list = list(&[]);
@@ -550,7 +550,7 @@ mod tests {
         );
     }
 
-    /// Rings elsewhere, under other policies, of more members, and prices per operation.
+    /// Rings on other CPUs, under other policies, of more members, and prices per operation.
     #[test]
     fn only_prices_of_one_switch_on_one_cpu_count() {
         let refusal = |change: fn(&mut Price)| {
@@ -569,7 +569,7 @@ mod tests {
         );
     }
 
-    /// Lists are files, and files can hold anything.
+    /// Lists are files, and files can hold any number.
     #[test]
     fn a_number_that_no_switch_can_cost_is_no_price() {
         let with = |net: [f64; 3]| {

@@ -1,4 +1,4 @@
-//! Bare coroutines: what is below any scheduler that is built on `corosensei`, ours too.
+//! Bare coroutines: the base of any scheduler that is built on `corosensei`, also of ours.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use corosensei::{Coroutine, Yielder};
 
 use crate::protocol::{Meter, serve};
 
-/// Calls between the loop and the suspension, in situ.
+/// Calls between the loop and the suspension, for the arms with calls in between.
 const DEPTH: u32 = 5;
 
 type Task = Coroutine<(), (), ()>;
@@ -20,8 +20,8 @@ pub fn bare() -> io::Result<()> {
     resumed("corosensei, one coroutine", |yielder| yielder.suspend(()))
 }
 
-/// The same with the suspension five calls below the loop: calls that return after a switch are
-/// predicted wrongly, which a loop that suspends in its own body hides.
+/// The same with the suspension five calls below the loop. Calls that return after a switch are
+/// mispredicted, which a loop that suspends in its own body hides.
 pub fn in_situ() -> io::Result<()> {
     resumed("corosensei, suspends five calls deep", |yielder| {
         suspend_below(yielder, DEPTH);
@@ -41,7 +41,7 @@ fn resumed(about: &str, suspend: impl Fn(&Yielder<(), ()>) + 'static) -> io::Res
     })
 }
 
-/// Two coroutines that go through a run queue: the least that a scheduler has to do.
+/// Two coroutines that go through a run queue: the least work that a scheduler has to do.
 pub fn ring() -> io::Result<()> {
     queued("corosensei, two through a queue", |yielder| {
         yielder.suspend(());
@@ -86,7 +86,7 @@ fn counting(count: &Rc<Cell<u64>>, suspend: impl Fn(&Yielder<(), ()>) + 'static)
     })
 }
 
-/// Suspends `depth` calls below.
+/// Suspends from a call depth of `depth`.
 #[inline(never)]
 fn suspend_below(yielder: &Yielder<(), ()>, depth: u32) {
     if depth == 1 {
@@ -94,6 +94,6 @@ fn suspend_below(yielder: &Yielder<(), ()>, depth: u32) {
     } else {
         suspend_below(yielder, depth - 1);
     }
-    // Something to do after the call, so that it is a call and no jump.
+    // Work after the call, so that it is a call and no jump.
     black_box(depth);
 }

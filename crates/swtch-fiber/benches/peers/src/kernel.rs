@@ -1,4 +1,4 @@
-//! The kernel's own switches, and what `std` builds on them: threads bound to one CPU.
+//! The kernel's own switches, and those of `std`: threads bound to one CPU.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::protocol::{Meter, serve};
 
-/// `sched_yield` by the only thread that is runnable: a system call and no switch.
+/// `sched_yield` by the only runnable thread: a system call and no switch.
 pub fn yields_alone() -> io::Result<()> {
     serve("sched_yield", |operations| {
         let meter = Meter::start();
@@ -38,7 +38,7 @@ pub fn yields_pair() -> io::Result<()> {
 }
 
 /// Two threads that hand a turn to each other: each sets the other's event and waits on its own, as
-/// a scheduler does whose workers are threads.
+/// in a scheduler whose workers are threads.
 pub fn futex_pair() -> io::Result<()> {
     serve("futex hand-off", |operations| {
         let turns = [AtomicU32::new(0), AtomicU32::new(0)];
@@ -60,7 +60,7 @@ pub fn futex_pair() -> io::Result<()> {
     })
 }
 
-/// Threads that only end, one at a time.
+/// Threads that end at once, one at a time.
 pub fn spawns() -> io::Result<()> {
     let count = Arc::new(AtomicU64::new(0));
     serve("std::thread", |operations| {
@@ -75,7 +75,7 @@ pub fn spawns() -> io::Result<()> {
     })
 }
 
-/// A mutex that nobody else wants.
+/// A mutex that no other thread wants.
 pub fn mutex() -> io::Result<()> {
     serve("std::sync::Mutex", |operations| {
         let mutex = Mutex::new(0);
@@ -88,13 +88,13 @@ pub fn mutex() -> io::Result<()> {
     })
 }
 
-/// Sets the event and wakes who waits for it.
+/// Sets the event and wakes the thread that waits for it.
 fn set(event: &AtomicU32) {
     event.store(1, Ordering::Release);
     futex(event, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
 }
 
-/// Waits for the event and takes it.
+/// Waits for the event and resets it.
 fn wait(event: &AtomicU32) {
     while event.swap(0, Ordering::Acquire) == 0 {
         futex(event, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, 0);

@@ -1,8 +1,8 @@
 //! Peers of `swtch-fiber`: each arm is this program with the name of the arm as its argument.
 //!
-//! An arm does the smallest thing that its scheduler calls by the same name, and counts it from
-//! inside its tasks. What it does *not* do: decide how many operations make a block, or compare;
-//! that is the benchmark's (`benches/switches/`), which speaks with it by `protocol`.
+//! An arm does the smallest operation that its scheduler calls by that name, and counts it from
+//! inside its tasks. What it does *not* do: decide how many operations make a block, or compare.
+//! The benchmark does that (`benches/switches/`), and controls it by `protocol`.
 
 mod coroutines;
 #[cfg(feature = "glommio")]

@@ -14,7 +14,7 @@ pub fn yields() -> io::Result<()> {
     among(2, coroutine::yield_now)
 }
 
-/// A thousand of them.
+/// The same with a thousand coroutines.
 pub fn yields_of_1000() -> io::Result<()> {
     among(1000, coroutine::yield_now)
 }
@@ -24,7 +24,7 @@ pub fn yields_in_situ() -> io::Result<()> {
     among(2, || yield_below(5))
 }
 
-/// Yields `depth` calls below.
+/// Yields from a call depth of `depth`.
 #[inline(never)]
 fn yield_below(depth: u32) {
     if depth == 1 {
@@ -32,11 +32,11 @@ fn yield_below(depth: u32) {
     } else {
         yield_below(depth - 1);
     }
-    // Something to do after the call, so that it is a call and no jump.
+    // Work after the call, so that it is a call and no jump.
     black_box(depth);
 }
 
-/// So many coroutines that give way to each other. The meter starts when all have begun.
+/// Several coroutines that yield to each other. The meter starts when all have begun.
 fn among(tasks: u64, give_way: impl Fn() + Copy + Send + 'static) -> io::Result<()> {
     one_worker();
     serve("may, 1 worker", move |operations| {
@@ -62,7 +62,7 @@ fn among(tasks: u64, give_way: impl Fn() + Copy + Send + 'static) -> io::Result<
     })
 }
 
-/// Coroutines that only end, `batch` at a time, waited for from the last on.
+/// Coroutines that end at once, `batch` at a time, joined from the last on.
 pub fn spawns(batch: u64) -> io::Result<()> {
     one_worker();
     serve("may, 1 worker", move |operations| {
@@ -86,7 +86,7 @@ pub fn spawns(batch: u64) -> io::Result<()> {
     })
 }
 
-/// A mutex that nobody else wants.
+/// A mutex that no other coroutine wants.
 pub fn mutex() -> io::Result<()> {
     one_worker();
     serve("may, 1 worker", |operations| {
@@ -101,7 +101,7 @@ pub fn mutex() -> io::Result<()> {
     })
 }
 
-/// One worker, where this process is bound: it would pick CPU 0 by itself.
+/// One worker, on the CPU of this process; by itself it would choose CPU 0.
 fn one_worker() {
     may::config().set_workers(1).set_worker_pin(false);
 }
@@ -112,12 +112,12 @@ fn inside(work: impl FnOnce() -> Block + Send + 'static) -> Block {
 }
 
 fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    // SAFETY: the closures of this file use little of their stack, and no thread-local of theirs is
-    // kept over a yield; there is one worker, so none moves to another thread either.
+    // SAFETY: the closures of this file use little of their stack, and keep no reference to a
+    // thread-local over a yield; there is one worker, so none moves to another thread either.
     unsafe { coroutine::spawn(work) }
 }
 
-/// What came of something that cannot fail here: no coroutine of this file panics.
+/// The value of a result that cannot be an error here: no coroutine of this file panics.
 fn finished<T, E>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|_| unreachable!("a coroutine panicked"))
 }

@@ -1,7 +1,7 @@
-//! What a scheduler's accounting is made of, one at a time: clocks, counters, events.
+//! The parts of a scheduler's accounting, one at a time: clocks, counters, events.
 //!
-//! Each is done in a loop that does nothing else, so these are prices in the best case. Stores go
-//! to memory that the compiler cannot know, by relaxed atomics as on the shared page.
+//! Each runs in a loop that does nothing else, so these are costs in the best case. Stores go to
+//! memory that the compiler cannot know, by relaxed atomics as on the shared page.
 
 use std::hint::black_box;
 use std::io;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::protocol::{Meter, serve as speak};
 
-/// Events of the ring that [`serve`]`("event-64")` writes: 256 KiB, as much as a scheduler's.
+/// Events of the ring that [`serve`]`("event-64")` writes: 256 KiB.
 const EVENTS: u64 = 4096;
 
 /// One cache line of eight words.
@@ -71,7 +71,7 @@ fn event() -> io::Result<()> {
     })
 }
 
-/// Blocks of `operation`, which is told the number of the round in the block.
+/// Runs blocks of `operation`, which gets the number of the round in the block.
 fn repeat(about: &str, mut operation: impl FnMut(u64)) -> io::Result<()> {
     speak(about, |operations| {
         let meter = Meter::start();

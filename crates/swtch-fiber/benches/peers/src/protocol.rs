@@ -1,4 +1,4 @@
-//! How an arm of the benchmark is asked and answers: one line each way, over stdin and stdout.
+//! The protocol between an arm and the benchmark: one line each way, over stdin and stdout.
 //!
 //! ```text
 //! arm                                 benchmark
@@ -8,15 +8,15 @@
 //!                               ◀──   (end of file: the arm ends)
 //! ```
 //!
-//! `ns` is the wall clock's, `cpu_ns` what all threads of the process used; `user` counts what the
-//! arm itself saw happen (its tasks count, not its loop); the last two are the kernel's counters of
-//! the process. An arm lives on between runs, asleep in a read, so that its blocks can be
-//! interleaved with those of others.
+//! `ns` is wall-clock time, `cpu_ns` what all threads of the process used. `user` counts the
+//! operations as seen by the arm (its tasks count, not its loop). The last two are the kernel's
+//! counters of the process. An arm lives on between runs, asleep in a read, so that its blocks can
+//! be interleaved with those of others.
 
 use std::io::{self, BufRead, Write};
 use std::time::{Duration, Instant};
 
-/// What one block of N operations came to.
+/// The results of one block of N operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
     wall: Duration,
@@ -38,7 +38,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Reads all clocks, the one that counts most last.
+    /// Reads all clocks, the most important one last.
     pub fn start() -> Self {
         let (voluntary, involuntary) = os_switches();
         Self {
@@ -49,7 +49,7 @@ impl Meter {
         }
     }
 
-    /// The block since [`Meter::start`], in which `user` things happened.
+    /// The block since [`Meter::start`], in which `user` operations happened.
     pub fn stop(self, user: u64) -> Block {
         let wall = self.wall.elapsed();
         let cpu = cpu_time() - self.cpu;
@@ -64,7 +64,7 @@ impl Meter {
     }
 }
 
-/// Says `about`, then runs blocks until stdin ends.
+/// Announces `about`, then runs blocks until stdin ends.
 ///
 /// # Errors
 /// When a line cannot be read, understood or written.

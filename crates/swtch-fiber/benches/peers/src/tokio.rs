@@ -19,7 +19,7 @@ pub fn one_worker() -> io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(1).build()
 }
 
-/// So many tasks that yield to each other. The meter starts when all have begun.
+/// Several tasks that yield to each other. The meter starts when all have begun.
 pub fn yields(runtime: &Runtime, tasks: u64) -> io::Result<()> {
     serve("tokio", |operations| {
         inside(runtime, async move {
@@ -44,7 +44,7 @@ pub fn yields(runtime: &Runtime, tasks: u64) -> io::Result<()> {
     })
 }
 
-/// Tasks that only end, `batch` at a time, waited for from the last on.
+/// Tasks that end at once, `batch` at a time, joined from the last on.
 pub fn spawns(runtime: &Runtime, batch: u64) -> io::Result<()> {
     serve("tokio", |operations| {
         inside(runtime, async move {
@@ -67,7 +67,7 @@ pub fn spawns(runtime: &Runtime, batch: u64) -> io::Result<()> {
     })
 }
 
-/// A mutex that nobody else wants.
+/// A mutex that no other task wants.
 pub fn mutex(runtime: &Runtime) -> io::Result<()> {
     serve("tokio", |operations| {
         inside(runtime, async move {

@@ -37,7 +37,7 @@ impl Worker {
         self.thread.join().unwrap()
     }
 
-    /// The backtrace, at the first of many tries that satisfies: the machine may be busy.
+    /// Takes backtraces until one is good, because the machine may be busy.
     fn backtrace(&self, is_good: impl Fn(&Sample, &str) -> bool) -> (Backtrace, String) {
         let mut last = String::new();
         for _ in 0..500 {
@@ -66,7 +66,7 @@ fn outer_frame(stop: &AtomicBool) -> u64 {
     std::hint::black_box(innermost_loop(stop)) + 1
 }
 
-/// The offender's name is what a reader wants first.
+/// The name of the function that stalls is what a reader wants first.
 #[test]
 fn a_loop_and_its_callers_are_named() {
     let worker = Worker::start(outer_frame);
@@ -79,8 +79,8 @@ fn a_loop_and_its_callers_are_named() {
     assert_eq!(backtrace.missing, None, "{text}");
 }
 
-/// A thread in `sleep` must not be woken: the call ends early when a signal interrupts it. Its
-/// stack is read from outside.
+/// A thread in `sleep` must not be woken, because the call ends early when a signal interrupts it.
+/// Its stack is read from outside.
 #[test]
 fn a_sleeping_thread_is_not_disturbed() {
     let worker = Worker::start(|_| {
@@ -100,7 +100,7 @@ fn a_sleeping_thread_is_not_disturbed() {
     assert_eq!(worker.end(), 0);
 }
 
-/// A `read` that is interrupted is restarted: the signal goes unseen.
+/// A `read` that is interrupted is restarted, so the signal is not noticed.
 #[test]
 fn a_blocked_read_is_restarted() {
     let (read, write) = std::io::pipe().unwrap();
@@ -121,8 +121,8 @@ fn a_blocked_read_is_restarted() {
     assert_eq!(worker.end(), 1);
 }
 
-/// The thread may be met anywhere: in the allocator, in the loader, while it unwinds a panic.
-/// Neither may it crash, nor may its work come out different.
+/// The thread may be interrupted anywhere: in the allocator, in the loader, while it unwinds a
+/// panic. It must not crash, and its results must not change.
 #[test]
 fn captures_disturb_no_work() {
     let worker = Worker::start(|stop| {
@@ -152,7 +152,7 @@ fn captures_disturb_no_work() {
     assert!(frames > 3, "{frames} frames");
 }
 
-/// The monitor must not wait for ever, and a late answer must not meet the next question.
+/// The monitor must not wait for ever, and a late answer must not be taken for the next one.
 #[test]
 fn a_thread_that_blocks_the_signal_is_given_up() {
     let signal = install().unwrap();

@@ -1,7 +1,7 @@
 use super::*;
 use crate::stall::capture::Usage;
 
-/// Two samples of a thread 20 ms apart, between which nothing happened.
+/// Two samples of a thread 20 ms apart, between which nothing has changed.
 fn still() -> (Sample, Sample) {
     let before = Sample {
         at_ns: 1_000_000_000,
@@ -27,7 +27,7 @@ fn add(counter: &mut Option<u64>, ms: u64) {
     *counter = counter.map(|ns| ns + ms * 1_000_000);
 }
 
-/// Makes the sample one of a thread that sleeps.
+/// Turns the sample into one of a sleeping thread.
 fn block(sample: &mut Sample) {
     sample.state = Some('S');
     sample.voluntary = sample.voluntary.map(|count| count + 1);
@@ -39,7 +39,7 @@ fn block(sample: &mut Sample) {
     };
 }
 
-/// What the thread says when no tick has fallen since.
+/// The thread's own answer when no tick has fallen since.
 fn behind_call(behind_call: bool) -> Usage {
     Usage {
         user_ns: 400_000_000,
@@ -48,7 +48,7 @@ fn behind_call(behind_call: bool) -> Usage {
     }
 }
 
-/// User time climbs: an unbounded loop.
+/// User time grows: an endless loop.
 #[test]
 fn cpu_in_user_mode_is_a_user_loop() {
     let (before, mut after) = still();
@@ -58,7 +58,8 @@ fn cpu_in_user_mode_is_a_user_loop() {
     assert_eq!(judge(Duty::Running, &before, &after).0, Verdict::UserLoop);
 }
 
-/// On a busy machine a loop gets a part of the CPU; a worker that comes to yield points needs none.
+/// On a busy machine a loop gets only a part of the CPU; a worker that reaches yield points needs
+/// little.
 #[test]
 fn a_quarter_of_the_cpu_is_a_loop_unless_it_blocked() {
     let (before, mut after) = still();
@@ -72,7 +73,7 @@ fn a_quarter_of_the_cpu_is_a_loop_unless_it_blocked() {
     );
 }
 
-/// Kernel time climbs: stuck in the OS.
+/// Kernel time grows: the thread is stuck in the OS.
 #[test]
 fn cpu_in_the_kernel_is_the_kernel() {
     let (before, mut after) = still();
@@ -84,8 +85,8 @@ fn cpu_in_the_kernel_is_the_kernel() {
     );
 }
 
-/// The kernel's split is a sample at ticks. When none came, where two signals met the thread
-/// decides; one of them alone may have met a loop at its only system call.
+/// The kernel measures the split at ticks. If no tick came, the two places where the signals
+/// interrupted the thread decide; one alone may have met a loop at its only system call.
 #[test]
 fn without_a_tick_the_signals_decide() {
     let (mut before, mut after) = still();
@@ -100,8 +101,8 @@ fn without_a_tick_the_signals_decide() {
     assert_eq!(judge(Duty::Running, &before, &after).0, Verdict::UserLoop);
 }
 
-/// `stat` counts in 10 ms, the thread itself in µs: a difference of the two would be nonsense, so
-/// the finer source is used when it answered at both ends.
+/// `stat` counts in 10 ms, the thread itself in µs. A difference between the two would be
+/// meaningless, so the finer source is used if it answered at both ends.
 #[test]
 fn the_split_comes_from_one_source() {
     let (mut before, mut after) = still();
@@ -119,7 +120,7 @@ fn the_split_comes_from_one_source() {
     assert_eq!(verdict, Verdict::InsideKernel);
 }
 
-/// Neither climbs, and it sleeps: an API that blocks.
+/// Neither time grows, and the thread sleeps: a call that blocks.
 #[test]
 fn a_sleeping_thread_is_blocked() {
     let (before, mut after) = still();
@@ -130,7 +131,7 @@ fn a_sleeping_thread_is_blocked() {
     );
 }
 
-/// A loop of short sleeps is mostly met between two of them, or just woken.
+/// A thread in a loop of short sleeps is mostly sampled between two of them, or just woken.
 #[test]
 fn many_short_sleeps_are_blocking_too() {
     let (before, mut after) = still();
@@ -143,8 +144,8 @@ fn many_short_sleeps_are_blocking_too() {
     );
 }
 
-/// Neither climbs, it never blocked, and it is runnable. `schedstat` says nothing, because the
-/// wait has not ended.
+/// Neither time grows, the thread never blocked, and it is runnable. `schedstat` shows nothing,
+/// because the wait has not ended.
 #[test]
 fn a_runnable_thread_without_cpu_is_not_scheduled() {
     let (before, after) = still();
@@ -154,7 +155,7 @@ fn a_runnable_thread_without_cpu_is_not_scheduled() {
     );
 }
 
-/// The same while the queue is long: the scheduler is not to blame.
+/// The same with a long queue: the scheduler is not the cause.
 #[test]
 fn a_starved_scheduler_has_no_queue_stall() {
     let (before, after) = still();
@@ -164,7 +165,7 @@ fn a_starved_scheduler_has_no_queue_stall() {
     );
 }
 
-/// Blocked at the end, but most of the time went by in the run queue.
+/// The thread is blocked at the end, but was in the run queue most of the time.
 #[test]
 fn the_longer_part_of_a_mixed_time_decides() {
     let (before, mut after) = still();
@@ -176,8 +177,8 @@ fn the_longer_part_of_a_mixed_time_decides() {
     );
 }
 
-/// Its own preemptive thread had the CPU. Half of the missing time is the border: with less,
-/// somebody else had more.
+/// The scheduler's own preemptive thread had the CPU. Half of the missing time is the limit: with
+/// less, other threads had more.
 #[test]
 fn preemptive_work_that_used_the_time_is_named() {
     let (before, mut after) = still();
@@ -194,7 +195,7 @@ fn preemptive_work_that_used_the_time_is_named() {
     );
 }
 
-/// A thread that became preemptive between the samples brings its whole life's CPU time.
+/// A thread that became preemptive between the samples has its whole CPU time in the second one.
 #[test]
 fn a_new_preemptive_thread_does_not_count() {
     let (before, mut after) = still();
@@ -204,7 +205,7 @@ fn a_new_preemptive_thread_does_not_count() {
     assert_eq!(numbers.preemptive, Duration::ZERO);
 }
 
-/// Runnable work, and the scheduler sleeps or spins over it.
+/// There is runnable work, but the scheduler sleeps or spins.
 #[test]
 fn a_queue_that_is_not_served_is_stalled() {
     let (before, mut after) = still();
@@ -221,7 +222,7 @@ fn a_queue_that_is_not_served_is_stalled() {
     );
 }
 
-/// A report with what is known, and without what is not.
+/// A report shows the known values and leaves the others out.
 #[test]
 fn numbers_that_are_not_known_are_not_shown() {
     let (before, mut after) = still();

@@ -1,13 +1,13 @@
-//! Plain threads stand for schedulers here: what is tested is that real evidence leads to the
-//! right verdict. On a busy machine a thread may really not be scheduled, which is then a right
-//! verdict too; so the expected one must come within some stalls, not at the first.
+//! Plain threads play the part of schedulers here, to test that real measurements lead to the right
+//! verdict. On a busy machine the OS may really not schedule a thread, and that verdict is then
+//! right too. So the expected verdict must come within several stalls, not at the first.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use super::*;
 
-/// A thread that does something until it is dropped.
+/// A thread that does some work until this is dropped.
 struct Load {
     tid: i32,
     stop: Arc<AtomicBool>,
@@ -55,7 +55,7 @@ impl Load {
         self
     }
 
-    /// Lets the thread run only when nobody else wants the CPU.
+    /// Lets the thread run only when no other wants the CPU.
     fn idle_class(self) -> Self {
         let parameters = libc::sched_param { sched_priority: 0 };
         // SAFETY: the parameters are readable.
@@ -90,7 +90,7 @@ fn subject(tid: i32, preemptive: &[i32]) -> Subject<'static> {
     }
 }
 
-/// The first stall of a subject whose progress does not move.
+/// The first stall of a subject whose progress does not change.
 fn next_stall<'a>(duty: Duty, subject: impl Fn() -> Subject<'a>) -> Stall {
     let mut watch = Watch::new(Watch::DEFAULT_THRESHOLD);
     loop {
@@ -101,7 +101,7 @@ fn next_stall<'a>(duty: Duty, subject: impl Fn() -> Subject<'a>) -> Stall {
     }
 }
 
-/// Asserts that the verdict comes within some stalls.
+/// Asserts that the verdict comes within several stalls.
 fn assert_verdict(expected: Verdict, duty: Duty, tid: i32, preemptive: &[i32]) {
     let mut last = String::new();
     for _ in 0..20 {
@@ -132,14 +132,15 @@ fn a_loop_of_system_calls_is_inside_the_kernel() {
     assert_verdict(Verdict::InsideKernel, Duty::Running, load.tid, &[]);
 }
 
-/// Row "blocked".
+/// Row "blocked" of the table.
 #[test]
 fn a_sleep_is_blocking() {
     let load = Load::start(|| std::thread::sleep(Duration::from_millis(500)));
     assert_verdict(Verdict::BlockedInCall, Duty::Running, load.tid, &[]);
 }
 
-/// Rows "waited for a CPU": the same hog, once a stranger, once the scheduler's own.
+/// Rows "waited for a CPU": the same busy thread, once of another program, once the scheduler's
+/// own.
 #[test]
 fn a_starved_thread_is_not_scheduled_and_its_own_hog_is_named() {
     let hog = Load::start(spin).pin();
@@ -153,7 +154,7 @@ fn a_starved_thread_is_not_scheduled_and_its_own_hog_is_named() {
     );
 }
 
-/// Row "nothing ran though a worker is runnable".
+/// Row "no worker ran, though one is runnable".
 #[test]
 fn a_sleeping_scheduler_with_work_is_a_queue_stall() {
     let load = Load::start(|| std::thread::sleep(Duration::from_millis(500)));
@@ -190,7 +191,7 @@ fn the_holder_of_a_std_lock_is_named() {
     assert!(text.contains("futex("), "{text}");
 }
 
-/// Progress, idleness and what was reported already are no reason to look at a thread.
+/// No sample is taken while there is progress, while the scheduler is idle, or after the report.
 #[test]
 fn only_a_suspect_is_looked_at_and_a_stall_is_told_once() {
     let start = Instant::now();
@@ -216,7 +217,7 @@ fn only_a_suspect_is_looked_at_and_a_stall_is_told_once() {
     assert_eq!(look(900, 2, Duty::Running), (false, 2));
     assert_eq!(look(901, 3, Duty::Idle), (false, 2));
     assert_eq!(look(2000, 3, Duty::Idle), (false, 2));
-    // A monitor that comes late looks twice all the same.
+    // A monitor that comes late still takes two samples.
     assert_eq!(look(2001, 3, Duty::Queued), (false, 2));
     assert_eq!(look(3000, 3, Duty::Queued), (false, 3));
     assert_eq!(look(3001, 3, Duty::Queued), (false, 3));

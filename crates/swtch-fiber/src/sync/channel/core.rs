@@ -1,9 +1,9 @@
-//! What is in a channel, and who waits at its two ends.
+//! The messages in a channel, and the waiters at its two ends.
 //!
-//! A sender that waits leaves its message in the line: whoever takes it out claims the sender, and
-//! a sender whose wait ends otherwise takes it back. A receiver that waits is given a message together
-//! with the claim; it finds the message under its ticket. So a message is always in one place, and
-//! a wait that ended by deadline or cancellation has swallowed none.
+//! A sender that waits leaves its message in the line. The receiver that takes the message out
+//! claims the sender; a sender whose wait ends otherwise takes it back. A receiver that waits is
+//! given a message together with the claim, and finds the message under its ticket. So a message is
+//! always in exactly one place, and a wait that ended by deadline or cancellation has lost none.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use crate::park::{self, Deadline, Waiter, Wake};
 use crate::sync::line::{Line, wait_in_line};
 use crate::wait_type::WaitType;
 
-/// See the head of the file.
+/// The state of a channel, as described above.
 pub(super) struct Core<Message> {
     capacity: usize,
     state: Mutex<State<Message>>,
@@ -65,13 +65,13 @@ impl<Message> Core<Message> {
         self.lock().messages.len()
     }
 
-    /// Sends without waiting.
     pub(super) fn try_send(&self, message: Message) -> Result<(), (NotSent, Message)> {
         self.offer(self.lock(), message)
             .map_err(|(why, message, _)| (why, message))
     }
 
-    /// Gives the message to a receiver, or puts it into the channel; else comes back with all three.
+    /// Gives the message to a receiver, or puts it into the channel; if neither is possible,
+    /// returns the message with the lock.
     fn offer<'core>(
         &self,
         mut state: MutexGuard<'core, State<Message>>,
@@ -117,7 +117,8 @@ impl<Message> Core<Message> {
         let why = match wake {
             Wake::TimedOut => NotSent::Full,
             Wake::Signalled => {
-                // A receiver that claims a sender takes its message; receivers that go do not.
+                // A receiver that claims a sender takes its message. Receivers that disconnect
+                // leave it there.
                 back = self.lock().senders.remove(sender);
                 NotSent::Disconnected
             }
@@ -125,12 +126,11 @@ impl<Message> Core<Message> {
         back.map_or(Ok(()), |message| Err((why, message)))
     }
 
-    /// Receives without waiting.
     pub(super) fn try_receive(&self) -> Result<Message, NotReceived> {
         self.take(self.lock()).map_err(|(why, _)| why)
     }
 
-    /// Takes the oldest message, and lets the next sender's follow.
+    /// Takes the oldest message, and moves the next sender's message into the channel.
     fn take<'core>(
         &self,
         mut state: MutexGuard<'core, State<Message>>,
@@ -169,7 +169,7 @@ impl<Message> Core<Message> {
         let leave = || self.lock().receivers.remove(receiver);
         match wait_in_line(receiver, deadline, leave) {
             Wake::TimedOut => Err(NotReceived::Empty),
-            // Woken without a message: the last sender is gone.
+            // It was woken without a message, so the last sender is gone.
             Wake::Signalled => self.given_to(receiver).ok_or(NotReceived::Disconnected),
         }
     }
@@ -180,7 +180,7 @@ impl<Message> Core<Message> {
         Some(state.given.swap_remove(place).1)
     }
 
-    /// No message comes any more: receivers that wait get none.
+    /// Called when the last sender is gone: receivers that wait get no message.
     pub(super) fn senders_gone(&self) {
         let claims = {
             let mut state = self.lock();
@@ -192,7 +192,8 @@ impl<Message> Core<Message> {
         claims.wake();
     }
 
-    /// Nobody takes a message any more: senders that wait take theirs back, and the rest is dropped.
+    /// Called when the last receiver is gone: waiting senders take their messages back, the others
+    /// are dropped.
     pub(super) fn receivers_gone(&self) {
         let (claims, messages) = {
             let mut state = self.lock();
@@ -201,7 +202,7 @@ impl<Message> Core<Message> {
             (state.senders.claim_all(), messages)
         };
         claims.wake();
-        // Outside of the lock: their destructors may send.
+        // Dropped without the lock, because their destructors may send.
         drop(messages);
     }
 }

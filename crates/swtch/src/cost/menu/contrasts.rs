@@ -1,7 +1,9 @@
-//! What a switch is made of: pairs that differ in one thing, each with a control that must come to 0.
+//! Contrasts that show the parts of a switch: pairs that differ in one thing, each with a control
+//! that must come to 0.
 //!
-//! Works that differ by little are done by the same ring in turn (`RingSpec::against`): two rings that
-//! do the same differ by about 1 %, by where their memory happens to lie.
+//! Small differences are measured by the same ring, which does both works in turn
+//! (`RingSpec::against`): two rings that do the same differ by about 1 %, by where their memory
+//! happens to lie.
 
 use swtch_bench::cost::{
     ArmSpec, Ending, Groups, Mitigation, MitigationSpec, Protected, Registers, RingSpec, WorkSpec,
@@ -11,12 +13,12 @@ use swtch_core::cost::{Members, Policy, Primitive};
 use super::{Arm, Effort, Group, Menu, Pair, Role, Section};
 use crate::cost::series::Act;
 
-/// A delay near 1 % of a hop, to see that it is found. Part of the multiplications hides behind the calls of the
-/// hop: 20 came to 1.1 % on Zen 5, 10 to 0.35 %.
+/// A delay near 1 % of a hop, to check that such a difference is found. Part of the multiplications
+/// hides behind the calls of the hop: 20 came to 1.1 % on Zen 5, 10 to 0.35 %.
 const INJECTED_LOOPS: u32 = 20;
 
 impl Menu {
-    /// All contrasts.
+    /// Adds all contrasts, but not with `--quick`.
     pub(super) fn add_contrasts(&mut self, effort: Effort) {
         if effort == Effort::Quick {
             return;
@@ -43,7 +45,7 @@ impl Menu {
         self.groups.push(registers);
     }
 
-    /// Two arms that do the same and one with 1 % more: only when it is named.
+    /// Adds two arms that do the same and one with 1 % more, only when named.
     pub(super) fn add_self_check(&mut self, words: &[String]) {
         if !words.iter().any(|word| word == "self-check") {
             return;
@@ -106,8 +108,8 @@ impl Menu {
         group
     }
 
-    /// Members that ask the kernel for protection, beside those that do not. Threads are the control:
-    /// they share all that is protected.
+    /// Members that ask the kernel for protection, beside those that do not. Threads are the
+    /// control, because they share all that is protected.
     fn mitigation(&self, mitigation: Mitigation, members: Protected) -> Group {
         let (name, about) = match mitigation {
             Mitigation::IndirectBranch => ("ibpb", "processes that ask for IBPB at switches"),
@@ -140,11 +142,11 @@ impl Menu {
         let twin = group.add(Arm::ring(self.ring(Members::Processes), Role::Twin(plain)));
         group.contrast(name, about, protected, plain);
         match mitigation {
-            // The barrier stands between address spaces: threads have one.
+            // The barrier is between address spaces, and threads share one.
             Mitigation::IndirectBranch => {
                 group.control("threads that ask for it", protected_threads, plain_threads);
             }
-            // A setting of the thread: there it is no control.
+            // This is a setting of each thread, so threads are no control.
             _ => {
                 group.contrast(
                     &format!("{name}-threads"),

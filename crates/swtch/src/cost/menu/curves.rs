@@ -1,5 +1,5 @@
-//! What a switch costs afterwards, against a size: memory that must be fetched again, pages that must be
-//! looked up again, branches that are guessed wrong.
+//! The indirect cost of a switch over a size: memory to fetch again, pages to look up again,
+//! branches to predict again.
 
 use swtch_bench::cost::{Order, PageSize, Patterns, RingSpec, Sharing, WorkSpec};
 use swtch_core::cost::{Members, Primitive};
@@ -9,7 +9,7 @@ use super::{Arm, CurveName, Effort, Group, Menu, Role, Section, Spot};
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
-/// Sizes of working sets. The longest walk takes a millisecond or so.
+/// Sizes of working sets, in bytes. The longest walk takes a millisecond or so.
 const SETS: [u64; 6] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB];
 
 /// Walks over a working set, with the end of their curve's name and its label.
@@ -38,11 +38,11 @@ const WALKS: [(Order, Sharing, &str, &str); 3] = [
 /// (`TLB_NR_DYN_ASIDS`, `arch/x86/mm/tlb.c`, v6.18); a ring of more must do without.
 const RINGS: [u32; 9] = [2, 3, 4, 5, 6, 7, 8, 10, 12];
 
-/// Branches per hop.
+/// Numbers of branches in each hop.
 const BRANCHES: [u32; 6] = [64, 256, 1024, 4096, 16_384, 32_768];
 
 impl Menu {
-    /// All curves.
+    /// Adds the groups of all curves.
     pub(super) fn add_curves(&mut self, effort: Effort) {
         let mut groups = vec![self.working_sets(effort)];
         if effort != Effort::Quick {
@@ -62,7 +62,7 @@ impl Menu {
     fn working_sets(&self, effort: Effort) -> Group {
         let mut group = Group::new("working-set", Section::Curve);
         for bytes in self.set_sizes(effort) {
-            // A bill bounds what a task loses by the first of them.
+            // A bill uses only the first walk, to bound what a task loses.
             let wanted = if effort == Effort::Quick {
                 1
             } else {
@@ -86,8 +86,8 @@ impl Menu {
         group
     }
 
-    /// Up to four times the last-level cache, when there is time. The size of the private cache is always
-    /// among them.
+    /// Up to four times the last-level cache, when there is time. The size of the private cache is
+    /// always among them.
     fn set_sizes(&self, effort: Effort) -> Vec<u64> {
         let private = crate::host::private_cache_bytes();
         let mut sizes = match effort {

@@ -7,12 +7,12 @@ use super::{Arm, Effort, Group, Menu, Role, Section};
 /// Memory of a parent that forks, in MiB.
 const BALLASTS: [u32; 2] = [16, 256];
 
-/// The same when there is time.
+/// Memory of a parent that forks, in MiB, with `--thorough`.
 const MORE_BALLASTS: [u32; 4] = [1, 16, 256, 1024];
 
 impl Menu {
-    /// All of them. Runtimes of other languages are slow to start (a compiler runs): they are
-    /// measured with `--thorough`, or when one is named.
+    /// Adds all of them. Runtimes of other languages are slow to start (a compiler runs), so they
+    /// are measured with `--thorough`, or when one is named.
     pub(super) fn add_others(&mut self, effort: Effort, words: &[String]) {
         if effort == Effort::Quick {
             return;

@@ -6,7 +6,7 @@ use swtch_core::cost::{Members, Missing, Place, Policy, Primitive};
 
 use super::{Arm, Effort, Group, Menu, Role, Section};
 
-/// What `explain` needs: a primitive for each reason that a switch may have.
+/// The primitives that `explain` needs: one for each reason that a switch may have.
 const QUICK: [Primitive; 7] = [
     Primitive::FutexShared,
     Primitive::Pipe,
@@ -17,11 +17,11 @@ const QUICK: [Primitive; 7] = [
     Primitive::Yield,
 ];
 
-/// Measured across CPUs: the barest primitive, and the one that everybody measures.
+/// Primitives measured across CPUs: the barest, and the one that everybody measures.
 const ACROSS: [Primitive; 2] = [Primitive::FutexShared, Primitive::Pipe];
 
 impl Menu {
-    /// A group for each primitive on one CPU.
+    /// Adds a group for each primitive on one CPU.
     ///
     /// `SCHED_FIFO` is measured when there is time: with `--thorough`, or when a kind is named.
     pub(super) fn add_switches(&mut self, effort: Effort, words: &[String]) {
@@ -68,7 +68,7 @@ impl Menu {
         group
     }
 
-    /// A group for each primitive that is measured across CPUs.
+    /// Adds a group for each primitive that is measured across CPUs.
     pub(super) fn add_places(&mut self, effort: Effort) -> Result<()> {
         if effort == Effort::Quick {
             return Ok(());

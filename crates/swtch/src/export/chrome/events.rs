@@ -1,8 +1,8 @@
-//! One event a line: moments in µs, names and arguments as JSON.
+//! Writes one event per line: moments in µs, names and arguments as JSON.
 //!
-//! A slice is two events, its begin and its end, and not one with a length (`X`): readers work with doubles, and
-//! a moment plus a length is not always the double of the next slice's moment. speedscope took slices that touch for
-//! nested ones. The same digits are the same double.
+//! A slice is written as two events, its begin and its end, and not as one with a length (`X`).
+//! Readers use doubles, in which a moment plus a length may differ from the moment of the next
+//! slice: speedscope took slices that touch for nested ones. The same digits are the same double.
 
 use std::io::Write;
 
@@ -13,21 +13,18 @@ use swtch_core::{Nanos, Timestamp};
 use crate::export::evidence::{Fact, Facts};
 use crate::text::escaped;
 
-/// A lane: process and thread.
+/// A lane of the picture: process and thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Lane {
-    /// Process id.
+    /// Process id of the lane, or a number beyond all ids.
     pub pid: u64,
-    /// Thread id.
+    /// Thread id of the lane, or a number for the CPU.
     pub tid: u64,
 }
 
-/// A stretch of a lane.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// Its begin.
     pub from: Timestamp,
-    /// Its end.
     pub to: Timestamp,
 }
 
@@ -39,7 +36,7 @@ pub struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
-    /// Of a trace that began at `start`; `about` is what else is said of it.
+    /// Begins a trace whose first moment is `start`; `about` is written as `otherData`.
     ///
     /// # Errors
     /// When `out` cannot be written.
@@ -55,12 +52,12 @@ impl<'a> Events<'a> {
         })
     }
 
-    /// Writes the end.
+    /// Writes the end of the JSON document.
     pub fn end(self) -> Result<()> {
         Ok(self.out.write_all(b"\n]}\n")?)
     }
 
-    /// Slices of one lane must come in order of time.
+    /// Writes a slice. Slices of one lane must come in order of time.
     pub fn slice(
         &mut self,
         lane: Lane,
@@ -75,13 +72,13 @@ impl<'a> Events<'a> {
         self.write(&end, lane, name, cat, &Facts::new())
     }
 
-    /// A moment.
+    /// Writes an event without a length.
     pub fn instant(&mut self, name: &str, at: Timestamp, lane: Lane, facts: &Facts) -> Result<()> {
         let head = format!("\"ph\":\"i\",\"s\":\"t\",\"ts\":{}", self.at(at));
         self.write(&head, lane, name, "lost", facts)
     }
 
-    /// `bp: e` binds the arrow to the slice around it, not to the next one.
+    /// Writes an end of an arrow. `bp: e` binds it to the slice around it, not to the next one.
     pub fn flow(&mut self, phase: &str, id: u64, lane: Lane, at: Timestamp) -> Result<()> {
         let at = self.at(at);
         let head = format!("\"ph\":\"{phase}\",\"bp\":\"e\",\"id\":{id},\"ts\":{at}");
@@ -108,7 +105,7 @@ impl<'a> Events<'a> {
         )
     }
 
-    /// Names a lane (`thread_name`) or its process (`process_name`).
+    /// Names a lane (`thread_name`), or its process (`process_name`).
     pub fn name(&mut self, what: &str, lane: Lane, name: &str) -> Result<()> {
         let facts = vec![("name", Fact::Word(escaped(name).into_owned()))];
         self.write("\"ph\":\"M\"", lane, what, "__metadata", &facts)
@@ -128,7 +125,7 @@ impl<'a> Events<'a> {
             ","
         };
         let Lane { pid, tid } = lane;
-        // Names come escaped; what is left for JSON are quotes and backslashes.
+        // Names are escaped already; only quotes and backslashes are left for JSON.
         let name = Value::from(name);
         write!(
             self.out,
@@ -140,7 +137,7 @@ impl<'a> Events<'a> {
         Ok(self.out.write_all(b"}")?)
     }
 
-    /// Before the start of the trace a moment is negative: a thread may have run since before it.
+    /// µs since the start of the trace; negative for a thread that ran before it.
     fn at(&self, at: Timestamp) -> String {
         match at.since(self.start) {
             Some(since) => microseconds(since),
@@ -164,7 +161,7 @@ fn arguments(facts: &Facts) -> Value {
     Value::Object(values.collect::<Map<_, _>>())
 }
 
-/// µs with all their nanoseconds.
+/// A length in µs, with three decimals for the nanoseconds.
 fn microseconds(length: Nanos) -> String {
     let ns = length.as_ns();
     format!("{}.{:03}", ns / 1_000, ns % 1_000)

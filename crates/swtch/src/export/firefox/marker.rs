@@ -24,7 +24,7 @@ const WORDS: [&str; 9] = [
 /// Fields that are lengths, after those.
 const LENGTHS: [&str; 3] = ["off_ns", "blocked_ns", "runq_ns"];
 
-/// A wait.
+/// The marker of a wait, with texts and lengths in the order of the schema.
 #[derive(Debug)]
 pub struct WaitMarker {
     name: StringHandle,
@@ -58,7 +58,7 @@ impl WaitMarker {
     }
 }
 
-/// Empty where the trace does not tell.
+/// The value of a field; empty if the trace does not tell.
 fn word(facts: &Facts, name: &str) -> String {
     let fact = facts.iter().find(|fact| fact.0 == name);
     match fact.map(|fact| &fact.1) {
@@ -123,7 +123,7 @@ impl StaticSchemaMarker for WaitMarker {
         self.words[field_index as usize]
     }
 
-    /// What is not known is no number, which JSON writes as null.
+    /// A length that is not known is NaN, which JSON writes as null.
     #[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
     fn number_field_value(&self, field_index: u32) -> f64 {
         let length = self.lengths[field_index as usize - WORDS.len()];

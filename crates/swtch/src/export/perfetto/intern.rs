@@ -1,11 +1,11 @@
-//! Words that are written once and named by number afterwards. The numbers of one sequence of packets
-//! stay valid to its end; what is new goes out with the packet that uses it first.
+//! Strings that are written once and then referred to by number. The numbers of one sequence of
+//! packets are valid to its end; a new string is written with the packet that uses it first.
 
 use rustc_hash::FxHashMap;
 
 use super::message::{Interned, InternedData};
 
-/// The words of a sequence.
+/// The strings of one sequence of packets.
 #[derive(Debug, Default)]
 pub struct Words {
     categories: Table,
@@ -41,7 +41,7 @@ impl Words {
         self.values.number(word)
     }
 
-    /// What came since the last time.
+    /// Strings that are new since the last call; `None` without any.
     pub fn take_fresh(&mut self) -> Option<InternedData> {
         let fresh = InternedData {
             event_categories: std::mem::take(&mut self.categories.fresh),
@@ -58,7 +58,7 @@ impl Table {
         if let Some(number) = self.numbers.get(word) {
             return *number;
         }
-        // 0 is "not set" on the wire.
+        // On the wire, 0 means "not set".
         let number = self.numbers.len() as u64 + 1;
         self.numbers.insert(word.to_owned(), number);
         self.fresh.push(Interned {

@@ -1,15 +1,15 @@
-//! One unbroken chain of `sched_switch` per CPU, out of rows that may have holes between them.
+//! One unbroken chain of `sched_switch` per CPU, made from rows that may have holes between them.
 //!
 //! ```text
 //! rows     ├── A ──┤           ├── B ──┤├── C ──┤
 //! chain  ▒▒├── A ──┤▒▒▒▒▒▒▒▒▒▒▒├── B ──┤├── C ──┤▒▒     ▒ filler: idle, or not recorded
 //! ```
 //!
-//! Perfetto's reader takes whoever a switch names as the next to have run until the next switch, and
-//! counts an error when another one leaves than had come. Most runs of tasks that were not asked for are
-//! in no row. So the one who comes is named only when its own row says that it ran from that moment on;
-//! who that was according to the kernel is an argument of the wait's slice. A switch is therefore held
-//! back until the next row of its CPU.
+//! Perfetto's reader assumes that the next task of a switch runs until the next switch, and counts
+//! an error if a different task leaves then. Most runs of tasks that were not asked for are in no
+//! row. So a task is named as the next one only if its own row says that it ran from that moment
+//! on; the next task according to the kernel is an argument of the wait's slice. So each switch is
+//! held back until the next row of its CPU.
 
 use rustc_hash::FxHashMap;
 use swtch_core::{CpuId, Switch, TaskKey, Timestamp};
@@ -17,35 +17,36 @@ use swtch_core::{CpuId, Switch, TaskKey, Timestamp};
 use super::letter;
 use super::message::{FtraceEvent, SchedSwitch};
 
-/// Who is on a CPU.
+/// What is on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Who {
     /// A task with a row of its own.
     Task(TaskKey),
-    /// Nobody, as far as every switch of the CPU was recorded.
+    /// The idle task, on a CPU of which every switch was recorded.
     Idle,
-    /// Nobody, or a task whose run is in no row.
+    /// Either idle, or a task whose run is in no row.
     NotRecorded(CpuId),
 }
 
-/// What the trace says of the time between two rows after a switch to idle.
+/// What happened between two rows, after a switch to idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Between {
     /// Every switch is in the trace: the CPU was idle.
     Idle,
-    /// Others may have run.
+    /// Other tasks may have run without a row.
     NotRecorded,
 }
 
-/// Gives thread id and name for the events.
+/// Gives the thread id and name that are written to events.
 pub type Called<'a> = &'a dyn Fn(Who) -> (i32, String);
 
-/// What the trace tells of the time after a switch-out.
+/// Whether the trace tells what followed a switch-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// The next row of the thread joins this one, or there is none: it stayed in the state in which it left.
+    /// The next row of the thread joins this one, or there is none: the thread stayed in the state
+    /// in which it left.
     Told,
-    /// Nothing.
+    /// The next row does not join this one, so the trace does not tell.
     Untold,
 }
 
@@ -56,27 +57,27 @@ pub struct Lanes {
     between: Between,
 }
 
-/// A switch-out whose successor is not known yet.
+/// A switch-out that waits for the next row of its CPU, which decides what follows it.
 #[derive(Debug)]
 struct Held {
     row: Switch,
     then: Then,
-    /// Wakeups of this task that began before it had left.
+    /// Wakeups of this task at the moment of its switch-out, to be written after it.
     after: Vec<FtraceEvent>,
 }
 
-/// What leaves or comes.
+/// A task that leaves or comes in a switch.
 #[derive(Clone, Copy, Debug)]
 struct Side {
     who: Who,
     prio: i32,
 }
 
-/// Where finished events go.
+/// Takes each event when it is complete.
 pub type Out<'a> = &'a mut dyn FnMut(CpuId, FtraceEvent);
 
 impl Lanes {
-    /// No CPU yet.
+    /// Lanes without any row yet.
     pub fn new(between: Between) -> Self {
         Self {
             held: FxHashMap::default(),
@@ -97,7 +98,8 @@ impl Lanes {
                 held.release(task, names, out);
             }
             (Some(held), start) => {
-                // Rows of one CPU do not overlap; clamped so that a torn one cannot turn time round.
+                // Rows of one CPU do not overlap; the clamp keeps a damaged one from turning time
+                // back.
                 let start = start.unwrap_or(row.ts).max(held.row.ts);
                 let filler = self.filler(&held.row);
                 held.release(filler, names, out);
@@ -116,8 +118,8 @@ impl Lanes {
         self.held.insert(cpu, held);
     }
 
-    /// Keeps a wakeup at the very moment of its task's switch-out for after that; gives it back when the
-    /// switch-out has gone out already.
+    /// Keeps a wakeup that has the same moment as its task's switch-out, to write it after that.
+    /// Returns the wakeup if the switch-out was written already.
     pub fn attach(&mut self, left: &Switch, wakeup: FtraceEvent) -> Option<FtraceEvent> {
         let held = self.held.get_mut(&left.cpu);
         match held.filter(|held| held.row.task == left.task && held.row.ts == left.ts) {
@@ -129,7 +131,7 @@ impl Lanes {
         }
     }
 
-    /// Ends all chains; `running` tells who ran on a CPU at the end.
+    /// Ends all chains. `running` gives the task that was running on a CPU at the end.
     pub fn finish(
         &mut self,
         names: Called<'_>,
@@ -229,7 +231,7 @@ mod tests {
         }
     }
 
-    /// Moment, who left, who came.
+    /// Each switch of the chain: moment, task that left, task that came.
     fn chain(between: Between, rows: &[Switch], running: Option<u32>) -> Vec<(u64, i32, i32)> {
         let mut lanes = Lanes::new(between);
         let mut events = Vec::new();

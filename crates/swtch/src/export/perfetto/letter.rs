@@ -1,5 +1,5 @@
-//! The state in which a task left, as the kernel reports it to ftrace, and not as its raw bits are:
-//! readers of ftrace know only the former.
+//! The state in which a task left, as the kernel reports it to ftrace. It differs from the task's
+//! raw state bits, which readers of ftrace do not know.
 //!
 //! `__trace_sched_switch_state` in `include/trace/events/sched.h` and `__task_state_index` in
 //! `include/linux/sched.h` (v4.14 to v6.18): the highest bit of the state within `TASK_REPORT`, two
@@ -11,27 +11,29 @@ const TASK_UNINTERRUPTIBLE: u32 = 0x2;
 /// `EXIT_DEAD`, which ftrace shows as `X`.
 const EXIT_DEAD: i64 = 0x10;
 const EXIT_STATES: u32 = 0x30;
-/// Runnable to parked: what is reported as it is.
+/// `TASK_REPORT`: states from runnable to parked, which are reported unchanged.
 const TASK_REPORT: u32 = 0x7f;
 const TASK_DEAD: u32 = 0x80;
 const TASK_NOLOAD: u32 = 0x400;
 const TASK_IDLE: u32 = TASK_UNINTERRUPTIBLE | TASK_NOLOAD;
 const TASK_RTLOCK_WAIT: u32 = 0x1000;
 const TASK_FROZEN: u32 = 0x8000;
-/// `TASK_REPORT_IDLE`: `I`.
+/// `TASK_REPORT_IDLE`, which ftrace shows as `I`.
 const REPORT_IDLE: i64 = 0x80;
-/// `TASK_REPORT_MAX`: `R+`, the CPU was taken from it.
+/// `TASK_REPORT_MAX`, shown as `R+`: the CPU was taken from the task.
 const REPORT_PREEMPTED: i64 = 0x100;
 
-/// Parked and idle at once, which Perfetto shows as `PI`: the kernel reports one state, never two. It
-/// stands where no row tells how the time that followed was spent, so that no wait is taken for longer
-/// than the trace says. A number that means no state would be counted as an error of the trace.
+/// Parked and idle at once, which Perfetto shows as `PI`; the kernel only ever reports one state.
+/// It is written where no row tells how the time that followed was spent, so that no wait is shown
+/// longer than the trace says. A number without a meaning would be counted as an error of the
+/// trace.
 pub const UNTOLD: i64 = 0xc0;
 
 /// `prev_state` of `sched_switch` in ftrace.
 ///
-/// The kernel says `R+` only when a task was preempted inside the kernel, which is one in a thousand.
-/// Here it stands wherever a rule found that the CPU was taken away, as its readers understand it.
+/// The kernel says `R+` only when a task was preempted inside the kernel, which is one in a
+/// thousand. This function returns it wherever a rule found that the CPU was taken away, because
+/// that is how readers understand it.
 pub fn of_departure(row: &Switch) -> i64 {
     let state = row.evidence.state;
     let was_preempted_in_kernel = row.evidence.bits.has(EvidenceBits::KERNEL_PREEMPT);
@@ -60,7 +62,7 @@ fn of_sleep(state: u32) -> i64 {
         return EXIT_DEAD;
     }
     let reported = state & TASK_REPORT;
-    // A state that is none of these is a sleep whose kind no reader knows.
+    // Any other state is a sleep of a kind that readers do not know.
     let highest = reported.checked_ilog2().map_or(1, |bit| 1 << bit);
     i64::from(highest)
 }
@@ -103,7 +105,7 @@ mod tests {
         }
     }
 
-    /// Of tasks that left runnable, only those whose CPU was taken are said to be preempted.
+    /// Of the tasks that left runnable, only those whose CPU was taken are called preempted.
     #[test]
     fn a_yield_is_no_preemption() {
         let none = EvidenceBits(0);

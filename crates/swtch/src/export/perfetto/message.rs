@@ -1,10 +1,10 @@
-//! The few messages and fields of Perfetto's trace format that an export needs. Names and numbers are
-//! those of `protos/perfetto/trace/`, each struct names its file; oneofs are written as optional fields,
-//! which is the same on the wire.
+//! The few messages and fields of Perfetto's trace format that an export needs. Names and numbers
+//! are those of `protos/perfetto/trace/`; each struct names its file there. Oneofs are written as
+//! optional fields, which is the same on the wire.
 
 use prost::Message;
 
-/// `trace_packet.proto`.
+/// One packet of the trace file (`trace_packet.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct TracePacket {
     #[prost(message, optional, tag = "1")]
@@ -44,7 +44,7 @@ pub struct TaskState {
     pub prio: Option<i32>,
 }
 
-/// `ftrace/ftrace_event_bundle.proto`: what one CPU's buffer held.
+/// The events of one CPU's buffer (`ftrace/ftrace_event_bundle.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct FtraceEventBundle {
     #[prost(uint32, optional, tag = "1")]
@@ -55,7 +55,8 @@ pub struct FtraceEventBundle {
     pub lost_events: Option<bool>,
 }
 
-/// `ftrace/ftrace_event.proto`. Timestamp and pid must come first: the reader takes a short cut then.
+/// An event of one CPU (`ftrace/ftrace_event.proto`). Timestamp and pid must come first: the reader
+/// then takes a shortcut.
 #[derive(Clone, PartialEq, Message)]
 pub struct FtraceEvent {
     #[prost(uint64, optional, tag = "1")]
@@ -72,7 +73,7 @@ pub struct FtraceEvent {
     pub sched_process_free: Option<SchedProcessFree>,
 }
 
-/// `ftrace/sched.proto`.
+/// Event of the tracepoint `sched_switch` (`ftrace/sched.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct SchedSwitch {
     #[prost(string, optional, tag = "1")]
@@ -91,7 +92,7 @@ pub struct SchedSwitch {
     pub next_prio: Option<i32>,
 }
 
-/// `ftrace/sched.proto`.
+/// Event of the tracepoint `sched_waking` (`ftrace/sched.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct SchedWaking {
     #[prost(string, optional, tag = "1")]
@@ -106,14 +107,14 @@ pub struct SchedWaking {
     pub target_cpu: Option<i32>,
 }
 
-/// `ftrace/sched.proto`.
+/// Event of the tracepoint `sched_process_free` (`ftrace/sched.proto`): ends a thread id.
 #[derive(Clone, PartialEq, Message)]
 pub struct SchedProcessFree {
     #[prost(int32, optional, tag = "2")]
     pub pid: Option<i32>,
 }
 
-/// `ps/process_tree.proto`.
+/// Names of processes and threads (`ps/process_tree.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct ProcessTree {
     #[prost(message, repeated, tag = "1")]
@@ -122,7 +123,7 @@ pub struct ProcessTree {
     pub threads: Vec<Thread>,
 }
 
-/// `ps/process_tree.proto`.
+/// A process of the tree (`ps/process_tree.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct Process {
     #[prost(int32, optional, tag = "1")]
@@ -133,7 +134,7 @@ pub struct Process {
     pub cmdline: Vec<String>,
 }
 
-/// `ps/process_tree.proto`.
+/// A thread of the tree (`ps/process_tree.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct Thread {
     #[prost(int32, optional, tag = "1")]
@@ -144,7 +145,7 @@ pub struct Thread {
     pub tgid: Option<i32>,
 }
 
-/// `clock_snapshot.proto`.
+/// Several clocks at one moment (`clock_snapshot.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct ClockSnapshot {
     #[prost(message, repeated, tag = "1")]
@@ -153,7 +154,7 @@ pub struct ClockSnapshot {
     pub primary_trace_clock: Option<u32>,
 }
 
-/// `clock_snapshot.proto`.
+/// A clock of the snapshot (`clock_snapshot.proto`); moments in ns.
 #[derive(Clone, PartialEq, Message)]
 pub struct Clock {
     #[prost(uint32, optional, tag = "1")]
@@ -162,7 +163,7 @@ pub struct Clock {
     pub timestamp: Option<u64>,
 }
 
-/// `common/system_info.proto`.
+/// What machine it was (`common/system_info.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct SystemInfo {
     #[prost(message, optional, tag = "1")]
@@ -171,7 +172,7 @@ pub struct SystemInfo {
     pub num_cpus: Option<u32>,
 }
 
-/// `common/system_info.proto`.
+/// Names of system and kernel (`common/system_info.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct Utsname {
     #[prost(string, optional, tag = "1")]
@@ -182,7 +183,7 @@ pub struct Utsname {
     pub machine: Option<String>,
 }
 
-/// `track_event/track_descriptor.proto`.
+/// A track of slices (`track_event/track_descriptor.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct TrackDescriptor {
     #[prost(uint64, optional, tag = "1")]
@@ -197,14 +198,14 @@ pub struct TrackDescriptor {
     pub parent_uuid: Option<u64>,
 }
 
-/// `track_event/process_descriptor.proto`.
+/// The process of a track (`track_event/process_descriptor.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct ProcessDescriptor {
     #[prost(int32, optional, tag = "1")]
     pub pid: Option<i32>,
 }
 
-/// `track_event/thread_descriptor.proto`.
+/// The thread of a track (`track_event/thread_descriptor.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct ThreadDescriptor {
     #[prost(int32, optional, tag = "1")]
@@ -213,10 +214,10 @@ pub struct ThreadDescriptor {
     pub tid: Option<i64>,
 }
 
-/// `track_event/track_event.proto`.
+/// A begin or end of a slice, or a moment (`track_event/track_event.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct TrackEvent {
-    // The format is of proto2, where lists of numbers are not packed; its reader takes no other form.
+    // The format is proto2, where repeated numbers are not packed; its reader takes no other form.
     #[prost(uint64, repeated, packed = "false", tag = "3")]
     pub category_iids: Vec<u64>,
     #[prost(message, repeated, tag = "4")]
@@ -229,7 +230,7 @@ pub struct TrackEvent {
     pub track_uuid: Option<u64>,
 }
 
-/// `track_event/debug_annotation.proto`.
+/// An argument of an event (`track_event/debug_annotation.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct DebugAnnotation {
     #[prost(uint64, optional, tag = "1")]
@@ -242,7 +243,7 @@ pub struct DebugAnnotation {
     pub string_value_iid: Option<u64>,
 }
 
-/// `interned_data/interned_data.proto`.
+/// Strings that later packets refer to (`interned_data/interned_data.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct InternedData {
     #[prost(message, repeated, tag = "1")]

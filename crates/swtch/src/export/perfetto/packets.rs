@@ -1,5 +1,5 @@
-//! Packets on their way out: events gathered into one bundle a CPU, moments turned from the trace's clock to
-//! the format's.
+//! Writes packets: gathers events into bundles, one CPU each, and converts moments from the trace's
+//! clock to the format's.
 
 use std::io::Write;
 
@@ -15,15 +15,15 @@ use super::message::{
 };
 use crate::text::escaped;
 
-/// Events of a CPU that go into one bundle.
+/// Number of events of a CPU that go into one bundle.
 const EVENTS_A_BUNDLE: usize = 512;
 
-/// `BuiltinClock` of `common/builtin_clock.proto`.
+/// Clock ids: `BuiltinClock`, defined in `common/builtin_clock.proto`.
 const REALTIME: u32 = 1;
 const MONOTONIC: u32 = 3;
 const BOOTTIME: u32 = 6;
 
-/// Writes packets.
+/// Writes packets, and gathers events until a bundle is full.
 pub struct Packets<'a> {
     out: &'a mut dyn Write,
     /// Time in suspend, by which `CLOCK_BOOTTIME` is ahead of `CLOCK_MONOTONIC`.
@@ -33,7 +33,7 @@ pub struct Packets<'a> {
 }
 
 impl<'a> Packets<'a> {
-    /// For the clocks of this trace.
+    /// Without any packet yet; `meta` tells how far the clocks are apart.
     pub fn new(meta: &Meta, out: &'a mut dyn Write) -> Self {
         let clock = &meta.clock;
         Self {
@@ -44,7 +44,8 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// Clocks, kernel and processor: without the kernel's version, states are read as those of 4.4.
+    /// Writes clocks, kernel and processor. Without the kernel's version, states are read as those
+    /// of 4.4.
     pub fn write_head(&mut self, meta: &Meta) -> Result<()> {
         let clock = &meta.clock;
         let one = |clock_id, timestamp| Clock {
@@ -80,7 +81,7 @@ impl<'a> Packets<'a> {
         })
     }
 
-    /// Takes an event of a CPU, on the trace's clock.
+    /// Takes an event of a CPU. Its timestamp is on the trace's clock.
     pub fn event(&mut self, cpu: CpuId, mut event: FtraceEvent) -> Result<()> {
         event.timestamp = event.timestamp.map(|ns| ns + self.ahead_ns);
         let events = self.bundles.entry(cpu).or_default();
@@ -103,8 +104,8 @@ impl<'a> Packets<'a> {
         })
     }
 
-    /// Says of which CPUs events are missing, in the format's own words. They are the kernel's: what a
-    /// user-mode scheduler lost is not meant.
+    /// Marks the CPUs of which events are missing, with the format's own flag. It is about kernel
+    /// events: what a user-mode scheduler lost is not marked.
     pub fn lost_on(&mut self, gaps: &[Gap]) -> Result<()> {
         let of_kernel = gaps.iter().filter(|gap| gap.level == Level::Os);
         let mut cpus: Vec<_> = of_kernel.map(|gap| gap.cpu).collect();
@@ -123,7 +124,7 @@ impl<'a> Packets<'a> {
         self.write_at(at, packet)
     }
 
-    /// Writes a packet with a moment.
+    /// Writes a packet that has a timestamp.
     pub fn write_at(&mut self, at: Timestamp, packet: TracePacket) -> Result<()> {
         self.write(&TracePacket {
             timestamp: Some(at.as_ns() + self.ahead_ns),
@@ -131,7 +132,7 @@ impl<'a> Packets<'a> {
         })
     }
 
-    /// Writes the events that are left.
+    /// Writes the events that are left in bundles.
     pub fn flush(&mut self) -> Result<()> {
         let mut left: Vec<_> = self.bundles.drain().collect();
         left.sort_by_key(|(cpu, _)| *cpu);

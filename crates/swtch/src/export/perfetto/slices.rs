@@ -1,5 +1,5 @@
-//! What ftrace has no event for: why a thread did not run, what a user-mode scheduler ran, what was lost.
-//! Slices on tracks, with the evidence as arguments.
+//! Slices for what ftrace has no event for: why a thread did not run, what a user-mode scheduler
+//! ran, and what was lost. Evidence goes into their arguments.
 
 use anyhow::Result;
 use rustc_hash::FxHashMap;
@@ -13,12 +13,12 @@ use crate::export::evidence::{self, Fact, Vocabulary};
 use crate::export::life::{Moments, name_of_wait};
 use crate::export::rows::Rows;
 
-/// The one sequence of packets that shares words.
+/// Id of the one sequence of packets, which share interned strings.
 const SEQUENCE: u32 = 1;
-/// `SequenceFlags` of `trace_packet.proto`.
+/// Flags of a packet: `SequenceFlags`, defined in `trace_packet.proto`.
 const STATE_CLEARED: u32 = 1;
 const NEEDS_STATE: u32 = 2;
-/// `Type` of `track_event.proto`.
+/// Kinds of events: `Type`, defined in `track_event.proto`.
 const BEGIN: i32 = 1;
 const END: i32 = 2;
 const INSTANT: i32 = 3;
@@ -27,7 +27,7 @@ const WORKER_TRACKS: u64 = 3 << 40;
 const WORKERS_TRACKS: u64 = 4 << 40;
 const LOSS_TRACKS: u64 = 5 << 40;
 
-/// A begin of a slice, or a moment.
+/// The begin or end of a slice, or an event without a length.
 #[derive(Debug)]
 struct Event<'a> {
     kind: i32,
@@ -38,7 +38,7 @@ struct Event<'a> {
     facts: Vec<(&'static str, Fact)>,
 }
 
-/// Writes slices.
+/// Writes slices, with interned strings.
 #[derive(Debug)]
 pub struct Slices {
     words: Words,
@@ -48,7 +48,7 @@ pub struct Slices {
 }
 
 impl Slices {
-    /// For the rows of this trace.
+    /// Without any slice yet, for the rows of this trace.
     ///
     /// # Errors
     /// When the names of wait types cannot be read.
@@ -61,7 +61,8 @@ impl Slices {
         })
     }
 
-    /// The wait before a run, from the moment the thread left (a new thread: was started) to its run.
+    /// Writes the wait before a run, from the moment the thread left (a new thread: was started) to
+    /// its run.
     pub fn wait(
         &mut self,
         row: &Switch,
@@ -97,7 +98,7 @@ impl Slices {
         self.end(start, track, packets)
     }
 
-    /// A wait that was open when the trace ended: a slice without an end.
+    /// Writes a wait that was open when the trace ended: a slice without an end.
     pub fn open(
         &mut self,
         left: &Switch,
@@ -123,7 +124,7 @@ impl Slices {
         )
     }
 
-    /// A run of a worker of a user-mode scheduler, and why it left.
+    /// Writes a run of a worker of a user-mode scheduler, and why it left.
     pub fn worker(
         &mut self,
         row: &Switch,
@@ -193,7 +194,7 @@ impl Slices {
         packets.descriptor(at, descriptor)
     }
 
-    /// What was lost: a slice as long as the gap, on a track of its CPU and level.
+    /// Writes what was lost: a slice as long as the gap, on a track of its CPU and level.
     pub fn losses(&mut self, gaps: &[Gap], packets: &mut Packets<'_>) -> Result<()> {
         for gap in gaps {
             let level = gap.level.as_str();

@@ -1,5 +1,5 @@
-//! Threads and processes as Perfetto numbers them: by thread id. Ids are used again, and some tasks of a
-//! trace have none, so this is where a task becomes a number.
+//! Threads and processes by thread id, as Perfetto numbers them. Ids are reused, and some tasks of
+//! a trace have none, so tasks get their numbers here.
 
 use std::rc::Rc;
 
@@ -13,18 +13,18 @@ use super::message::{
 use crate::report::Names;
 use crate::text::escaped;
 
-/// The kernel gives no thread id from here on (`PID_MAX_LIMIT`, `include/linux/threads.h`).
+/// The kernel assigns no thread id from here on (`PID_MAX_LIMIT`, `include/linux/threads.h`).
 const BEYOND_IDS: i32 = 1 << 22;
-/// Threads that stand for what is not recorded, one a CPU, in a process of their own.
+/// Threads that stand for runs which are not recorded: one per CPU, in a process of their own.
 const NOT_RECORDED: i32 = BEYOND_IDS + 1;
-/// Tasks without a name in the trace, by key.
+/// Tasks that have no name in the trace, numbered by key.
 const UNNAMED: i32 = BEYOND_IDS + (1 << 17);
 
-/// Track ids by what they are for.
+/// Ranges of track ids, by what the tracks are for.
 const THREAD_TRACKS: u64 = 1 << 40;
 const PROCESS_TRACKS: u64 = 2 << 40;
 
-/// Who has been spoken of.
+/// Threads and processes that were named so far.
 #[derive(Debug)]
 pub struct Threads {
     names: Rc<Names>,
@@ -33,19 +33,19 @@ pub struct Threads {
     ids: FxHashMap<i32, TaskKey>,
 }
 
-/// What must be written when a task is first spoken of.
+/// What must be written when a task first occurs.
 #[derive(Debug)]
 pub struct Met {
-    /// It, and its process.
+    /// The thread, and its process if that is new, too.
     pub tree: ProcessTree,
-    /// Their tracks.
+    /// Track of the thread, and of its process if that is new, too.
     pub tracks: Vec<TrackDescriptor>,
     /// Whether another task had its thread id before.
     pub takes_the_place_of_another: bool,
 }
 
 impl Threads {
-    /// Nobody yet.
+    /// No task has occurred yet.
     pub fn new(names: Rc<Names>) -> Self {
         Self {
             names,
@@ -55,7 +55,7 @@ impl Threads {
         }
     }
 
-    /// What to write when the task is first spoken of; `None` later.
+    /// What to write when the task first occurs; `None` later.
     pub fn meet(&mut self, task: TaskKey) -> Option<Met> {
         if !self.met.insert(task) {
             return None;
@@ -98,12 +98,12 @@ impl Threads {
         })
     }
 
-    /// Whether the task has been spoken of.
+    /// Whether the task has occurred before.
     pub fn is_met(&self, task: TaskKey) -> bool {
         self.met.contains(&task)
     }
 
-    /// Thread id and name.
+    /// Thread id and name, as events have them.
     pub fn called(&self, who: Who) -> (i32, String) {
         match who {
             Who::Task(task) => (self.tid(task), self.name(task)),
@@ -115,7 +115,7 @@ impl Threads {
         }
     }
 
-    /// The thread id, or a number beyond all ids.
+    /// The thread id, or a number beyond all ids if the task has none.
     pub fn tid(&self, task: TaskKey) -> i32 {
         let tid = self.names.thread(self.names.index(task)).tid;
         let tid = tid.and_then(|tid| i32::try_from(tid.get()).ok());
@@ -125,17 +125,17 @@ impl Threads {
         })
     }
 
-    /// Its name and id, as reports give them.
+    /// Name and id of the thread, as reports give them.
     pub fn label(&self, task: TaskKey) -> String {
         escaped(&self.names.label(self.names.index(task))).into_owned()
     }
 
-    /// The place of its process in the trace's list.
+    /// The place of its process in the trace's list of processes.
     pub fn process(&self, task: TaskKey) -> usize {
         self.names.thread(self.names.index(task)).process
     }
 
-    /// The track of its process.
+    /// Id of the track of the task's process.
     pub fn process_track(&self, task: TaskKey) -> u64 {
         PROCESS_TRACKS | self.process(task) as u64
     }
@@ -150,7 +150,8 @@ impl Threads {
         escaped(&self.names.thread(self.names.index(task)).comm).into_owned()
     }
 
-    /// A single word of the command line would be cut at its first space.
+    /// A process with its name as command line. A second, empty word keeps readers from cutting the
+    /// name at its first space.
     fn named_process(&self, task: TaskKey) -> Process {
         let comm = &self.names.process_of(self.names.index(task)).comm;
         let mut cmdline = vec![escaped(comm).into_owned()];
@@ -165,7 +166,7 @@ impl Threads {
     }
 }
 
-/// The track of a thread.
+/// Id of the track of a thread.
 pub fn thread_track(task: TaskKey) -> u64 {
     THREAD_TRACKS | u64::from(task.get())
 }

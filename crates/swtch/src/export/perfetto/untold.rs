@@ -1,18 +1,18 @@
-//! Time of which no row tells, found in a first reading.
+//! Finds the time that no row describes, in a first pass over the rows.
 //!
 //! ```text
 //! row n     … run ──┤ ts        ┊ (a switch that was lost)       row n + 1 of the same thread
 //!                   ├── untold ─┊─ out ── blocked ──┤─ run queue ─├── run ──┤
 //! ```
 //!
-//! A switch of ftrace says in which state the thread left, and its reader takes that state to last until
-//! the thread is woken or runs. The trace claims no such thing when the next row of the thread does not
-//! join this one: switches were lost or not reported, its run began before the capture saw it, or who
-//! woke it is not known. Whether one joins is told by a row that may come much later, so this reads
-//! the rows once before they are written, and keeps a bit of each.
+//! A switch of ftrace says in which state the thread left, and its reader assumes that state until
+//! the thread is woken or runs. If the next row of the thread does not join this one, the trace
+//! does not claim that: switches were lost or not reported, the run began before the capture saw
+//! it, or the waker is not known. Whether a row joins is only known from a row that may come much
+//! later. So this pass reads the rows once before they are written, and keeps one bit for each.
 //!
-//! A thread that runs when the trace ends has no row for that run: the wait before it is in no report's
-//! sums, and untold, too.
+//! A thread that runs when the trace ends has no row for that run. No report counts the wait before
+//! it, so that wait is marked as well.
 
 use anyhow::Result;
 use rustc_hash::FxHashMap;
@@ -22,17 +22,18 @@ use swtch_store::Columns;
 use crate::export::life::Moments;
 use crate::export::rows::Rows;
 
-/// Switch-outs after which the trace does not tell, and who ran at the end.
+/// Switch-outs after which the trace does not tell what followed, and the tasks that ran at the
+/// end.
 #[derive(Debug, Default)]
 pub struct Untold {
-    /// A bit a row of the kernel's level, in order.
+    /// One bit for each row of the kernel's level, in order.
     bits: Vec<u64>,
     waits: u64,
     running: FxHashMap<CpuId, TaskKey>,
 }
 
 impl Untold {
-    /// Reads the rows.
+    /// Reads all rows once, with few columns.
     ///
     /// # Errors
     /// When the trace cannot be read.
@@ -60,12 +61,12 @@ impl Untold {
         word >> (row % 64) & 1 == 1
     }
 
-    /// How many waits between two rows of threads that were asked for are untold.
+    /// Number of waits of threads that were asked for, between two rows that do not join.
     pub const fn waits(&self) -> u64 {
         self.waits
     }
 
-    /// Who ran on this CPU when the trace ended, if it is one of those that were asked for.
+    /// The task that ran on this CPU when the trace ended, if it was asked for.
     pub fn running(&self, cpu: CpuId) -> Option<TaskKey> {
         self.running.get(&cpu).copied()
     }
@@ -83,7 +84,7 @@ impl Untold {
     }
 }
 
-/// The last switch-out of a thread, and who came on a CPU.
+/// The last switch-out of a thread: the number of its row, and its moment.
 #[derive(Clone, Copy, Debug)]
 struct Last {
     row: usize,
@@ -116,9 +117,9 @@ impl Reading {
         }
     }
 
-    /// `is_asked` tells whether a task is one of those that were asked for.
+    /// Also finds the tasks that ran at the end; `is_asked` says whether a task was asked for.
     fn finish(mut self, is_asked: impl Fn(TaskKey) -> bool) -> Untold {
-        // Where the recording of one CPU ended before another's, a task may have come last on both.
+        // If the recording of one CPU ended before another's, a task may have come last on both.
         let mut came: FxHashMap<TaskKey, (Timestamp, CpuId)> = FxHashMap::default();
         for (cpu, (ts, next)) in self.cpus {
             if let Some(next) = next.filter(|next| !next.is_idle() && is_asked(*next)) {
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(numbers(&untold), [0, 1]);
     }
 
-    /// Beyond the first word of bits, and for one thread of a hundred rows.
+    /// Beyond the first 64 bits, and for one thread of a hundred rows.
     #[test]
     fn each_row_has_its_own_bit() {
         let mut rows: Vec<_> = (0..150)
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(numbers(&found(&rows)), [99]);
     }
 
-    /// It is the last to come on both CPUs; there is no row of the run that goes on.
+    /// It came last on both CPUs, and the run that goes on has no row.
     #[test]
     fn a_task_goes_on_running_on_one_cpu_only() {
         let other_cpu = Switch {

@@ -1,4 +1,4 @@
-//! The columns: name with unit, what it means, and where it comes from.
+//! The columns of the table: name with unit, meaning, and source.
 
 use std::rc::Rc;
 
@@ -12,27 +12,25 @@ use crate::export::evidence::Vocabulary;
 use crate::export::rows::Rows;
 use crate::report::Names;
 
-/// A value; `None` is "not known" or "does not apply".
+/// A value; `None` means "not known" or "does not apply".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Text from outside, as it is.
+    /// Text, which is not escaped even if it comes from outside.
     Text(Option<String>),
-    /// A number.
     Count(Option<i64>),
 }
 
-/// A column.
 #[derive(Debug)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column, with its unit if it has one.
     pub name: &'static str,
-    /// What it means, in one line.
+    /// Its meaning, in one line of text.
     pub help: &'static str,
-    /// Its value in a row.
+    /// Computes the value for a row.
     pub value: fn(&Switch, &Known) -> Value,
 }
 
-/// What numbers of a row stand for.
+/// Words for the numbers in a row.
 #[derive(Debug)]
 pub struct Known {
     names: Rc<Names>,
@@ -42,7 +40,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// What the trace knows.
+    /// Reads what the trace knows about its numbers.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -55,7 +53,7 @@ impl Known {
         })
     }
 
-    /// A row of nobody, to ask columns for their kind.
+    /// A row without a task, from which columns show their kind of value.
     pub fn example(&self) -> Switch {
         Switch {
             ts: self.start,
@@ -94,7 +92,7 @@ fn word(text: &str) -> Value {
     Value::Text(Some(text.to_owned()))
 }
 
-/// 64 bits keep their bits, as in the trace.
+/// An unsigned number, stored bit by bit as a signed one, as in the trace.
 fn count(number: Option<u64>) -> Value {
     Value::Count(number.map(u64::cast_signed))
 }
@@ -183,7 +181,7 @@ columns! {
 mod tests {
     use super::*;
 
-    /// People write queries from the page.
+    /// People write queries from the page `docs/EXPORTS.md`.
     #[test]
     fn the_page_shows_every_column() {
         let page = include_str!("../../../../../docs/EXPORTS.md");

@@ -4,21 +4,20 @@ use serde::Deserialize;
 
 const FILE: &str = include_str!("../../../../../lab/claims.toml");
 
-/// Something that was written on context switches.
+/// A textbook or article on context switches.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Article {
-    /// What its claims begin with: `A`.
+    /// First letter of the identifiers of its claims: `A`.
     pub letter: char,
-    /// Its title.
     pub title: String,
-    /// Who wrote it; `None` where it does not say.
+    /// Its author; `None` if the text names none.
     pub author: Option<String>,
-    /// When.
+    /// Year of publication, where it is known.
     pub year: Option<u16>,
-    /// On what the figures were measured, and how.
+    /// The machine and the method behind its figures.
     pub machine: Option<String>,
-    /// What it says.
+    /// Its claims, in the order of the file.
     #[serde(rename = "claim")]
     pub claims: Vec<Claim>,
 }
@@ -27,26 +26,25 @@ pub struct Article {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Its name: `A1`.
+    /// Its identifier in tables and answers: `A1`.
     pub id: String,
-    /// What is said.
     pub says: String,
-    /// The author's own numbers.
+    /// The numbers that the author gives.
     pub figures: Option<String>,
     /// Where the author's arithmetic or reading is doubtful.
     pub doubt: Option<String>,
-    /// When the analysis takes it to hold.
+    /// The condition under which the analysis takes it to hold.
     pub holds_when: Option<String>,
     /// The experiment that answers it.
     pub experiment: Option<String>,
-    /// Why there is none.
+    /// Why no experiment can test it.
     pub untestable: Option<String>,
 }
 
 /// All articles, in the order of the file.
 ///
 /// # Panics
-/// The file is not as it should be, which the tests would have found.
+/// The file is malformed, which the tests would have found.
 pub fn articles() -> Vec<Article> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -114,7 +112,7 @@ mod tests {
         }
     }
 
-    /// A claim that nobody answers is an error of the program.
+    /// A claim without an experiment to answer it is an error of the program.
     #[test]
     fn the_experiment_that_a_claim_names_exists() {
         let named = claims().into_iter().filter_map(|claim| claim.experiment);

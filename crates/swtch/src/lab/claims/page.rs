@@ -1,7 +1,7 @@
-//! The claims, and all that the experiments found, as one page: nothing is fetched, no script runs.
+//! One HTML page with the claims and all findings. It fetches nothing and runs no script.
 //!
-//! Words are escaped by the templates; figures are our own SVG. A page may show names that others chose:
-//! its policy allows no script and no network even if one got through.
+//! Templates escape all text; figures are our own SVG. A page may show names that others chose, so
+//! its policy forbids scripts and network even if one got through.
 
 use anyhow::Result;
 use maud::{Markup, PreEscaped, html};
@@ -13,7 +13,7 @@ use super::table::summary;
 use crate::host::Fact;
 use crate::html::{self, notes, shown, table};
 
-/// The page.
+/// Renders a review as an HTML page.
 ///
 /// # Errors
 /// A figure cannot be drawn.

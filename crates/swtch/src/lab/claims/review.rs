@@ -1,7 +1,8 @@
 //! Claims and the answers to them, side by side.
 //!
-//! A claim may have several answers: it holds only if all say so. One without any is shown with the
-//! reason: its experiment failed, was not begun, or said nothing, which is an error in swtch.
+//! A claim with several answers holds only if all say so. A claim without an answer is shown with
+//! the reason: its experiment failed, was not begun, or did not mention it, which is an error in
+//! swtch.
 
 use std::io::stdout;
 use std::path::Path;
@@ -23,63 +24,59 @@ use crate::text::{self, escaped, page_width};
 /// An experiment, and how it ended.
 #[derive(Debug)]
 pub struct Attempt {
-    /// Its name.
     pub experiment: &'static str,
-    /// How it ended.
     pub ending: Ending,
 }
 
-/// How an experiment ended.
+/// How the attempt at an experiment ended.
 #[derive(Debug)]
 pub enum Ending {
     /// With an outcome, perhaps cut short.
     Made(Box<Outcome>),
-    /// With an error.
+    /// With an error, in words.
     Failed(String),
-    /// It was told to stop before.
+    /// It was told to stop before this one began.
     NotBegun,
 }
 
 /// All claims with all answers.
 #[derive(Debug)]
 pub struct Review {
-    /// Who says what.
+    /// The articles with their claims.
     pub articles: Vec<Article>,
-    /// Whether all experiments were chosen: claims that were not asked for are not shown.
+    /// True if all experiments were chosen; else claims of the others are not shown.
     pub is_whole: bool,
-    /// The machine, and when it was begun.
+    /// The machine, and when the run was begun.
     pub origin: Origin,
     /// The experiments, in the order in which they were made.
     pub attempts: Vec<Attempt>,
-    /// How long all took.
+    /// Time that all experiments took together.
     pub took: Duration,
 }
 
-/// How a claim stands.
+/// The state of a claim after the experiments.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Standing {
     /// An experiment answered, or several did.
     Answered(Vec<Answer>),
-    /// No experiment can, for this reason.
+    /// No experiment can answer it, for this reason.
     Untestable(String),
-    /// An experiment should have, and did not, for this reason.
+    /// An experiment should have answered it and did not, for this reason.
     NotAnswered(String),
 }
 
-/// A claim, where it stands written, and how it stands.
+/// A claim, the article that makes it, and its standing.
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
-    /// Where it stands written.
+    /// The article that makes the claim.
     pub article: &'a Article,
-    /// What is said.
     pub claim: &'a Claim,
-    /// How it stands.
     pub standing: Standing,
 }
 
 impl Standing {
-    /// The verdict of all answers together; `None` without one. One that does not hold decides, then one
-    /// that is open, then one that cannot be tested.
+    /// The worst verdict of all answers: "does not hold" before "undecided", before "cannot be
+    /// tested". `None` without an answer.
     pub fn verdict(&self) -> Option<Verdict> {
         let rank = |verdict: &Verdict| match verdict {
             Verdict::Holds => 0,
@@ -113,7 +110,7 @@ impl Standing {
         }
     }
 
-    /// Why it is neither yes nor no.
+    /// Why there is no clear verdict; `None` where there is one.
     fn why(&self) -> Option<String> {
         match self {
             Self::NotAnswered(why) => Some(why.clone()),
@@ -121,7 +118,7 @@ impl Standing {
         }
     }
 
-    /// The answers; none where there is none.
+    /// The answers; empty where there are none.
     pub fn answers(&self) -> &[Answer] {
         match self {
             Self::Answered(answers) => answers,
@@ -158,7 +155,7 @@ impl Review {
             })
     }
 
-    /// How a claim stands; `None` when nobody asked for it.
+    /// The standing of a claim; `None` when it was not asked for.
     fn standing(&self, claim: &Claim) -> Option<Standing> {
         let all = self
             .outcomes()
@@ -202,7 +199,7 @@ impl Review {
         })
     }
 
-    /// How many claims stand how, the verdict's word first: those that are there.
+    /// How many claims have each verdict, in words; verdicts of no claim are left out.
     pub fn tally(&self) -> Vec<(&'static str, usize)> {
         const WORDS: [&str; 5] = [
             "holds",
@@ -221,8 +218,8 @@ impl Review {
         counts.into_iter().filter(|(_, count)| *count > 0).collect()
     }
 
-    /// What all experiments must be read with, each sentence once, with the experiment's name where it is
-    /// of one alone.
+    /// The notes of all experiments, each once; a note of one experiment alone begins with its
+    /// name.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<(String, Vec<&str>)> = Vec::new();
         for outcome in self.outcomes() {
@@ -242,7 +239,7 @@ impl Review {
         lines.chain(self.strangers()).collect()
     }
 
-    /// Answers to claims that nobody made: an error in swtch, which is not hidden.
+    /// Notes on answers to claims that are not in the list: an error in swtch, which is not hidden.
     fn strangers(&self) -> Vec<String> {
         let claims: Vec<&str> = self
             .articles
@@ -262,7 +259,8 @@ impl Review {
             .collect()
     }
 
-    /// Writes it wherever it was asked for; the exit code. Each place has its try.
+    /// Writes it to every place that was asked for, and returns the exit code. Each place is tried
+    /// even if another fails.
     ///
     /// # Errors
     /// One of the places cannot be written.
@@ -314,7 +312,7 @@ impl Review {
         OPEN
     }
 
-    /// All of it but the figures.
+    /// Everything but the figures, as one JSON object.
     pub fn to_json(&self) -> Json {
         let attempts = self.attempts.iter();
         let experiments = attempts.map(|attempt| match &attempt.ending {
@@ -333,7 +331,7 @@ impl Review {
         })
     }
 
-    /// A row a claim.
+    /// The claims as CSV, one row each.
     fn to_csv(&self) -> String {
         let mut csv =
             "claim,source,says,theirs,doubt,holds_when,experiment,ours,verdict,why\r\n".to_owned();
@@ -513,7 +511,7 @@ pub mod tests {
         assert!(notes.contains(&"an answer is not shown: Z9 is no claim of the list".to_owned()));
     }
 
-    /// Each experiment adds the notes on the machine; one time is enough.
+    /// Each experiment repeats the notes on the machine; they are shown once.
     #[test]
     fn notes_of_several_experiments_are_told_once() {
         let notes = review().notes();

@@ -1,4 +1,4 @@
-//! The claims as a page of text: a block each, because sentences make no columns.
+//! The claims as a page of text: one block each, because sentences do not fit columns.
 //!
 //! ```text
 //! A1  Up to as many threads as CPUs (N), every thread takes the reference time.
@@ -12,7 +12,7 @@ use super::super::outcome::host_line;
 use super::review::{Ending, Review, Row, Standing};
 use crate::text::{counted, hung};
 
-/// All of it.
+/// The whole page, wrapped to `width` columns.
 pub fn table(review: &Review, width: usize) -> String {
     let mut lines = vec![host_line(&review.origin)];
     let count = u64::try_from(review.attempts.len()).unwrap_or(u64::MAX);
@@ -72,7 +72,7 @@ fn push_row(row: &Row<'_>, width: usize, lines: &mut Vec<String>) {
     }
     let answers = row.standing.answers();
     for answer in answers {
-        // Of several each has its own verdict.
+        // With several answers, each shows its own verdict.
         let words = match answers {
             [_] => answer.ours.clone(),
             _ => format!("{} → {}", answer.ours, answer.verdict),
@@ -93,7 +93,7 @@ fn push_failures(review: &Review, width: usize, lines: &mut Vec<String>) {
     }
 }
 
-/// `35 claims: 20 hold, 3 do not hold here, 12 not answered`.
+/// Counts by verdict: `35 claims: 20 hold, 3 do not hold here, 12 not answered`.
 pub fn summary(review: &Review) -> String {
     let claims = u64::try_from(review.rows().len()).unwrap_or(u64::MAX);
     let parts: Vec<String> = review

@@ -1,4 +1,4 @@
-//! The body of a group: steps, and where each of them stands.
+//! The body of a group: its steps, and where each is in the text.
 
 use swtch_bench::load::{Kernel, Step};
 use swtch_core::Nanos;
@@ -8,28 +8,28 @@ use super::entries::{Entries, Item};
 use super::source::{Mistake, Span};
 use crate::lab::calibration::Calibration;
 
-/// Where a step stands, and the steps in it.
+/// Where a step is in the text, with the steps in it.
 #[derive(Clone, Debug)]
 pub struct StepSpan {
-    /// The step.
+    /// The bytes of the step in the text.
     pub span: Span,
-    /// Those that it repeats.
+    /// The steps that it repeats; empty for all other steps.
     pub body: Vec<Self>,
 }
 
-/// The words of steps.
+/// The words that name a step, but for the bare word `yield`.
 pub const STEPS: [&str; 13] = [
     "spin", "work", "repeat", "lock", "unlock", "wait", "signal", "take", "pass", "sleep", "watch",
     "read", "touch",
 ];
 
-/// What `touch` steps over when nobody says: a cache line.
+/// Step of `touch` in bytes when the file gives none: a cache line.
 const STRIDE: u64 = 64;
 
 /// Reads a list of steps.
 ///
 /// # Errors
-/// One of them is not as it should be.
+/// A step is malformed.
 pub fn body(
     list: Item<'_>,
     calibration: &Calibration,
@@ -136,7 +136,7 @@ fn kernel(entries: &mut Entries<'_>) -> Result<Kernel, Mistake> {
 /// A length of time in ns.
 ///
 /// # Errors
-/// It is none.
+/// It is not a length of time, or too long.
 pub fn nanos(item: Item<'_>) -> Result<Nanos, Mistake> {
     let time = item.time()?;
     let ns = u64::try_from(time.as_nanos()).map_err(|_| item.mistake("this is too long"))?;

@@ -1,5 +1,5 @@
-//! A table of a file while it is being read: every entry is asked for by its word, and what nobody asked
-//! for is a mistake.
+//! A table of a file while it is being read: every entry is asked for by its word, and an entry
+//! that was not asked for is a mistake.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use crate::lab::parameters::{Parameters, Value};
 /// The longest name of a group, a variant, a lock, an event or a ring.
 pub const MOST_NAME_CHARACTERS: usize = 100;
 
-/// What entries are read with.
+/// The text and the parameters that entries are read with.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// Where the text is.
+    /// The file, for messages that point into it.
     pub source: &'a Source,
-    /// What `$NAME` stands for.
+    /// The values that `$NAME` stands for.
     pub parameters: &'a Parameters,
 }
 
-/// An entry or an element: what it says, and where.
+/// An entry of a table or an element of a list, with its place in the text.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
     context: Context<'a>,
     value: &'a Spanned<DeValue<'a>>,
 }
 
-/// A table being read.
+/// A table, with the words that were asked for so far.
 #[derive(Debug)]
 pub struct Entries<'a> {
     context: Context<'a>,
@@ -37,17 +37,17 @@ pub struct Entries<'a> {
     asked: Vec<&'static str>,
 }
 
-/// A plain value: what the text says, or the parameter it names.
+/// A plain value: the one in the text, or that of the parameter that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Plain {
     /// A value that a parameter can be.
     Value(Value),
-    /// A number below 0.
+    /// A number below 0, which no parameter can be.
     Negative(i64),
 }
 
 impl<'a> Entries<'a> {
-    /// Of a table at `span`.
+    /// Begins to read the table at `span`.
     pub const fn new(context: Context<'a>, table: &'a DeTable<'a>, span: Span) -> Self {
         Self {
             context,
@@ -57,27 +57,27 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Where the table is.
+    /// The bytes of the table in the text.
     pub fn span(&self) -> Span {
         self.span.clone()
     }
 
-    /// The entry of this word, when it is there.
+    /// The entry `word`, if it is there.
     pub fn find(&mut self, word: &'static str) -> Option<Item<'a>> {
         self.asked.push(word);
         let context = self.context;
         self.table.get(word).map(|value| Item { context, value })
     }
 
-    /// Takes these words for known; who they are for reads them elsewhere.
+    /// Marks these words as known; another reader takes them.
     pub fn pass_over(&mut self, words: &[&'static str]) {
         self.asked.extend(words);
     }
 
-    /// The entry of this word.
+    /// The entry `word`, which must be there.
     ///
     /// # Errors
-    /// It is not there.
+    /// The entry is missing.
     pub fn need(&mut self, word: &'static str) -> Result<Item<'a>, Mistake> {
         self.find(word).ok_or_else(|| {
             self.context
@@ -86,10 +86,10 @@ impl<'a> Entries<'a> {
         })
     }
 
-    /// Ends the reading.
+    /// Checks that every entry was asked for.
     ///
     /// # Errors
-    /// There is an entry that was not asked for.
+    /// The table has an entry that was not asked for.
     pub fn finish(self) -> Result<(), Mistake> {
         let unknown = self
             .table
@@ -117,25 +117,25 @@ impl<'a> Entries<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// Where it is.
+    /// The bytes of it in the text.
     pub fn span(&self) -> Span {
         self.value.span()
     }
 
-    /// The mistake that it is.
+    /// A mistake that points at it.
     pub fn mistake(&self, why: impl Into<String>) -> Mistake {
         self.context.source.mistake(&self.span(), why)
     }
 
-    /// What it says, in words of TOML.
+    /// The TOML value, before `$NAME` is replaced.
     pub fn raw(&self) -> &'a DeValue<'a> {
         self.value.get_ref()
     }
 
-    /// A table.
+    /// Reads it as a table.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not a table.
     pub fn entries(&self) -> Result<Entries<'a>, Mistake> {
         match self.raw() {
             DeValue::Table(table) => Ok(Entries::new(self.context, table, self.span())),
@@ -146,7 +146,7 @@ impl<'a> Item<'a> {
     /// The elements of a list.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not a list.
     pub fn elements(&self) -> Result<Vec<Self>, Mistake> {
         let DeValue::Array(array) = self.raw() else {
             return Err(self.mistake("a list is wanted here: […]"));
@@ -155,10 +155,10 @@ impl<'a> Item<'a> {
         Ok(array.iter().map(|value| Self { context, value }).collect())
     }
 
-    /// A word.
+    /// Reads it as a word.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not a word.
     pub fn word(&self) -> Result<String, Mistake> {
         match self.plain()? {
             Plain::Value(Value::Word(word)) => Ok(word),
@@ -166,10 +166,10 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A word that names something: it stands in tables and figures, which are made for short names.
+    /// A word that names something. Names are short because tables and figures show them.
     ///
     /// # Errors
-    /// It is none, or too long.
+    /// It is not a word, or it is too long.
     pub fn name(&self) -> Result<String, Mistake> {
         let name = self.word()?;
         self.check_name(&name)?;
@@ -189,10 +189,10 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// One of several words.
+    /// The value of one of several words.
     ///
     /// # Errors
-    /// It is none of them.
+    /// It is none of these words.
     pub fn one_of<T: Copy>(&self, known: &[(&str, T)]) -> Result<T, Mistake> {
         let found = match self.plain()? {
             Plain::Value(Value::Word(word)) => {
@@ -206,10 +206,10 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// A number from 0 on.
+    /// Reads it as a number from 0 on.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not such a number.
     pub fn count(&self) -> Result<u64, Mistake> {
         match self.plain()? {
             Plain::Value(Value::Count(count)) => Ok(count),
@@ -217,19 +217,19 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A number that fits a `u32`.
+    /// Reads it as a number that fits a `u32`.
     ///
     /// # Errors
-    /// It does not.
+    /// It is not such a number.
     pub fn small_count(&self) -> Result<u32, Mistake> {
         let count = self.count()?;
         u32::try_from(count).map_err(|_| self.mistake(format!("{count} is too large")))
     }
 
-    /// A number that may be below 0.
+    /// Reads it as a number that may be below 0.
     ///
     /// # Errors
-    /// It is none, or too large.
+    /// It is not a number, or it does not fit.
     pub fn signed(&self) -> Result<i32, Mistake> {
         let number = match self.plain()? {
             Plain::Value(Value::Count(count)) => i32::try_from(count).ok(),
@@ -241,10 +241,10 @@ impl<'a> Item<'a> {
         number.ok_or_else(|| self.mistake("a number is wanted here"))
     }
 
-    /// A length of time.
+    /// Reads it as a length of time.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not a length of time.
     pub fn time(&self) -> Result<Duration, Mistake> {
         match self.plain()? {
             Plain::Value(Value::Time(time)) => Ok(time),
@@ -252,10 +252,10 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A number of bytes.
+    /// Reads it as a number of bytes.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not a size or a number.
     pub fn size(&self) -> Result<u64, Mistake> {
         match self.plain()? {
             Plain::Value(Value::Size(bytes) | Value::Count(bytes)) => Ok(bytes),
@@ -263,10 +263,10 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A word, a number or a list of numbers.
+    /// Reads it as a value of any kind that a parameter can have.
     ///
     /// # Errors
-    /// It is none of them.
+    /// It is of another kind, or a number below 0.
     pub fn value(&self) -> Result<Value, Mistake> {
         match self.plain()? {
             Plain::Value(value) => Ok(value),

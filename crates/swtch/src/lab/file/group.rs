@@ -1,4 +1,4 @@
-//! A group: its words, and where each of them stands.
+//! Reads a group, and keeps where each of its entries is in the text.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use super::source::{Mistake, Span};
 use crate::lab::calibration::Calibration;
 use crate::lab::parameters::Value;
 
-/// Where the words of a group stand; the group itself where there is none.
+/// Where the entries of a group are in the text; an entry that is missing has the span of the
+/// group.
 #[derive(Clone, Debug)]
 pub struct GroupSpans {
     group: Span,
@@ -23,7 +24,7 @@ pub struct GroupSpans {
 }
 
 impl GroupSpans {
-    /// Where a fault is.
+    /// The span of the entry that a fault is about.
     pub fn of(&self, at: &At) -> Span {
         match at {
             At::Group => self.group.clone(),
@@ -51,13 +52,13 @@ pub const WORDS: [&str; 9] = [
     "name", "members", "count", "cpus", "class", "nice", "priority", "slice", "body",
 ];
 
-/// The longest slice that anybody can mean; the kernel takes 100 ms at most (v6.12).
+/// The longest slice that is accepted; the kernel takes 100 ms at most (v6.12).
 const LONGEST_SLICE: Duration = Duration::from_secs(10);
 
 /// Reads a group.
 ///
 /// # Errors
-/// It is not as it should be.
+/// The group is malformed.
 pub fn group(
     mut entries: Entries<'_>,
     places: &Places,
@@ -135,7 +136,7 @@ fn to_cpus(item: Item<'_>, places: &Places) -> Result<Cpus, Mistake> {
     cpus.ok_or_else(|| item.mistake(format!("these are no CPUs: give {known}")))
 }
 
-/// The words of classes.
+/// Scheduling classes, one for each word of a file.
 #[derive(Clone, Copy)]
 enum ClassWord {
     Other,
@@ -153,7 +154,7 @@ const CLASSES: [(&str, ClassWord); 5] = [
     ("rr", ClassWord::RoundRobin),
 ];
 
-/// The class, and where what makes it stands: `nice` or `priority` when one is given.
+/// The class, and the span of the entry that chose it: `nice` or `priority` when one is given.
 fn class(
     entries: &mut Entries<'_>,
     word: Option<Item<'_>>,

@@ -7,16 +7,15 @@ use std::ops::Range;
 /// The text of a file, and its name.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Its name, as it was typed.
+    /// Name of the file, as it was typed.
     pub name: String,
-    /// What it says.
     pub text: String,
 }
 
 /// Characters of a line that are shown with a mistake in it.
 const MOST_SHOWN: usize = 160;
 
-/// Bytes of the text.
+/// A range of bytes of the text.
 pub type Span = Range<usize>;
 
 /// What is wrong with a file, and where:
@@ -41,7 +40,7 @@ pub struct Mistake {
 }
 
 impl Source {
-    /// The mistake at `span`.
+    /// A mistake at `span`, for this reason.
     pub fn mistake(&self, span: &Span, why: impl Into<String>) -> Mistake {
         let start = self.boundary(span.start);
         let end = self.boundary(span.end).max(start);
@@ -81,7 +80,8 @@ struct Part {
 }
 
 impl Part {
-    /// The whole line where it is short; else what is near the mistake, with dots where something is left out.
+    /// The whole line if it is short; else the part around the mistake, with dots where text is
+    /// left out.
     fn around(line: &str, column: usize) -> Self {
         let characters = line.chars().count();
         if characters <= MOST_SHOWN {

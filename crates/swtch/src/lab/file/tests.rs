@@ -123,7 +123,7 @@ fn locks_events_and_rings_have_kinds() {
     assert_eq!(load.rings["s"], ring(RingKind::Locks(LockKind::Mutex), 3));
 }
 
-/// What is wrong, and the place that the message marks.
+/// The message of each mistake, and the text that it marks.
 #[test]
 fn mistakes_point_at_their_place() {
     let expected = [

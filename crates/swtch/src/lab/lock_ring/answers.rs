@@ -1,4 +1,4 @@
-//! What rings of locks say to the claims of E. Bradford's article.
+//! What rings of locks say about the claims of E. Bradford's article.
 
 use anyhow::Result;
 use swtch_bench::cost::LockKind;
@@ -12,11 +12,12 @@ use crate::lab::room::Room;
 use crate::lab::timed::{self, Timed, is_within, ratio};
 use crate::text;
 
-/// How far the time may be off and still "barely depend": by a quarter, while the threads are 64 times as many.
+/// Ratios of times that count as "barely depend": by up to a quarter, while the threads are 64
+/// times as many.
 const BARELY: std::ops::Range<f64> = 0.75..1.25;
 
-/// E3: the time per switch barely depends on the number of threads. The rings with one spare lock, in
-/// which a hand-over is a switch.
+/// E3: the time per switch barely depends on the number of threads. Only rings with one spare lock
+/// are compared, in which each hand-over is a switch.
 pub fn size_matters_little(asked: &Asked, timed: &Timed) -> Option<Answer> {
     let measured = timed.group(&group_name(*asked.locks.first()?, *asked.settings.first()?))?;
     let blocks = Blocks::of(measured);
@@ -50,7 +51,7 @@ pub fn size_matters_little(asked: &Asked, timed: &Timed) -> Option<Answer> {
     })
 }
 
-/// The picture has changed when the time of a hand-over has, by a tenth.
+/// Ratios of hand-over times that count as unchanged: within a tenth.
 const UNCHANGED: std::ops::Range<f64> = 0.9..1.1;
 
 /// E4: with more spare locks several threads run at once, and the picture changes.
@@ -96,11 +97,11 @@ pub fn several_run_at_once(
     }))
 }
 
-/// Wherever the kernel puts them.
+/// Threads of the default policy, on the CPUs that the kernel chooses.
 const FREE: (Policy, Place) = (Policy::Default, Place::AllCpus);
 
-/// A hand-over of the second ring over one of the first, both free; `None` when they were not measured, or
-/// are the same.
+/// Time of a hand-over of the second ring over one of the first, both on all CPUs; `None` when they
+/// were not measured, or are the same ring.
 fn free_contrast(
     asked: &Asked,
     timed: &Timed,
@@ -115,9 +116,9 @@ fn free_contrast(
     (few != many).then_some(contrast.ratio)
 }
 
-/// Whether more CPUs are busy, and more than one: CPU time beyond wall time is proof. Where even the ring in
-/// which one thread can always move did not keep one CPU busy, others had the CPUs, or they were waking up;
-/// then the contrary is not proved either.
+/// Whether more CPUs are busy, and more than one: CPU time beyond wall time proves it. The contrary
+/// is not proved where even the ring in which one thread can always move did not keep one CPU busy:
+/// others had the CPUs, or threads were waking up.
 fn more_at_once(few: &Estimate, many: &Estimate) -> Verdict {
     match timed::cpus() {
         1 => Verdict::CannotBeTested("this process may use one CPU only".to_owned()),
@@ -131,7 +132,7 @@ fn more_at_once(few: &Estimate, many: &Estimate) -> Verdict {
     }
 }
 
-/// CPUs that a thread keeps busy which always has something to do.
+/// CPUs that are kept busy at least by a thread that always has something to do.
 const NEARLY_ONE: f64 = 0.95;
 
 fn has_changed(hand_over: &Estimate) -> Verdict {
@@ -142,11 +143,11 @@ fn has_changed(hand_over: &Estimate) -> Verdict {
     }
 }
 
-/// More threads than the Linux of the article bore.
+/// More threads than Linux could run when the article was written.
 pub const MANY: u32 = 1024;
 
-/// E5: 1024 threads and more work today: they were timed, and their order is proved. `None` when no such
-/// ring was asked for.
+/// E5: 1024 threads and more work today: they were timed, and their order is proved. `None` when no
+/// such ring was asked for.
 pub fn many_work(rows: &[Row], proofs: &[Proof]) -> Option<Answer> {
     let is_many = |threads: u32| threads >= MANY;
     rows.iter().find(|row| is_many(row.shape.threads))?;

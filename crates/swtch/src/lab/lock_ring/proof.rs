@@ -1,8 +1,8 @@
-//! Rings of locks that are watched: is the order that of the ring, how many switches were counted, and how
-//! many CPUs were busy?
+//! Watches rings of locks: do hand-overs follow the order of the ring, how many switches were
+//! counted, and how many CPUs were busy?
 //!
-//! A watched ring makes a few turns in a fresh process, several times over. The order must hold in every
-//! one of them. Switches are told from those in which nobody was preempted: with several spare locks, one
+//! A watched ring makes a few turns in a fresh process, in several runs. The order must hold in
+//! every run. Switches are counted from runs without preemptions: with several spare locks, one
 //! preemption makes two threads movable until the end.
 
 use anyhow::{Context as _, Result};
@@ -16,29 +16,29 @@ use crate::lab::room::Room;
 use crate::report::{Cell, Sheet};
 use crate::text;
 
-/// How often a ring is watched; six values have an interval.
+/// Runs of each ring; six values have an interval.
 const RUNS: usize = 6;
 
 /// Turns of each thread in a watched run.
 const TURNS: u64 = 4;
 
-/// Hand-overs that are shown.
+/// The most hand-overs that a table shows.
 const SHOWN: usize = 24;
 
-/// What was seen of one ring, over all runs.
+/// The observations of one ring, over all runs.
 #[derive(Clone, Debug)]
 pub struct Proof {
-    /// The ring.
     pub ring: LockRingSpec,
-    /// Moves that were checked.
+    /// Hand-overs whose order was checked.
     pub hand_overs: u64,
-    /// The first move of a run that broke the order.
+    /// The first hand-over that broke the order.
     pub violation: Option<Violation>,
-    /// The moves of the first run.
+    /// The hand-overs of the first run.
     first: Vec<HandOver>,
-    /// Runs whose switches tell something: where nobody should be preempted, those in which nobody was.
+    /// Runs whose switches are counted: where nobody should be preempted, those in which nobody
+    /// was.
     runs: usize,
-    /// Switches per hand-over of these.
+    /// Switches per hand-over in these runs.
     switches: Option<f64>,
 }
 
@@ -90,8 +90,8 @@ fn watched(ring: &LockRingSpec, turns: u64) -> Result<Observed> {
     })
 }
 
-/// The rings that a timed run proves, of every lock, with each number of spare locks: of the most threads
-/// that were timed, but of 1024 if there are more; and the largest ring of all.
+/// The rings that are watched after the timing. For every lock and each number of spare locks: the
+/// one of the most threads that were timed, up to 1024. And the largest ring of all.
 pub fn rings_to_prove(asked: &Asked) -> Vec<LockRingSpec> {
     const MOST: u32 = 1024;
     let small = asked.threads.iter().rfind(|one| **one <= MOST);
@@ -113,7 +113,7 @@ pub fn rings_to_prove(asked: &Asked) -> Vec<LockRingSpec> {
     rings
 }
 
-/// Watches each of them. One that cannot be started (there is a limit to threads) is said in `notes`.
+/// Watches each ring. One that cannot be started (there is a limit to threads) adds a note.
 pub fn prove_all(rings: &[LockRingSpec], room: &Room, notes: &mut Vec<String>) -> Vec<Proof> {
     let mut proofs = Vec::new();
     for ring in rings {
@@ -148,9 +148,9 @@ pub fn sentence(proofs: &[Proof]) -> Option<String> {
     ))
 }
 
-/// How many CPUs a watched ring keeps busy: CPU time over wall time. `None` when it was told to stop.
+/// How many CPUs a watched ring keeps busy: CPU time over wall time. `None` when told to stop.
 pub fn busy_cpus(ring: &LockRingSpec, room: &Room) -> Result<Option<Estimate>> {
-    /// A few hundredths of a second.
+    /// Hand-overs in a run: a few hundredths of a second.
     const MOVES: u64 = 50_000;
     let turns = MOVES / (u64::from(ring.count) * u64::from(ring.spare));
     let mut runs = Vec::new();
@@ -165,7 +165,7 @@ pub fn busy_cpus(ring: &LockRingSpec, room: &Room) -> Result<Option<Estimate>> {
     Ok(Estimate::of_trees(&runs))
 }
 
-/// Writes down and proves, and times nothing.
+/// Watches all rings and shows their hand-overs; times nothing.
 pub fn show(asked: &Asked, room: &Room) -> Findings {
     let mut rings = Vec::new();
     for lock in &asked.locks {
@@ -256,7 +256,7 @@ fn row(proof: &Proof) -> Vec<Cell> {
     ]
 }
 
-/// The first hand-overs of the rings of the most threads, a column each.
+/// The first hand-overs of the ring with the most threads, and of these the fewest spare locks.
 fn first_hand_overs(proofs: &[Proof]) -> Option<Table> {
     let shown = proofs
         .iter()

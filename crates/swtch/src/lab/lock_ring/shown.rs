@@ -1,4 +1,4 @@
-//! What is shown of rings of locks: the table, a sentence for each lock and setting, and three figures.
+//! Table, sentences and figures of rings of locks.
 
 use swtch_bench::cost::LockKind;
 use swtch_core::cost::{Estimate, Policy};
@@ -87,7 +87,7 @@ fn cells_of(row: &Row) -> Vec<Cell> {
     all
 }
 
-/// Rings of which nothing is left.
+/// A note on the rings of which every block was left out.
 pub fn left_out(rows: &[Row]) -> Option<String> {
     let empty: Vec<String> = rows
         .iter()
@@ -102,7 +102,7 @@ pub fn left_out(rows: &[Row]) -> Option<String> {
     })
 }
 
-/// What the counts say, for each lock and setting: the largest ring with each number of spare locks.
+/// For each lock and setting, a sentence on the largest ring with each number of spare locks.
 pub fn sentences(rows: &[Row]) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut told: Vec<(LockKind, (Policy, Place))> = Vec::new();
@@ -152,8 +152,8 @@ fn sentence(rows: &[&Row]) -> Option<String> {
     })
 }
 
-/// Of the first kind of lock: what a hand-over costs by threads, a figure for each policy and place, and by
-/// spare locks.
+/// Figures of the first kind of lock: what a hand-over costs by threads, for each policy and place,
+/// and by spare locks.
 pub fn pictures(rows: &[Row]) -> Vec<Picture> {
     let Some(first) = rows.first() else {
         return Vec::new();
@@ -169,7 +169,7 @@ pub fn pictures(rows: &[Row]) -> Vec<Picture> {
     pictures
 }
 
-/// Rings of one policy and place: per hand-over, and per switch where a turn is one.
+/// Figures of one policy and place: per hand-over, and per switch where its count is exact.
 fn by_threads(rows: &[&Row], what: &str) -> Vec<Picture> {
     const THREADS: &str = "threads in the ring";
     let by_spare = |row: &Row| text::counted(u64::from(row.shape.spare), "spare lock");

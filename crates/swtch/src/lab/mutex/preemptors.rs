@@ -1,4 +1,4 @@
-//! Who took the CPU from the threads of a load, by name, and whether they come at regular intervals.
+//! The tasks that took the CPU from the threads of a load, by name, and the intervals between.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use crate::report::{Cell, Sheet};
 /// Preemptors that an answer names.
 const NAMED: usize = 3;
 
-/// The claim is answered when so many of the preemptions have a name.
+/// The claim holds when at least this share of the preemptions has a name.
 const NEARLY_ALL: f64 = 0.95;
 
 /// Rows of the table; the others are one row.
 const ROWS: usize = 12;
 
-/// What the trace calls a task without a name.
+/// The name that [`Taker::Other`] has for a task without a name.
 const UNNAMED: &str = "(unnamed)";
 
-/// Preemptions by who took the CPU.
+/// Preemptions by the name of the preemptor.
 #[derive(Clone, Debug, Default)]
 pub struct Preemptors {
     by_name: BTreeMap<String, Taken>,
@@ -31,17 +31,17 @@ pub struct Preemptors {
     life_s: f64,
 }
 
-/// What one of them took.
+/// The preemptions by one preemptor.
 #[derive(Clone, Debug, Default)]
 struct Taken {
     count: u64,
-    /// From one time that it took the CPU of a thread to the next time, in ns.
+    /// Times from one preemption of a thread by it to the next, in ns.
     intervals: Vec<f64>,
 }
 
 impl Preemptors {
-    /// Adds a thread that lived so long. Threads that take the CPU from each other are not among them, nor
-    /// is the recorder.
+    /// Adds a thread that lived this long. Preemptions by other threads of the load and by the
+    /// recorder are left out.
     pub fn add(&mut self, story: &Story, life_s: f64) {
         self.life_s += life_s;
         let mut last: BTreeMap<&str, u64> = BTreeMap::new();
@@ -57,7 +57,7 @@ impl Preemptors {
         }
     }
 
-    /// Two together.
+    /// Both together: counts are added, intervals are joined.
     pub fn and(mut self, other: Self) -> Self {
         self.life_s += other.life_s;
         for (name, taken) in other.by_name {
@@ -72,7 +72,7 @@ impl Preemptors {
         self.by_name.values().map(|taken| taken.count).sum()
     }
 
-    /// Most often first.
+    /// The preemptors by count, the most frequent first.
     fn ranked(&self) -> Vec<(&str, &Taken)> {
         let mut ranked: Vec<_> = self
             .by_name
@@ -83,7 +83,7 @@ impl Preemptors {
         ranked
     }
 
-    /// What they say to C7; no verdict when nobody took the CPU.
+    /// The answer to C7; no verdict without preemptions.
     pub fn answer(&self) -> (String, Option<Verdict>) {
         let all = self.total();
         let named = all - self.by_name.get(UNNAMED).map_or(0, |taken| taken.count);
@@ -108,7 +108,7 @@ impl Preemptors {
         (ours, Some(part.is_within(NEARLY_ALL, 1.0)))
     }
 
-    /// Who it is that comes most often.
+    /// A sentence on the most frequent preemptor.
     pub fn sentence(&self) -> Option<String> {
         let (name, taken) = self.ranked().into_iter().next()?;
         Some(format!(
@@ -129,7 +129,7 @@ impl Preemptors {
         }
     }
 
-    /// A row for each.
+    /// A row for each of the most frequent preemptors, and one for all others.
     pub fn table(&self) -> Table {
         let mut sheet = Sheet::new(
             "preemptors",
@@ -179,7 +179,7 @@ impl Preemptors {
 }
 
 impl Taken {
-    /// The middle interval, in words.
+    /// The median interval, in words.
     fn period(&self) -> String {
         quantile(&self.intervals, 0.5).map_or_else(String::new, |interval| {
             format!(", every {} in the middle", Nanos::from_rounded(interval))
@@ -187,7 +187,7 @@ impl Taken {
     }
 }
 
-/// The name of one that is neither a member nor the recorder.
+/// The name of a preemptor; `None` for a member and for the recorder.
 fn name_of(taker: &Taker) -> Option<&str> {
     match taker {
         Taker::Member(_) | Taker::Recorder => None,

@@ -1,5 +1,5 @@
-//! What the plays of one variant came to: how long threads lived and ran, how often the CPU was taken from
-//! them, and how often they waited for the lock.
+//! Sums over the plays of one variant: how long threads lived and ran, how often the CPU was taken
+//! from them, and how often they waited for the lock.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::preemptors::Preemptors;
 use crate::lab::evidence::{Evidence, Story, Taker};
 use crate::lab::measured::{Measured, Rate, dispersion};
 
-/// Counts of some plays.
+/// Counts and times of some plays, summed.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Threads of all plays.
+    /// Number of threads of all plays.
     pub threads: u64,
     /// Seconds from begin to end, of all threads together.
     pub life_s: f64,
@@ -22,26 +22,26 @@ pub struct Tally {
     pub cpu_s: f64,
     /// Preemptions by others than members and the recorder.
     pub preemptions: u64,
-    /// Preemptions by the recorder, which would not be there if nobody looked.
+    /// Preemptions by the recorder, which would not happen without a recording.
     pub by_recorder: u64,
     /// Preemptions of members by each other.
     pub by_members: u64,
-    /// Waits for another thread.
+    /// Waits for another thread; without a recording, all voluntary switches.
     pub waits: u64,
-    /// Of each thread: preemptions before it began its work.
+    /// Preemptions before the work began, for each thread.
     pub starts: Vec<f64>,
-    /// Why those.
+    /// The reasons of these preemptions, counted.
     pub start_reasons: BTreeMap<Reason, u64>,
-    /// Who took the CPU.
+    /// The tasks that took the CPU, by name.
     pub preemptors: Preemptors,
-    /// Of each thread: preemptions by others, and seconds of its life.
+    /// Preemptions by others, and seconds of life, for each thread.
     pub by_thread: Vec<(f64, f64)>,
     /// How long each play took, in ns.
     pub plays_ns: Vec<f64>,
 }
 
 impl Tally {
-    /// Of one play. Without evidence, the kernel's counts stand for it.
+    /// Counts one play. Without evidence, the kernel's counters take its place.
     pub fn of(members: &[PlayedMember], evidence: Option<&Evidence>) -> Self {
         let mut tally = Self::default();
         let began = members.iter().map(|member| member.began_ns).min();
@@ -92,7 +92,7 @@ impl Tally {
         self.preemptors.add(story, life_s);
     }
 
-    /// Two together.
+    /// Both together: counts and times are added.
     pub fn and(mut self, other: Self) -> Self {
         self.threads += other.threads;
         self.life_s += other.life_s;
@@ -111,7 +111,7 @@ impl Tally {
         self
     }
 
-    /// Preemptions by others.
+    /// Preemptions by others, per second of the chosen time.
     pub fn preemptions(&self, per: Per) -> Rate {
         Rate {
             count: self.preemptions,
@@ -141,12 +141,12 @@ impl Tally {
         }
     }
 
-    /// Seconds of CPU time of a thread.
+    /// Mean CPU time of a thread, in seconds.
     pub fn cpu_per_thread(&self) -> f64 {
         self.cpu_s / self.threads.max(1) as f64
     }
 
-    /// How long a play took, in ns.
+    /// Median length of a play, in ns.
     pub fn took(&self) -> Option<Measured> {
         Measured::of(&self.plays_ns)
     }

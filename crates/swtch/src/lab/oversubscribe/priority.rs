@@ -16,7 +16,7 @@ use crate::text;
 /// The group that preempts, by its place in the file.
 const URGENT: usize = 1;
 
-/// Plays it and adds its table; says why not where it cannot be seen.
+/// Plays the variant and adds its table, or a note where it cannot be recorded.
 pub fn add(stage: &mut Stage<'_>, threads: Threads, findings: &mut Findings) -> Result<()> {
     if stage.was_interrupted() {
         return Ok(());

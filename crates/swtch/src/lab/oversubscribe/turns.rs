@@ -1,5 +1,5 @@
-//! How threads that share a CPU take turns: why each switch from one to the other happened, and what
-//! share of the CPU each had while all of them wanted it.
+//! How threads that share a CPU take turns: why each switch from one to the other happened, and
+//! what share of the CPU each had while all of them wanted it.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::lab::findings::Table;
 use crate::lab::measured::{Measured, share};
 use crate::report::{Cell, Sheet};
 
-/// So many of the switches from one to the other must be of used-up slices.
+/// Share of the switches from one to the other that must be for a used-up slice.
 const NEARLY_ALL: f64 = 0.99;
 
-/// How far a share may be from a half.
+/// Shares of the CPU that count as a half.
 const HALF: (f64, f64) = (0.45, 0.55);
 
 /// The turns of threads that share a CPU.
@@ -23,15 +23,15 @@ const HALF: (f64, f64) = (0.45, 0.55);
 pub struct Turns {
     /// Switches from one of them to another, by reason.
     mutual: BTreeMap<Reason, u64>,
-    /// Switches from one of them to anybody else, by reason.
+    /// Switches from one of them to any other task, by reason.
     others: BTreeMap<Reason, u64>,
-    /// CPU time of the first of a CPU that two share, and of both.
+    /// CPU time of the first of two threads that share a CPU, and of both, in ns.
     first_and_both_ns: Option<(u64, u64)>,
 }
 
 impl Turns {
-    /// Of the members that share their CPU with another member, from when all of them had begun to when
-    /// the first of them had ended.
+    /// Reads the turns of members that share their CPU with another member, from when all of them
+    /// had begun to when the first of them had ended.
     pub fn of(evidence: &Evidence, members: &[PlayedMember]) -> Self {
         let mut turns = Self::default();
         let mut by_cpu: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -51,8 +51,9 @@ impl Turns {
         let from = stories().map(|story| story.began_ns).max().unwrap_or(0);
         let to = stories().map(|story| story.ended_ns).min().unwrap_or(0);
         for run in stories().flat_map(|story| &story.runs) {
-            // Spinning makes no calls. The clock of CPU time that is read before and after it does, and
-            // there the kernel may find the slice used up (`update_curr`, seen on 6.18): that is no turn.
+            // Spinning makes no calls. Reading the clock of CPU time before and after it does, and
+            // there the kernel may find the slice used up (`update_curr`, seen on 6.18): that is no
+            // turn.
             if run.in_call || !(from..to).contains(&run.to_ns) {
                 continue;
             }
@@ -91,7 +92,7 @@ impl Turns {
         (both > 0).then(|| first as f64 / both as f64)
     }
 
-    /// What they say to A4, with the share of the first of two over the rounds.
+    /// The answer to A4, with the share of the first of two over the rounds.
     pub fn answer(&self, share_of_first: &Measured) -> (String, Verdict) {
         let all: u64 = self.mutual.values().sum();
         let slice = self.mutual.get(&Reason::Slice).copied().unwrap_or(0);

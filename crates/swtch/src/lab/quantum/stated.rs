@@ -1,29 +1,30 @@
 //! What the kernel says a quantum is: base slice, round-robin interval, tick.
 //!
-//! Sources: `kernel/sched/fair.c` (a slice of one's own is kept between 0.1 ms and 100 ms, v6.12; the tick
-//! looks whether it is used up), `Documentation/admin-guide/sysctl/kernel.rst` (`sched_rr_timeslice_ms`).
+//! Sources: `kernel/sched/fair.c` (a slice that a task asks for is kept between 0.1 ms and 100 ms,
+//! v6.12; the tick checks whether it is used up), `Documentation/admin-guide/sysctl/kernel.rst`
+//! (`sched_rr_timeslice_ms`).
 
 use std::fs;
 use std::time::Duration;
 
 use crate::host::{self, Value};
 
-/// What a slice of one's own may be.
+/// The shortest and the longest slice that a task may ask for.
 const SLICES: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(100));
 
 const ROUND_ROBIN: &str = "/proc/sys/kernel/sched_rr_timeslice_ms";
 
-/// What the kernel says. `None` where it does not.
+/// What the kernel says of quanta. `None` where it does not.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stated {
     base_slice: Option<Duration>,
     round_robin: Option<Duration>,
-    /// From one timer interrupt to the next.
+    /// Time from one timer interrupt to the next.
     pub tick: Option<Duration>,
 }
 
 impl Stated {
-    /// Of this machine.
+    /// Reads the values of this machine.
     pub fn read() -> Self {
         let facts = host::facts();
         let number = |name: &str| -> Option<f64> {
@@ -42,8 +43,8 @@ impl Stated {
         }
     }
 
-    /// The quantum of a task of this name, which asked for a slice; `None` when there is none (fifo), or
-    /// the kernel does not say.
+    /// The quantum of a task of this name that may have asked for a slice; `None` when it has none
+    /// (fifo), or the kernel does not say.
     pub fn quantum(&self, name: &str, slice: Option<Duration>) -> Option<Duration> {
         match (slice, name) {
             (Some(slice), _) => Some(slice.clamp(SLICES.0, SLICES.1)),
@@ -53,7 +54,7 @@ impl Stated {
         }
     }
 
-    /// At which tick a slice ends; 0 when the tick is not known.
+    /// Number of ticks after which a slice ends; when the tick is not known, its length in ns.
     pub fn ticks(&self, slice: Duration) -> u128 {
         let slice = slice.clamp(SLICES.0, SLICES.1);
         self.tick.map_or(slice.as_nanos(), |tick| {
@@ -61,7 +62,7 @@ impl Stated {
         })
     }
 
-    /// All of it in words.
+    /// All values in one sentence.
     pub fn sentence(&self) -> String {
         let words = |time: Option<Duration>| {
             time.map_or_else(|| "does not say".to_owned(), |time| format!("{time:?}"))
@@ -75,7 +76,7 @@ impl Stated {
         )
     }
 
-    /// One that knows the tick only.
+    /// Values of which only the tick is known.
     #[cfg(test)]
     pub fn of_tick(tick: Duration) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What one play of two tasks on one CPU came to: the length of each turn while both wanted the CPU.
+//! The turns of two tasks on one CPU in one play: their lengths while both wanted the CPU.
 
 use swtch_core::Nanos;
 use swtch_core::cost::quantile;
@@ -7,41 +7,41 @@ use crate::lab::evidence::Story;
 use crate::lab::measured::{Measured, Rate};
 use crate::lab::stage::Act;
 
-/// The time in which both wanted the CPU is cut into so many parts of equal length, and switches are
-/// counted in each: what they differ by is the interval of the rate.
+/// The time in which both wanted the CPU is cut into this many parts of equal length, and switches
+/// are counted in each: their spread gives the interval of the rate.
 const PARTS: u64 = 10;
 
-/// One play.
+/// The turns of one play.
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
-    /// The tasks.
+    /// The tasks that share the CPU.
     pub hogs: Vec<Hog>,
-    /// Seconds of CPU time that the two had while both wanted the CPU: what others took is not among them.
+    /// Seconds of CPU time that the two had while both wanted the CPU, without what others took.
     /// Without a recording, all of their CPU time.
     pub ran_s: f64,
-    /// Switches from one to the other in that time; without a recording, all of both in their lives.
+    /// Switches from one to the other in that time; without a recording, all switches of both.
     pub switches: u64,
-    /// The same, of each part of that time. Empty without a recording.
+    /// Switches per second of CPU time in each part of that time. Empty without a recording.
     pub by_part: Vec<f64>,
-    /// From the end of the first to the begin of the second; negative when they overlapped, in ns.
+    /// From the end of the first to the begin of the second, in ns; negative when they overlapped.
     pub apart_ns: f64,
 }
 
-/// One of the tasks.
+/// One of the tasks, with its turns.
 #[derive(Clone, Debug, Default)]
 pub struct Hog {
-    /// What it is called.
+    /// Name of its group in the load.
     pub name: String,
     /// CPU time of each of its turns, in ns. Empty without a recording.
     pub runs_ns: Vec<f64>,
-    /// The part of the CPU that it had while both wanted it, from 0 to 1.
+    /// Share of the CPU while both wanted it, from 0 to 1; `None` without a recording.
     pub share: Option<f64>,
     /// CPU time over switch-outs, as the kernel counted them, in ns.
     counted_mean_ns: Option<f64>,
 }
 
 impl Turns {
-    /// Of a play.
+    /// Reads the turns of a play.
     pub fn of(act: &Act) -> Self {
         let members = &act.played.members;
         // Under fifo the second begins when the first is done; it wanted the CPU from the start.
@@ -67,7 +67,7 @@ impl Turns {
         }
         match &act.evidence {
             Some(evidence) => turns.take(&evidence.stories, from, to),
-            // All of their lives: the kernel counts no part of it.
+            // The kernel's counts are of their whole lives.
             None => {
                 let ran = members.iter().map(|member| member.cpu_time.as_ns());
                 turns.ran_s = ran.sum::<u64>() as f64 / 1e9;
@@ -100,7 +100,7 @@ impl Turns {
         }
     }
 
-    /// The same with an interval; without a recording, none.
+    /// The same rate with an interval; without a recording, it has none.
     pub fn switch_rate(&self) -> Option<Measured> {
         Measured::of(&self.by_part).or_else(|| {
             Some(Measured {
@@ -111,7 +111,7 @@ impl Turns {
         })
     }
 
-    /// The middle turn of both tasks.
+    /// The median turn of both tasks.
     pub fn median(&self) -> Option<Measured> {
         let all: Vec<f64> = self
             .hogs
@@ -121,7 +121,7 @@ impl Turns {
         Measured::of(&all)
     }
 
-    /// The tasks whose turns differ by what they are; equal ones are one, with the turns of both.
+    /// The tasks by name: tasks of the same name become one, with the turns of both.
     pub fn distinct(&self) -> Vec<Hog> {
         let mut distinct: Vec<Hog> = Vec::new();
         for hog in &self.hogs {
@@ -133,7 +133,7 @@ impl Turns {
         distinct
     }
 
-    /// What fifo does: nobody gives way.
+    /// A sentence on fifo, under which equal tasks run one after the other.
     pub fn one_after_the_other(&self) -> String {
         match self.apart_ns {
             apart if apart >= 0.0 => format!(
@@ -150,7 +150,7 @@ impl Turns {
 }
 
 impl Hog {
-    /// The mean turn: of those that were seen, else as the kernel's counts have it.
+    /// The mean turn: of the recorded turns, else from the kernel's counts.
     pub fn mean_ns(&self) -> Option<f64> {
         match self.runs_ns.is_empty() {
             true => self.counted_mean_ns,
@@ -180,18 +180,18 @@ fn apart(act: &Act) -> f64 {
     began as f64 - ended as f64
 }
 
-/// A turn of one of them.
+/// A turn of one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
     whose: usize,
     /// CPU time that it had, in ns.
     ran_ns: u64,
-    /// When it had the CPU last.
+    /// When it had the CPU last: ns of the trace clock.
     end_ns: u64,
 }
 
-/// The turns that end between two moments, but for the first: it may have begun before. Runs between which
-/// only strangers had the CPU are one turn.
+/// The turns that end between two moments, without the first, which may have begun before, and the
+/// last, which may go on. Runs of one task with only other tasks between are one turn.
 fn turns(stories: &[Story], from: u64, to: u64) -> Vec<Turn> {
     let runs = stories.iter().enumerate();
     let runs = runs.flat_map(|(whose, story)| story.runs.iter().map(move |run| (whose, run)));
@@ -214,7 +214,7 @@ fn turns(stories: &[Story], from: u64, to: u64) -> Vec<Turn> {
             }),
         }
     }
-    // The last one goes on beyond the time that is looked at.
+    // The last one may go on beyond the time that is looked at.
     turns.pop();
     if !turns.is_empty() {
         turns.remove(0);
@@ -230,7 +230,7 @@ fn ran_s(stories: &[Story], from: u64, to: u64) -> f64 {
     ran.sum::<u64>() as f64 / 1e9
 }
 
-/// Switches per second of CPU time in each part of the time in which they had some.
+/// Switches per second of CPU time in each part of the time; parts without CPU time are left out.
 fn by_part(outs: &[u64], from: u64, to: u64, ran_s: impl Fn(u64, u64) -> f64) -> Vec<f64> {
     let part_ns = (to - from) / PARTS;
     if part_ns == 0 {

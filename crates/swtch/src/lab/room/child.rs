@@ -5,9 +5,9 @@
 //!        (or without the recorder)     └─▶ the members
 //! ```
 //!
-//! A process for each play: the player must have a single thread, and a recorder gives its rights
-//! up for good. The room sleeps until its child ends or a signal comes: one that looked now and
-//! then would be among those that take the CPU from the members.
+//! Each play has a process of its own, because the player must have a single thread, and a recorder
+//! gives its rights up for good. The room sleeps until its child ends or a signal comes: if it
+//! polled, it would take CPU time from the members.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -31,22 +31,22 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
 use swtch_bench::load::Load;
 
-/// How a play ended.
+/// How the child that played ended.
 #[derive(Debug)]
 pub enum Outcome<T> {
-    /// It was played.
+    /// The player ended by itself and left this result.
     Played(T),
-    /// It was told to stop.
+    /// It was stopped by a signal before it ended.
     Stopped,
 }
 
-/// What the player leaves: what came of the script, or why it could not be played.
+/// What the player writes: the result of the script, or why it could not be played.
 type Left<T> = Result<T, String>;
 
-/// How long a recorder may take to put its trace in order after it was told to stop.
+/// Time that a recorder has to complete its trace after it was told to stop.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The player of loads: `swtch lab-play LOAD RESULT`. Exit code 0 even when the load could not be
+/// Plays a load: `swtch lab-play LOAD RESULT`. The exit code is 0 even when the load could not be
 /// played: the result says so.
 ///
 /// # Errors
@@ -55,7 +55,7 @@ pub fn lab_play(load: &Path, result: &Path) -> Result<u8> {
     perform(load, result, |load: Load| Ok(load.play()?))
 }
 
-/// Any player: reads its script, plays it, and leaves what came of it.
+/// The common part of all players: reads the script, plays it, and writes the result.
 ///
 /// # Errors
 /// The script cannot be read, or the result not be written.
@@ -64,7 +64,7 @@ pub fn perform<Script: DeserializeOwned, T: Serialize>(
     result: &Path,
     play: impl FnOnce(Script) -> Result<T>,
 ) -> Result<u8> {
-    // A room that is gone wants nothing any more.
+    // Nobody reads the result once the room is gone.
     set_pdeathsig(Signal::SIGKILL).context("asking to end with the room")?;
     let text = fs::read(script).with_context(|| format!("reading {}", script.display()))?;
     let script = serde_json::from_slice(&text).context("understanding what to play")?;
@@ -74,8 +74,8 @@ pub fn perform<Script: DeserializeOwned, T: Serialize>(
     Ok(0)
 }
 
-/// Plays a script in a child, `swtch VERB SCRIPT RESULT`, and records it to `trace` when there is one. Its
-/// files are made in `place`.
+/// Plays a script in a child, `swtch VERB SCRIPT RESULT`, and records it to `trace` if there is
+/// one. Its files are made in `place`.
 ///
 /// # Errors
 /// It cannot be played or recorded.
@@ -108,7 +108,7 @@ pub fn play<T: DeserializeOwned>(
     left.map(Outcome::Played).map_err(anyhow::Error::msg)
 }
 
-/// This program, to be followed by the verb, recorded or not.
+/// The command that runs this program, recorded if there is a trace. The caller adds the verb.
 fn command(trace: Option<&Path>) -> Result<Command> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);
@@ -130,7 +130,7 @@ enum Ended {
     Stopped,
 }
 
-/// Signals as something that can be waited for together with the end of a child.
+/// Turns signals into something to poll, together with the end of a child.
 struct SignalPipe {
     came: UnixStream,
     handlers: Vec<SigId>,
@@ -149,9 +149,11 @@ impl SignalPipe {
         })
     }
 
-    /// Waits for the child's end, and brings it about when `stop` is set.
+    /// Waits until the child ends. When `stop` is set, ends it: SIGTERM, and SIGKILL after
+    /// [`GRACE`].
     fn wait_until_ended(&self, child: &mut Child, stop: &AtomicBool) -> Result<Ended> {
-        // All that it starts has its stdout: when the last of them is gone, this ends.
+        // Everything that it starts inherits its stdout: the pipe ends when the last of them is
+        // gone.
         let mut stdout = child.stdout.take().expect("invariant: it is piped");
         let mut until: Option<Instant> = None;
         loop {
@@ -161,7 +163,7 @@ impl SignalPipe {
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                // What it started ends with it.
+                // Its own children end with it.
                 signal(child, Signal::SIGKILL);
                 child.wait().context("waiting for the player")?;
                 return Ok(Ended::Stopped);
@@ -169,7 +171,8 @@ impl SignalPipe {
             let timeout = left.map_or(PollTimeout::NONE, |left| {
                 PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
             });
-            // Once stopping, the signal that is still in the pipe would wake us forever.
+            // After a stop, the signal's byte is still in the pipe and would end every poll at
+            // once.
             let mut waited = vec![PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];
             if until.is_none() {
                 waited.push(PollFd::new(self.came.as_fd(), PollFlags::POLLIN));
@@ -200,7 +203,7 @@ impl Drop for SignalPipe {
     }
 }
 
-/// A child that is not reaped yet can be signalled, even when it has ended.
+/// Signals a child that is not reaped yet, which works even when it has ended.
 fn signal(child: &Child, signal: Signal) {
     let pid = i32::try_from(child.id()).expect("invariant: pids are below 2²²");
     let sent = kill(Pid::from_raw(pid), signal);

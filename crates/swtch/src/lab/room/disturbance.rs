@@ -1,11 +1,11 @@
-//! Whether others took CPU time while a load was played: counters that only grow, read before and after.
+//! Detects whether others took CPU time during a play, from counters read before and after it.
 //!
 //! ```text
 //! all CPUs (/proc/stat) − ourselves and our children (getrusage) = others
 //! ```
 //!
-//! The kernel says who was busy in hundredths of a second, so a short play has to be disturbed by
-//! more before it shows.
+//! The kernel counts busy time in hundredths of a second, so a disturbance of a short play must be
+//! larger before it shows.
 
 use std::fs;
 use std::time::Instant;
@@ -18,13 +18,13 @@ use crate::host;
 /// `/proc/stat` counts in hundredths of a second whatever the tick (`USER_HZ`).
 const USER_HZ: f64 = 100.0;
 
-/// What others may take, as a share of one CPU.
+/// CPU time that others may take, as a share of one CPU, before a play counts as disturbed.
 const SHARE: f64 = 0.03;
 
-/// What the counters themselves may be wrong by: a unit for each of the columns that are added.
+/// Rounding error of the counters in seconds: one unit for each of the columns that are added.
 const ROUNDING_S: f64 = 0.03;
 
-/// Counters at one moment, or what they grew by. `None` where this kernel does not say.
+/// Counters at one moment, or their growth between two. `None` where this kernel does not say.
 #[derive(Clone, Debug)]
 pub struct Counters {
     at: Instant,
@@ -33,14 +33,13 @@ pub struct Counters {
     busy_s: Option<f64>,
     /// Seconds in which the hypervisor ran others, on all CPUs.
     steal_s: Option<f64>,
-    /// CPU time of ours and of all children that have ended.
+    /// CPU seconds of this process and of its children that were waited for.
     own_s: Option<f64>,
     /// Periods in which a quota of our cgroup, or of one above it, was used up.
     throttled: Option<u64>,
 }
 
 impl Counters {
-    /// Reads them.
     pub fn read() -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         Self {
@@ -53,7 +52,7 @@ impl Counters {
         }
     }
 
-    /// What they grew by.
+    /// Growth of the counters since `before`.
     pub fn since(&self, before: &Self) -> Self {
         let grown = |now: Option<f64>, then: Option<f64>| Some(now? - then?);
         Self {
@@ -69,7 +68,7 @@ impl Counters {
         }
     }
 
-    /// What disturbed, in words; `None` when nothing did.
+    /// What disturbed the play, in words; `None` when nothing did.
     pub fn disturbance(&self) -> Option<String> {
         let percent = |seconds: f64| 100.0 * seconds / self.elapsed_s;
         let is_much = |seconds: &f64| *seconds > SHARE * self.elapsed_s + ROUNDING_S;

@@ -1,6 +1,6 @@
-//! A row for each member: what the kernel counted for it, and why it switched when that was recorded.
+//! A row for each member: the kernel's counters, and the reasons of its switches if recorded.
 //!
-//! Reasons are counted for the switch-outs between a member's begin and end, as its own counters are.
+//! Switch-outs are counted between a member's begin and end, as its own counters are.
 
 use swtch_bench::load::{Load, Played};
 use swtch_core::{Nanos, Reason};
@@ -11,7 +11,7 @@ use crate::report::{Cell, Sheet};
 /// Switch-outs of one member, by the index of their reason.
 type Counts = [u64; Reason::ALL.len()];
 
-/// The rows so far.
+/// Rows of the members of all plays so far.
 #[derive(Debug, Default)]
 pub struct Members {
     rows: Vec<Row>,
@@ -19,7 +19,7 @@ pub struct Members {
 
 #[derive(Debug)]
 struct Row {
-    /// What comes before the reasons.
+    /// The cells before those of the reasons.
     cells: Vec<Cell>,
     /// `None` when it was not recorded.
     reasons: Option<Counts>,
@@ -38,7 +38,7 @@ const COLUMNS: [&str; 8] = [
 ];
 
 impl Members {
-    /// Adds those of a play.
+    /// Adds a row for each member of a play.
     pub fn add(
         &mut self,
         variant: &str,
@@ -69,7 +69,7 @@ impl Members {
         }
     }
 
-    /// The table. It has columns of the reasons that occur.
+    /// The table, with a column for each reason that occurs.
     pub fn sheet(&self) -> Sheet {
         let occurs = |reason: &&Reason| {
             let mut counts = self.rows.iter().filter_map(|row| row.reasons);
@@ -91,7 +91,7 @@ impl Members {
     }
 }
 
-/// Why a member switched while it did its body.
+/// Counts by reason the switch-outs of a member during its body.
 fn reasons(story: &Story) -> Counts {
     let mut counts = [0; Reason::ALL.len()];
     for run in story.outs() {

@@ -1,4 +1,4 @@
-//! The members of a play over time: who ran, who waited for the CPU, who was blocked.
+//! The members of a play over time: running, waiting for the CPU, or blocked.
 
 use swtch_bench::load::{Load, Played};
 
@@ -8,7 +8,7 @@ use crate::lab::outcome::host_line;
 use crate::plot::Picture;
 use crate::plot::content::Content;
 
-/// Lanes that a page can hold.
+/// The most lanes that fit on a page.
 const MOST_LANES: usize = 24;
 
 /// The picture of a variant.

@@ -1,18 +1,18 @@
-//! A row for each variant: all its members together, beside those of the others.
+//! A row for each variant: sums over all its members, to compare variants.
 
 use swtch_bench::load::Played;
 use swtch_core::Nanos;
 
 use crate::report::{Cell, Sheet};
 
-/// The rows so far.
+/// Rows of the variants that were played so far.
 #[derive(Debug, Default)]
 pub struct Variants {
     rows: Vec<Vec<Cell>>,
 }
 
 impl Variants {
-    /// Adds one.
+    /// Adds the row of a variant that was played.
     pub fn add(&mut self, name: &str, played: &Played) {
         let members = &played.members;
         let count = u64::try_from(members.len()).unwrap_or(u64::MAX);
@@ -37,7 +37,7 @@ impl Variants {
         ]);
     }
 
-    /// The table.
+    /// The table, one row for each variant.
     pub fn sheet(self) -> Sheet {
         let columns = [
             "variant",

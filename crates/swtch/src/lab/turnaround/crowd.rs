@@ -1,4 +1,5 @@
-//! Very many processes against one process a CPU, with the same work in all (D5): what the switches cost.
+//! The cost of many switches (D5): very many processes against one per CPU, with the same work in
+//! all.
 
 use std::fmt;
 
@@ -14,7 +15,7 @@ use crate::lab::room::Recording;
 use crate::lab::stage::{Rounds, Stage};
 use crate::report::{Cell, Sheet};
 
-/// So many processes that share a given work.
+/// A number of processes, and the work of each.
 #[derive(Clone, Copy, Debug)]
 struct Crew {
     processes: u64,
@@ -73,7 +74,7 @@ pub fn add(stage: &mut Stage<'_>, parameters: &Parameters, findings: &mut Findin
     Ok(())
 }
 
-/// How much throughput very many processes cost: as the same work is done, the makespans say it.
+/// How much throughput very many processes cost. Both do the same work, so the makespans show it.
 fn answer(rounds: &Rounds<Shift>, many: u64, few: u64) -> Answer {
     let ratios = |value: fn(&Shift) -> f64| Measured::of(&rounds.ratios(1, 0, value));
     let speed = Measured::of(&rounds.ratios(0, 1, Shift::makespan));

@@ -1,4 +1,4 @@
-//! Turnaround and throughput over the number of processes, beside what they would be if nothing were lost,
+//! Turnaround and throughput over the number of processes, beside their ideal if nothing were lost,
 //! and what the textbook says of the curves (D1 to D4).
 
 use swtch_core::Nanos;
@@ -13,28 +13,28 @@ use crate::plot::Picture;
 use crate::plot::content::{Axis, Chart, Content, Dot, Line, Mark, Measure, Scale, Style};
 use crate::report::{Cell, Sheet};
 
-/// "Slowly": up to one process a CPU, turnaround may grow by so much. CPUs share caches, power and the
-/// hypervisor's favour, and the kernel's own work needs one of them.
+/// "Slowly": up to one process per CPU, turnaround may grow by this factor. CPUs share caches,
+/// power and the hypervisor's attention, and the kernel's own work needs one of them.
 const SLOWLY: f64 = 1.25;
 
-/// "Markedly": at twice as many processes as CPUs it has grown by so much.
+/// "Markedly": at twice as many processes as CPUs it has grown by at least this factor.
 const MARKEDLY: f64 = 1.5;
 
 /// Throughput "rises" up to one process a CPU when it reaches this part of the ideal.
 const RISES: f64 = 0.75;
 
-/// What was played.
+/// The results of all settings and rounds.
 pub struct Curves {
     cpus: usize,
     settings: Vec<Setting>,
     rounds: Rounds<Shift>,
 }
 
-/// A number of a play.
+/// Reads one number from the results of a play.
 type Value = fn(&Shift) -> f64;
 
 impl Curves {
-    /// Of plays of these settings.
+    /// Curves from the rounds of these settings.
     pub const fn new(cpus: usize, settings: Vec<Setting>, rounds: Rounds<Shift>) -> Self {
         Self {
             cpus,
@@ -43,7 +43,7 @@ impl Curves {
         }
     }
 
-    /// Tables, pictures and answers.
+    /// Tables, pictures, and the answers to D1 to D4.
     pub fn findings(&self, subtitle: &str) -> Findings {
         let places = [Place::One, Place::All];
         let played = |place: &Place| self.settings.iter().any(|setting| setting.place == *place);
@@ -63,8 +63,9 @@ impl Curves {
         findings
     }
 
-    /// Whether a process for each CPU always had one. Seen on 6.18: two stayed on one CPU for up to a tenth of
-    /// a second while the other was idle, in one of ten to twenty plays.
+    /// A sentence if CPU time went unused although there was a process for each CPU. Seen on 6.18:
+    /// two stayed on one CPU for up to a tenth of a second while the other was idle, in one of ten
+    /// to twenty plays.
     fn idle_beside_waiting(&self) -> Option<String> {
         let setting = self
             .index(Place::All, self.cpus)
@@ -92,13 +93,13 @@ impl Curves {
         of_place.map(|setting| setting.processes)
     }
 
-    /// A number of so many processes over that of others, in the same place and round.
+    /// A number at `processes` over that at `over` processes, for the same place and round.
     fn ratio(&self, place: Place, processes: usize, over: usize, value: Value) -> Option<Measured> {
         let (one, over) = (self.index(place, processes)?, self.index(place, over)?);
         Measured::of(&self.rounds.ratios(one, over, value))
     }
 
-    /// D1 and D2.
+    /// The answers to D1 and D2, on one CPU.
     fn on_one(&self) -> [Answer; 2] {
         let ratios = |value: Value| -> Vec<(usize, Measured)> {
             let more = self.numbers(Place::One).filter(|processes| *processes > 1);
@@ -134,7 +135,7 @@ impl Curves {
         ]
     }
 
-    /// D3 and D4.
+    /// The answers to D3 and D4, on all CPUs.
     fn on_all(&self) -> [Answer; 2] {
         let (cpus, twice) = (self.cpus, 2 * self.cpus);
         if cpus == 1 {
@@ -296,14 +297,14 @@ const COLUMNS: [&str; 13] = [
     "rounds",
 ];
 
-/// What a picture shows.
+/// The quantity that a picture shows.
 struct What {
     name: &'static str,
     title: &'static str,
     axis: &'static str,
     measure: Measure,
     value: Value,
-    /// Of so many processes on so many CPUs, in times that of a single one.
+    /// Ideal value for (processes, CPUs), relative to one process.
     ideal: fn(f64, f64) -> f64,
 }
 
@@ -360,7 +361,7 @@ fn answer(claim: &'static str, ours: String, verdicts: Vec<Verdict>) -> Answer {
 mod tests {
     use super::*;
 
-    /// Six rounds of equal plays: so many jobs that all take so long.
+    /// Six rounds of equal plays, given the number of jobs and the time that each takes.
     fn rounds(played: &[(Place, usize, f64)]) -> Curves {
         let setting = |(place, processes, _): &(Place, usize, f64)| Setting {
             place: *place,

@@ -1,5 +1,5 @@
-//! What a process sees of its own switches (D6): gaps between two readings of the clock, each beside the
-//! times at which the recorder saw it off the CPU.
+//! What a process sees of its own switches (D6): gaps between two readings of the clock, each
+//! compared with the times at which the recorder saw it off the CPU.
 //!
 //! ```text
 //! readings    ||||||||||            |||||||||||||||
@@ -19,16 +19,16 @@ use crate::lab::room::Recording;
 use crate::lab::stage::Stage;
 use crate::report::{Cell, Sheet};
 
-/// Gaps from here on are judged: interrupts and the hypervisor make shorter ones.
+/// Shortest gap that is judged, in ns: interrupts and the hypervisor make shorter ones.
 const LONG_NS: u64 = 1_000_000;
 
-/// A gap is explained when so much of it was time off the CPU.
+/// A gap is explained when at least this share of it was off-CPU time.
 const NEARLY_ALL: f64 = 0.9;
 
-/// The claim holds when so many of the long gaps are explained.
+/// The claim holds when at least this share of the long gaps is explained.
 const MOST_OF_THEM: f64 = 0.8;
 
-/// Rows of the table.
+/// The longest gaps that the table shows.
 const SHOWN: usize = 8;
 
 /// A gap, and what the recorder saw in it.
@@ -72,7 +72,7 @@ pub fn add(stage: &mut Stage<'_>, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// What the recorder saw in a gap.
+/// The off-CPU time and the switches that the recorder saw in a gap.
 fn explained(gap: Gap, story: &Story) -> Explained {
     let offs = story.runs.windows(2).map(|pair| {
         let (from, to) = (

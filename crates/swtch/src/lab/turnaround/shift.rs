@@ -1,9 +1,9 @@
-//! What one play of jobs came to: turnaround, throughput, fairness, switches, what was lost.
+//! The results of one play of jobs: turnaround, throughput, fairness, switches, overhead.
 
 use swtch_bench::load::Played;
 use swtch_core::cost::quantile;
 
-/// One play.
+/// The results of one play.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shift {
     /// From the start of all to the end of each, in ns.
@@ -12,12 +12,12 @@ pub struct Shift {
     pub cpu_ns: Vec<f64>,
     /// Switches of all of them, as the kernel counted them.
     pub switches: f64,
-    /// CPUs that they could use at once: no more than there are of them.
+    /// CPUs that they could use at once: not more than there are jobs.
     pub used_cpus: f64,
 }
 
 impl Shift {
-    /// Of a play on so many CPUs.
+    /// The results of a play on this many CPUs.
     pub fn of(played: &Played, cpus: usize) -> Self {
         let members = &played.members;
         let turnaround = |member: &swtch_bench::load::PlayedMember| {
@@ -37,7 +37,7 @@ impl Shift {
         }
     }
 
-    /// Mean turnaround, in ns.
+    /// Mean turnaround of all jobs, in ns.
     pub fn mean(&self) -> f64 {
         self.turnarounds.iter().sum::<f64>() / self.jobs()
     }
@@ -52,12 +52,12 @@ impl Shift {
         self.turnarounds.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Jobs per second.
+    /// Jobs per second, until the last one is done.
     pub fn throughput(&self) -> f64 {
         self.jobs() / self.makespan() * 1e9
     }
 
-    /// Jain's index of the speeds at which jobs got on (CPU time by turnaround): 1 when all are alike, 1/n
+    /// Jain's index of the speeds of the jobs (CPU time over turnaround): 1 when all are alike, 1/n
     /// when one has everything (R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984).
     pub fn fairness(&self) -> f64 {
         let speeds = self.cpu_ns.iter().zip(&self.turnarounds);
@@ -67,8 +67,8 @@ impl Shift {
         sum * sum / (self.jobs() * squares)
     }
 
-    /// The share of CPU time that no job got while the last one was not done, from 0 to 1: switches,
-    /// interrupts, others, and CPUs that had nothing left to do.
+    /// The share of CPU time that no job got before the last one was done, from 0 to 1: switches,
+    /// interrupts, other tasks, and CPUs that had nothing left to do.
     pub fn overhead(&self) -> f64 {
         1.0 - self.cpu() / (self.makespan() * self.used_cpus)
     }

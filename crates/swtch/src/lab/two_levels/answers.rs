@@ -1,4 +1,4 @@
-//! What the plays say to the claims A7 to A9.
+//! The answers to the claims A7 to A9.
 
 use swtch_core::Nanos;
 
@@ -9,16 +9,17 @@ use crate::lab::claim::{Answer, Verdict, all_of};
 use crate::lab::measured::{Measured, STOPPED, cannot};
 use crate::text;
 
-/// How far the middle run may be from the quantum: the end of a quantum is noticed by a thread that
-/// sleeps until then, and acted on at the next yield point.
+/// How far the median run may be from the quantum, as a share: a thread that sleeps until then
+/// notices the end of a quantum, and the worker acts on it at the next yield point.
 const OFF_QUANTUM: f64 = 0.20;
 
-/// Beside a hog that wants as much, a thread is switched at least so many times as often.
+/// Beside a hog that wants as much, a thread is switched at least this many times as often.
 const LARGE: f64 = 2.0;
 
 impl Plays {
-    /// A7: alone, there are fewer switches of the kernel than of the scheduler, so some of the latter had
-    /// none of the former; a hog multiplies those of the kernel and not those of the scheduler.
+    /// A7: alone, the kernel switches less often than the scheduler, so some switches of the
+    /// scheduler are none of the kernel's; a hog multiplies the kernel's switches and not the
+    /// scheduler's.
     pub fn a7(&self) -> Answer {
         let rate = |phase, count| self.rate(Who::Workers, phase, count);
         let user = [Phase::Alone, Phase::Hog].map(|phase| rate(phase, |counts| counts.user));
@@ -48,7 +49,7 @@ impl Plays {
         answer("A7", ours, verdict)
     }
 
-    /// A8: exactly.
+    /// A8: a yield with no other worker runnable is no context switch. Counts must match exactly.
     pub fn a8(&self) -> Answer {
         let alone = self.counted.iter();
         let alone: Vec<&Counted> = alone
@@ -71,7 +72,7 @@ impl Plays {
         answer("A8", words.collect::<Vec<_>>().join("; "), verdict)
     }
 
-    /// A9: the middle run is a quantum long, and all waits are for the turn.
+    /// A9: the median run is a quantum long, and all waits are for the turn.
     pub fn a9(&self) -> Answer {
         let Some(run) = Measured::of(&self.runs(Phase::Alone)) else {
             return answer("A9", "nothing was played".to_owned(), cannot(STOPPED));

@@ -1,6 +1,6 @@
-//! A known number of each kind of event, and which counter counted it.
+//! Makes a known number of each kind of event, and checks which counter counted it.
 //!
-//! A worker makes the events and reads the counters before and after, itself: between the two
+//! A worker makes the events and reads the counters before and after them itself: between the two
 //! readings nothing happens on its scheduler but what it and its peer do, so the counts are exact.
 
 use std::sync::Arc;
@@ -15,51 +15,49 @@ use swtch_fiber::{Mode, Runtime, WaitType, preemptive, sleep, spawn, yield_now};
 
 use crate::counters::read_thread;
 
-/// A kind of event.
+/// A kind of event that a scheduler counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// A yield, while nobody else is runnable.
+    /// A yield while no other worker is runnable.
     YieldAlone,
     /// A yield, while another worker yields as well.
     YieldBeside,
     /// A wait for a timer.
     Sleep,
-    /// A section outside of the scheduler.
+    /// A preemptive section, which runs outside of the scheduler.
     Preemptive,
 }
 
-/// What the counters of a scheduler grew by.
+/// Counters of a scheduler, or their growth between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Books {
-    /// Of `yield_count`.
+    /// Column `yield_count` of the scheduler's row.
     pub yields: u64,
-    /// Of `context_switches_count`.
+    /// Column `context_switches_count` of the scheduler's row.
     pub switches: u64,
-    /// Of `self_reselect_count`.
+    /// Column `self_reselect_count` of the scheduler's row.
     pub reselects: u64,
-    /// Of `preemptive_switches_count`.
+    /// Column `preemptive_switches_count` of the scheduler's row.
     pub preemptive: u64,
-    /// Of `idle_switches_count`.
+    /// Column `idle_switches_count` of the scheduler's row.
     pub idle: u64,
 }
 
-/// So many events of one kind, and what counted them.
+/// A number of events of one kind, and what both levels counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
-    /// The kind.
     pub event: Event,
     /// Whether workers are threads; else they are coroutines.
     pub in_threads: bool,
     /// How many the worker made.
     pub made: u64,
-    /// What its scheduler counted.
+    /// Growth of its scheduler's counters meanwhile.
     pub books: Books,
-    /// How often the kernel switched the threads of the scheduler meanwhile.
+    /// Switches of the scheduler's threads by the kernel meanwhile.
     pub os: u64,
 }
 
 impl Event {
-    /// All of them.
     pub const ALL: [Self; 4] = [
         Self::YieldAlone,
         Self::YieldBeside,
@@ -67,7 +65,6 @@ impl Event {
         Self::Preemptive,
     ];
 
-    /// In words.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::YieldAlone => "yield, nobody else runnable",
@@ -84,8 +81,8 @@ impl Event {
         }
     }
 
-    /// What `made` of them must come to, by the meaning of the counters. How often the scheduler is idle
-    /// meanwhile depends on how soon a timer or a helper comes back, so it is not part of it.
+    /// The counts that `made` events must give, by the definition of the counters. `idle` is left
+    /// out: how often the scheduler is idle depends on how soon a timer or a helper comes back.
     pub fn expected(self, made: u64) -> Books {
         let none = Books::default();
         match self {
@@ -94,7 +91,7 @@ impl Event {
                 reselects: made,
                 ..none
             },
-            // The other gives way as often.
+            // The peer gives way as often.
             Self::YieldBeside => Books {
                 yields: 2 * made,
                 switches: 2 * made,
@@ -114,7 +111,7 @@ impl Event {
         }
     }
 
-    /// Makes one.
+    /// Makes one event of this kind.
     fn make(self) {
         match self {
             Self::YieldAlone | Self::YieldBeside => yield_now(),
@@ -125,7 +122,7 @@ impl Event {
 }
 
 impl Counted {
-    /// Whether the counters counted what they are meant to.
+    /// Whether the counters have the expected values.
     pub fn is_as_expected(&self) -> bool {
         let counted = Books {
             idle: 0,
@@ -153,7 +150,7 @@ fn count(mode: Mode, event: Event) -> Result<Counted> {
     let runtime = Runtime::builder()
         .schedulers(1)
         .mode(mode)
-        // A snapshot is taken on it.
+        // A snapshot is taken on this stack.
         .stack_size(512 << 10)
         .stall_threshold(Duration::ZERO)
         .build()?;
@@ -170,9 +167,9 @@ fn count(mode: Mode, event: Event) -> Result<Counted> {
                 })
             })
             .transpose()?;
-        // The peer, if any, is bound to a worker and has begun.
+        // Until the peer, if any, is bound to a worker and has begun.
         (0..10).for_each(|_| yield_now());
-        // What is made at its first use is made before the counters are read.
+        // One event first: what is initialized at its first use is not counted.
         event.make();
         let before = read(&page)?;
         (0..event.number()).for_each(|_| event.make());
@@ -195,7 +192,7 @@ fn count(mode: Mode, event: Event) -> Result<Counted> {
     })
 }
 
-/// The counters of the living scheduler of this process, at both levels.
+/// The counters of the running scheduler of this process, at both levels.
 fn read(page: &Page) -> Result<(Books, u64)> {
     let snapshot = page.snapshot()?;
     let mut rows = snapshot.schedulers.iter();
@@ -233,7 +230,7 @@ const fn between(before: Books, after: Books) -> Books {
 mod tests {
     use super::*;
 
-    /// The counters mean what they are said to mean, in both modes: none of it depends on the machine.
+    /// The counters have their documented meaning in both modes; none of it depends on the machine.
     #[test]
     fn every_event_is_counted_where_it_should_be() {
         for counted in play().unwrap() {

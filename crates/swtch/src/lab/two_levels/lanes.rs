@@ -1,4 +1,4 @@
-//! The picture of one recorded play: who runs at each level, around the moment at which the hog comes.
+//! The picture of one recorded play: who runs at each level when the hog comes.
 
 use anyhow::Result;
 use swtch_bench::load::PlayedMember;
@@ -13,7 +13,7 @@ use crate::plot::palette::Fill;
 use crate::plot::{self, Picture};
 use crate::{host, text};
 
-/// How much is shown: this many quanta before the hog comes, and after.
+/// The picture shows this many quanta before the hog comes, and after.
 const BEFORE: u32 = 4;
 const AFTER: u32 = 9;
 
@@ -27,7 +27,7 @@ const TURN: usize = 0;
 const CPU: usize = 1;
 const WAITS: usize = 2;
 
-/// Plays it once more, recorded; `None` when told to stop, or when the play has no hog.
+/// Plays the scan once more, recorded; `None` when told to stop, or when the play has no hog.
 ///
 /// # Errors
 /// It cannot be played or recorded, or its trace not be read.
@@ -108,7 +108,7 @@ fn worker_lanes(scanned: &Scanned, (from_ns, to_ns): (u64, u64)) -> Vec<Lane> {
     tasks.into_iter().enumerate().map(lane).collect()
 }
 
-/// A thread as the reader of traces wants it: it is shown between two moments.
+/// A thread as the reader of traces expects it, shown between two moments.
 const fn member((pid, tid): (u32, u32), (began_ns, ended_ns): (u64, u64)) -> PlayedMember {
     PlayedMember {
         group: 0,
@@ -125,7 +125,7 @@ const fn member((pid, tid): (u32, u32), (began_ns, ended_ns): (u64, u64)) -> Pla
     }
 }
 
-/// What the threads did, by the trace. While one is blocked, or not yet there, nothing is drawn.
+/// What the threads did, by the trace. Nothing is drawn while one is blocked or not yet there.
 fn thread_lanes(evidence: &Evidence) -> Vec<Lane> {
     let labels = [(0, "their thread".to_owned()), (1, "hog".to_owned())];
     let mut lanes = evidence.lanes(&labels).lanes;

@@ -3,10 +3,10 @@
 //!
 //! ```text
 //!  the CPU     scheduler's thread (all workers)      hog
-//!  elsewhere   monitor, and the one who looks at the counters
+//!  elsewhere   monitor, and the thread that reads the counters
 //! ```
 //!
-//! Whoever looks stays off that CPU where there is another: each look would be a switch there.
+//! What reads the counters stays off that CPU if there is another: each reading would be a switch.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ use swtch_fiber::{Runtime, TaskBuilder, check_quantum};
 use super::script::{Counts, Phase, Scan, Scanned, UserRun, WINDOWS, Waited, Who, Window};
 use crate::counters::read_thread;
 
-/// Until workers are made, pages are touched and the first anchors of the clock lie apart.
+/// Time to start workers, to touch pages, and to let the clock's first anchors lie apart.
 const WARM_UP: Duration = Duration::from_millis(300);
 
 /// Numbers that are scanned between two yield points: 16 KiB.
 const PORTION: usize = 2_048;
 
-/// How far ahead the right to have switches written down is renewed.
+/// How far ahead the lease is renewed that makes the scheduler record its switches.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Plays it.
+/// Plays all phases of a scan in this process.
 ///
 /// # Errors
 /// A thread or the scheduler cannot be made, or its page not be read.
@@ -69,7 +69,7 @@ pub fn play(scan: &Scan) -> Result<Scanned> {
     Ok(scanned)
 }
 
-/// Who scans, at work.
+/// The running scanners: workers of a scheduler, or threads.
 enum Cast {
     Workers {
         books: Box<Books>,
@@ -82,7 +82,7 @@ enum Cast {
     },
 }
 
-/// The scheduler's page, and its switches as they are written.
+/// The scheduler's page, and the ring in which it records its switches.
 struct Books {
     page: Page,
     scheduler: usize,
@@ -91,7 +91,7 @@ struct Books {
     lease: Lease,
 }
 
-/// What one of them scans.
+/// The part of the table with which one scanner begins.
 #[derive(Clone)]
 struct Part {
     number: usize,
@@ -125,7 +125,7 @@ impl Cast {
             .schedulers(1)
             .quantum(scan.quantum)
             .name("levels")
-            // The hog is meant; a report of it would disturb.
+            // The hog is intended; a report of a stall would disturb.
             .stall_threshold(Duration::ZERO)
             .build()?;
         let books = Box::new(Books::open(cpu)?);
@@ -145,7 +145,7 @@ impl Cast {
         })
     }
 
-    /// Process and thread of each that the kernel sees.
+    /// Process and thread id of each thread that the kernel sees.
     fn threads(&self) -> Vec<(u32, u32)> {
         let pid = std::process::id();
         match self {
@@ -154,7 +154,7 @@ impl Cast {
         }
     }
 
-    /// Looks at the counters of a phase, window by window.
+    /// Reads the counters of a phase, window by window.
     fn watch(&mut self, phase: Phase, length: Duration, scanned: &mut Scanned) -> Result<()> {
         let began = Instant::now();
         let (mut from_ns, mut before) = self.look(scanned)?;
@@ -173,7 +173,7 @@ impl Cast {
         Ok(())
     }
 
-    /// Both levels' counters, and when.
+    /// The counters of both levels, with the time of the reading.
     fn look(&mut self, scanned: &mut Scanned) -> Result<(u64, Counts)> {
         let mut counts = Counts::default();
         for (pid, tid) in self.threads() {
@@ -230,7 +230,7 @@ impl Cast {
 }
 
 impl Books {
-    /// Of the only scheduler of this process, whose thread is put on the CPU.
+    /// Opens the page of the only scheduler of this process, and puts its thread on the CPU.
     fn open(cpu: u32) -> Result<Self> {
         let page = Page::of_process(std::process::id())?;
         let snapshot = page.snapshot()?;
@@ -258,7 +258,7 @@ impl Books {
         Ok(())
     }
 
-    /// Takes the switches since the last time, and a snapshot.
+    /// Keeps the switches since the last reading, and takes a snapshot.
     fn read(&mut self, scanned: &mut Scanned) -> Result<Snapshot> {
         self.renew()?;
         let clock = self.page.clock().context("the page has a clock")?;
@@ -305,13 +305,13 @@ impl Drop for Hog {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It only spins.
+            // It only spins, so it cannot have failed.
             drop(thread.join());
         }
     }
 }
 
-/// Starts a thread on a CPU; its id.
+/// Starts a thread on a CPU; returns its id and its handle.
 fn on_cpu(cpu: u32, body: impl FnOnce() + Send + 'static) -> Result<(u32, JoinHandle<()>)> {
     let (tell, told) = std::sync::mpsc::channel();
     let thread = thread::Builder::new().spawn(move || {
@@ -337,7 +337,7 @@ fn bind(tid: u32, cpus: &[u32]) -> Result<()> {
 }
 
 impl Part {
-    /// Sums the table up, over and over, from a place of one's own on.
+    /// Sums up the table over and over, starting at a place of its own.
     fn scan(&self, yield_point: impl Fn()) {
         let (head, tail) = self.table.split_at(self.first);
         while !self.stop.load(Ordering::Relaxed) {
@@ -352,13 +352,13 @@ impl Part {
     }
 }
 
-/// Now, in `CLOCK_MONOTONIC`.
+/// The present time, in ns of `CLOCK_MONOTONIC`.
 fn now_ns() -> Result<u64> {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)?;
     Ok(u64::try_from(now.tv_sec())? * 1_000_000_000 + u64::try_from(now.tv_nsec())?)
 }
 
-/// What waits grew by; types that did not are left out.
+/// Growth of the waits of each type; types that did not grow are left out.
 fn waits_between(before: &[Waited], after: &[Waited]) -> Vec<Waited> {
     let grown = after.iter().map(|now| {
         let mut before = before.iter();

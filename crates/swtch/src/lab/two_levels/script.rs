@@ -1,13 +1,13 @@
-//! What is played in the child, and what it tells.
+//! The messages between the two processes: what the child is to play, and its results.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Windows of a phase: a point of the picture each.
+/// Windows of a phase; each is a point of the picture.
 pub const WINDOWS: u32 = 10;
 
-/// Who scans.
+/// The kind of task that scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Who {
     /// Workers of one scheduler, on one thread.
@@ -16,36 +16,33 @@ pub enum Who {
     Threads,
 }
 
-/// What is to be played.
+/// What the child is to play.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Script {
     /// Scans, alone and beside a hog.
     Scan(Scan),
-    /// So many events of each kind, for the counters.
+    /// A known number of events of each kind, to check the counters.
     Count,
 }
 
-/// Scans on one CPU.
+/// The settings of scans on one CPU.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Scan {
-    /// Who scans.
     pub who: Who,
-    /// How many of them.
+    /// Number of workers or threads that scan.
     pub scanners: u32,
-    /// How much memory.
+    /// Size of the table that is scanned, in MiB.
     pub megabytes: u32,
-    /// When a worker gives way.
+    /// Time after which a worker gives way.
     pub quantum: Duration,
     /// How long each phase lasts.
     pub phase: Duration,
 }
 
-/// What came of a script.
+/// The result of a script.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Told {
-    /// Of scans.
     Scanned(Scanned),
-    /// Of events.
     Counted(Vec<super::exact::Counted>),
 }
 
@@ -54,15 +51,14 @@ pub enum Told {
 pub enum Phase {
     /// The hog is not there.
     Alone,
-    /// It wants the CPU all the time.
+    /// The hog wants the CPU all the time.
     Hog,
 }
 
 impl Phase {
-    /// The phases of a play.
+    /// The phases of a play, in order of time.
     pub const ALL: [Self; 3] = [Self::Alone, Self::Hog, Self::Alone];
 
-    /// In words.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Alone => "alone",
@@ -71,7 +67,7 @@ impl Phase {
     }
 }
 
-/// What came of scans.
+/// What was observed in one play of scans.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Scanned {
     /// Phases in windows, in order of time.
@@ -82,44 +78,44 @@ pub struct Scanned {
     pub lost_runs: u64,
     /// What workers waited for in all phases.
     pub waits: Vec<Waited>,
-    /// The process and thread that the workers run on; the threads in the other play.
+    /// Process and thread id of the thread that runs the workers, or of each scanning thread.
     pub threads: Vec<(u32, u32)>,
-    /// The hog's.
+    /// Process and thread id of the hog.
     pub hog: (u32, u32),
 }
 
-/// What both levels counted in a window.
+/// The counts of both levels in a window.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Window {
     /// Which phase it belongs to.
     pub phase: Phase,
-    /// From where, in ns of `CLOCK_MONOTONIC`.
+    /// Begin of the window, in ns of `CLOCK_MONOTONIC`.
     pub from_ns: u64,
-    /// To where.
+    /// End of the window, in ns of `CLOCK_MONOTONIC`.
     pub to_ns: u64,
-    /// Counts of that time.
+    /// Growth of the counters in the window.
     pub grown: Counts,
 }
 
 /// Counters of both levels, or what they grew by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// The scheduler switched to another worker.
+    /// Switches of the scheduler to another worker.
     pub user: u64,
-    /// Time that workers ran by the scheduler's books, ns.
+    /// Time that workers ran by the scheduler's counters, in ns.
     pub running_ns: u64,
-    /// What the scheduler calls its delay, ns.
+    /// What the scheduler calls its delay, in ns.
     pub delay_ns: u64,
-    /// The kernel switched the threads out asleep.
+    /// Voluntary switches of the threads, as the kernel counted them.
     pub voluntary: u64,
-    /// It switched them out runnable.
+    /// Involuntary switches of the threads, as the kernel counted them.
     pub involuntary: u64,
-    /// CPU time that it gave them, ns.
+    /// CPU time that the kernel gave the threads, in ns.
     pub cpu_ns: u64,
 }
 
 impl Counts {
-    /// What they grew by.
+    /// Growth of the counters since `earlier`.
     pub const fn since(self, earlier: Self) -> Self {
         Self {
             user: self.user.saturating_sub(earlier.user),
@@ -131,7 +127,7 @@ impl Counts {
         }
     }
 
-    /// Of two windows together.
+    /// The counts of two windows together.
     pub const fn plus(self, other: Self) -> Self {
         Self {
             user: self.user + other.user,
@@ -152,36 +148,35 @@ impl Counts {
 /// A run of a worker, from switch-in to switch-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserRun {
-    /// Its task.
+    /// Number of the task that the worker ran.
     pub task: u64,
-    /// From where, in ns of `CLOCK_MONOTONIC`.
+    /// Switch-in, in ns of `CLOCK_MONOTONIC`.
     pub from_ns: u64,
-    /// To where.
+    /// Switch-out, in ns of `CLOCK_MONOTONIC`.
     pub to_ns: u64,
 }
 
 impl UserRun {
-    /// How long it was.
+    /// Length of the run, in ns.
     pub const fn length_ns(&self) -> u64 {
         self.to_ns - self.from_ns
     }
 }
 
-/// Waits of one type.
+/// The waits of one type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waited {
-    /// Its name.
     pub wait_type: String,
-    /// How many ended.
+    /// Number of waits that ended.
     pub count: u64,
-    /// How long they were, ns.
+    /// Length of all of them, in ns.
     pub wait_ns: u64,
-    /// The part of it after the signal: for the turn alone.
+    /// The part of it after the signal, in ns: waiting for the turn alone.
     pub signal_ns: u64,
 }
 
 impl Window {
-    /// How long it is.
+    /// Length of the window in seconds.
     pub fn seconds(&self) -> f64 {
         self.to_ns.saturating_sub(self.from_ns) as f64 / 1e9
     }
@@ -195,7 +190,7 @@ impl Scanned {
             .filter(move |window| window.phase == phase)
     }
 
-    /// Lengths of the runs of a phase, ns.
+    /// Lengths of the runs of a phase, in ns.
     pub fn runs_of(&self, phase: Phase) -> Vec<f64> {
         let runs = self.runs.iter().filter(|run| self.is_in(phase, run));
         runs.map(|run| run.length_ns() as f64).collect()

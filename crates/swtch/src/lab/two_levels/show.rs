@@ -1,4 +1,4 @@
-//! What the plays came to, in sentences, tables and the figure over time.
+//! The results of the plays as sentences, tables and the figure over time.
 
 use swtch_core::Nanos;
 
@@ -239,7 +239,7 @@ const fn user(counts: &Counts) -> u64 {
     counts.user
 }
 
-/// Rates of each window, the middle one of all plays, by the middle of the window.
+/// The rate in each window, as the median of all plays, at the middle of the window.
 fn series(plays: &[Scanned], count: fn(&Counts) -> u64) -> Vec<Dot> {
     let Some(first) = plays.first() else {
         return Vec::new();

@@ -48,7 +48,7 @@ fn counts_that_go_their_own_ways_are_two_things() {
     assert_eq!(a7([(250, 5), (200, 180), (250, 5)]), Verdict::Holds);
 }
 
-/// As they would if each user switch were one of the kernel's.
+/// Counts as they would be if each user switch were one of the kernel's.
 #[test]
 fn counts_that_go_together_refute_it() {
     assert_eq!(

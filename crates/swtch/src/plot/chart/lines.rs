@@ -1,4 +1,4 @@
-//! The lines of a chart, each in its style, and their names.
+//! Draws the lines of a chart, each in its style, and their names.
 
 use anyhow::Result;
 use plotters::prelude::DrawingBackend;
@@ -10,7 +10,7 @@ use super::super::pen::{Anchor, Pen, Place, cut_to};
 use super::super::spread;
 use super::{Frame, LABEL_INDENT, LABEL_WIDTH};
 
-/// From label to label.
+/// Distance from label to label, in points.
 const LABEL_GAP: f64 = 19.0;
 
 /// A line and how it is drawn.
@@ -45,7 +45,7 @@ pub(super) fn draw<B: DrawingBackend>(frame: &Frame<'_>, pen: &Pen<'_, B>) -> Re
     drawn.iter().try_for_each(|drawn| drawn.draw(pen))
 }
 
-/// What is drawn later lies on top: single observations are below what sums them up.
+/// Drawing order: what is later lies on top, so single observations are below what sums them up.
 const fn depth(style: Style) -> u8 {
     match style {
         Style::Scattered => 0,
@@ -75,13 +75,13 @@ fn looks(lines: &[Line]) -> Vec<Look> {
     looks.collect()
 }
 
-/// How far each line is moved to the side, in points: a little, where intervals would lie on each other.
-/// Where places stand close nothing is moved: it would be taken for another place.
+/// How far each line is moved to the side, in points: a little, where intervals would overlap.
+/// Where places are close nothing is moved, because it would be taken for another place.
 fn shifts(frame: &Frame<'_>) -> Vec<f64> {
-    /// From line to line.
+    /// Largest and smallest step from line to line, in points.
     const MOST: f64 = 6.0;
     const LEAST: f64 = 3.0;
-    /// Of the room between two places, all lines together.
+    /// Share of the room between two places that all lines together may take.
     const SHARE: f64 = 0.2;
     let lines = &frame.chart.lines;
     let is_measured = |line: &&Line| line.style == Style::Measured;
@@ -107,14 +107,14 @@ fn shifts(frame: &Frame<'_>) -> Vec<f64> {
     lines.iter().map(shift).collect()
 }
 
-/// The least distance of two places at which something was measured, in points.
+/// The least distance between two places at which something was measured, in points.
 fn narrowest_gap(frame: &Frame<'_>) -> f64 {
     let places: Vec<f64> = frame.measured().into_iter().map(|x| frame.x(x)).collect();
     let gaps = places.windows(2).map(|pair| pair[1] - pair[0]);
     gaps.fold(f64::INFINITY, f64::min)
 }
 
-/// Whether intervals of two lines lie on each other so far that they cannot be told apart.
+/// Whether intervals of two lines overlap so far that they cannot be told apart.
 fn hide(frame: &Frame<'_>, one: &Line, other: &Line) -> bool {
     const SEEN: f64 = 12.0;
     let ends = |dot: &Dot| {
@@ -222,23 +222,23 @@ impl Drawn<'_> {
             .collect()
     }
 
-    /// Where a line of steps passes half of its height: its shape is drawn there, for those who see no
-    /// colours. The median of a distribution.
+    /// Where a line of steps passes half of its height, which is the median of a distribution. Its
+    /// shape is drawn there, for those who see no colours.
     fn middle_of_steps(&self) -> Option<Place> {
         let top = self.placed().map(|dot| dot.y).reduce(f64::max)?;
         let dot = self.placed().find(|dot| dot.y >= top / 2.0)?;
         Some((self.place(dot).0, self.frame.y(top / 2.0)))
     }
 
-    /// Its right end.
+    /// Place of its last point that can be drawn.
     fn end(&self) -> Place {
         let last = self.placed().next_back();
         last.map_or((self.frame.right, self.frame.bottom), |dot| self.place(dot))
     }
 }
 
-/// Names each line at its end; where they would lie on each other they part, and a thin line leads
-/// back.
+/// Writes the name of each line at its end. Names that would overlap are moved apart, and a thin
+/// line leads back.
 fn write_labels<B: DrawingBackend>(
     frame: &Frame<'_>,
     lines: &[Drawn<'_>],
@@ -263,7 +263,7 @@ fn write_labels<B: DrawingBackend>(
     Ok(())
 }
 
-/// What a line looks like, beside its name.
+/// Draws what a line looks like, beside its name.
 fn draw_sample<B: DrawingBackend>(
     style: Style,
     at: Place,
@@ -295,7 +295,7 @@ fn in_steps(places: &[Place]) -> Vec<Place> {
     corners
 }
 
-/// The places without those that nobody could tell from the one before; the last stays.
+/// The places without those that cannot be told from the one before; the last stays.
 fn thinned(places: &[Place]) -> Vec<Place> {
     let mut kept: Vec<Place> = Vec::new();
     for (index, place) in places.iter().enumerate() {

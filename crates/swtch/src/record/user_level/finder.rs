@@ -1,4 +1,4 @@
-//! Finds processes that have a user-mode scheduler, by a process of its own.
+//! Finds processes that have a user-mode scheduler, in a separate process.
 //!
 //! ```text
 //! recorder (no rights)                     swtch find-schedulers (CAP_SYS_PTRACE, no new ones)
@@ -6,16 +6,17 @@
 //!  Page ◀─ handle of the process, memory file (SCM_RIGHTS) ─┘
 //! ```
 //!
-//! To look at processes of others takes a right, and the thread that reads what all others wrote
-//! shall have none; threads of one process could lend it to each other. It takes some microseconds a
-//! file that a process holds open, too, and the rings must not wait for that. The finder ends with
-//! the recorder, however that ends: its socket is closed then, and the kernel sends it SIGKILL.
+//! Inspecting processes of other users takes a right. The thread that reads what all processes
+//! wrote must have none, and threads of one process could lend it to each other, so the finder is a
+//! separate process. Inspection also takes some microseconds for each file that a process holds
+//! open, and draining the rings must not wait for that. The finder ends with the recorder, however
+//! that ends: its socket is closed then, and the kernel sends it SIGKILL.
 //!
-//! A scheduler's page comes with the threads of its runtime. So a process is looked at when the
-//! capture first names it, and for half a second after each thread that it starts, program that it
-//! executes, or name that it takes: 6 looks, and none at a process that does none of this. For `-a` that
-//! is every process that runs at all, once. In a tenth of a second 64 get their look; where more wait,
-//! they take turns, and the half second becomes longer.
+//! A scheduler's page is created with the threads of its runtime. So a process is inspected when
+//! the capture first names it, and for half a second after each thread that it starts, program that
+//! it executes, or name that it takes: 6 looks, and none at a process that does none of this. With
+//! `-a` every process that runs at all is inspected at first. 64 processes get a look in a tenth of
+//! a second; if more wait, they take turns, and the half second becomes longer.
 
 mod search;
 mod turns;
@@ -35,41 +36,41 @@ use wire::{Answer, Hint, Patience};
 
 pub use search::find_schedulers;
 
-/// The verb that starts it, which nobody needs to type.
+/// The hidden command that runs the finder.
 const VERB: &str = "find-schedulers";
 
-/// What the search came to.
+/// What the finder reported about a process.
 pub(super) enum Met {
-    /// A process has a page.
+    /// The page of a process that has a scheduler.
     Page(Box<Page>),
-    /// Something is not watched, in words.
+    /// The reason why something is not watched.
     Refused(String),
 }
 
-/// The search, as the recorder sees it. Dropping it ends the process.
+/// Handle of the finder's process. Dropping it ends the process.
 #[derive(Debug)]
 pub struct Finder {
     process: Child,
-    /// `None` when the process is gone.
+    /// `None` once the process is gone.
     socket: Option<OwnedFd>,
-    /// Hints that were not sent yet, and whether the process is another program now.
+    /// Hints that were not sent yet; true if the process has executed a new program.
     hints: FxHashMap<Pid, bool>,
 }
 
 impl Finder {
-    /// Starts it: to be called while there are rights that it can inherit.
+    /// Starts the finder. Must be called while there are rights that it can inherit.
     ///
     /// # Errors
     /// When no process can be started.
     pub fn start() -> io::Result<Self> {
         let (socket, theirs) = wire::pair()?;
-        // This very program, even where its file has been replaced meanwhile.
+        // This very program, even if its file has been replaced meanwhile.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("swtch").arg(VERB);
-        // It says nothing on stdout, and /dev/null may be missing.
+        // The finder prints nothing on stdout, and /dev/null may be missing.
         let stderr = io::stderr().as_fd().try_clone_to_owned()?;
         command.stdin(theirs).stdout(stderr);
-        // Ctrl-C on the terminal is for the recorder, which may still have to find schedulers.
+        // Ctrl-C on the terminal is meant for the recorder, which may still need the finder.
         command.process_group(0);
         Ok(Self {
             process: command.spawn()?,
@@ -78,7 +79,7 @@ impl Finder {
         })
     }
 
-    /// Takes notice of what a task's event hints at.
+    /// Notes a process if the event hints at a new scheduler.
     pub(super) fn meet(&mut self, task: &TaskEvent) {
         let is_new_thread = task.tid.get() != task.pid.get();
         let is_hint = match task.kind {
@@ -91,7 +92,8 @@ impl Finder {
         }
     }
 
-    /// Passes on what was noticed. What finds no room now is kept for the next time.
+    /// Sends the hints that were noted. Those that find no room in the socket are kept for the next
+    /// call.
     pub(super) fn pass_on(&mut self) {
         let Some(socket) = &self.socket else {
             return self.hints.clear();
@@ -102,7 +104,7 @@ impl Finder {
                 is_exec: *is_exec,
             };
             let batch: Vec<Hint> = self.hints.iter().map(hint).take(wire::MOST_HINTS).collect();
-            // That it is gone is seen, and told, where its answers are read.
+            // If the finder is gone, reading its answers notices and reports that.
             if wire::send(socket, &batch, &[], Patience::DoNotWait).is_err() {
                 return;
             }
@@ -112,7 +114,7 @@ impl Finder {
         }
     }
 
-    /// What was found since this was last asked.
+    /// The answers of the finder since the last call.
     pub(super) fn found(&mut self) -> Vec<Met> {
         let mut found = Vec::new();
         while let Some(socket) = &self.socket {
@@ -132,7 +134,7 @@ impl Finder {
         found
     }
 
-    /// CPU time that it used; nothing once it has ended.
+    /// CPU time of the finder; 0 once it has ended.
     pub fn cpu_time(&self) -> Nanos {
         let pid = i32::try_from(self.process.id()).unwrap_or(0);
         let clock = clock_getcpuclockid(nix::unistd::Pid::from_raw(pid));
@@ -142,7 +144,6 @@ impl Finder {
         Nanos::from_ns(used)
     }
 
-    /// Its number.
     pub fn pid(&self) -> Pid {
         Pid::new(self.process.id())
     }
@@ -150,16 +151,18 @@ impl Finder {
 
 impl Drop for Finder {
     fn drop(&mut self) {
-        // Its own sign to end, where it cannot be killed: it belongs to root until it has begun.
+        // Closing the socket ends it where it cannot be killed: it belongs to root until it has
+        // begun.
         self.socket = None;
-        // It may be in the middle of a round, and nobody wants its answers any more.
+        // It may be in the middle of a round, whose answers are not needed any more.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// An answer, with the page that came along. The page is checked here again: what it says of itself
-/// may have changed meanwhile, and one process must not rely on another for what it reads.
+/// Converts an answer, with the descriptors of a page if there is one. The page is checked again
+/// here: its contents may have changed meanwhile, and one process must not rely on another's
+/// checks.
 fn met(answer: Answer, descriptors: Vec<OwnedFd>) -> Met {
     match (answer, <[OwnedFd; 2]>::try_from(descriptors)) {
         (Answer::Page { pid }, Ok(descriptors)) => match Page::from_descriptors(pid, descriptors) {

@@ -1,30 +1,30 @@
-//! Numbers for names of wait types: each process numbers its own, a trace has one list.
+//! Numbers of wait types: each process has numbers of its own, a trace has one list for all.
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Reason, Rule, UserDeparture, classify_user};
 use swtch_store::WaitTypeRow;
 
-/// More names than this are not told apart: a process that makes them up must not fill a trace.
+/// Further names get no number: a process that makes names up must not fill a trace.
 const MOST: u16 = 4096;
 
-/// The list of a trace.
+/// The wait types of a trace, by name.
 #[derive(Debug, Default)]
 pub(super) struct WaitTypes {
     numbers: FxHashMap<String, u16>,
     fresh: Vec<WaitTypeRow>,
 }
 
-/// A wait type, as a trace says it.
+/// A wait type with its number in the trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitType {
-    /// Its number; `None` when the list is full.
+    /// The index in the trace's list; `None` if the list is full.
     pub(super) number: Option<u16>,
-    /// The reason that it is.
+    /// The rule that gives this wait its reason.
     pub(super) rule: &'static Rule,
 }
 
 impl WaitTypes {
-    /// The wait type of this name.
+    /// Looks a name up, and adds it to the list if it is new.
     pub(super) fn named(&mut self, name: &str) -> WaitType {
         let rule = classify_user(UserDeparture::Wait(name));
         if let Some(number) = self.numbers.get(name) {
@@ -44,15 +44,15 @@ impl WaitTypes {
         WaitType { number, rule }
     }
 
-    /// Those that were met since this was last asked.
+    /// The wait types that are new since the last call.
     pub(super) fn take_fresh(&mut self) -> Vec<WaitTypeRow> {
         std::mem::take(&mut self.fresh)
     }
 }
 
 impl WaitType {
-    /// The rule for a worker that left to wait for this: a yield and a preemptive section are told
-    /// by the event and not by the name.
+    /// The rule for a worker that waits for this. Yields and preemptive sections are told by the
+    /// event, so a name cannot claim to be one.
     pub(super) fn rule_of_a_wait(self) -> &'static Rule {
         match self.rule.reason {
             Reason::Yield | Reason::Preemptive => classify_user(UserDeparture::Wait("")),

@@ -12,36 +12,38 @@ use swtch_store::UserCounts;
 use super::Brought;
 use super::wait_types::{WaitType, WaitTypes};
 
-// The word in a target's memory is what the rules take it for.
+// A word in the target's memory must have the layout that the rules expect.
 const _: () = assert!(UserWord::RUN_BITS == swtch_fiber::observe::RUN_BITS);
 
-/// Switches are written down for so long after a renewal: when the recorder dies, it ends.
+/// The target writes switches down for this long after a renewal, so that it stops when the
+/// recorder dies.
 const LEASE_NS: u64 = 1_000_000_000;
 
-/// A moment further away than this from now is none: the page is wrong.
+/// A time stamp further away from now than this is invalid: the page is wrong.
 const MOST_OFF_NS: u64 = 10_000_000_000;
 
-/// Time between reading the clock and writing the event, with a virtual CPU's absence allowed for.
+/// Time between reading the clock and writing the event, with an allowance for a virtual CPU that
+/// does not run meanwhile.
 const SLACK_NS: u64 = 2_000_000;
 
-/// Events taken from one ring in a round.
+/// Events that are taken from one ring in a round at most.
 const TURN: u64 = 1 << 16;
 
-/// Where a scheduler may run anywhere, its gaps are on this CPU.
+/// The CPU of gaps of a scheduler that may run on any CPU.
 const ANY_CPU: CpuId = CpuId::new(u16::MAX);
 
-/// A process and its rings.
+/// A process and the rings of its schedulers.
 pub(super) struct Watched {
     page: Page,
     lease: Option<Lease>,
     clock: Option<Clock>,
     rings: Vec<Scheduler>,
-    /// Schedulers beyond these have come while we held a lease.
+    /// Schedulers that existed before we watched. Rings of later ones are read from their start.
     were_there: usize,
     tids: Tids,
     words: FxHashMap<Tid, u64>,
     wait_types: FxHashMap<u8, WaitType>,
-    /// Whether it had ended before the rings were read last.
+    /// True if the process had ended before the rings were read last and nothing is left in them.
     is_over: bool,
 }
 
@@ -53,7 +55,7 @@ struct Scheduler {
 }
 
 impl Watched {
-    /// Begins to watch; says why not all of it can be watched.
+    /// Begins to watch a process. Returns also the reason if its switches cannot be recorded.
     pub(super) fn new(page: Page) -> (Self, Option<String>) {
         let (lease, refusal) = match page.lease() {
             Ok(lease) => (Some(lease), None),
@@ -76,12 +78,12 @@ impl Watched {
         (watched, refusal)
     }
 
-    /// Whether it has ended and all that it wrote was read.
+    /// True if the process has ended and all that it wrote was read.
     pub(super) const fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Renews the lease and meets new schedulers, whose events go to the next stream.
+    /// Renews the lease and opens rings of new schedulers, each with a stream of its own.
     pub(super) fn look(&mut self, mut next_stream: impl FnMut() -> usize) {
         self.clock = self.page.clock().or(self.clock);
         let Some((clock, lease)) = self.clock.zip(self.lease.as_ref()) else {
@@ -109,10 +111,10 @@ impl Watched {
         lease.renew(clock.ticks(monotonic_ns() + LEASE_NS));
     }
 
-    /// Tells the kernel side which words to read.
+    /// Tells the kernel side which words of the process's memory to read.
     ///
     /// # Errors
-    /// When it has no room for more.
+    /// When the kernel side has no room for more.
     pub(super) fn tell_words(&mut self, capture: &mut Capture) -> Result<(), swtch_capture::Error> {
         let pid = self.page.pid();
         if self.page.has_ended() {
@@ -143,7 +145,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Reads what was written since the last time.
+    /// Reads the events that were written since the last call.
     pub(super) fn drain(
         &mut self,
         now: Timestamp,
@@ -209,7 +211,7 @@ impl Watched {
         brought
     }
 
-    /// The event in the words of the trace; `None` for a thread that is not known.
+    /// Converts an event to a row of the trace; `None` if its thread is not known.
     fn row_of(
         &mut self,
         event: &UserSwitch,
@@ -254,7 +256,7 @@ impl Watched {
         })
     }
 
-    /// A wait type by its number in the process; `None` for 0, "no wait".
+    /// A wait type by its number in the process; `None` for 0, which means "no wait".
     fn wait_type(&mut self, number: u8, names: &mut WaitTypes) -> Option<WaitType> {
         if number == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Bills of drawn traces, at round prices.
+//! Tests of bills: hand-made traces, at round prices.
 
 use super::*;
 use crate::format::Format;
@@ -18,7 +18,7 @@ fn meta() -> Meta {
     meta
 }
 
-/// The row of a task that leaves the CPU to another, so many µs after the start.
+/// The row of a task that leaves the CPU to `next`, `us` µs after the start.
 fn to(next: u32, us: u64, row: Switch) -> Switch {
     Switch {
         ts: Timestamp::from_ns(1_000_000_000 + us * 1000),
@@ -106,8 +106,8 @@ fn notes(json: &Value) -> String {
 /// server   1 µs ├── 50 µs ──┤ 1 µs │ 0.1 µs │ 1 µs │ 0.1 µs │ 1 µs
 ///                                  └─ the span begins here
 /// ```
-/// It missed 10 µs when it came back, and made up for 1 µs in each run: what it had lost before the
-/// span, it still misses in it. The page that explains the span says the same.
+/// Its caches lost 10 µs when it came back, and it made up for 1 µs in each run. So inside the span
+/// it still pays for what it had lost before. The page that explains the span says the same.
 #[test]
 fn what_was_lost_before_a_span_is_missed_in_it() {
     let short = |us, off_ns| {

@@ -1,4 +1,5 @@
-//! Findings and pages of drawn traces: short enough to see in the test why a rule must speak, or not.
+//! Findings and pages of hand-made traces, short enough to see in the test why a rule must speak or
+//! not.
 
 use super::*;
 use crate::report::drawn::{after, head, names, prices, row, seen, woken_by};
@@ -7,7 +8,7 @@ use std::path::Path;
 use swtch_core::rules::rule_named;
 use swtch_core::{Contention, Coverage, CpuId, Nanos, TaskEvent, TaskKey, Timestamp, WakerKind};
 
-/// Rows of a small machine, one after the other on its CPUs.
+/// Rows of a small machine, which are added one after the other on its CPUs.
 struct Drawing {
     names: Names,
     rows: Vec<Switch>,
@@ -28,7 +29,7 @@ impl Drawing {
         }
     }
 
-    /// A run of `task` on CPU 0 of `ran_ns` after the last one there; `next` comes after it.
+    /// A run of `task` on CPU 0 for `ran_ns` after the last run there; `next` runs after it.
     fn run(&mut self, mut row: Switch, ran_ns: u64, next: u32) -> &mut Self {
         let last = self.rows.last().map_or(1_000_000, |row| row.ts.as_ns());
         row.ts = Timestamp::from_ns(last + ran_ns);
@@ -71,7 +72,7 @@ impl Drawing {
         page.conclude(names, Some(Arch::X86_64), &cgroups, 2, None, None)
     }
 
-    /// The page with a bill of a recording of so many ms.
+    /// The page with a bill, for a recording of `wall_ms` ms.
     fn billed(&self, wall_ms: u64) -> Explained {
         let (meta, list) = (head().meta, prices());
         let prices = Prices::new(&list, &meta);
@@ -212,7 +213,7 @@ fn a_woken_task_that_takes_the_cpu_is_named_with_its_count() {
     );
 }
 
-/// Each waits for the word and wakes the other.
+/// Each thread waits for the word and wakes the other one.
 #[test]
 fn a_word_whose_waiters_wake_each_other_is_contended() {
     let mut drawing = Drawing::new();
@@ -231,7 +232,7 @@ fn a_word_whose_waiters_wake_each_other_is_contended() {
     assert!(seen.contains("by 2 threads"), "{seen}");
 }
 
-/// One waits, another that never waits wakes it: no lock, so no talk of one.
+/// One thread waits, and another that never waits wakes it: this is not a lock and not called one.
 #[test]
 fn a_word_that_others_wake_is_a_hand_over() {
     let mut drawing = Drawing::new();
@@ -245,7 +246,7 @@ fn a_word_that_others_wake_is_a_hand_over() {
     assert!(!findings[0].advice.as_deref().unwrap().contains("split"));
 }
 
-/// Forty pairs of threads, each seen a few times: the name of one would be an accident.
+/// Forty pairs of threads, each seen a few times: naming one of them would be arbitrary.
 #[test]
 fn preemptions_spread_over_many_pairs_name_no_thread() {
     let events: Vec<_> = (1..=80).map(|key| seen(key, 10, 9 + key, "w")).collect();
@@ -459,7 +460,7 @@ fn named(mut row: Switch, waker: WakerKind) -> Switch {
     row
 }
 
-/// Each thread waits at a word of its own, and is woken by another that waits so: a Java monitor.
+/// Each thread waits at its own word, and is woken by another thread that waits so: a Java monitor.
 #[test]
 fn threads_that_wait_at_words_of_their_own_are_told_as_a_queue() {
     let events: Vec<_> = (1..=20).map(|key| seen(key, 10, 9 + key, "java")).collect();
@@ -524,7 +525,7 @@ fn a_lock_is_not_blamed_on_the_wakers_of_others() {
     assert_eq!(places("futex_idle"), "woken by: pool/24 100.0 %");
 }
 
-/// What takes the CPU for the kernel itself has no policy that a user could set.
+/// A kernel thread that takes the CPU has no policy that a user could set.
 #[test]
 fn nobody_is_told_to_set_the_policy_of_a_kernel_thread() {
     let mut kernel = seen(1, 2, 2, "kworker/0:1");
@@ -543,7 +544,7 @@ fn nobody_is_told_to_set_the_policy_of_a_kernel_thread() {
     );
 }
 
-/// Two conditions and a mutex, 48 bytes apart, at which all threads of a Python process meet.
+/// Two conditions and a mutex, 48 bytes apart, at which all threads of a Python process wait.
 #[test]
 fn words_side_by_side_are_one_lock_and_pythons_has_a_name() {
     let told = |comm: &str, apart: u64| {
@@ -650,7 +651,7 @@ fn waiting_for_a_client_is_told_and_blamed_on_nobody() {
     );
 }
 
-/// To read ahead helps nobody who waits for his data to be on the disk.
+/// Read-ahead does not help a task that waits for its data to be on the disk.
 #[test]
 fn a_commit_is_no_read() {
     let advice = |call| {
@@ -678,7 +679,7 @@ fn a_commit_is_no_read() {
     );
 }
 
-/// A reason without a rule of its own has a sentence all the same.
+/// A reason without a rule of its own gets a sentence, too.
 #[test]
 fn what_makes_a_tenth_of_the_switches_is_told() {
     for reason in Reason::ALL {

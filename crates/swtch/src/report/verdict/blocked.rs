@@ -1,4 +1,4 @@
-//! Findings about tasks that blocked for something else than another thread's lock, and for what.
+//! Findings about tasks that blocked, except for another thread's lock.
 
 use swtch_core::{Nanos, Reason};
 
@@ -9,7 +9,8 @@ use super::{
     Finding, MOST_PCT, OFTEN_PCT, Picture, Subject, is_costly, is_often, percent, typical,
 };
 
-/// Messages that are answered within this are a conversation, not a wait for work.
+/// Waits for messages that are shorter than this are a conversation; longer ones are waits for
+/// work.
 const CONVERSATION: Nanos = Nanos::from_ns(100_000);
 
 /// Sleeps shorter than this look like polling.
@@ -102,7 +103,7 @@ impl Picture<'_> {
         })
     }
 
-    /// For tasks that wait for the other side: who that is decides what helps.
+    /// Advice for tasks that wait for another side: who ends their waits decides what helps.
     fn advice_on_waiting(&self, reason: Reason) -> String {
         let enders = self.wakers_in(self.details.ends_of(reason));
         let all: u64 = enders.iter().map(|(_, count)| count).sum();
@@ -234,7 +235,7 @@ impl Picture<'_> {
         })
     }
 
-    /// Blocked time that a program can seldom use.
+    /// Waits for I/O or memory: a program can seldom use this time, so all of it counts.
     fn blocked(
         &self,
         name: &'static str,
@@ -279,16 +280,16 @@ impl Picture<'_> {
     }
 }
 
-/// What waits for messages look like.
+/// What the waits for messages look like.
 enum Kind {
-    /// Each is answered at once.
+    /// Each message is answered within [`CONVERSATION`].
     Conversation,
-    /// There is nothing to do for longer.
+    /// Messages are further apart than [`CONVERSATION`].
     Idle,
 }
 
 impl Kind {
-    /// The name of the finding, which stays.
+    /// A stable name for the finding.
     const fn name(&self, reason: Reason) -> &'static str {
         match (self, reason) {
             (Self::Conversation, Reason::Pipe) => "pipe_conversation",

@@ -1,7 +1,7 @@
 //! Findings about threads that waited for each other on futexes.
 //!
-//! A futex word is where threads wait in the kernel: for a mutex, a condition, the end of a thread.
-//! What lies behind it shows in who waits and who wakes:
+//! A futex word is where threads wait in the kernel: for a mutex, a condition, or the end of a
+//! thread. The threads that wait and the threads that wake them show which of these it is:
 //!
 //! ```text
 //! many threads at one word, woken by threads that wait there too    a lock
@@ -10,7 +10,7 @@
 //! a word for each thread, woken by others                           idle workers
 //! ```
 //!
-//! A lock may have several words side by side: a mutex and its conditions, as Python's global lock.
+//! A lock may have several adjacent words: a mutex and its conditions, as in Python's global lock.
 
 use std::cmp::Reverse;
 
@@ -27,8 +27,8 @@ use crate::text::counted;
 /// A share of waits on one lock that makes it worth naming.
 const WORD_PCT: f64 = 25.0;
 
-/// Words of one lock are no further apart: the two conditions and mutexes of Python's global lock take
-/// 176 bytes (`struct _gil_runtime_state`, `CPython` 3.11, with glibc's types).
+/// Most bytes between two adjacent words of one lock: the two conditions and mutexes of Python's
+/// global lock take 176 bytes (`struct _gil_runtime_state`, `CPython` 3.11, with glibc's types).
 const MOST_APART: u64 = 192;
 
 /// How Java (HotSpot) calls the threads that collect garbage, as `jstack` lists them. `VM Thread`
@@ -42,7 +42,7 @@ struct Lock<'a> {
     sum: Sum,
 }
 
-/// What is counted of several words.
+/// What is counted of several futex words.
 #[derive(Clone, Debug, Default)]
 struct Sum {
     switches: u64,
@@ -66,7 +66,7 @@ impl Sum {
         self.ends.merge(&waited.ends);
     }
 
-    /// Whether those who wake wait there too. Where no task was seen to wake, nothing speaks for a lock.
+    /// Whether the wakers wait there, too. If no task was seen to wake, there is no sign of a lock.
     fn is_lock(&self) -> bool {
         let by_waiter = percent(self.woken_by_waiter, self.woken_by_task);
         self.waiters > 1 && by_waiter.is_some_and(|share| share >= MOST_PCT)
@@ -74,7 +74,7 @@ impl Sum {
 }
 
 impl Picture<'_> {
-    /// The futex at which most threads wait, when it is one.
+    /// The lock with the most waits, if it accounts for enough of the waits for futexes.
     pub(super) fn one_lock(&self, total: &Tally) -> Option<Finding> {
         let lock = self.main_lock(total)?;
         let Lock { words, sum } = lock;
@@ -114,7 +114,7 @@ impl Picture<'_> {
                 _ => Subject::Reason(Reason::Futex),
             },
             switches: sum.switches,
-            // A worker blocked for work to do loses nothing by it; one blocked for a lock does.
+            // A worker without work loses nothing by being blocked; one that waits for a lock does.
             time: if sum.is_lock() {
                 sum.blocked
             } else {
@@ -134,7 +134,7 @@ impl Picture<'_> {
         }))
     }
 
-    /// Threads that wait each at a futex word of its own.
+    /// Threads that each wait at a futex word of their own.
     pub(super) fn parked(&self, total: &Tally) -> Option<Finding> {
         let main = self.main_lock(total);
         let is_of_main = |object: &Object| {
@@ -156,7 +156,8 @@ impl Picture<'_> {
         }
         let is_queue =
             percent(sum.woken_by_peer, sum.woken_by_task).is_some_and(|share| share >= MOST_PCT);
-        // With a lock apart, who waits for any futex says nothing of these.
+        // If there is a lock besides, the list of threads that wait for any futex says nothing
+        // about these.
         let who = self.who(Reason::Futex).filter(|_| main.is_none());
         let mut places: Vec<_> = who.into_iter().collect();
         places.extend(self.course(&sum.ends));
@@ -199,7 +200,7 @@ impl Picture<'_> {
         Some(self.blamed_on_collector(Finding {
             name,
             reason: Some(Reason::Futex),
-            // What both findings together are worth is said once.
+            // The saving is for all futex waits, so it is given for one of the two findings only.
             subject: match main {
                 Some(_) => Subject::Time,
                 None => Subject::Reason(Reason::Futex),
@@ -241,7 +242,7 @@ impl Picture<'_> {
         finding
     }
 
-    /// The futex words side by side with the most waits, where they make a good part of all that count.
+    /// The adjacent futex words with the most waits, if these are a large part of all futex waits.
     fn main_lock(&self, total: &Tally) -> Option<Lock<'_>> {
         let main = self
             .locks()
@@ -257,7 +258,7 @@ impl Picture<'_> {
         (is_main && self.is_much(main.sum.switches, blocked, total)).then_some(main)
     }
 
-    /// Futex words, those that several threads wait at joined with their neighbours.
+    /// Futex words; adjacent words at which several threads wait are joined.
     fn locks(&self) -> Vec<Lock<'_>> {
         let mut words = self.objects.ranked();
         words.retain(|(object, waited)| object.kind == ObjectKind::Futex && waited.switches > 0);
@@ -284,12 +285,12 @@ impl Picture<'_> {
         locks
     }
 
-    /// Often by switches, or long by blocked time.
+    /// Whether the switches are often, or the blocked time is long.
     fn is_much(&self, switches: u64, blocked: Nanos, total: &Tally) -> bool {
         is_often(switches, total) || self.is_long(blocked)
     }
 
-    /// Python's programs call themselves so, and so does what starts them.
+    /// Whether the program or its main thread is called `python…`.
     fn is_python(&self, process: usize) -> bool {
         let process = self.names.process(process);
         let command = process.command.as_deref().unwrap_or_default();
@@ -300,7 +301,7 @@ impl Picture<'_> {
             .any(|name| name.starts_with("python"))
     }
 
-    /// Without stacks nothing says which lock it is.
+    /// A hint for traces without stacks, in which nothing tells which lock it is.
     fn how_to_name_it(&self) -> &'static str {
         match self.symbols {
             Some(_) => "",

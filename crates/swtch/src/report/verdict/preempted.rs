@@ -73,7 +73,7 @@ impl Picture<'_> {
         })
     }
 
-    /// For tasks that wait for each other to use up their slices.
+    /// Advice for tasks that wait until others have used up their slices.
     fn advice_on_crowding(&self) -> Option<String> {
         let split = self.preemptors.split(Reason::Slice);
         let all = (split.own + split.others + split.rest).as_ns();
@@ -117,7 +117,7 @@ impl Picture<'_> {
         })
     }
 
-    /// For tasks that take the CPU as they are woken.
+    /// Advice for running tasks that lose the CPU to woken ones.
     fn advice_on_wakeups(&self) -> String {
         let taken = self.taken(Reason::Wakeup);
         let all: u64 = taken.iter().map(|one| one.times).sum();
@@ -231,14 +231,14 @@ impl Picture<'_> {
         })
     }
 
-    /// Who took the CPU from whom, and [`Self::places`].
+    /// Which tasks took the CPU from which, and [`Self::places`].
     fn preemption_places(&self, reason: Reason) -> Vec<String> {
         let taken = self.took_the_cpu(reason);
         taken.into_iter().chain(self.places(reason)).collect()
     }
 }
 
-/// For a thread of the kernel that takes the CPU: its policy is not for users to set.
+/// Advice for a kernel thread that takes the CPU, whose policy is not for users to set.
 fn of_the_kernel(taker: &str) -> String {
     match taker.starts_with("[migration") {
         true => format!(

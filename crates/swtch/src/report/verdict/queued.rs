@@ -27,7 +27,7 @@ impl Picture<'_> {
         self.held("idle_wakeup", Holder::Idle, what, advice, total)
     }
 
-    /// Run-queue time in which no task had the CPU.
+    /// A finding about run-queue time in which no task had the CPU.
     fn held(
         &self,
         name: &'static str,

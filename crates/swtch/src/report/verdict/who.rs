@@ -1,7 +1,7 @@
-//! Whom a sentence of the verdict names: programs, threads, calls, and who woke or took the CPU.
+//! Names in the sentences of the verdict: programs, threads, calls, wakers, and who took the CPU.
 //!
-//! One process is told by its threads, several by their programs: that pgbench took the CPU 9,812 times
-//! is seen at once, and in ten pairs of threads it is not.
+//! If only one process is involved, its threads are named, else the programs: a reader sees at once
+//! that pgbench took the CPU 9,812 times, but not in ten pairs of its threads.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,19 +20,18 @@ use super::super::worth::own_functions;
 use super::{NAMED, Picture, SPREAD_PCT, share};
 use crate::text::{counted, grouped};
 
-/// Pairs of threads are named where the main one has this share.
+/// Pairs of threads are named if the main pair has at least this share.
 const FEW_PCT: f64 = 10.0;
 
-/// Who makes this share of something makes nearly all of it.
+/// From this share on, a program makes nearly all of something, and need not be named again.
 const NEARLY_ALL_PCT: f64 = 99.0;
 
-/// What has a smaller share is not named beside what has a larger one.
+/// Entries with a smaller share are not named beside larger ones.
 const LEAST_PCT: f64 = 1.0;
 
-/// Functions that are named of a stack.
+/// Most functions that are named of a stack.
 const FUNCTIONS_NAMED: usize = 3;
 
-/// Who ends waits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ender {
     /// A thread or a program, by its label.
@@ -53,28 +52,28 @@ impl fmt::Display for Ender {
     }
 }
 
-/// Who took the CPU from whom, in words, and how often.
+/// Which tasks took the CPU from which, in words, and how often.
 pub struct Taken {
     pub taker: String,
-    /// Whether that is a thread of the kernel itself, for which nothing can be set.
+    /// Whether the taker is a kernel thread, for which nothing can be set.
     pub is_kernel: bool,
     pub from: Robbed,
     pub times: u64,
 }
 
-/// Whom the CPU was taken from.
+/// The task that the CPU was taken from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Robbed {
     /// Another thread of the same process.
     Thread,
     /// Another process of the same program.
     Process,
-    /// Somebody else.
+    /// Another program, or another thread, by its label.
     Other(String),
 }
 
 impl Taken {
-    /// `threads of mu`, `pgbench`
+    /// The taker: `threads of mu`, or `pgbench`.
     pub fn who(&self) -> String {
         match self.from {
             Robbed::Thread => format!("threads of {}", self.taker),
@@ -83,7 +82,7 @@ impl Taken {
         }
     }
 
-    /// `each other`, `postgres: alice`
+    /// The task that lost the CPU: `each other`, or `postgres: alice`.
     pub fn whom(&self) -> &str {
         match &self.from {
             Robbed::Thread | Robbed::Process => "each other",
@@ -98,20 +97,20 @@ impl Taken {
 }
 
 impl Picture<'_> {
-    /// What user programs did for a reason: kernel threads are told apart.
+    /// What was counted for a reason, without kernel threads, which have a finding of their own.
     pub fn of_programs(&self, reason: Reason) -> Tally {
         let mut tally = self.reasons.of(reason).tally.clone();
         tally.subtract(&self.details.kernel[reason.index()]);
         tally
     }
 
-    /// `1,234 switches (12.3 %)`
+    /// The count with its share, as `1,234 switches (12.3 %)`.
     pub fn switches(&self, tally: &Tally, total: &Tally) -> String {
         let share = share(tally.switches, total.switches);
         format!("{} ({share})", counted(tally.switches, "switch"))
     }
 
-    /// [`Self::places`], and who ends these waits, in which functions.
+    /// [`Self::places`], and what ends these waits, in which functions.
     pub fn places_and_wakers(&self, reason: Reason) -> Vec<String> {
         let ends = self.details.ends_of(reason);
         let ended = [self.woken_by(ends), self.woken_from(ends)];
@@ -120,7 +119,7 @@ impl Picture<'_> {
         places
     }
 
-    /// In which functions these waits began, who ended them, and in which functions.
+    /// In which functions these waits began, what ended them, and in which functions.
     pub fn course(&self, ends: &Ends) -> Vec<String> {
         let places = [
             self.waited_in(ends),
@@ -130,15 +129,15 @@ impl Picture<'_> {
         places.into_iter().flatten().collect()
     }
 
-    /// Who leaves for a reason, in which system calls, and in which functions.
+    /// Which tasks leave for a reason, in which system calls, and in which functions.
     pub fn places(&self, reason: Reason) -> Vec<String> {
         let ends = self.details.ends_of(reason);
         let places = [self.who(reason), self.calls(reason), self.waited_in(ends)];
         places.into_iter().flatten().collect()
     }
 
-    /// Threads where one process leaves for a reason, else programs. The one program that makes nearly all
-    /// switches of the recording is not named again.
+    /// Names threads if a single process leaves for a reason, else programs. A program that makes
+    /// nearly all switches of the recording is not named again.
     pub fn who(&self, reason: Reason) -> Option<String> {
         let count = |tally: &Tally| tally.reasons[reason.index()];
         let programs = self.programs.ranked(self.processes, count);
@@ -205,7 +204,8 @@ impl Picture<'_> {
         counts
     }
 
-    /// Who ends waits, the most frequent first: threads of one process, or programs, or what interrupted.
+    /// What ends waits, the most frequent first: threads of one process, or programs, or
+    /// interrupts.
     pub fn wakers_in(&self, ends: &Ends) -> Vec<(Ender, u64)> {
         let wakers = &ends.wakers;
         let process = |waker: &Waker| match waker {
@@ -272,13 +272,14 @@ impl Picture<'_> {
         is_main.then(|| format!("{functions} {}", share(count, all)))
     }
 
-    /// Who took the CPU from whom for a reason, most often first: threads of one process, or programs.
+    /// Which tasks took the CPU from which for a reason, most often first: threads of one process,
+    /// or programs.
     pub fn taken(&self, reason: Reason) -> Vec<Taken> {
         let pairs = self.preemptors.pairs(reason);
         let process = |index: usize| self.names.thread(index).process;
         let all: u64 = pairs.iter().map(|pair| pair.2).sum();
         let main = pairs.first().map_or(0, |pair| pair.2);
-        // A few threads are named; many of one process take turns.
+        // Threads are named if the main pair has a large share, and not if many take turns.
         let is_of_few = percent(main, all).is_some_and(|share| share >= FEW_PCT);
         let first = pairs.first().map(|pair| process(pair.0));
         let is_one = |(taker, from, _): &(usize, usize, u64)| {
@@ -321,8 +322,8 @@ impl Picture<'_> {
     }
 }
 
-/// The first of many, which come in order of their counts, in words. Where the counts are spread
-/// thin, how many there are.
+/// The first names of a list that is sorted by count. If the counts are spread thin, only the
+/// number of names.
 pub fn main_of(ranked: impl Iterator<Item = (String, u64)>, all: u64) -> Option<String> {
     let mut ranked = ranked.peekable();
     let first = percent(ranked.peek()?.1, all)?;

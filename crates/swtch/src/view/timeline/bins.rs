@@ -1,7 +1,7 @@
-//! Shares of time by state: what a pixel shows when many pieces lie in it.
+//! Shares of time by state: what a pixel shows if many pieces lie in it.
 //!
-//! Exact, not sampled. Within a task, sums up to every 128th row are kept, so a bin costs at most
-//! its two edges' rows however much lies between:
+//! The shares are exact, not sampled. For each task, sums up to every 128th row are kept, so a bin
+//! costs at most the rows at its two edges, no matter how many lie between:
 //!
 //! ```text
 //!  rows   ···|————————128————————|————————128————————|———···
@@ -14,13 +14,14 @@ use super::columns::RowColumns;
 use super::pieces::State;
 use super::{Timeline, Track};
 
-/// Rows between two sums. If all 62 states occur, 8 bytes for each every 128 rows are 3.9 bytes a row.
+/// Rows between two sums. If all 71 states occur, 8 bytes for each every 128 rows are 4.4 bytes a
+/// row.
 const BLOCK: usize = 128;
 
-/// States that occur, in the order of their columns in the sums.
+/// Sums of time by state, for the states that occur.
 #[derive(Debug, Default)]
 pub struct Sums {
-    /// Column of each state's number, and the states of the columns.
+    /// Column of each state, by its number; and the state of each column.
     column: Vec<u8>,
     states: Vec<u8>,
     /// `states.len()` sums for every block of every track: the time of all rows of the track
@@ -30,11 +31,11 @@ pub struct Sums {
     first_block: Vec<usize>,
 }
 
-/// Time by state's number.
+/// Time of each state, by the state's number.
 #[derive(Clone, Debug)]
 pub struct Shares {
     ns: [u64; State::NUMBERS],
-    /// Numbers that are not zero.
+    /// Numbers of states whose time is not zero.
     used: Vec<u8>,
 }
 
@@ -59,7 +60,7 @@ impl Shares {
         *sum += ns;
     }
 
-    /// Hands out states and times, in order of the states' numbers, and empties itself.
+    /// Hands out states and times, in order of the states' numbers, and resets all times to zero.
     pub fn drain(&mut self, mut each: impl FnMut(State, u64)) {
         self.used.sort_unstable();
         for number in self.used.drain(..) {
@@ -109,7 +110,7 @@ impl Sums {
         &self.before[at..at + self.states.len()]
     }
 
-    /// Adds what lies in whole blocks `first..last` of a track.
+    /// Adds the time in the whole blocks `first..last` of a track.
     fn add_blocks(&self, track: usize, first: usize, last: usize, shares: &mut Shares) {
         let (before, after) = (self.block(track, first), self.block(track, last));
         for ((state, before), after) in self.states.iter().zip(before).zip(after) {
@@ -130,7 +131,7 @@ impl Timeline {
                 });
             }
         };
-        // Whole blocks that have a row of the span before them and behind them lie inside it.
+        // A block lies inside the span if a row of the span comes before it, and another after it.
         let (start, end) = (rows.start - track.first, rows.end - track.first);
         let (first, last) = ((start + 1).div_ceil(BLOCK), end.saturating_sub(1) / BLOCK);
         if first >= last {

@@ -1,12 +1,12 @@
-//! The columns of the rows.
+//! The columns of the rows, one entry per row in each.
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Level, Nanos, Reason, Switch, TaskKey, WakerKind};
 
 use super::pieces::RowPieces;
 
-/// Lengths in ns, 32 bits each; those beyond stand aside. The largest 32-bit number is "look
-/// aside", where nothing means "not known".
+/// Lengths in ns of 32 bits each. Longer ones are in the map `long`: the largest 32-bit number
+/// means "look in the map", and a row without an entry there has no known length.
 #[derive(Debug, Default)]
 pub struct Lengths {
     short: Vec<u32>,
@@ -42,31 +42,31 @@ impl Lengths {
     }
 }
 
-/// One entry a row each; what they mean is in [`Switch`].
+/// One entry per row in each column; [`Switch`] says what they mean.
 #[derive(Debug, Default)]
 pub struct RowColumns {
-    /// The moment of the switch-out, since the start of the trace.
+    /// The moment of the switch-out, in ns since the start of the trace.
     pub ended_ns: Vec<u64>,
-    /// Length of the run.
+    /// Length of the run, which ended at `ended_ns`.
     pub ran: Lengths,
     /// Off-CPU time before the run.
     pub off: Lengths,
     /// Run-queue time before the run.
     pub runq: Lengths,
-    /// The CPU.
+    /// Number of the CPU that it ran on.
     pub cpu: Vec<u16>,
-    /// Why the run ended.
+    /// Index of the reason why the run ended.
     why: Vec<u8>,
-    /// Why the task had left before the run.
+    /// Index of the reason of the switch-out before the wait, or [`NO_REASON`].
     off_why: Vec<u8>,
-    /// Level os: who made it runnable; level user: the lower 32 bits of the worker.
+    /// Level os: the task that woke it; level user: the lower 32 bits of the worker's number.
     who: Vec<u32>,
 }
 
-/// No reason is known: there was no switch-out before (a new task), or it was not recorded.
+/// There was no switch-out before (a new task), or it was not recorded.
 const NO_REASON: u8 = 31;
 
-/// Nobody, or an interrupt.
+/// No task woke it, or none is known.
 const NO_WAKER: u32 = u32::MAX;
 
 impl RowColumns {
@@ -88,7 +88,7 @@ impl RowColumns {
         self.ran.set(number, row.ran);
         self.cpu[number] = row.cpu.get();
         self.why[number] = reason_byte(Some(row.rule.reason));
-        // A user-mode row's wait is the worker's, and lanes are of threads.
+        // The wait of a user-mode row is the worker's, and lanes are of threads.
         if row.level == Level::User {
             self.who[number] = row.user_task.map_or(NO_WAKER, lower_bits);
             return;
@@ -101,34 +101,33 @@ impl RowColumns {
         }
     }
 
-    /// Number of rows.
     pub fn len(&self) -> usize {
         self.ended_ns.len()
     }
 
-    /// Why the run ended.
+    /// The reason why the run ended.
     pub fn reason(&self, row: usize) -> Reason {
         reason_of(self.why[row]).unwrap_or(Reason::Unknown)
     }
 
-    /// Why the task had left before the run; `None` for a new task, or when it is not known.
+    /// The reason of the switch-out before the wait; `None` for a new task, or if it is not known.
     pub fn off_reason(&self, row: usize) -> Option<Reason> {
         reason_of(self.off_why[row])
     }
 
-    /// The task that made it runnable; `None` for an interrupt or when it was not seen.
+    /// The task that woke it; `None` for an interrupt, or if the wakeup was not seen.
     pub fn waker(&self, row: usize) -> Option<TaskKey> {
         Some(self.who[row])
             .filter(|waker| *waker != NO_WAKER)
             .map(TaskKey::new)
     }
 
-    /// Level user: the lower 32 bits of the worker's number.
+    /// The lower 32 bits of the worker's number, for rows of the level user.
     pub fn worker(&self, row: usize) -> u32 {
         self.who[row]
     }
 
-    /// The pieces of a row.
+    /// The pieces of a row: blocked, in the run queue, running.
     pub fn pieces(&self, row: usize) -> RowPieces {
         RowPieces::new(
             self.ended_ns[row],

@@ -1,4 +1,4 @@
-//! The same rows by CPU: who had it.
+//! The same rows by CPU: which task had it.
 
 use swtch_core::{CpuId, Switch};
 
@@ -11,18 +11,16 @@ const BLOCK: usize = 128;
 /// The runs of one CPU, in order of time.
 #[derive(Debug)]
 pub struct CpuLane {
-    /// Which one.
     pub cpu: CpuId,
-    /// Numbers of rows.
+    /// Numbers of the rows whose runs were on this CPU.
     rows: Vec<u32>,
-    /// Busy time of all runs before every [`BLOCK`]th.
+    /// Busy time of all runs before every [`BLOCK`]th run, in ns.
     busy_before: Vec<u64>,
-    /// Busy time of all runs so far.
+    /// Busy time of all runs that were added, in ns.
     busy_ns: u64,
 }
 
 impl CpuLane {
-    /// An empty lane.
     pub(super) const fn new(cpu: CpuId) -> Self {
         Self {
             cpu,
@@ -36,7 +34,7 @@ impl CpuLane {
         if self.rows.len().is_multiple_of(BLOCK) {
             self.busy_before.push(self.busy_ns);
         }
-        // The lengths of a crafted trace can be anything.
+        // A crafted trace can have any lengths.
         let ran_ns = row.ran.map_or(0, swtch_core::Nanos::as_ns);
         self.busy_ns = self.busy_ns.saturating_add(ran_ns);
         self.rows
@@ -48,12 +46,12 @@ impl CpuLane {
         self.busy_before.push(self.busy_ns);
     }
 
-    /// Number of runs.
+    /// Number of runs on this CPU.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Places of the runs that have something between two moments.
+    /// The places of the runs that may lie between two moments.
     pub fn places_between(
         &self,
         rows: &RowColumns,
@@ -74,7 +72,7 @@ impl CpuLane {
         Some((ended(places.start.saturating_sub(1))?, ended(last)?))
     }
 
-    /// Time between two moments in which a task ran here.
+    /// Time between two moments in which a task ran on this CPU.
     pub fn busy_between(&self, timeline: &Timeline, from_ns: u64, to_ns: u64) -> u64 {
         let rows = timeline.rows();
         let places = self.places_between(rows, from_ns, to_ns);

@@ -1,20 +1,19 @@
-//! What a lane is made of: pieces of time, each with one state.
+//! The pieces of a lane: stretches of time, each with one state.
 
 use std::cmp::max;
 
 use swtch_core::Reason;
 
-/// What a thread does. The numbers cross to the page (`web/src/timeline/piece.ts`).
+/// What a thread does. The page uses the same numbers (`web/src/timeline/piece.ts`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
-    /// It has a CPU.
+    /// The thread has a CPU and runs.
     Running,
     /// It waits for what this reason names.
     Blocked(Reason),
-    /// It has no CPU, and where it became runnable is not known: blocked, then in a run queue.
+    /// It has no CPU, and it is not known when it became runnable: blocked, then in a run queue.
     Off(Reason),
-    /// It is runnable and has no CPU, after it had left for this reason; `None` before its first
-    /// run.
+    /// It is runnable and has no CPU, after it left for this reason; `None` before its first run.
     InQueue(Option<Reason>),
 }
 
@@ -27,7 +26,7 @@ impl State {
     const IN_QUEUE: u8 = 96;
     const NEW_TASK: u8 = Self::IN_QUEUE + 31;
 
-    /// Its number.
+    /// The number by which the page knows the state.
     pub fn number(self) -> u8 {
         let index = |reason: Reason| u8::try_from(reason.index()).expect("fewer than 31 reasons");
         match self {
@@ -55,40 +54,40 @@ impl State {
     }
 }
 
-/// No row: a wait or run that was still open at the end.
+/// In place of a row: a wait or run that was open when the trace ended.
 pub const NO_ROW: u32 = u32::MAX;
 
-/// Nobody: waits have no CPU.
+/// In place of a task, CPU or worker: a wait has no CPU.
 pub const NOBODY: u32 = u32::MAX;
 
 /// A piece of a lane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece {
-    /// When it begins, since the start of the trace.
+    /// Begin of the piece, in ns since the start of the trace.
     pub from_ns: u64,
-    /// When it ends.
+    /// End of the piece, in ns since the start of the trace.
     pub to_ns: u64,
     /// The row it belongs to, or [`NO_ROW`].
     pub row: u32,
-    /// Of a thread's run the CPU, of a CPU's the task, of a worker's the worker; or [`NOBODY`].
+    /// The CPU of a thread's run, the task of a CPU's run, the worker of a worker's run; or
+    /// [`NOBODY`].
     pub who: u32,
-    /// What it is.
     pub state: State,
 }
 
-/// The pieces of one row: blocked, in the run queue, running; or off the CPU, running, where the
-/// wakeup was not seen. An empty one is left out.
+/// The pieces of one row: blocked, in the run queue, and running; or, if the wakeup was not seen,
+/// off the CPU and running. Empty pieces are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowPieces {
     /// When the run began, if known.
     pub run_from_ns: Option<u64>,
-    /// When the run ended.
+    /// When the run ended, which ends the row.
     pub run_to_ns: u64,
-    /// When it became runnable, if known.
+    /// When the thread became runnable, if known.
     pub queued_from_ns: Option<u64>,
-    /// When it left, if known.
+    /// When the thread left, if known.
     pub left_ns: Option<u64>,
-    /// Why it had left.
+    /// Why the thread left before its wait.
     pub off_reason: Option<Reason>,
 }
 
@@ -112,7 +111,7 @@ impl RowPieces {
         }
     }
 
-    /// When the first piece begins; `None` when no piece is known.
+    /// When the first known piece begins; `None` if none is known.
     pub fn first_ns(&self) -> Option<u64> {
         self.left_ns.or(self.queued_from_ns).or(self.run_from_ns)
     }
@@ -168,7 +167,8 @@ mod tests {
         );
     }
 
-    /// Its wakeup was not seen: no part of the wait is called blocked, as no report counts one.
+    /// The wakeup was not seen, so no part of the wait is called blocked: no report counts one
+    /// either.
     #[test]
     fn a_wait_that_cannot_be_split_is_neither_blocked_nor_queued() {
         let row = RowPieces::new(100, Some(20), Some(30), None, Some(Reason::Futex));
@@ -181,7 +181,7 @@ mod tests {
         );
     }
 
-    /// A preempted task was runnable all the time.
+    /// A preempted task is runnable all the time.
     #[test]
     fn a_preempted_task_is_never_blocked() {
         let row = RowPieces::new(100, Some(20), Some(30), Some(30), Some(Reason::Slice));
@@ -194,7 +194,7 @@ mod tests {
         );
     }
 
-    /// Its first wait has no reason: it had never run.
+    /// Its first wait has no reason, because it has never run before.
     #[test]
     fn a_new_task_waits_in_the_queue() {
         let row = RowPieces::new(100, Some(20), None, Some(10), None);
@@ -213,7 +213,7 @@ mod tests {
         );
     }
 
-    /// The page tells states apart by these numbers.
+    /// The page distinguishes states by these numbers.
     #[test]
     fn states_have_different_numbers() {
         let mut states = vec![State::Running, State::InQueue(None)];

@@ -1,5 +1,5 @@
-//! The Firefox Profiler's own logic, as its command line `profiler-cli` holds it: of each thread, CPU time
-//! and waits are the report's.
+//! The logic of the Firefox Profiler, as its command line `profiler-cli` has it: CPU time and waits
+//! of each thread must be those of the report.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use super::{reader, report_by_thread};
 use crate::exports::Drawn;
 use crate::recording::{Place, stderr};
 
-/// A loaded profile. Its reader keeps it in a process of its own, which ends with this.
+/// A loaded profile. The reader keeps it in a process of its own, which ends when this is dropped.
 struct Session<'r> {
     reader: &'r OsString,
     place: Place,
@@ -20,7 +20,7 @@ struct Session<'r> {
 impl Session<'_> {
     fn ask(&self, words: &[&str]) -> Output {
         let mut command = Command::new("node");
-        // What it keeps of a session lies in the home directory.
+        // The reader keeps its sessions in the home directory.
         command.arg(self.reader).env("HOME", self.place.dir());
         command.args(words).output().unwrap()
     }
@@ -58,7 +58,7 @@ fn the_firefox_profilers_own_reader_agrees_with_the_report() {
     for thread in said["threads"].as_array().unwrap() {
         let tid = thread["tid"].as_str().unwrap().parse::<u64>().unwrap();
         let markers = thread["markerCount"].as_u64().unwrap();
-        // Their unit, as it is shown: three decimals of a millisecond.
+        // In the precision that is shown: three decimals of a millisecond.
         theirs.insert(tid, (thread["cpuMs"].to_string(), markers));
         let handle = thread["threadHandle"].as_str().unwrap();
         let said = session.answer(&["thread", "markers", "--thread", handle, "--search", "futex"]);

@@ -1,5 +1,5 @@
-//! Flame graphs: Brendan Gregg's `flamegraph.pl` and speedscope come to the off-CPU time of the report,
-//! whatever threads call themselves.
+//! Flame graphs: Brendan Gregg's `flamegraph.pl` and speedscope must show the off-CPU time of the
+//! report, whatever the names of threads are.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use super::{reader, script};
 use crate::exports::Drawn;
 use crate::recording::stderr;
 
-/// The hostile name of the drawn trace, as a folded frame holds it.
+/// The hostile name of the generated trace, as a folded frame holds it.
 const HARMLESS: &str = "<svg onload=a>:b 12,\"\\x0a\\x1b[2J";
 
 #[test]
@@ -53,7 +53,7 @@ fn frame(title: &str) -> (&str, u64) {
     (name, digits.parse().unwrap())
 }
 
-/// What speedscope makes of an export: a list of profiles.
+/// What speedscope reads from an export: a list of profiles.
 fn ask_speedscope(bundle: &OsString, export: &Path) -> Value {
     let output = Command::new("node")
         .arg(script("speedscope.js"))
@@ -80,7 +80,8 @@ fn speedscope_comes_to_the_off_cpu_time_of_the_report() {
     assert_eq!(frames.get(HARMLESS), Some(&Value::from(0)), "{frames:?}");
 }
 
-/// It reads moments as doubles, and took slices that touch for nested while they were written with lengths.
+/// speedscope reads times as doubles. It took adjacent slices for nested ones while they were
+/// written with lengths.
 #[test]
 fn speedscope_nests_no_slice_of_the_chrome_export() {
     let Some(speedscope) = reader("SWTCH_SPEEDSCOPE") else {
@@ -88,7 +89,7 @@ fn speedscope_nests_no_slice_of_the_chrome_export() {
     };
     let drawn = Drawn::new();
     let (export, _) = drawn.export("chrome", &[]);
-    // By its name it would be a timeline of Chrome's own tools.
+    // By the export's own name it would be read as a timeline of Chrome's own tools.
     let json = export.with_extension("json");
     fs::rename(export, &json).unwrap();
     let mut sums: BTreeMap<&str, f64> = BTreeMap::new();

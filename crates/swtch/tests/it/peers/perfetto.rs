@@ -1,5 +1,5 @@
-//! Perfetto's trace processor: of each thread, runs, blocked and run-queue time are the report's, to the
-//! nanosecond.
+//! Perfetto's trace processor: runs, blocked time and run-queue time of each thread must be those
+//! of the report, to the nanosecond.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -17,10 +17,10 @@ use crate::exports::Drawn;
 use crate::machine::{Running, alone};
 use crate::recording::{Place, SWTCH, stderr, swtch};
 
-/// Of a thread id: switches, and ns running, blocked and runnable.
+/// For each thread id: switches, and ns running, blocked and runnable.
 type ByThread = BTreeMap<u64, [u64; 4]>;
 
-/// What Perfetto's trace processor says to each query.
+/// The answers of Perfetto's trace processor to each query.
 fn ask_perfetto(reader: &OsString, trace: &Path, queries: &[&str]) -> Vec<Value> {
     let output = Command::new("node")
         .arg(script("trace_processor.js"))
@@ -42,12 +42,12 @@ const RUNS: &str =
 const STATES: &str = "SELECT tid, state, sum(dur) AS ns FROM thread_state JOIN thread USING (utid)
     WHERE tid BETWEEN 1 AND 4194303 AND dur >= 0 GROUP BY tid, state";
 
-/// What its trace processor makes of an export, by thread.
+/// What the trace processor reads from an export, by thread.
 fn perfettos(reader: &OsString, export: &Path, trace_dir: &Path) -> ByThread {
     let answers = ask_perfetto(reader, export, &[ERRORS, RUNS, STATES]);
     let errors = answers[0].as_array().unwrap().iter();
     let errors: BTreeSet<_> = errors.filter_map(|error| error["name"].as_str()).collect();
-    // What the recorder lost is marked on its CPU, in the format's own words.
+    // Lost records are marked on their CPU, in the way that the format provides.
     let has_lost = !Trace::open(trace_dir).unwrap().gaps().unwrap().is_empty();
     let expected = has_lost.then_some("ftrace_cpu_has_data_loss");
     assert_eq!(errors, BTreeSet::from_iter(expected));
@@ -70,14 +70,15 @@ fn perfettos(reader: &OsString, export: &Path, trace_dir: &Path) -> ByThread {
     threads
 }
 
-/// Ids of threads that nobody asked to record.
+/// Ids of threads that are not in the scope of the recording.
 fn out_of_scope(trace: &Path) -> BTreeSet<u64> {
     let events = Trace::open(trace).unwrap().tasks().unwrap();
     let others = events.iter().filter(|event| !event.in_scope);
     others.map(|event| event.tid.get().into()).collect()
 }
 
-/// Exports to Perfetto and holds every thread of the report against its reader; how many switches.
+/// Exports to Perfetto and compares every thread of the report with its reader. Returns the number
+/// of switches.
 fn perfetto_agrees(reader: &OsString, trace: &Path, words: &[&str]) -> u64 {
     let export = trace.with_extension("pftrace");
     let output = swtch(["export", "--to", "perfetto", "-o"])
@@ -89,11 +90,11 @@ fn perfetto_agrees(reader: &OsString, trace: &Path, words: &[&str]) -> u64 {
     let theirs = perfettos(reader, &export, trace);
     let columns = ["switches", "ran_ns", "blocked_ns", "runq_ns"];
     let ours = report_by_thread(trace, words, columns);
-    // A thread that did nothing but wait until the end is in the report, and in no table there.
+    // A thread that only waited until the end is in the report but in no table of the reader.
     let of_theirs = |tid: &u64| (*tid, theirs.get(tid).copied().unwrap_or_default());
     let known: ByThread = ours.keys().map(of_theirs).collect();
     assert_eq!(known, ours, "{words:?}");
-    // Of others than were asked for, a recording has the runs that somebody waited for, and no waits.
+    // Of threads out of scope, a recording has the runs that others waited for, but no waits.
     let others = out_of_scope(trace);
     let is_empty = |tid, sums: &[u64; 4]| match others.contains(tid) {
         true => sums[2..] == [0, 0],
@@ -131,8 +132,8 @@ fn perfettos_own_reader_agrees_with_the_report() {
     assert_eq!(answers[1][0]["n"], 1_000);
 }
 
-/// The reader takes a state to last until the next event of its thread. Where rows are missing, or do not
-/// tell when a run began or who woke, that is longer than the trace says.
+/// The reader extends a state to the next event of its thread. Where rows are missing, or do not
+/// tell when a run began or who woke the thread, that is longer than the trace says.
 #[test]
 fn perfettos_own_reader_concludes_no_time_that_the_trace_does_not_tell() {
     let Some(reader) = reader("SWTCH_TRACE_PROCESSOR") else {
@@ -165,7 +166,7 @@ fn without_start(row: &Switch) -> Switch {
     }
 }
 
-/// A million switches and more of this machine.
+/// A recording of a million switches and more on this machine.
 #[test]
 #[ignore = "needs root"]
 fn root_perfettos_own_reader_agrees_with_a_recording_of_a_million_switches() {
@@ -181,7 +182,7 @@ fn root_perfettos_own_reader_agrees_with_a_recording_of_a_million_switches() {
     perfetto_agrees(&reader, &place.trace(), &["--since", "1", "--until", "1.5"]);
 }
 
-/// While the recorder is stopped its rings are full: what comes then is lost.
+/// While the recorder is stopped its rings fill up, and further records are lost.
 #[test]
 #[ignore = "needs root"]
 fn root_perfettos_own_reader_agrees_with_a_recording_that_lost_switches() {
@@ -204,7 +205,7 @@ fn root_perfettos_own_reader_agrees_with_a_recording_that_lost_switches() {
     perfetto_agrees(&reader, &place.trace(), &[]);
 }
 
-/// The others' rows are only those that had the CPU meanwhile.
+/// Rows of other threads are recorded only where they had the CPU meanwhile.
 #[test]
 #[ignore = "needs root"]
 fn root_perfettos_own_reader_agrees_with_a_recording_of_one_process() {
@@ -221,7 +222,7 @@ fn root_perfettos_own_reader_agrees_with_a_recording_of_one_process() {
     assert!(perfetto_agrees(&reader, &place.trace(), &[]) > 1_000);
 }
 
-/// A workload that makes switches until it is dropped, or has done so many.
+/// A workload that makes switches until it is dropped, or has made `count` of them.
 fn load([name, count]: [&str; 2]) -> Running {
     let mut command = Command::new(SWTCH);
     command.args(["workload", "--quiet", name, "--count", count]);

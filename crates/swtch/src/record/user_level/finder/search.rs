@@ -1,4 +1,4 @@
-//! The finder's side: looks at processes, and hands over what it finds.
+//! The side of the finder's process: inspects processes and hands over the pages that it finds.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,18 +21,18 @@ use super::turns::Turns;
 use super::wire::{self, Answer, Hint, Patience};
 use crate::caller::Caller;
 
-/// Looks at a process after it has done something that a new scheduler would.
+/// Number of looks at a process after an event that may precede a new scheduler.
 const LOOKS: u8 = 6;
 
-/// The process: `swtch find-schedulers`, with the recorder's socket as its stdin. Exit code 0 when the
-/// recorder has ended.
+/// Runs `swtch find-schedulers`, with the recorder's socket as its stdin. Returns exit code 0 when
+/// the recorder has ended.
 ///
 /// # Errors
-/// When a right cannot be given up, or stdin is no such socket.
+/// When a right cannot be dropped, or stdin is not such a socket.
 pub fn find_schedulers() -> Result<u8> {
     let socket = io::stdin().as_fd().try_clone_to_owned();
     let socket = socket.context("taking the recorder's socket")?;
-    // Before anything that others have made is looked at.
+    // Drop rights before anything that other users made is inspected.
     empty_bounding_set();
     let caller = Caller::of_sudo()?;
     if let Some(caller) = &caller {
@@ -40,37 +40,38 @@ pub fn find_schedulers() -> Result<u8> {
     }
     let kept = Kept {
         look_at_processes: true,
-        // The command of sudo is root's. As root we owned its files; now we do not.
+        // The command that sudo started belongs to root. As root we could open its files; now we
+        // cannot.
         open_files_of_others: caller.is_some(),
         ..Kept::default()
     };
     drop_privileges(kept, kernel_version())?;
     forbid_new_privileges()?;
     refuse_system_calls()?;
-    // The end of the socket says it, too, but only to one that is not busy. The kernel forgets this
-    // when privileges are dropped (prctl(2)), so it comes after that.
+    // The end of the socket tells it as well, but not while a round is running. Dropping privileges
+    // clears this setting (prctl(2)), so it comes after that.
     set_pdeathsig(Signal::SIGKILL).context("asking to end with the recorder")?;
     set_name(c"swtch-finder").context("taking a name")?;
     Search::default().run(&socket)?;
     Ok(0)
 }
 
-/// What was found in one look.
+/// The result of one look at a process.
 enum Met {
     Page(Box<Page>),
     Refused(String),
 }
 
-/// What is known of processes.
+/// The processes to inspect, and those that are done.
 #[derive(Default)]
 struct Search {
     turns: Turns,
-    /// Who needs no further look, for as long as it is the same process.
+    /// Processes that need no further look, as long as the id belongs to the same process.
     known: FxHashMap<u32, Target>,
 }
 
 impl Search {
-    /// Looks until the recorder is gone.
+    /// Inspects processes until the recorder is gone.
     fn run(&mut self, socket: &OwnedFd) -> Result<()> {
         while self.hear(socket).context("hearing from the recorder")? {
             for met in self.round() {
@@ -93,8 +94,8 @@ impl Search {
         Ok(())
     }
 
-    /// Waits for a round's time, from the first hint on when nobody is to be looked at. False when
-    /// the recorder has ended.
+    /// Takes hints for one round's time; if no process waits for a look, the time begins with the
+    /// first hint. False if the recorder has ended.
     fn hear(&mut self, socket: &OwnedFd) -> io::Result<bool> {
         let mut until = (!self.turns.is_empty()).then(|| Instant::now() + EVERY);
         while is_readable(socket, until)? {
@@ -109,7 +110,7 @@ impl Search {
 
     fn note(&mut self, hint: Hint) {
         let known = self.known.get(&hint.pid);
-        // A process that has ended leaves its number to one that may never execute a program.
+        // The id of an ended process may be used again by one that never executes a program.
         if known.is_some_and(|known| !hint.is_exec && !known.is_gone()) {
             return;
         }
@@ -117,7 +118,7 @@ impl Search {
         self.turns.wait(hint.pid, LOOKS);
     }
 
-    /// Looks at those whose turn it is.
+    /// Looks at the processes whose turn it is.
     fn round(&mut self) -> Vec<Met> {
         let turn = self.turns.next_round().into_iter();
         turn.filter_map(|(pid, looks_left)| self.look(pid, looks_left))
@@ -131,38 +132,38 @@ impl Search {
                 self.turns.wait(pid, looks_left.saturating_sub(1));
                 return None;
             }
-            // Of processes that may not be looked at, most have no scheduler: nothing is said.
+            // Most processes that may not be inspected have no scheduler: nothing is reported.
             Err(Error::NoProcess { .. } | Error::NotPermitted { .. }) => return None,
             Err(error) => Met::Refused(in_words(&error)),
         };
-        // One that has ended since is not kept: its number is free.
+        // A process that has ended meanwhile is not kept, since its id is free.
         let target = Target::find(Pid::new(pid)).ok();
         self.known.extend(target.map(|target| (pid, target)));
         Some(met)
     }
 }
 
-/// Whether a message is there, or comes before the moment; without one, waits until it does. A
-/// recorder that never stops to send is not heard for longer than that.
+/// True if a message is there, or arrives before `until`; without `until` it waits for one. A
+/// recorder that sends without pause is not read for longer than that.
 fn is_readable(socket: &OwnedFd, until: Option<Instant>) -> io::Result<bool> {
     let left = until.map(|until| until.saturating_duration_since(Instant::now()));
     if left.is_some_and(|left| left.is_zero()) {
         return Ok(false);
     }
-    // A part of a millisecond counts as a whole one: waiting for none would be a busy loop.
+    // Rounded up to a whole millisecond: a timeout of 0 would be a busy loop.
     let timeout = left.map_or(PollTimeout::NONE, |left| {
         let up = left + Duration::from_micros(999);
         PollTimeout::try_from(up).unwrap_or(PollTimeout::MAX)
     });
     let mut watched = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     match poll(&mut watched, timeout) {
-        // Stopped and continued by a person.
+        // Interrupted by a signal, such as stop and continue.
         Err(nix::errno::Errno::EINTR) => is_readable(socket, until),
         ready => Ok(ready? > 0),
     }
 }
 
-/// An error with its causes.
+/// An error with its causes, as one line.
 fn in_words(error: &Error) -> String {
     let mut words = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -183,10 +184,10 @@ mod tests {
         Hint { pid, is_exec }
     }
 
-    /// A process that has none costs a few looks and is then left alone.
+    /// A process without a scheduler costs a few looks and is then left alone.
     #[test]
     fn a_process_without_scheduler_is_looked_at_a_few_times() {
-        // Other tests of this process make schedulers.
+        // Other tests in this process make schedulers, so another process is inspected.
         let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
         let mut search = Search::default();
         search.note(hint(sleeper.id(), false));
@@ -207,7 +208,7 @@ mod tests {
         assert!(search.turns.is_empty());
     }
 
-    /// One page a program: the same page twice would be two streams of the same switches.
+    /// The same page found twice would be two streams of the same switches.
     #[test]
     fn a_known_process_is_looked_at_again_only_when_it_is_another_program() {
         let own = std::process::id();
@@ -218,7 +219,7 @@ mod tests {
         assert_eq!(search.turns.next_round(), [(own, LOOKS)]);
     }
 
-    /// A server that forks its workers executes nothing: their numbers come round again without.
+    /// A server that forks its workers executes nothing: ids are used again without an exec event.
     #[test]
     fn the_number_of_a_known_process_that_ended_may_be_that_of_another() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();

@@ -1,22 +1,22 @@
-//! Whose turn it is to be looked at: who has waited longest.
+//! The queue of processes to inspect; the one that has waited longest comes first.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-/// Processes that are looked at in one round, so that a machine that starts thousands keeps its CPU.
+/// Processes inspected in one round, so that a machine that starts thousands keeps its CPUs.
 const MOST_A_ROUND: usize = 64;
 
 /// Processes that wait for a look.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// Each that has looks left, once.
+    /// Each process that has looks left, once.
     waiting: VecDeque<u32>,
     looks_left: FxHashMap<u32, u8>,
 }
 
 impl Turns {
-    /// Has a process wait for so many looks. One that waits already keeps its place.
+    /// Queues a process for `looks` looks. One that waits already keeps its place.
     pub(super) fn wait(&mut self, pid: u32, looks: u8) {
         if looks > 0 && self.looks_left.insert(pid, looks).is_none() {
             self.waiting.push_back(pid);
@@ -27,7 +27,7 @@ impl Turns {
         self.waiting.is_empty()
     }
 
-    /// Those whose turn it is, with the looks that each has left. They wait no longer.
+    /// Takes the processes whose turn it is, with the looks that each has left.
     pub(super) fn next_round(&mut self) -> Vec<(u32, u8)> {
         let turn = self.waiting.len().min(MOST_A_ROUND);
         let turn = self.waiting.drain(..turn);
@@ -53,7 +53,7 @@ mod tests {
             for (pid, looks) in round {
                 looked_at.push(pid);
                 turns.wait(pid, looks - 1);
-                // It has started a thread.
+                // As after a new thread of this process.
                 turns.wait(pid, 6);
             }
         }
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(looked_at[..300], first_looks);
     }
 
-    /// A new thread gives looks, and no second place in the queue.
+    /// A new thread adds looks, but no second place in the queue.
     #[test]
     fn a_process_is_looked_at_once_a_round() {
         let mut turns = Turns::default();

@@ -1,4 +1,4 @@
-//! What the two ends of the finder's socket say: a message a packet, descriptors beside it.
+//! Messages between recorder and finder: one packet each, with descriptors beside it.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,47 +13,48 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Longest packet. A batch of hints stays below it, and so does what is said of a page.
+/// Longest packet in bytes. A batch of hints and an answer about a page stay below it.
 const MOST_BYTES: usize = 16 << 10;
 
-/// Hints in a packet, of up to 40 bytes each.
+/// Hints in one packet, of at most 40 bytes each.
 pub(super) const MOST_HINTS: usize = 256;
 
-/// Descriptors with a page: the process, its memory file.
+/// Descriptors that go with a page: that of the process and that of its memory file.
 const DESCRIPTORS: usize = 2;
 
 /// A process that may have a scheduler now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hint {
     pub(super) pid: u32,
-    /// It is another program now: what was known of it is not true any more.
+    /// The process has executed a program: what was known of it does not hold any more.
     pub(super) is_exec: bool,
 }
 
-/// What a look came to.
+/// The result of a look at a process.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// A process has a page; its descriptors come along.
+    /// The process has a page, whose descriptors go with the message.
     Page { pid: u32 },
-    /// A process has one that cannot be used, in words.
+    /// The process has a page that cannot be used, with the reason.
     Refused(String),
 }
 
-/// Whether a call waits.
+/// Whether a call waits until it can be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
     Wait,
-    /// Gives [`io::ErrorKind::WouldBlock`] instead.
+    /// Fails with [`io::ErrorKind::WouldBlock`] instead of waiting.
     DoNotWait,
 }
 
-/// Two ends: what is sent stays a packet, and whoever reads learns when the other end is gone.
+/// A pair of connected sockets that keep packets apart. A reader learns when the other end is
+/// closed.
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
     Ok(socketpair(AddressFamily::UNIX, kind, flags, None)?)
 }
 
-/// Sends a message, and descriptors with it.
+/// Sends one message, with descriptors beside it.
 pub(super) fn send(
     socket: &OwnedFd,
     message: &impl Serialize,
@@ -72,7 +73,7 @@ pub(super) fn send(
     Ok(())
 }
 
-/// The next message and what came with it; `None` when the other end is gone.
+/// The next message with its descriptors; `None` if the other end is closed.
 pub(super) fn receive<Message: DeserializeOwned>(
     socket: &OwnedFd,
     patience: Patience,
@@ -92,7 +93,7 @@ pub(super) fn receive<Message: DeserializeOwned>(
     });
     let read = match read {
         Ok(read) => read,
-        // It ended before it had read all that was sent to it.
+        // The other end was closed before it had read all that was sent to it.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!((answer, descriptors.len()), (refused, 0));
     }
 
-    /// A recorder that was killed closes its end; so the finder learns of it.
+    /// The end of a killed recorder is closed by the kernel; this is how the finder learns of it.
     #[test]
     fn an_end_that_is_gone_is_told_from_one_that_is_silent() {
         let (ours, theirs) = pair().unwrap();
