@@ -2,8 +2,9 @@
 //! Writer, reader and `docs/SCHEMA.md` follow this file.
 //!
 //! To add a column: raise [`crate::FORMAT_VERSION`], add one entry *at the end* of a table with
-//! that version, and run the tests with `SWTCH_BLESS=1` to renew the page. Never remove or change
-//! one: old traces stay readable because a column that they lack reads as "not known".
+//! that version, and run the tests with `SWTCH_BLESS=1` to renew the page. Never remove one or
+//! change its meaning: old traces stay readable because a column that they lack reads as "not
+//! known". A column that is renamed is still read by its old name.
 
 use std::borrow::Cow;
 use std::fmt;
