@@ -1,14 +1,12 @@
 //! Checks and measurements of the project itself, for which `cargo` has no command.
 //!
 //! - `check`: the crates depend on each other as `ARCHITECTURE.md` says, the docs name only what
-//! exists, every dependency has a licence that `deny.toml` allows.
+//!   exists, every dependency has a licence that `deny.toml` allows.
 //! - `bench-record`: what recording costs, compared with other recorders.
 //! - `bench-cost`: whether the prices of switches are right, and how they compare with those of
-//!   other
-//! programs.
+//!   other programs.
 //! - `cputime`: runs a command and writes the CPU time that it used to a file; `bench-record` puts
-//!   it
-//! between a tool and the benchmark, so that the two can be told apart.
+//!   it between a tool and the benchmark, so that the two can be told apart.
 //! - `hog`: uses a CPU; `bench-cost` starts one on each.
 //!
 //! Nothing here is part of the program, and the program never calls it.

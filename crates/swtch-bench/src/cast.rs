@@ -19,7 +19,7 @@ use crate::shared_page::SharedPage;
 
 /// What a worker did, and what the kernel counted for it.
 #[derive(Debug)]
-pub(crate) struct Performed<T> {
+pub(crate) struct WorkerResult<T> {
     name: String,
     id: ThreadId,
     /// Switches that the kernel counted for it, up to its last own act.
@@ -30,7 +30,7 @@ pub(crate) struct Performed<T> {
     pub(crate) value: T,
 }
 
-impl<T> Performed<T> {
+impl<T> WorkerResult<T> {
     /// The outcome for this thread; the expectation that it exits once is added.
     pub(crate) fn expecting(self, expect: Vec<Expect>) -> ThreadOutcome {
         together(&self.name.clone(), [self], expect)
@@ -40,7 +40,7 @@ impl<T> Performed<T> {
 /// One outcome for several threads that are judged together.
 pub(crate) fn together<T>(
     name: &str,
-    cast: impl IntoIterator<Item = Performed<T>>,
+    cast: impl IntoIterator<Item = WorkerResult<T>>,
     mut expect: Vec<Expect>,
 ) -> ThreadOutcome {
     let (mut ids, mut counted, mut leaving) = (Vec::new(), Counted::default(), 0);
@@ -68,9 +68,9 @@ pub(crate) fn together<T>(
 
 /// A worker thread that is running.
 #[derive(Debug)]
-pub(crate) struct Acting<'scope, T> {
+pub(crate) struct RunningWorker<'scope, T> {
     name: String,
-    handle: ScopedJoinHandle<'scope, Result<Performed<T>, Error>>,
+    handle: ScopedJoinHandle<'scope, Result<WorkerResult<T>, Error>>,
 }
 
 /// Starts a thread. It inherits CPU and policy from the starter ([`crate::cpu::Stage`]).
@@ -78,7 +78,7 @@ pub(crate) fn start<'scope, 'env, T: Send + 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     name: impl Into<String>,
     act: impl FnOnce() -> Result<T, Error> + Send + 'scope,
-) -> Result<Acting<'scope, T>, Error> {
+) -> Result<RunningWorker<'scope, T>, Error> {
     start_small(scope, name, 256 * 1024, act)
 }
 
@@ -88,12 +88,12 @@ pub(crate) fn start_small<'scope, 'env, T: Send + 'scope>(
     name: impl Into<String>,
     stack: usize,
     act: impl FnOnce() -> Result<T, Error> + Send + 'scope,
-) -> Result<Acting<'scope, T>, Error> {
+) -> Result<RunningWorker<'scope, T>, Error> {
     let name = name.into();
     let known_as = name.clone();
     let perform = move || {
         let value = act()?;
-        Ok(Performed {
+        Ok(WorkerResult {
             name: known_as,
             id: own_id(),
             value,
@@ -105,12 +105,12 @@ pub(crate) fn start_small<'scope, 'env, T: Send + 'scope>(
     let handle = builder
         .spawn_scoped(scope, perform)
         .map_err(Error::calling("clone"))?;
-    Ok(Acting { name, handle })
+    Ok(RunningWorker { name, handle })
 }
 
-impl<T> Acting<'_, T> {
+impl<T> RunningWorker<'_, T> {
     /// Waits until the thread has ended.
-    pub(crate) fn finish(self) -> Result<Performed<T>, Error> {
+    pub(crate) fn finish(self) -> Result<WorkerResult<T>, Error> {
         let name = self.name;
         self.handle
             .join()
@@ -164,7 +164,7 @@ impl<const N: usize> ActingProcess<N> {
     }
 
     /// Waits until the process has ended.
-    pub(crate) fn finish(mut self) -> Result<Performed<[u64; N]>, Error> {
+    pub(crate) fn finish(mut self) -> Result<WorkerResult<[u64; N]>, Error> {
         let pid = self.pid();
         self.child.wait_for_end()?;
         let at_end = switches_of(pid)?;
@@ -180,7 +180,7 @@ impl<const N: usize> ActingProcess<N> {
             voluntary,
             involuntary,
         };
-        Ok(Performed {
+        Ok(WorkerResult {
             name: self.name,
             id: ThreadId { pid, tid: pid },
             counted,

@@ -8,7 +8,7 @@
 //!
 //! `check` refuses loads that cannot run, `play` starts the members and waits, `member` is the life
 //! of one member, `program` its body as a flat list of instructions. `stage` holds what exists
-//! before the members start: `desk`, the memory that they share, and `props`, the objects they wait
+//! before the members start: `control`, the memory that they share, and `resources`, the objects they wait
 //! for (`lock`, `event`, `ring`). `overdue` reports what each member waits for when a load does not
 //! end.
 //!
@@ -26,7 +26,7 @@ use swtch_core::{Nanos, Pid, Tid};
 
 mod check;
 mod child_ends;
-mod desk;
+mod control;
 mod event;
 mod gap;
 mod kernel;
@@ -37,7 +37,7 @@ mod place;
 mod places;
 mod play;
 mod program;
-mod props;
+mod resources;
 mod ring;
 mod stage;
 

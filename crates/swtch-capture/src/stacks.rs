@@ -63,7 +63,7 @@ pub struct Frame {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Place {
+enum CodeAddress {
     Kernel(u64),
     File(Rc<PathBuf>, u64),
     Nowhere(u64),
@@ -74,7 +74,7 @@ enum Place {
 pub struct Stacks {
     normalizer: Normalizer,
     symbolizer: Symbolizer,
-    frames: FxHashMap<Place, Frame>,
+    frames: FxHashMap<CodeAddress, Frame>,
     known: FxHashSet<(StackKind, u32)>,
     fresh: Vec<Stack>,
     unread: u64,
@@ -122,9 +122,9 @@ impl Stacks {
             return;
         };
         let places = match (kind, pid) {
-            (StackKind::Kernel, _) => addresses.iter().map(|a| Place::Kernel(*a)).collect(),
+            (StackKind::Kernel, _) => addresses.iter().map(|a| CodeAddress::Kernel(*a)).collect(),
             (StackKind::User, Some(pid)) => self.places(pid, &addresses),
-            (StackKind::User, None) => addresses.iter().map(|a| Place::Nowhere(*a)).collect(),
+            (StackKind::User, None) => addresses.iter().map(|a| CodeAddress::Nowhere(*a)).collect(),
         };
         let frames = places
             .into_iter()
@@ -148,7 +148,7 @@ impl Stacks {
     pub fn kernel_functions(&self, capture: &Capture, id: u32) -> Option<Vec<String>> {
         let name = |address: &u64| {
             let mut frame = Frame::default();
-            self.name(&Place::Kernel(*address), &mut frame);
+            self.name(&CodeAddress::Kernel(*address), &mut frame);
             frame.symbol.unwrap_or_else(|| format!("{address:#x}"))
         };
         let addresses = addresses(capture.kernel_stacks(), id)?;
@@ -175,7 +175,7 @@ impl Stacks {
         frames.into_iter().map(|(_, frame)| frame).collect()
     }
 
-    fn frame(&mut self, place: Place, address: u64) -> u32 {
+    fn frame(&mut self, place: CodeAddress, address: u64) -> u32 {
         let next = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
         self.frames
             .entry(place)
@@ -188,8 +188,8 @@ impl Stacks {
     }
 
     /// Offsets in files, as the process maps them now; plain addresses if it has already ended.
-    fn places(&self, pid: Pid, addresses: &[u64]) -> Vec<Place> {
-        let nowhere = || addresses.iter().map(|a| Place::Nowhere(*a)).collect();
+    fn places(&self, pid: Pid, addresses: &[u64]) -> Vec<CodeAddress> {
+        let nowhere = || addresses.iter().map(|a| CodeAddress::Nowhere(*a)).collect();
         let Ok(found) = self
             .normalizer
             .normalize_user_addrs(BlazePid::from(pid.get()), addresses)
@@ -209,8 +209,8 @@ impl Stacks {
             .iter()
             .zip(addresses)
             .map(|((offset, meta), address)| match files.get(*meta) {
-                Some(Some(path)) => Place::File(Rc::clone(path), *offset),
-                _ => Place::Nowhere(*address),
+                Some(Some(path)) => CodeAddress::File(Rc::clone(path), *offset),
+                _ => CodeAddress::Nowhere(*address),
             })
             .collect()
     }
@@ -224,21 +224,21 @@ impl Stacks {
             .symbolize_single(&source, Input::FileOffset(offset))
     }
 
-    fn name(&self, place: &Place, frame: &mut Frame) {
+    fn name(&self, place: &CodeAddress, frame: &mut Frame) {
         let found = match place {
-            Place::Kernel(address) => {
+            CodeAddress::Kernel(address) => {
                 frame.module = Some("[kernel]".to_owned());
                 self.symbolizer
                     .symbolize_single(&kernel(), Input::AbsAddr(*address))
             }
-            Place::File(path, offset) => {
+            CodeAddress::File(path, offset) => {
                 frame.module = Some(path.to_string_lossy().into_owned());
                 // A file that refers to separate debug information which is not installed is an
                 // error; its own symbols are still good.
                 self.in_file(path, *offset, true)
                     .or_else(|_| self.in_file(path, *offset, false))
             }
-            Place::Nowhere(_) => return,
+            CodeAddress::Nowhere(_) => return,
         };
         // A file that is gone or has no symbols leaves the place without a name.
         if let Ok(Symbolized::Sym(symbol)) = found {

@@ -58,7 +58,7 @@ const PROGRAMS: [Program; 2] = [
 
 /// The results of one run, per second and per switch.
 #[derive(Clone, Copy)]
-struct Played {
+struct RunResult {
     user_per_s: f64,
     os_per_s: f64,
     /// OS switches of one user switch.
@@ -89,7 +89,7 @@ fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-fn play(mode: Mode, program: Program, seconds: f64) -> Result<Played, Failure> {
+fn play(mode: Mode, program: Program, seconds: f64) -> Result<RunResult, Failure> {
     // On one CPU, so that a hand-off between threads is a switch and not a wakeup of another CPU.
     let runtime = Runtime::builder()
         .schedulers(1)
@@ -121,7 +121,7 @@ fn play(mode: Mode, program: Program, seconds: f64) -> Result<Played, Failure> {
     let (grown, passed) = (after - before, passed.as_secs_f64());
     let user = grown.switches.max(1) as f64;
     let os = (grown.voluntary + grown.involuntary) as f64;
-    Ok(Played {
+    Ok(RunResult {
         user_per_s: user / passed,
         os_per_s: os / passed,
         os_per_user: os / user,
@@ -129,8 +129,8 @@ fn play(mode: Mode, program: Program, seconds: f64) -> Result<Played, Failure> {
     })
 }
 
-fn show(program: Program, fiber: &[Played], thread: &[Played]) {
-    let median = |plays: &[Played], value: fn(&Played) -> f64| {
+fn show(program: Program, fiber: &[RunResult], thread: &[RunResult]) {
+    let median = |plays: &[RunResult], value: fn(&RunResult) -> f64| {
         let mut values: Vec<f64> = plays.iter().map(value).collect();
         values.sort_by(f64::total_cmp);
         values[values.len() / 2]
@@ -142,7 +142,7 @@ fn show(program: Program, fiber: &[Played], thread: &[Played]) {
         program.name, "fiber mode", "thread mode"
     );
     println!("{}", "─".repeat(68));
-    let row = |name: &str, value: fn(&Played) -> f64, word: &dyn Fn(f64) -> String| {
+    let row = |name: &str, value: fn(&RunResult) -> f64, word: &dyn Fn(f64) -> String| {
         let (fiber, thread) = (median(fiber, value), median(thread, value));
         println!("{name:<38} {:>14} {:>14}", word(fiber), word(thread));
     };

@@ -55,7 +55,7 @@ struct Settings {
 
 /// The results that the workers share with the thread that reports.
 #[derive(Default)]
-struct Told {
+struct SharedResults {
     stop: AtomicBool,
     scanned_bytes: AtomicU64,
     worst_delay_ns: AtomicU64,
@@ -76,7 +76,7 @@ fn run() -> Result<(), Failure> {
         .build()?;
     settings.introduce(price_ns);
 
-    let told = Arc::new(Told::default());
+    let told = Arc::new(SharedResults::default());
     let table: Arc<[u64]> = (0..settings.megabytes as u64 * 131_072).collect();
     let tasks = start(&runtime, &settings, &table, &told)?;
     report(&settings, &told, price_ns)?;
@@ -169,7 +169,7 @@ fn start(
     runtime: &Runtime,
     settings: &Settings,
     table: &Arc<[u64]>,
-    told: &Arc<Told>,
+    told: &Arc<SharedResults>,
 ) -> Result<Vec<JoinHandle<()>>, Failure> {
     let mut tasks = Vec::new();
     for scheduler in 0..u32::try_from(settings.schedulers)? {
@@ -190,7 +190,7 @@ fn start(
 }
 
 /// Sums the table up, over and over, and never blocks.
-fn scan(table: &[u64], first: usize, told: &Told) {
+fn scan(table: &[u64], first: usize, told: &SharedResults) {
     let (head, tail) = table.split_at(first);
     while !told.stop.load(Ordering::Relaxed) {
         for portion in tail.chunks(PORTION).chain(head.chunks(PORTION)) {
@@ -206,7 +206,7 @@ fn scan(table: &[u64], first: usize, told: &Told) {
     }
 }
 
-fn wake_every_period(told: &Told) {
+fn wake_every_period(told: &SharedResults) {
     while !told.stop.load(Ordering::Relaxed) {
         let due = Instant::now() + PERIOD;
         sleep(PERIOD);
@@ -216,7 +216,7 @@ fn wake_every_period(told: &Told) {
 }
 
 /// Prints a line per second for each scheduler.
-fn report(settings: &Settings, told: &Told, price_ns: u64) -> Result<(), Failure> {
+fn report(settings: &Settings, told: &SharedResults, price_ns: u64) -> Result<(), Failure> {
     let (page, schedulers) = own_page()?;
     let look = || -> Result<Vec<Both>, Failure> {
         let snapshot = page.snapshot()?;

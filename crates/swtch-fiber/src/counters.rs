@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::page::layout::{WaitRecord, WorkerRecord, worker_state};
 use crate::page::{self, Page};
-use crate::runtime::{Runtime, Seat};
+use crate::runtime::{Runtime, SchedulerEntry};
 use crate::wait_type::WaitType;
 
 /// Attempts to read a scheduler at one moment, before an inconsistent reading is accepted.
@@ -106,27 +106,27 @@ impl Runtime {
         let Some(page) = page::page_if_there() else {
             return Vec::new();
         };
-        self.seats()
+        self.entries()
             .iter()
-            .map(|seat| {
-                let look = || read(page, seat);
+            .map(|entry| {
+                let look = || read(page, entry);
                 // A scheduler that switches without pause may never allow a consistent reading.
-                seat.record.undisturbed(TRIES, look).unwrap_or_else(look)
+                entry.record.undisturbed(TRIES, look).unwrap_or_else(look)
             })
             .collect()
     }
 }
 
-fn read(page: &Page, seat: &Seat) -> SchedulerCounters {
-    let record = seat.record;
+fn read(page: &Page, entry: &SchedulerEntry) -> SchedulerCounters {
+    let record = entry.record;
     let workers = (0..page.header().workers.used.load(Ordering::Acquire))
         .map(|index| page.worker(index))
-        .filter(|worker| small(&worker.scheduler_plus_one) == seat.index + 1)
+        .filter(|worker| small(&worker.scheduler_plus_one) == entry.index + 1)
         .filter(|worker| small(&worker.state) != worker_state::UNUSED)
         .map(worker)
         .collect();
     let waits = (0_u8..)
-        .zip(page.waits(seat.index))
+        .zip(page.waits(entry.index))
         .filter(|(_, waits)| count(&waits.waiting_tasks_count) != 0)
         .map(|(number, waits)| wait(WaitType::of_number(number), waits))
         .collect();

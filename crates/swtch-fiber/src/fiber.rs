@@ -34,7 +34,7 @@ impl std::fmt::Debug for Fiber {
 }
 
 /// Gives a new worker its stack and its coroutine.
-pub(crate) fn furnish(
+pub(crate) fn attach_stack(
     cell: &'static WorkerCell,
     worker_index: u32,
     shared: &Shared,
@@ -61,7 +61,7 @@ fn work(cell: &'static WorkerCell, stack: StackHandle, yielder: &Yielder<(), Lea
     // SAFETY: as above, each time it is resumed.
     while let Some(task) = unsafe { cell.own() }.next_task.take() {
         task.run(cell);
-        stack.give_back_depth_now_and_then();
+        stack.trim_periodically();
         let scheduler = cell.scheduler().expect("a worker has a scheduler");
         if !scheduler.goes_on(cell) {
             yielder.suspend(Leave::Done);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::page::layout::thread_kind;
 use crate::page::{self, ThreadSlot, add};
-use crate::runtime::{Seat, Shared};
+use crate::runtime::{SchedulerEntry, Shared};
 use crate::stack::overflow;
 use crate::{clock, futex, stall};
 use stacks::StackMeter;
@@ -105,7 +105,7 @@ impl Monitor {
 
 /// What the monitor remembers of a scheduler from one look to the next.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct SchedulerProgress {
     /// Distinguishes one run from the next.
     progress: u64,
     /// When that run was first seen, ticks.
@@ -118,7 +118,7 @@ fn watch(shared: &Shared) {
         .and_then(|page| ThreadSlot::take(page, thread_kind::MONITOR, None))
         .ok();
     let quantum = clock::rate().ticks_in(shared.quantum);
-    let mut seen = vec![Seen::default(); shared.seats().len()];
+    let mut seen = vec![SchedulerProgress::default(); shared.entries().len()];
     let mut stalls = StallWatch::new(shared);
     let mut meter = StackMeter::default();
     let mut anchored = clock::ticks();
@@ -132,16 +132,16 @@ fn watch(shared: &Shared) {
             if let Some(stacks) = shared.stacks {
                 stacks.trim(STACKS_A_SECOND);
             }
-            stalls.look_for_circles(shared);
+            stalls.find_cycles(shared);
             warn_of_handlers(shared);
             meter.look(shared);
             anchored = now;
         }
         let ends = shared
-            .seats()
+            .entries()
             .iter()
             .zip(&mut seen)
-            .filter_map(|(seat, seen)| look(seat, seen, now, quantum))
+            .filter_map(|(entry, seen)| look(entry, seen, now, quantum))
             .min();
         let again = stalls
             .look(shared)
@@ -170,14 +170,19 @@ fn warn_of_handlers(shared: &Shared) {
 
 /// Asks the worker that runs here to yield if its quantum is over. Returns the time to look again,
 /// in ticks; `None` while the scheduler is idle.
-fn look(seat: &Seat, seen: &mut Seen, now: u64, quantum: u64) -> Option<u64> {
-    let record = seat.record;
+fn look(
+    entry: &SchedulerEntry,
+    seen: &mut SchedulerProgress,
+    now: u64,
+    quantum: u64,
+) -> Option<u64> {
+    let record = entry.record;
     if record.is_idle.load(Ordering::SeqCst) != 0 {
         return None;
     }
     let progress = record.progress();
     if progress != seen.progress || seen.since == 0 {
-        *seen = Seen {
+        *seen = SchedulerProgress {
             progress,
             since: now,
         };
@@ -189,16 +194,16 @@ fn look(seat: &Seat, seen: &mut Seen, now: u64, quantum: u64) -> Option<u64> {
     if end > now {
         return Some(end);
     }
-    if !seat.scheduler.need_yield.swap(true, Ordering::Relaxed) {
+    if !entry.scheduler.need_yield.swap(true, Ordering::Relaxed) {
         add(&record.quantum_expired_count, 1);
     }
     Some(now.saturating_add(quantum))
 }
 
 fn all_idle(shared: &Shared) -> bool {
-    shared.seats().iter().all(|seat| {
-        let waits = seat.scheduler.is_closing() || seat.scheduler.nothing_came_in();
-        seat.record.is_idle.load(Ordering::SeqCst) != 0 && waits
+    shared.entries().iter().all(|entry| {
+        let waits = entry.scheduler.is_closing() || entry.scheduler.nothing_came_in();
+        entry.record.is_idle.load(Ordering::SeqCst) != 0 && waits
     })
 }
 

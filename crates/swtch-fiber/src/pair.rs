@@ -86,9 +86,9 @@ mod tests {
     use super::*;
 
     /// A value that counts its drops.
-    struct Counted<'count>(&'count AtomicU32);
+    struct DropCounter<'count>(&'count AtomicU32);
 
-    impl Drop for Counted<'_> {
+    impl Drop for DropCounter<'_> {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn who_lets_go_last_drops_the_value() {
         let drops = AtomicU32::new(0);
-        let (one, other) = pair(Counted(&drops));
+        let (one, other) = pair(DropCounter(&drops));
         drop(one);
         assert_eq!(drops.load(Ordering::Relaxed), 0);
         drop(other);
@@ -111,7 +111,7 @@ mod tests {
         let drops = AtomicU32::new(0);
         let rounds = if cfg!(miri) { 20 } else { 2_000 };
         for _ in 0..rounds {
-            let (one, other) = pair(Counted(&drops));
+            let (one, other) = pair(DropCounter(&drops));
             std::thread::scope(|scope| {
                 scope.spawn(move || drop(one));
                 drop(other);

@@ -47,13 +47,13 @@ pub(crate) struct Shared {
     pub(crate) io: Io,
     /// The number by which the page reports `io`.
     io_driver: u32,
-    pub(crate) seats: OnceLock<Vec<Seat>>,
+    pub(crate) entries: OnceLock<Vec<SchedulerEntry>>,
     pub(crate) monitor: Monitor,
     /// The time without progress after which a stall is reported, and the reporter.
     pub(crate) stalls: Option<(Duration, Reporter)>,
     pub(crate) helpers: Helpers,
     /// Number of schedulers that sleep and could take tasks of others.
-    hungry: AtomicUsize,
+    idle_schedulers: AtomicUsize,
     /// Set when the runtime ends: no new tasks are accepted.
     ending: AtomicBool,
     /// Breaks ties between schedulers of equal load.
@@ -62,17 +62,17 @@ pub(crate) struct Shared {
 
 /// Counts one scheduler as idle, while this value lives.
 #[derive(Debug)]
-pub(crate) struct Hungry(Arc<Shared>);
+pub(crate) struct IdleScheduler(Arc<Shared>);
 
-impl Drop for Hungry {
+impl Drop for IdleScheduler {
     fn drop(&mut self) {
-        self.0.hungry.fetch_sub(1, Ordering::Relaxed);
+        self.0.idle_schedulers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// A scheduler of the runtime, and its record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct SchedulerEntry {
     pub(crate) scheduler: &'static Scheduler,
     pub(crate) record: &'static SchedulerRecord,
     /// Index of the record in the page.
@@ -80,13 +80,13 @@ pub(crate) struct Seat {
 }
 
 impl Shared {
-    pub(crate) fn seats(&self) -> &[Seat] {
-        self.seats.get().map_or(&[], Vec::as_slice)
+    pub(crate) fn entries(&self) -> &[SchedulerEntry] {
+        self.entries.get().map_or(&[], Vec::as_slice)
     }
 
     /// Queues a task on the wanted scheduler, or on the one with the least load.
     pub(crate) fn enqueue(&self, task: Task, wanted: Option<u32>) -> Result<(), Error> {
-        let Seat {
+        let SchedulerEntry {
             scheduler, record, ..
         } = *self.route(wanted)?;
         let by_holder = scheduler.runs_the_caller();
@@ -107,13 +107,13 @@ impl Shared {
             }
             return Err(Error::ShuttingDown);
         }
-        let somebody_is_hungry = self.somebody_is_hungry();
-        if by_holder && !somebody_is_hungry {
+        let has_idle_scheduler = self.has_idle_scheduler();
+        if by_holder && !has_idle_scheduler {
             // SAFETY: the calling worker holds the scheduler.
             unsafe { scheduler.enqueue_by_holder(task) };
         } else {
             scheduler.enqueue_from_outside(task);
-            if somebody_is_hungry {
+            if has_idle_scheduler {
                 // The scheduler it was routed to may be busy, so an idle one takes the task.
                 self.ring_all();
             }
@@ -128,34 +128,34 @@ impl Shared {
 
     /// Whether a scheduler has nothing to do, and could take tasks of others.
     #[inline(always)]
-    pub(crate) fn somebody_is_hungry(&self) -> bool {
-        self.hungry.load(Ordering::Relaxed) != 0
+    pub(crate) fn has_idle_scheduler(&self) -> bool {
+        self.idle_schedulers.load(Ordering::Relaxed) != 0
     }
 
     /// Counts the caller's scheduler as idle, while the returned value lives.
-    pub(crate) fn hungry(self: Arc<Self>) -> Hungry {
-        self.hungry.fetch_add(1, Ordering::Relaxed);
-        Hungry(self)
+    pub(crate) fn count_as_idle(self: Arc<Self>) -> IdleScheduler {
+        self.idle_schedulers.fetch_add(1, Ordering::Relaxed);
+        IdleScheduler(self)
     }
 
-    fn route(&self, wanted: Option<u32>) -> Result<&Seat, Error> {
-        let seats = self.seats();
+    fn route(&self, wanted: Option<u32>) -> Result<&SchedulerEntry, Error> {
+        let entries = self.entries();
         if let Some(wanted) = wanted {
-            return seats.get(wanted as usize).ok_or(Error::Setting {
+            return entries.get(wanted as usize).ok_or(Error::Setting {
                 setting: "on_scheduler",
                 value: wanted.to_string(),
                 why: "the runtime has no scheduler with this number; they count from 0",
             });
         }
-        if let [only] = seats {
+        if let [only] = entries {
             return Ok(only);
         }
         // A lost update between two threads does no harm here.
         let first = self.turn.load(Ordering::Relaxed);
         self.turn.store(first.wrapping_add(1), Ordering::Relaxed);
-        (0..seats.len())
-            .map(|step| &seats[first.wrapping_add(step) % seats.len()])
-            .min_by_key(|seat| seat.scheduler.load.tasks())
+        (0..entries.len())
+            .map(|step| &entries[first.wrapping_add(step) % entries.len()])
+            .min_by_key(|entry| entry.scheduler.load.tasks())
             .ok_or(Error::NoRuntime)
     }
 
@@ -163,13 +163,13 @@ impl Shared {
     /// the thief's.
     pub(crate) fn steal_for(&self, thief: &Scheduler) -> Option<Task> {
         let others = self
-            .seats()
+            .entries()
             .iter()
-            .filter(|seat| !std::ptr::eq(seat.scheduler, thief));
-        for seat in others {
-            if let Some(task) = seat.scheduler.take_for_another() {
+            .filter(|entry| !std::ptr::eq(entry.scheduler, thief));
+        for entry in others {
+            if let Some(task) = entry.scheduler.take_for_another() {
                 thief.load.count_by_holder();
-                seat.scheduler.load.take_back();
+                entry.scheduler.load.take_back();
                 return Some(task);
             }
         }
@@ -178,14 +178,14 @@ impl Shared {
 
     /// Whether any task has not ended.
     pub(crate) fn has_tasks(&self) -> bool {
-        self.seats()
+        self.entries()
             .iter()
-            .any(|seat| seat.scheduler.load.tasks() != 0)
+            .any(|entry| entry.scheduler.load.tasks() != 0)
     }
 
     pub(crate) fn ring_all(&self) {
-        for seat in self.seats() {
-            seat.scheduler.alarm.ring();
+        for entry in self.entries() {
+            entry.scheduler.alarm.ring();
         }
     }
 }
@@ -259,14 +259,14 @@ impl Runtime {
         builder.spawn_in(&self.shared, task::fresh_ids(1).start, 0, body)
     }
 
-    pub(crate) fn seats(&self) -> &[Seat] {
-        self.shared.seats()
+    pub(crate) fn entries(&self) -> &[SchedulerEntry] {
+        self.shared.entries()
     }
 
     /// Number of schedulers in this runtime.
     #[must_use]
     pub fn schedulers(&self) -> usize {
-        self.shared.seats().len()
+        self.shared.entries().len()
     }
 
     /// How sockets and files are driven here: [`Io::Uring`] or [`Io::Epoll`].
@@ -281,19 +281,19 @@ impl Runtime {
         let slots: Vec<_> = (0..schedulers)
             .map(|_| SchedulerSlot::take(page))
             .collect::<Result<_, _>>()?;
-        let mut seats = Vec::new();
+        let mut entries = Vec::new();
         for (number, slot) in (0..schedulers).zip(&slots) {
             let scheduler = Scheduler::take(shared.accounting).map_err(|source| Error::Idle {
                 scheduler: number,
                 source,
             })?;
-            seats.push(Seat {
+            entries.push(SchedulerEntry {
                 scheduler,
                 record: slot.record,
                 index: slot.index,
             });
         }
-        shared.seats.set(seats).expect("set here only");
+        shared.entries.set(entries).expect("set here only");
         let mut runtime = Self {
             shared,
             threads: Vec::new(),
@@ -315,7 +315,7 @@ impl Runtime {
         cpu: Option<u32>,
     ) -> Result<thread::JoinHandle<()>, Error> {
         let shared = self.shared.clone();
-        let scheduler = shared.seats()[number as usize].scheduler;
+        let scheduler = shared.entries()[number as usize].scheduler;
         let name = format!("{}-s{number}", shared.name);
         let (ready, answer) = mpsc::channel();
         let body = move || match set_up(scheduler, shared, slot, number, cpu) {
@@ -376,7 +376,7 @@ fn set_up(
         Mode::Thread => scheduler_status::THREAD,
     };
     // SAFETY: the calling thread is the first to hold it.
-    unsafe { scheduler.furnish(Core::new(shared, slot)) };
+    unsafe { scheduler.init_core(Core::new(shared, slot)) };
     record.status.store(status, Ordering::Release);
     Ok((thread, guard))
 }
@@ -406,16 +406,16 @@ fn hold(scheduler: &'static Scheduler, thread: &ThreadSlot) {
 impl Drop for Runtime {
     fn drop(&mut self) {
         crate::fork::refuse_in_child();
-        let own = |seat: &Seat| seat.scheduler.runs_the_caller();
-        if self.shared.seats().iter().any(own) {
+        let own = |entry: &SchedulerEntry| entry.scheduler.runs_the_caller();
+        if self.shared.entries().iter().any(own) {
             crate::last_words::abort(
                 "swtch-fiber: a worker drops the runtime that runs it, and would wait for its own end. \
                  Keep the runtime outside of its tasks.",
             );
         }
         self.shared.ending.store(true, Ordering::SeqCst);
-        for seat in self.shared.seats() {
-            seat.scheduler.close();
+        for entry in self.shared.entries() {
+            entry.scheduler.close();
         }
         let started = self.threads.len();
         for thread in self.threads.drain(..) {
@@ -431,9 +431,9 @@ impl Drop for Runtime {
             let ended = monitor.join();
             debug_assert!(ended.is_ok(), "the monitor does not panic");
         }
-        for seat in &self.shared.seats()[..started] {
+        for entry in &self.shared.entries()[..started] {
             // SAFETY: its thread has ended, no task is left to spawn into it, and `self` is gone.
-            unsafe { seat.scheduler.give_back() };
+            unsafe { entry.scheduler.give_back() };
         }
     }
 }

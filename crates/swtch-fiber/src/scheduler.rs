@@ -119,7 +119,7 @@ impl Scheduler {
     ///
     /// # Safety
     /// It has no holder, and no task has been queued.
-    pub(crate) unsafe fn furnish(&self, core: Core) {
+    pub(crate) unsafe fn init_core(&self, core: Core) {
         // SAFETY: by the caller's promise no other code accesses it.
         unsafe { *self.core.get() = Some(core) };
     }

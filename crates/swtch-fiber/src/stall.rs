@@ -34,12 +34,12 @@ pub(crate) mod waits;
 mod watch;
 
 pub use backtrace::Backtrace;
-pub use deadlock::{Blocker, Deadlock, HasTo, Waiting};
+pub use deadlock::{BlockedOn, Blocker, Deadlock, Waiting};
 pub use evidence::Call;
 #[doc(hidden)]
 pub use holder::waited_at;
-pub use report::{Holder, Offender, Stall};
+pub use report::{Holder, Stall, StalledWorker};
 pub(crate) use report::{Reporter, write};
-pub(crate) use verdict::Duty;
+pub(crate) use verdict::SchedulerDuty;
 pub use verdict::{Numbers, Verdict};
 pub(crate) use watch::Watch;

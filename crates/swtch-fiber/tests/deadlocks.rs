@@ -11,7 +11,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use child::{PATIENCE, in_a_child, is_child};
-use swtch_fiber::stall::{Deadlock, HasTo};
+use swtch_fiber::stall::{BlockedOn, Deadlock};
 use swtch_fiber::sync::{Event, Mutex, RwLock, Semaphore, channel};
 use swtch_fiber::{
     JoinError, JoinHandle, Mode, Runtime, TaskBuilder, WaitType, preemptive, scope, sleep, spawn,
@@ -45,7 +45,7 @@ fn busy(mode: Mode) -> (Runtime, mpsc::Receiver<Deadlock>) {
 }
 
 /// The tasks of a cycle with what each blocker has to do, in the order of names.
-fn members(deadlock: &Deadlock) -> Vec<(String, HasTo)> {
+fn members(deadlock: &Deadlock) -> Vec<(String, BlockedOn)> {
     let Deadlock::Cycle(circle) = deadlock else {
         panic!("{deadlock}");
     };
@@ -65,7 +65,7 @@ fn members(deadlock: &Deadlock) -> Vec<(String, HasTo)> {
 
 /// Runs `program` beside a task that sleeps and runs, in both modes. The cycle must be this one,
 /// and must be reported once.
-fn assert_circle(expected: &[(&str, HasTo)], program: fn()) {
+fn assert_circle(expected: &[(&str, BlockedOn)], program: fn()) {
     for mode in MODES {
         let (runtime, deadlocks) = busy(mode);
         // As a task, which keeps the scheduler: otherwise the first may end before the second
@@ -95,7 +95,7 @@ fn start(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 /// The classic case: two locks in two orders, while others sleep and run.
 #[test]
 fn two_mutexes_in_two_orders_are_a_circle() {
-    let expected = [("left", HasTo::Unlock), ("right", HasTo::Unlock)];
+    let expected = [("left", BlockedOn::Unlock), ("right", BlockedOn::Unlock)];
     assert_circle(&expected, || {
         let locks = Arc::new([Mutex::new(()), Mutex::new(())]);
         for (first, name) in ["left", "right"].into_iter().enumerate() {
@@ -112,7 +112,7 @@ fn two_mutexes_in_two_orders_are_a_circle() {
 /// Two tasks that have each other's handle.
 #[test]
 fn two_tasks_that_join_each_other_are_a_circle() {
-    let expected = [("left", HasTo::End), ("right", HasTo::End)];
+    let expected = [("left", BlockedOn::End), ("right", BlockedOn::End)];
     assert_circle(&expected, || {
         let (to_left, from_right) = channel::unbounded::<JoinHandle<()>>();
         let (to_right, from_left) = channel::unbounded::<JoinHandle<()>>();
@@ -127,9 +127,9 @@ fn two_tasks_that_join_each_other_are_a_circle() {
 #[test]
 fn a_circle_may_be_of_several_kinds() {
     let expected = [
-        ("joiner", HasTo::End),
-        ("reader", HasTo::Unlock),
-        ("writer", HasTo::Unlock),
+        ("joiner", BlockedOn::End),
+        ("reader", BlockedOn::Unlock),
+        ("writer", BlockedOn::Unlock),
     ];
     assert_circle(&expected, || {
         let mutex = Arc::new(Mutex::new(()));
@@ -160,7 +160,10 @@ fn a_circle_may_be_of_several_kinds() {
 /// A writer waits between two read locks of one task: the case that the docs of `RwLock` warn of.
 #[test]
 fn a_second_read_lock_behind_a_writer_is_a_circle() {
-    let expected = [("reader", HasTo::GoFirst), ("writer", HasTo::Unlock)];
+    let expected = [
+        ("reader", BlockedOn::GoFirst),
+        ("writer", BlockedOn::Unlock),
+    ];
     assert_circle(&expected, || {
         let lock = Arc::new(RwLock::new(()));
         let theirs = lock.clone();
@@ -179,7 +182,7 @@ fn a_second_read_lock_behind_a_writer_is_a_circle() {
 /// A scope waits for all of its tasks, so one that needs what its parent holds is enough.
 #[test]
 fn a_scope_that_holds_what_its_task_wants_is_a_circle() {
-    let expected = [("#", HasTo::Unlock), ("parent", HasTo::End)];
+    let expected = [("#", BlockedOn::Unlock), ("parent", BlockedOn::End)];
     for by_handle in [false, true] {
         let (runtime, deadlocks) = busy(Mode::Fiber);
         let parent = TaskBuilder::new().name("parent");

@@ -11,9 +11,9 @@ use swtch_fiber::fs::{self, File, OpenOptions};
 use swtch_fiber::spawn;
 
 /// A path of its own, which is removed at the end.
-struct Place(PathBuf);
+struct TempPath(PathBuf);
 
-impl Place {
+impl TempPath {
     fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -22,7 +22,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TempPath {
     fn drop(&mut self) {
         // Not every test has created its file.
         let _gone = std::fs::remove_file(&self.0);
@@ -35,7 +35,7 @@ fn what_was_written_is_read_back() {
     in_all_ways(|runtime| {
         runtime
             .run(|| {
-                let place = Place::new();
+                let place = TempPath::new();
                 let options = OpenOptions::new().read(true).write(true).create_new(true);
                 let mut file = options.open(&place.0).expect("there is none yet");
                 assert_eq!(file.write_at(b"world", 6).expect("room"), 5);
@@ -64,7 +64,7 @@ fn workers_write_parts_of_one_file() {
     in_all_ways(|runtime| {
         runtime
             .run(|| {
-                let place = Place::new();
+                let place = TempPath::new();
                 let file = std::sync::Arc::new(File::create(&place.0).expect("a directory"));
                 let writers: Vec<_> = (0..8_u8)
                     .map(|part| {
@@ -97,7 +97,7 @@ fn whole_files_are_read_and_written() {
     in_all_ways(|runtime| {
         runtime
             .run(|| {
-                let place = Place::new();
+                let place = TempPath::new();
                 fs::write(&place.0, "first and longer").expect("a directory");
                 fs::write(&place.0, "second").expect("a directory");
                 assert_eq!(fs::read(&place.0).expect("written"), b"second");
@@ -135,7 +135,7 @@ fn errors_are_those_of_the_kernel() {
 /// Threads that are not workers can use files as usual.
 #[test]
 fn threads_outside_use_files() {
-    let place = Place::new();
+    let place = TempPath::new();
     fs::write(&place.0, "outside").expect("a directory");
     assert_eq!(fs::read(&place.0).expect("written"), b"outside");
 }

@@ -233,7 +233,7 @@ pub(crate) fn set_words<R, W: Copy>(
     meaning_of: impl Fn(&str) -> Option<W>,
     set: impl Fn(&mut R, W),
 ) -> Result<(), Mismatch> {
-    let words = Words::new(array, meaning_of)?;
+    let words = WordColumn::new(array, meaning_of)?;
     let keys = without_nulls(words.keys)?;
     for (row, &key) in rows.iter_mut().zip(keys.values()) {
         set(row, words.meaning(key)?);
@@ -248,7 +248,7 @@ pub(crate) fn set_maybe_words<R, W: Copy>(
     meaning_of: impl Fn(&str) -> Option<W>,
     set: impl Fn(&mut R, Option<W>),
 ) -> Result<(), Mismatch> {
-    let words = Words::new(array, meaning_of)?;
+    let words = WordColumn::new(array, meaning_of)?;
     for (row, key) in rows.iter_mut().zip(words.keys) {
         let word = key.map(|key| words.meaning(key)).transpose()?;
         set(row, word);
@@ -258,13 +258,13 @@ pub(crate) fn set_maybe_words<R, W: Copy>(
 
 /// A column of words. The meaning of each word is looked up once per batch. A word without a
 /// meaning is an error only where a row uses it: the list of a newer trace is longer.
-struct Words<'a, W> {
+struct WordColumn<'a, W> {
     keys: &'a UInt8Array,
     list: &'a StringArray,
     meanings: Vec<Option<W>>,
 }
 
-impl<'a, W: Copy> Words<'a, W> {
+impl<'a, W: Copy> WordColumn<'a, W> {
     fn new(array: &'a dyn Array, meaning_of: impl Fn(&str) -> Option<W>) -> Result<Self, Mismatch> {
         let array = typed::<DictionaryArray<UInt8Type>>(array)?;
         let list = typed::<StringArray>(array.values())?;
@@ -293,7 +293,7 @@ pub(crate) fn for_each_word<R>(
     rows: &mut [R],
     mut set: impl FnMut(&mut R, &str, u8),
 ) -> Result<(), Mismatch> {
-    let words = Words::new(array, |_| Some(()))?;
+    let words = WordColumn::new(array, |_| Some(()))?;
     let keys = without_nulls(words.keys)?;
     for (row, &key) in rows.iter_mut().zip(keys.values()) {
         words.meaning(key)?;

@@ -93,7 +93,7 @@ impl Request {
 fn judge(request: &Request) -> Result<bool> {
     if request.with_head {
         print_labels(["kernel", "preempt", "scope"]);
-        println!("{}  verdict", Sums::HEAD);
+        println!("{}  verdict", LineSums::HEAD);
     }
     let mut all_right = true;
     for model in dirs_in(&request.dir)? {
@@ -111,7 +111,7 @@ fn judge_recording(request: &Request, model: &str, dir: &Path) -> bool {
     let recording = match Recording::read(dir) {
         Ok(recording) => recording,
         Err(error) => {
-            println!("{}  WRONG", Sums::default());
+            println!("{}  WRONG", LineSums::default());
             println!("    WRONG {error:#}");
             return false;
         }
@@ -168,7 +168,7 @@ fn name_of(path: &Path) -> String {
 
 /// The numbers of one line of the table.
 #[derive(Clone, Copy, Default)]
-struct Sums {
+struct LineSums {
     rows: u64,
     wrong: u64,
     inferred: u64,
@@ -176,7 +176,7 @@ struct Sums {
     lost: u64,
 }
 
-impl Sums {
+impl LineSums {
     const HEAD: &str = "switches  right % inferred % unknown %   lost";
 
     fn plus(self, other: Self) -> Self {
@@ -190,7 +190,7 @@ impl Sums {
     }
 }
 
-impl fmt::Display for Sums {
+impl fmt::Display for LineSums {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -252,11 +252,11 @@ impl Recording {
         })
     }
 
-    fn sums(&self) -> Sums {
+    fn sums(&self) -> LineSums {
         let of_runs = self.runs.iter().map(Run::sums);
-        Sums {
+        LineSums {
             lost: self.meta.counts.lost,
-            ..of_runs.fold(Sums::default(), Sums::plus)
+            ..of_runs.fold(LineSums::default(), LineSums::plus)
         }
     }
 
@@ -389,8 +389,8 @@ impl Run {
         wrong.sum()
     }
 
-    fn sums(&self) -> Sums {
-        Sums {
+    fn sums(&self) -> LineSums {
+        LineSums {
             rows: count(self.all_rows()),
             wrong: self.wrong_rows(),
             inferred: self.count(|row| row.rule.certainty == Certainty::Inferred),

@@ -24,7 +24,7 @@ use swtch_fiber::observe::{Page, Snapshot, ThreadKind};
 use swtch_fiber::{Mode, Runtime, check_quantum, sleep, spawn, yield_now};
 
 /// The counters at one moment.
-struct Counted {
+struct CounterReading {
     monotonic_ns: u64,
     context_switches: u64,
     yields: u64,
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build()?;
     let (before, after, stays) = runtime.run(move || {
         sleep(Duration::from_millis(500));
-        let before = Counted::now();
+        let before = CounterReading::now();
         let tasks = (0..workers).map(|index| spawn(move || scan(index, length)));
         let tasks: Result<Vec<_>, _> = tasks.collect();
         let mut stays = Vec::new();
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let own = task.join().unwrap_or_default();
             stays.extend(own.into_iter().map(|stay| (id, stay)));
         }
-        (before, Counted::now(), stays)
+        (before, CounterReading::now(), stays)
     })?;
     tell(&before?, &after?);
     if let Some(file) = own_code {
@@ -110,7 +110,7 @@ fn monotonic_ns() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl Counted {
+impl CounterReading {
     /// The counters as a worker sees them: no other worker of its scheduler runs meanwhile.
     fn now() -> Result<Self, String> {
         let page = Page::of_process(std::process::id()).map_err(|error| error.to_string())?;
@@ -152,7 +152,7 @@ fn threads(snapshot: &Snapshot) -> Vec<(u32, u64, u64)> {
     counted.collect()
 }
 
-fn tell(before: &Counted, after: &Counted) {
+fn tell(before: &CounterReading, after: &CounterReading) {
     println!(
         "from_ns={} to_ns={} context_switches={} yields={} self_reselects={}",
         before.monotonic_ns,

@@ -286,10 +286,10 @@ pub fn prices_for_explain(found: FoundPrices) -> Result<Option<PriceList>> {
 fn measured(effort: Effort, kinds: &[String], cpu: Option<u32>) -> Result<PriceList> {
     let stop = stop_on_signals()?;
     let menu = menu::Menu::new(effort, kinds, cpu)?;
-    let mut harvest = measure::measure(&menu, effort.budget(), &stop, list::is_resolved)?;
-    let share = share::measure(&menu, &mut harvest, &stop)?;
+    let mut measurements = measure::measure(&menu, effort.budget(), &stop, list::is_resolved)?;
+    let share = share::measure(&menu, &mut measurements, &stop)?;
     let was_interrupted = stop.load(Ordering::Relaxed);
-    let mut list = list::list(&menu, effort, &harvest, was_interrupted);
+    let mut list = list::list(&menu, effort, &measurements, was_interrupted);
     share.enter(&mut list);
     list.session.is_resolved &= list.has_values();
     Ok(list)

@@ -73,7 +73,7 @@ pub fn run(request: &Request) -> Result<u8> {
         .unwrap_or_else(|| default_output(path));
     let mut meta = head.to_meta();
     let arch = Arch::from_machine(&meta.host.machine).unwrap_or(Arch::X86_64);
-    let mut road = Road {
+    let mut pipeline = ImportPipeline {
         writer: Writer::create(&output, &meta)?,
         timeline: Timeline::new(SyscallTable::of(arch)),
         scheduler: Scheduler::default(),
@@ -83,17 +83,17 @@ pub fn run(request: &Request) -> Result<u8> {
         last: Timestamp::default(),
         odd: 0,
     };
-    let read = read_all(&mut reader, &mut road);
-    let counts = road.scheduler.counts;
-    if let Err(error) = road.refusal() {
-        road.writer.discard()?;
+    let read = read_all(&mut reader, &mut pipeline);
+    let counts = pipeline.scheduler.counts;
+    if let Err(error) = pipeline.refusal() {
+        pipeline.writer.discard()?;
         return Err(read.err().unwrap_or(error)).with_context(shown);
     }
     if let Err(error) = read {
         meta.state = State::StoppedEarly;
         meta.stop_reason = Some(format!("the file ends early: {error:#}"));
     }
-    road.finish(&mut meta)?;
+    pipeline.finish(&mut meta)?;
     tell(&meta, &output, counts.untraced);
     Ok(0)
 }
@@ -107,7 +107,10 @@ const KINDS_OF_THE_KERNEL: RangeInclusive<u32> = 1..=31;
 const KINDS_OF_PERF: RangeInclusive<u32> = 64..=95;
 
 /// Hands on every record of the kernel, in order of time.
-fn read_all(reader: &mut PerfFileReader<BufReader<File>>, road: &mut Road) -> Result<()> {
+fn read_all(
+    reader: &mut PerfFileReader<BufReader<File>>,
+    pipeline: &mut ImportPipeline,
+) -> Result<()> {
     let PerfFileReader {
         perf_file,
         record_iter,
@@ -117,17 +120,17 @@ fn read_all(reader: &mut PerfFileReader<BufReader<File>>, road: &mut Road) -> Re
         let record = contained(move || records.next_record(file))?;
         match record.map_err(explained)? {
             None => return Ok(()),
-            Some(PerfFileRecord::EventRecord { record, .. }) => road.take(&record)?,
+            Some(PerfFileRecord::EventRecord { record, .. }) => pipeline.take(&record)?,
             Some(PerfFileRecord::UserRecord(record)) => {
                 let RecordType(kind) = record.record_type.into();
-                road.odd += u64::from(!KINDS_OF_PERF.contains(&kind));
+                pipeline.odd += u64::from(!KINDS_OF_PERF.contains(&kind));
             }
         }
     }
 }
 
 /// All stages between the file and the trace.
-struct Road {
+struct ImportPipeline {
     head: Head,
     scheduler: Scheduler,
     losses: Losses,
@@ -139,7 +142,7 @@ struct Road {
     odd: u64,
 }
 
-impl Road {
+impl ImportPipeline {
     fn take(&mut self, record: &RawEventRecord<'_>) -> Result<()> {
         let Ok((ts, Ok(parsed))) = contained(|| (record.timestamp(), record.parse())) else {
             self.odd += 1;

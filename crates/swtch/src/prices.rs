@@ -54,12 +54,12 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Kept {
     path: Option<PathBuf>,
-    read: Mutex<Option<Reading>>,
+    read: Mutex<Option<ReadList>>,
 }
 
 /// The result of reading the list.
 #[derive(Debug)]
-struct Reading {
+struct ReadList {
     of: Option<Stamp>,
     /// An error is kept in words, because it is given again to each later question.
     outcome: Result<Arc<Ready>, String>,
@@ -92,7 +92,7 @@ impl Kept {
             let billing = Billing::new(&list);
             Arc::new(Ready { list, billing })
         });
-        *read = Some(Reading {
+        *read = Some(ReadList {
             of: now,
             outcome: outcome.clone(),
         });

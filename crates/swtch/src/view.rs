@@ -50,7 +50,7 @@ use crate::text::{counted, escaped};
 pub use lanes::open_piece;
 pub use loaded::Loaded;
 pub use query::Span;
-pub use server::Site;
+pub use server::ServerState;
 #[cfg(test)]
 pub use {connections::serve, server::router};
 
@@ -78,8 +78,8 @@ pub fn run(request: &Request) -> Result<u8> {
     let loaded = Loaded::read(&request.trace, 1)?;
     tell_loaded(&loaded, began);
     let token = token()?;
-    let site = Arc::new(Site::new(request, loaded, address, token));
-    let url = site.url();
+    let state = Arc::new(ServerState::new(request, loaded, address, token));
+    let url = state.url();
     writeln!(stdout(), "{url}").context("writing the address")?;
     // Kept while the server runs, because the browser may be slow to read the file.
     let _door = match request.open {
@@ -92,7 +92,7 @@ pub fn run(request: &Request) -> Result<u8> {
         );
     }
     talk!("swtch: serving on this machine only; Ctrl-C ends it");
-    server::serve(site, listener)?;
+    server::serve(state, listener)?;
     Ok(0)
 }
 

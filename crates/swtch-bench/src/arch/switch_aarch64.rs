@@ -24,7 +24,7 @@ const WORDS: usize = 20;
 /// # Safety
 ///
 /// `save` must be writable. `load` must have been saved by this function or made by
-/// [`lay_registers`], must not have been resumed since, and its stack must still be mapped.
+/// [`init_stack_frame`], must not have been resumed since, and its stack must still be mapped.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn switch_registers(save: *mut *mut u8, load: *mut u8) {
     naked_asm!(
@@ -105,7 +105,7 @@ pub(crate) unsafe extern "C" fn switch_registers_and_float_control(
 ///
 /// `top` is the end of a stack of at least a page, a multiple of 16, and nothing else uses the
 /// stack.
-pub(crate) unsafe fn lay_registers(top: *mut u8, entry: Entry, argument: *mut ()) -> *mut u8 {
+pub(crate) unsafe fn init_stack_frame(top: *mut u8, entry: Entry, argument: *mut ()) -> *mut u8 {
     let mut words = [0_usize; WORDS];
     words[0] = argument as usize; // x19
     words[1] = entry as *const () as usize; // x20
@@ -117,18 +117,18 @@ pub(crate) unsafe fn lay_registers(top: *mut u8, entry: Entry, argument: *mut ()
     saved
 }
 
-/// As [`lay_registers`], for [`switch_registers_and_float_control`].
+/// As [`init_stack_frame`], for [`switch_registers_and_float_control`].
 ///
 /// # Safety
 ///
-/// As for [`lay_registers`].
+/// As for [`init_stack_frame`].
 pub(crate) unsafe fn lay_registers_and_float_control(
     top: *mut u8,
     entry: Entry,
     argument: *mut (),
 ) -> *mut u8 {
     // SAFETY: the caller's promise.
-    let saved = unsafe { lay_registers(top, entry, argument) };
+    let saved = unsafe { init_stack_frame(top, entry, argument) };
     // SAFETY: two words more of the same page.
     let saved = unsafe { saved.sub(16) };
     // FPCR is all zeros when a process starts: round to nearest, no traps.

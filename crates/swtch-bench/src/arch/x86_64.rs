@@ -241,9 +241,9 @@ static EIGHT_TILES: TileConfiguration = {
 };
 
 #[repr(C, align(64))]
-struct Row([u8; 64]);
+struct TileRow([u8; 64]);
 
-static ROW: Row = Row([0xff; 64]);
+static ROW: TileRow = TileRow([0xff; 64]);
 
 fn touch_tiles() {
     // The rows of all tiles come from the same 64 bytes (stride 0). They are loaded with ones: a

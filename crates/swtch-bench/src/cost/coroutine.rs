@@ -127,8 +127,8 @@ fn acts_of<S: Stackful>() -> Result<Vec<Box<dyn Act>>, Error> {
     let bare = move |turns| (0..turns).for_each(|_| one.resume());
     let in_situ = move |turns| (0..turns).for_each(|_| ring[order.next()].resume());
     Ok(vec![
-        Turns::act(THERE_AND_BACK, bare),
-        Turns::act(THERE_AND_BACK, in_situ),
+        TurnsAct::act(THERE_AND_BACK, bare),
+        TurnsAct::act(THERE_AND_BACK, in_situ),
         at_home(THERE_AND_BACK),
     ])
 }
@@ -138,8 +138,8 @@ fn acts_of_tasks() -> Vec<Box<dyn Act>> {
     let bodies: Vec<_> = (0..RING as u64).map(Body::Patch).collect();
     let mut ring = Tasks::new(&bodies);
     vec![
-        Turns::act(1, move |turns| (0..turns).for_each(|_| pair.poll_next())),
-        Turns::act(1, move |turns| (0..turns).for_each(|_| ring.poll_next())),
+        TurnsAct::act(1, move |turns| (0..turns).for_each(|_| pair.poll_next())),
+        TurnsAct::act(1, move |turns| (0..turns).for_each(|_| ring.poll_next())),
         at_home(1),
     ]
 }
@@ -149,7 +149,7 @@ fn at_home(switches: u64) -> Box<dyn Act> {
     let mut patches: Vec<_> = (0..RING as u64).map(Patch::new).collect();
     let mut order = Order::new();
     let touch = move |turns| (0..turns).for_each(|_| patches[order.next()].touch());
-    Turns::act(switches, touch)
+    TurnsAct::act(switches, touch)
 }
 
 /// Visits all members of a ring in an order that looks random.
@@ -168,18 +168,18 @@ impl Order {
 }
 
 /// An act that consists of turns, with a fixed number of switches each.
-struct Turns<F> {
+struct TurnsAct<F> {
     switches: u64,
     turns: F,
 }
 
-impl<F: FnMut(u64) + 'static> Turns<F> {
+impl<F: FnMut(u64) + 'static> TurnsAct<F> {
     fn act(switches: u64, turns: F) -> Box<dyn Act> {
         Box::new(Self { switches, turns })
     }
 }
 
-impl<F: FnMut(u64)> Act for Turns<F> {
+impl<F: FnMut(u64)> Act for TurnsAct<F> {
     /// One operation is one switch.
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         let turns = (operations / self.switches).max(1);

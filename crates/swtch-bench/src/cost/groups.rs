@@ -42,16 +42,16 @@ pub enum Groups {
 
 /// The groups of one ring. They are removed when all its members have ended.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Doors {
+pub(super) struct CgroupFiles {
     /// `cgroup.procs` or `tasks` file for the leader and for the peers; `None` without own groups.
     files: Option<[PathBuf; 2]>,
 }
 
 impl Groups {
     /// Creates the groups that are needed, and a keeper for them.
-    pub(super) fn open(self, members: Members) -> Result<Doors, Error> {
+    pub(super) fn open(self, members: Members) -> Result<CgroupFiles, Error> {
         if self == Self::Inherited {
-            return Ok(Doors::default());
+            return Ok(CgroupFiles::default());
         }
         let controller = CpuController::find()
             .ok_or_else(|| Error::NotHere("cgroup controller `cpu` is not mounted".to_owned()))?;
@@ -72,13 +72,13 @@ impl Groups {
         };
         let made = keep(&controller, &names)?;
         let file = |side: usize| made[side.min(made.len() - 1)].join(door);
-        Ok(Doors {
+        Ok(CgroupFiles {
             files: Some([file(0), file(1)]),
         })
     }
 }
 
-impl Doors {
+impl CgroupFiles {
     /// Moves the calling member into its group.
     pub(super) fn enter(&self, member: usize) -> Result<(), Error> {
         let Some(files) = &self.files else {
@@ -102,7 +102,7 @@ fn keep(controller: &CpuController, names: &[String]) -> Result<Vec<PathBuf>, Er
     let keeper = Child::fork_surviving(|| {
         drop(lives.take());
         let (answering, ends) = given.take().expect("invariant: a process has one act");
-        tend(controller, names, answering, ends)
+        keeper_main(controller, names, answering, ends)
     })?;
     drop(given);
     // The keeper lives until this process and all its children have ended: it waits until their
@@ -132,7 +132,7 @@ fn keep(controller: &CpuController, names: &[String]) -> Result<Vec<PathBuf>, Er
 
 /// The keeper process: creates the groups, reports their paths, waits until all members have ended,
 /// and removes the groups.
-fn tend(
+fn keeper_main(
     controller: &CpuController,
     names: &[String],
     mut answering: PipeWriter,
@@ -176,8 +176,8 @@ mod tests {
         };
         let ready = SharedPage::<1>::new().unwrap();
         let mut member = Child::fork(|| {
-            let doors = Groups::Two.open(Members::Processes)?;
-            doors.enter(1)?;
+            let cgroup_files = Groups::Two.open(Members::Processes)?;
+            cgroup_files.enter(1)?;
             ready.set([1]);
             std::thread::sleep(Duration::from_secs(20));
             Ok(())

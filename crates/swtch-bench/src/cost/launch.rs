@@ -75,18 +75,18 @@ impl Launcher {
                 "a program started anew cannot tell when it began; only when it was joined",
             ));
         }
-        let birth = Birth(Shared::new()?);
+        let stamp = StartStamp(Shared::new()?);
         let launch: Launching = match self {
             Self::Thread => Box::new(calls::thread),
             Self::BareThread => {
                 let (mut stack, lives) = (SmallStack::new(), Shared::new()?);
-                Box::new(move |birth| calls::bare_thread(birth, &mut stack, &lives))
+                Box::new(move |stamp| calls::bare_thread(stamp, &mut stack, &lives))
             }
             Self::Fork => Box::new(calls::fork),
             Self::Clone3 => Box::new(calls::clone3),
             Self::Vfork => {
                 let mut stack = SmallStack::new();
-                Box::new(move |birth| calls::vfork(birth, &mut stack))
+                Box::new(move |stamp| calls::vfork(stamp, &mut stack))
             }
             Self::PosixSpawn => {
                 let program = calls::program_in_path("true")?;
@@ -95,7 +95,7 @@ impl Launcher {
         };
         Ok(Box::new(Launch {
             launch,
-            birth,
+            stamp,
             until,
             _ballast: Ballast::new(ballast_mib)?,
         }))
@@ -103,11 +103,11 @@ impl Launcher {
 }
 
 /// Starts a task and waits for its end.
-type Launching = Box<dyn FnMut(&Birth) -> Result<(), Error>>;
+type Launching = Box<dyn FnMut(&StartStamp) -> Result<(), Error>>;
 
 struct Launch {
     launch: Launching,
-    birth: Birth,
+    stamp: StartStamp,
     until: Until,
     _ballast: Ballast,
 }
@@ -115,7 +115,7 @@ struct Launch {
 impl Act for Launch {
     /// One operation is one launch.
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
-        (self.launch)(&self.birth)?;
+        (self.launch)(&self.stamp)?;
         let before = switches_of_family()?;
         let mut elapsed = 0;
         for _ in 0..operations {
@@ -134,9 +134,9 @@ impl Act for Launch {
 impl Launch {
     fn once(&mut self) -> Result<Nanos, Error> {
         let start = clock::raw();
-        (self.launch)(&self.birth)?;
+        (self.launch)(&self.stamp)?;
         let end = match self.until {
-            Until::FirstInstruction => self.birth.moment(),
+            Until::FirstInstruction => self.stamp.moment(),
             Until::Joined => clock::raw(),
         };
         Ok(end.since(start).unwrap_or_default())
@@ -144,9 +144,9 @@ impl Launch {
 }
 
 /// Memory where the child stores the time of its first instruction.
-struct Birth(Shared<AtomicU64>);
+struct StartStamp(Shared<AtomicU64>);
 
-impl Birth {
+impl StartStamp {
     /// Stores the current time for the parent.
     fn now(&self) {
         self.0.store(clock::raw().as_ns(), Ordering::Release);

@@ -28,7 +28,7 @@ const LOOK_AT_START: Duration = Duration::from_millis(5);
 static COMPLAINTS: AtomicI32 = AtomicI32::new(2);
 
 /// Sets the descriptor for errors of members: a pipe that all of them inherit.
-pub(super) fn complain_to(fd: i32) {
+pub(super) fn set_error_fd(fd: i32) {
     COMPLAINTS.store(fd, Ordering::Release);
 }
 
@@ -45,7 +45,7 @@ fn say(line: &str) {
 }
 
 /// Reports the semaphore set that a leader has created: the set outlives a leader that is killed.
-pub(super) fn tell_of_set(set: &SysvSemaphore) {
+pub(super) fn register_semaphore_set(set: &SysvSemaphore) {
     say(&format!("set {}\n", set.id()));
 }
 
@@ -60,12 +60,12 @@ pub(super) fn fail(error: &Error) -> ! {
 #[derive(Debug)]
 pub(super) struct Leader {
     child: Child,
-    desk: std::sync::Arc<Desk>,
+    control: std::sync::Arc<LeaderControl>,
 }
 
 /// Shared memory through which stage and leader exchange orders and results.
 #[derive(Debug)]
-struct Desk {
+struct LeaderControl {
     order: SharedFutex,
     /// Act and operations of the next block; `LEAVE` in place of the act asks the leader to end.
     ordered: Shared<[AtomicU64; 2]>,
@@ -80,14 +80,14 @@ const LEAVE: u64 = u64::MAX;
 impl Leader {
     /// Starts a leader in a process of its own. Returns when its acts are ready.
     pub(super) fn start(spec: &ArmSpec) -> Result<Self, Error> {
-        let desk = std::sync::Arc::new(Desk {
+        let control = std::sync::Arc::new(LeaderControl {
             order: SharedFutex::new()?,
             ordered: Shared::new()?,
             done: SharedFutex::new()?,
             result: Shared::new()?,
         });
-        let child = Child::fork(|| serve(spec, &desk).inspect_err(|error| fail(error)))?;
-        let mut leader = Self { child, desk };
+        let child = Child::fork(|| serve(spec, &control).inspect_err(|error| fail(error)))?;
+        let mut leader = Self { child, control };
         leader.await_done(spec.start_limit(), LOOK_AT_START)?;
         Ok(leader)
     }
@@ -96,7 +96,7 @@ impl Leader {
     pub(super) fn block(&mut self, act: usize, operations: u64) -> Result<Timing, Error> {
         self.order(act as u64, operations)?;
         self.await_done(LIMIT, LOOK)?;
-        let result = self.desk.result.each_ref();
+        let result = self.control.result.each_ref();
         let [
             operations,
             ns,
@@ -118,14 +118,14 @@ impl Leader {
     }
 
     fn order(&self, act: u64, operations: u64) -> Result<(), Error> {
-        self.desk.ordered[0].store(act, Ordering::Release);
-        self.desk.ordered[1].store(operations, Ordering::Release);
-        self.desk.order.pass()
+        self.control.ordered[0].store(act, Ordering::Release);
+        self.control.ordered[1].store(operations, Ordering::Release);
+        self.control.order.pass()
     }
 
     fn await_done(&mut self, limit: Duration, look: Duration) -> Result<(), Error> {
         let mut waited = Duration::ZERO;
-        while !self.desk.done.take_within(look)? {
+        while !self.control.done.take_within(look)? {
             waited += look;
             if let Some(status) = self.child.ended()? {
                 return Err(Error::ProcessFailed {
@@ -150,12 +150,12 @@ impl Drop for Leader {
     }
 }
 
-fn serve(spec: &ArmSpec, desk: &Desk) -> Result<(), Error> {
+fn serve(spec: &ArmSpec, control: &LeaderControl) -> Result<(), Error> {
     let mut acts = spec.acts()?;
     loop {
-        desk.done.pass()?;
-        desk.order.take()?;
-        let [act, operations] = desk
+        control.done.pass()?;
+        control.order.take()?;
+        let [act, operations] = control
             .ordered
             .each_ref()
             .map(|slot| slot.load(Ordering::Acquire));
@@ -174,7 +174,7 @@ fn serve(spec: &ArmSpec, desk: &Desk) -> Result<(), Error> {
             always,
             ever,
         ];
-        for (slot, value) in desk.result.iter().zip(result) {
+        for (slot, value) in control.result.iter().zip(result) {
             slot.store(value, Ordering::Release);
         }
     }

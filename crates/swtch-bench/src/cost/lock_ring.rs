@@ -218,16 +218,16 @@ impl<L: Lock, W: Fn(usize, usize)> Setting<L, W> {
 
     /// The loop of a thread until it is asked to end.
     fn follow(&self, me: usize) -> Result<(), Error> {
-        let mut stand = self.enter(me)?;
+        let mut position = self.enter(me)?;
         for block in 0.. {
             let turns = self.await_block(block)?;
             if turns == 0 {
                 break;
             }
             let at_start = own_switches()?;
-            self.go_on(&mut stand, FIRST_TURNS)?;
+            self.go_on(&mut position, FIRST_TURNS)?;
             let before = own_switches()?;
-            self.go_on(&mut stand, warm_turns(turns) + turns)?;
+            self.go_on(&mut position, warm_turns(turns) + turns)?;
             let after = own_switches()?;
             let voluntary = after.since(before).voluntary;
             let involuntary = self.involuntary_of(at_start, before, after);
@@ -248,29 +248,29 @@ impl<L: Lock, W: Fn(usize, usize)> Setting<L, W> {
     }
 
     /// Takes the first lock of thread number `me`.
-    fn enter(&self, me: usize) -> Result<Stand, Error> {
+    fn enter(&self, me: usize) -> Result<Position, Error> {
         self.locks[me].lock()?;
-        Ok(Stand { me, held: me })
+        Ok(Position { me, held: me })
     }
 
     /// Makes the moves of `turns` turns.
-    fn go_on(&self, stand: &mut Stand, turns: u64) -> Result<(), Error> {
+    fn go_on(&self, position: &mut Position, turns: u64) -> Result<(), Error> {
         for _ in 0..turns * u64::from(self.spec.spare) {
-            let next = match stand.held + 1 {
+            let next = match position.held + 1 {
                 end if end == self.locks.len() => 0,
                 next => next,
             };
             self.locks[next].lock()?;
-            (self.witness)(stand.me, next);
-            self.locks[stand.held].unlock()?;
-            stand.held = next;
+            (self.witness)(position.me, next);
+            self.locks[position.held].unlock()?;
+            position.held = next;
         }
         Ok(())
     }
 }
 
 /// Position of a thread: its number, and the lock that it holds.
-struct Stand {
+struct Position {
     me: usize,
     held: usize,
 }
@@ -278,7 +278,7 @@ struct Stand {
 /// The leader's side of a ring. Dropping it ends the other threads and waits for them.
 struct LockRing<L: Lock, W: Fn(usize, usize)> {
     setting: Arc<Setting<L, W>>,
-    stand: Stand,
+    position: Position,
     others: Vec<Peer>,
 }
 
@@ -287,7 +287,7 @@ impl<L: Lock, W: Fn(usize, usize) + Send + Sync + 'static> LockRing<L, W> {
         let setting = Arc::new(Setting::new(spec, witness));
         let first = spec.count as usize - 1;
         let mut ring = Self {
-            stand: setting.enter(first)?,
+            position: setting.enter(first)?,
             others: Vec::new(),
             setting,
         };
@@ -307,11 +307,11 @@ impl<L: Lock, W: Fn(usize, usize)> LockRing<L, W> {
         let setting = &*self.setting;
         setting.begin(turns)?;
         let at_start = own_switches()?;
-        setting.go_on(&mut self.stand, FIRST_TURNS)?;
+        setting.go_on(&mut self.position, FIRST_TURNS)?;
         let before = own_switches()?;
-        setting.go_on(&mut self.stand, warm_turns(turns))?;
+        setting.go_on(&mut self.position, warm_turns(turns))?;
         let start = clock::raw();
-        setting.go_on(&mut self.stand, turns)?;
+        setting.go_on(&mut self.position, turns)?;
         let end = clock::raw();
         let after = own_switches()?;
         setting.all_there.take()?;

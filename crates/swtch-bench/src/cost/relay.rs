@@ -61,9 +61,9 @@ pub(super) fn relay(spec: &RingSpec) -> Result<Arc<dyn Relay>, Error> {
         (Primitive::Epoll, _) => TokenRing::relay(count, EpolledPipe::new),
         (Primitive::Condvar, _) => TokenRing::relay(count, Condition::new),
         (Primitive::PosixSemaphore, _) => TokenRing::relay(count, Semaphore::new),
-        (Primitive::SysvSemaphore, _) => {
-            TokenRing::relay(count, || SysvSemaphore::new().inspect(leader::tell_of_set))
-        }
+        (Primitive::SysvSemaphore, _) => TokenRing::relay(count, || {
+            SysvSemaphore::new().inspect(leader::register_semaphore_set)
+        }),
         (Primitive::MessageQueue, _) => TokenRing::relay(count, MessageQueue::new),
         (Primitive::Signal, _) => Ok(Arc::new(SignalRing::new(count)?)),
         (Primitive::Yield, _) => Ok(Arc::new(Yields)),

@@ -27,7 +27,7 @@ use swtch_core::cost::{Members, Policy};
 
 use super::act::{Act, Timing, timed};
 use super::arm::RingSpec;
-use super::groups::Doors;
+use super::groups::CgroupFiles;
 use super::leader;
 use super::relay::{Relay, relay};
 use super::work::{Common, LiveRegisters, Work, WorkSpec};
@@ -63,8 +63,8 @@ pub(super) fn acts(spec: &RingSpec) -> Result<Vec<Box<dyn Act>>, Error> {
 #[derive(Clone)]
 struct Setting {
     relay: Arc<dyn Relay>,
-    desk: Arc<Desk>,
-    doors: Doors,
+    control: Arc<RingControl>,
+    cgroup_files: CgroupFiles,
     /// One entry for each work.
     common: Vec<Common>,
 }
@@ -73,8 +73,8 @@ impl Setting {
     fn make(spec: &RingSpec) -> Result<Self, Error> {
         Ok(Self {
             relay: relay(spec)?,
-            desk: Arc::new(Desk::new(spec.count)?),
-            doors: spec.groups.open(spec.members)?,
+            control: Arc::new(RingControl::new(spec.count)?),
+            cgroup_files: spec.groups.open(spec.members)?,
             common: spec
                 .works()
                 .map(WorkSpec::prepare_common)
@@ -92,7 +92,7 @@ impl Setting {
 
     /// Moves the calling member to its cgroup and CPU, and sets mitigation and policy.
     fn take_place(&self, spec: &RingSpec, member: usize) -> Result<(), Error> {
-        self.doors.enter(member)?;
+        self.cgroup_files.enter(member)?;
         if let Some(mitigation) = spec.mitigation {
             mitigation.apply(member)?;
         }
@@ -141,7 +141,7 @@ const LIMIT: Duration = Duration::from_secs(2);
 const COOL_LAPS: u64 = 4;
 
 /// Shared memory through which the leader and its peers exchange orders and results.
-struct Desk {
+struct RingControl {
     /// Laps of the next block; 0 asks the peers to end.
     laps: Shared<AtomicU64>,
     /// Index of the work of the next block.
@@ -154,7 +154,7 @@ struct Desk {
     counted: Vec<Shared<[AtomicU64; 4]>>,
 }
 
-impl Desk {
+impl RingControl {
     fn new(count: u32) -> Result<Self, Error> {
         let words = || {
             (0..count)
@@ -207,7 +207,7 @@ impl Ring {
                 setting.take_place(&spec, me)?;
                 let works = setting.prepare(&spec, me)?;
                 setting.relay.enter(me)?;
-                follow(me, works, &*setting.relay, &setting.desk)
+                follow(me, works, &*setting.relay, &setting.control)
             };
             ring.peers.push(Peer::start(members, follow)?);
         }
@@ -218,7 +218,7 @@ impl Ring {
 
     /// Waits until all peers are ready. A peer that fails before has reported why.
     fn await_peers(&mut self) -> Result<(), Error> {
-        let ready = self.setting.desk.done.iter().skip(1);
+        let ready = self.setting.control.done.iter().skip(1);
         for (ready, peer) in ready.zip(&mut self.peers) {
             while !ready.take_within(LOOK)? {
                 peer.check()?;
@@ -237,9 +237,9 @@ impl Ring {
 
     /// Starts a block in all peers, or asks them to end when `laps` is 0.
     fn start_peers(&self, laps: u64) -> Result<(), Error> {
-        self.setting.desk.laps.store(laps, Ordering::Release);
+        self.setting.control.laps.store(laps, Ordering::Release);
         self.setting
-            .desk
+            .control
             .start
             .iter()
             .skip(1)
@@ -251,7 +251,7 @@ impl Ring {
         &self,
         leader: (Counted, Option<LiveRegisters>),
     ) -> (Counted, Option<LiveRegisters>) {
-        let peers = self.setting.desk.counted.iter().skip(1);
+        let peers = self.setting.control.counted.iter().skip(1);
         peers.fold(leader, |(counted, live), peer| {
             let [voluntary, involuntary, seen @ ..] =
                 peer.each_ref().map(|slot| slot.load(Ordering::Acquire));
@@ -268,7 +268,7 @@ impl Ring {
 impl Ring {
     fn block(&mut self, work: usize, operations: u64) -> Result<Timing, Error> {
         let laps = self.laps_of(operations);
-        self.setting.desk.work.store(work, Ordering::Release);
+        self.setting.control.work.store(work, Ordering::Release);
         self.start_peers(laps)?;
         self.lead(work, warm_laps(laps))?;
         self.works[work].take_live();
@@ -278,7 +278,7 @@ impl Ring {
         let end = clock::raw();
         let own = (own_switches()?.since(before), self.works[work].take_live());
         self.lead(work, COOL_LAPS)?;
-        let done = &self.setting.desk.done;
+        let done = &self.setting.control.done;
         done.iter().skip(1).try_for_each(Token::take)?;
         let (counted, live) = self.with_peers(own);
         let operations = laps * self.members();
@@ -305,18 +305,18 @@ fn follow(
     me: usize,
     mut works: Vec<Box<dyn Work>>,
     relay: &dyn Relay,
-    desk: &Desk,
+    control: &RingControl,
 ) -> Result<(), Error> {
     let follow =
         |laps: u64, work: &mut dyn Work| (0..laps).try_for_each(|_| relay.follow(me, work));
     loop {
-        desk.done[me].pass()?;
-        desk.start[me].take()?;
-        let laps = desk.laps.load(Ordering::Acquire);
+        control.done[me].pass()?;
+        control.start[me].take()?;
+        let laps = control.laps.load(Ordering::Acquire);
         if laps == 0 {
             return Ok(());
         }
-        let work = &mut *works[desk.work.load(Ordering::Acquire)];
+        let work = &mut *works[control.work.load(Ordering::Acquire)];
         follow(warm_laps(laps), work)?;
         work.take_live();
         let before = own_switches()?;
@@ -325,7 +325,7 @@ fn follow(
         let [always, ever] = LiveRegisters::to_pair(work.take_live());
         follow(COOL_LAPS, work)?;
         let left = [counted.voluntary, counted.involuntary, always, ever];
-        for (slot, value) in desk.counted[me].iter().zip(left) {
+        for (slot, value) in control.counted[me].iter().zip(left) {
             slot.store(value, Ordering::Release);
         }
     }

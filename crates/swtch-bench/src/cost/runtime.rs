@@ -63,7 +63,7 @@ impl Runtime {
     }
 }
 
-fn goroutine() -> Result<Conversation, Error> {
+fn goroutine() -> Result<RuntimeProcess, Error> {
     let directory = directory_with("hops.go", include_str!("runtime/hops.go"))?;
     let program = directory.path().join("hops");
     let mut build = Command::new("go");
@@ -77,17 +77,17 @@ fn goroutine() -> Result<Conversation, Error> {
         let said = said.lines().collect::<Vec<_>>().join("; ");
         return Err(Error::NotHere(format!("go build failed: {said}")));
     }
-    Conversation::start(Command::new(&program).env("GOMAXPROCS", "1"), "go")
+    RuntimeProcess::start(Command::new(&program).env("GOMAXPROCS", "1"), "go")
 }
 
-fn python(source: &str) -> Result<Conversation, Error> {
-    Conversation::start(
+fn python(source: &str) -> Result<RuntimeProcess, Error> {
+    RuntimeProcess::start(
         Command::new("python3").args(["-u", "-c", source]),
         "python3",
     )
 }
 
-fn java_virtual_thread() -> Result<Conversation, Error> {
+fn java_virtual_thread() -> Result<RuntimeProcess, Error> {
     let answer = output_of(Command::new("java").arg("-version"), "java")?;
     let found = java_version(&String::from_utf8_lossy(&answer.stderr));
     if found.is_none_or(|found| found < JDK) {
@@ -100,7 +100,7 @@ fn java_virtual_thread() -> Result<Conversation, Error> {
     java.arg("-Djdk.virtualThreadScheduler.parallelism=1");
     java.arg("-Djdk.virtualThreadScheduler.maxPoolSize=1");
     java.arg(directory.path().join("VirtualThreadHops.java"));
-    Conversation::start(&mut java, "java")
+    RuntimeProcess::start(&mut java, "java")
 }
 
 /// Parses `openjdk version "17.0.15" 2025-04-15`; before Java 9 the version was `"1.8.0_…"`.
@@ -145,14 +145,14 @@ fn not_found(program: &str) -> impl Fn(io::Error) -> Error {
 
 /// A runtime process that performs blocks on request. Dropping it ends the process and waits for
 /// it.
-struct Conversation {
+struct RuntimeProcess {
     child: Child,
     /// `None` only while the value is being dropped.
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
 }
 
-impl Conversation {
+impl RuntimeProcess {
     /// Starts the process and waits until it says `ready`, or `missing` and what is missing.
     fn start(command: &mut Command, program: &str) -> Result<Self, Error> {
         command
@@ -186,7 +186,7 @@ impl Conversation {
     }
 }
 
-impl Act for Conversation {
+impl Act for RuntimeProcess {
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         self.ask(operations)?;
         let line = self.line()?;
@@ -207,7 +207,7 @@ impl Act for Conversation {
     }
 }
 
-impl Drop for Conversation {
+impl Drop for RuntimeProcess {
     fn drop(&mut self) {
         // The end of its input asks the runtime to end.
         self.to = None;

@@ -41,7 +41,7 @@ struct Ready {
 /// Goes through the rounds of `plan`. Ends early, without an error, when the reader closes the
 /// pipe.
 pub(super) fn run(plan: &Plan, seed: u64, out: PipeWriter) -> Result<(), Error> {
-    leader::complain_to(out.as_raw_fd());
+    leader::set_error_fd(out.as_raw_fd());
     // Ctrl-C reaches the whole process group. The tree ends when the reader closes the pipe, after
     // each member has cleaned up; a system call that a signal interrupts would fail instead.
     let _held = SignalsHeld::hold()?;

@@ -145,10 +145,10 @@ pub fn tails(spec: &RingSpec, hops: u64, stop: &AtomicBool) -> Result<Tails, Err
             "there is no turn that one member passes to another, so there are no single hops",
         ));
     }
-    let mut cast = Cast::start(spec)?;
+    let mut cast = Members::start(spec)?;
     let mut tails = Tails {
-        by_member: vec![Distribution::default(); cast.desk.members.len()],
-        clock: Nanos::from_ns(cast.desk.clock.load(Ordering::Acquire)),
+        by_member: vec![Distribution::default(); cast.control.members.len()],
+        clock: Nanos::from_ns(cast.control.clock.load(Ordering::Acquire)),
         backwards: 0,
     };
     let start = Instant::now();
@@ -175,7 +175,7 @@ pub const fn passes_a_turn(primitive: Primitive) -> bool {
 }
 
 /// Shared memory through which the caller, the leader and its peers exchange orders and results.
-struct Desk {
+struct TailsControl {
     /// One token: the leader may start a block.
     order: SharedFutex,
     /// Laps of the next block; 0 asks the members to end.
@@ -187,21 +187,21 @@ struct Desk {
     /// The stamp taken before the turn was last passed, in ns.
     passed: Shared<AtomicU64>,
     /// One entry for each member, the leader first.
-    members: Vec<Place>,
+    members: Vec<MemberSlot>,
 }
 
 /// The part of the shared memory that belongs to one member.
-struct Place {
+struct MemberSlot {
     start: SharedFutex,
     done: SharedFutex,
     /// Lengths in ns of the hops of this block that ended at this member, by lap.
     lengths: Shared<[AtomicU64; LAPS]>,
 }
 
-impl Desk {
+impl TailsControl {
     fn new(count: u32) -> Result<Self, Error> {
         let place = |_| {
-            Ok(Place {
+            Ok(MemberSlot {
                 start: SharedFutex::new()?,
                 done: SharedFutex::new()?,
                 lengths: Shared::new()?,
@@ -217,7 +217,7 @@ impl Desk {
         })
     }
 
-    fn peers(&self) -> impl Iterator<Item = &Place> {
+    fn peers(&self) -> impl Iterator<Item = &MemberSlot> {
         self.members.iter().skip(1)
     }
 
@@ -253,25 +253,25 @@ impl Work for Stamps<'_> {
 }
 
 /// The caller's side of the ring. Dropping it ends the members and waits for them.
-struct Cast {
-    desk: Arc<Desk>,
+struct Members {
+    control: Arc<TailsControl>,
     leader: Child,
     complaints: UnixStream,
 }
 
-impl Cast {
+impl Members {
     /// Starts the leader in a process of its own. Returns when all members are ready.
     fn start(spec: &RingSpec) -> Result<Self, Error> {
-        let desk = Arc::new(Desk::new(spec.count)?);
+        let control = Arc::new(TailsControl::new(spec.count)?);
         let (complaints, to) = UnixStream::pair().map_err(Error::calling("socketpair"))?;
         let unblocked = complaints.set_nonblocking(true);
         unblocked.map_err(Error::calling("fcntl"))?;
         let leader = Child::fork(|| {
-            leader::complain_to(to.as_raw_fd());
-            lead(spec, &desk).inspect_err(|error| leader::fail(error))
+            leader::set_error_fd(to.as_raw_fd());
+            lead(spec, &control).inspect_err(|error| leader::fail(error))
         })?;
         let mut cast = Self {
-            desk,
+            control,
             leader,
             complaints,
         };
@@ -283,7 +283,7 @@ impl Cast {
     fn block(&mut self, laps: usize, tails: &mut Tails) -> Result<(), Error> {
         self.order(laps)?;
         self.await_done()?;
-        for (member, place) in self.desk.members.iter().enumerate() {
+        for (member, place) in self.control.members.iter().enumerate() {
             for length in &place.lengths[WARM_LAPS..laps - COOL_LAPS] {
                 tails.record(member, length.load(Ordering::Acquire));
             }
@@ -292,13 +292,13 @@ impl Cast {
     }
 
     fn order(&self, laps: usize) -> Result<(), Error> {
-        self.desk.laps.store(laps as u64, Ordering::Release);
-        self.desk.order.pass()
+        self.control.laps.store(laps as u64, Ordering::Release);
+        self.control.order.pass()
     }
 
     fn await_done(&mut self) -> Result<(), Error> {
         let mut waited = Duration::ZERO;
-        while !self.desk.done.take_within(LOOK)? {
+        while !self.control.done.take_within(LOOK)? {
             waited += LOOK;
             // A member that fails writes the reason before it ends.
             let ended = self.leader.ended()?;
@@ -334,7 +334,7 @@ impl Cast {
     }
 }
 
-impl Drop for Cast {
+impl Drop for Members {
     fn drop(&mut self) {
         // A leader that is stuck or dead cannot end by itself; dropping `leader` kills it.
         if self.order(0).is_ok() {
@@ -344,53 +344,58 @@ impl Drop for Cast {
 }
 
 /// The loop of the leader until it is asked to end.
-fn lead(spec: &RingSpec, desk: &Arc<Desk>) -> Result<(), Error> {
+fn lead(spec: &RingSpec, control: &Arc<TailsControl>) -> Result<(), Error> {
     let relay = relay(spec)?;
     take_cpu(spec, 0)?;
-    let mut peers = start_peers(spec, desk, &relay)?;
+    let mut peers = start_peers(spec, control, &relay)?;
     relay.enter(0)?;
-    desk.peers().try_for_each(|peer| peer.done.take())?;
-    desk.clock.store(clock_ns(), Ordering::Release);
+    control.peers().try_for_each(|peer| peer.done.take())?;
+    control.clock.store(clock_ns(), Ordering::Release);
     loop {
-        desk.done.pass()?;
-        desk.order.take()?;
-        desk.peers().try_for_each(|peer| peer.start.pass())?;
-        let laps = desk.laps();
+        control.done.pass()?;
+        control.order.take()?;
+        control.peers().try_for_each(|peer| peer.start.pass())?;
+        let laps = control.laps();
         if laps == 0 {
             return peers.iter_mut().try_for_each(Peer::finish);
         }
-        let mut stamps = desk.stamps(0);
+        let mut stamps = control.stamps(0);
         (0..laps).try_for_each(|_| relay.lead(&mut stamps))?;
-        desk.peers().try_for_each(|peer| peer.done.take())?;
+        control.peers().try_for_each(|peer| peer.done.take())?;
     }
 }
 
 /// Starts all peers. Each passes `done` when it is on its CPU and has entered the relay.
 fn start_peers(
     spec: &RingSpec,
-    desk: &Arc<Desk>,
+    control: &Arc<TailsControl>,
     relay: &Arc<dyn Relay>,
 ) -> Result<Vec<Peer>, Error> {
     let start = |me: usize| {
-        let (spec, desk, relay) = (spec.clone(), Arc::clone(desk), Arc::clone(relay));
-        Peer::start(spec.members, move || follow(&spec, me, &desk, &*relay))
+        let (spec, control, relay) = (spec.clone(), Arc::clone(control), Arc::clone(relay));
+        Peer::start(spec.members, move || follow(&spec, me, &control, &*relay))
     };
-    (1..desk.members.len()).map(start).collect()
+    (1..control.members.len()).map(start).collect()
 }
 
 /// The loop of a peer until it is asked to end.
-fn follow(spec: &RingSpec, me: usize, desk: &Desk, relay: &dyn Relay) -> Result<(), Error> {
+fn follow(
+    spec: &RingSpec,
+    me: usize,
+    control: &TailsControl,
+    relay: &dyn Relay,
+) -> Result<(), Error> {
     take_cpu(spec, me)?;
     relay.enter(me)?;
-    let place = &desk.members[me];
+    let place = &control.members[me];
     loop {
         place.done.pass()?;
         place.start.take()?;
-        let laps = desk.laps();
+        let laps = control.laps();
         if laps == 0 {
             return Ok(());
         }
-        let mut stamps = desk.stamps(me);
+        let mut stamps = control.stamps(me);
         (0..laps).try_for_each(|_| relay.follow(me, &mut stamps))?;
     }
 }

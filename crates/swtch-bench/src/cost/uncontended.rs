@@ -100,7 +100,7 @@ impl Uncontended {
             }
             Self::PosixSemaphore => passed_and_taken(Semaphore::new()?),
             Self::SysvSemaphore => {
-                passed_and_taken(SysvSemaphore::new().inspect(leader::tell_of_set)?)
+                passed_and_taken(SysvSemaphore::new().inspect(leader::register_semaphore_set)?)
             }
             Self::Eventfd => passed_and_taken(EventFd::new()?),
             Self::FutexWake => {

@@ -5,7 +5,7 @@
 //!      ─▶ slot ─▶ barrier
 //! ```
 
-use super::desk::Slot;
+use super::control::Slot;
 use super::place;
 use super::program::Program;
 use super::stage::Stage;
@@ -37,8 +37,11 @@ impl Member<'_> {
     /// Runs the member. If it fails, the reason is stored in the shared memory.
     pub(super) fn act(self) -> Result<(), Error> {
         let name = self.group().name_of(self.index);
-        self.perform()
-            .inspect_err(|error| self.stage.desk.complain(&format_args!("{name}: {error}")))
+        self.perform().inspect_err(|error| {
+            self.stage
+                .control
+                .complain(&format_args!("{name}: {error}"))
+        })
     }
 
     fn perform(self) -> Result<(), Error> {
@@ -46,10 +49,10 @@ impl Member<'_> {
         let (group, slot) = (self.group(), self.slot());
         process::set_own_name(group.name_of(self.index).as_bytes());
         slot.claim();
-        let places = |ring: &str| stage.props.place(ring, self.group, self.index);
-        let mut program = Program::new(&group.body, &stage.props, &places)?;
+        let places = |ring: &str| stage.resources.place(ring, self.group, self.index);
+        let mut program = Program::new(&group.body, &stage.resources, &places)?;
         place::take(group, self.index, load.limit(), slot)?;
-        stage.desk.meet()?;
+        stage.control.meet()?;
         let began = clock::now();
         let (cpu_before, before) = (clock::cpu_time(), own_switches()?);
         program.run(&slot.at)?;
@@ -58,6 +61,6 @@ impl Member<'_> {
         let cpu = cpu_after - cpu_before;
         slot.gaps.leave(program.gaps());
         slot.leave(began.as_ns(), ended.as_ns(), cpu, after.since(before));
-        stage.desk.part()
+        stage.control.part()
     }
 }

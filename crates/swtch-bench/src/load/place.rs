@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::desk::Slot;
+use super::control::Slot;
 use super::{Class, Cpus, Group};
 use crate::cpu::{self, SchedAttr};
 use crate::error::Error;

@@ -43,15 +43,15 @@ impl Load {
         raise_open_files();
         let stage = Stage::build(self)?;
         let ends = ChildEnds::hold()?;
-        let mut company = Company::start(self, &stage)?;
-        company.wait_until_ready(self, &stage)?;
+        let mut children = Children::start(self, &stage)?;
+        children.wait_until_ready(self, &stage)?;
         // Not earlier: members that are started later would inherit it.
         if self.groups.iter().any(|group| group.class.is_real_time()) {
             come_before_all();
         }
         let started_ns = clock::now().as_ns();
-        stage.desk.go()?;
-        company.wait_until_over(self, &stage, &ends)?;
+        stage.control.go()?;
+        children.wait_until_over(self, &stage, &ends)?;
         Ok(stage.played(self, started_ns))
     }
 }
@@ -68,11 +68,11 @@ fn come_before_all() {
 }
 
 /// The started processes and their names. Dropping it kills them.
-struct Company(Vec<(String, Child)>);
+struct Children(Vec<(String, Child)>);
 
-impl Company {
+impl Children {
     fn start(load: &Load, stage: &Stage) -> Result<Self, Error> {
-        let mut company = Self(Vec::new());
+        let mut children = Self(Vec::new());
         for (number, group) in load.groups.iter().enumerate() {
             let member = |index| Member {
                 load,
@@ -83,22 +83,22 @@ impl Company {
             match group.members {
                 Members::Threads => {
                     let child = Child::fork(|| start_threads(group, stage, member))?;
-                    company.0.push((group.name.clone(), child));
+                    children.0.push((group.name.clone(), child));
                 }
                 Members::Processes => {
                     for index in 0..group.count {
                         let child = Child::fork(|| member(index).act())?;
-                        company.0.push((group.name_of(index), child));
+                        children.0.push((group.name_of(index), child));
                     }
                 }
             }
         }
-        Ok(company)
+        Ok(children)
     }
 
     fn wait_until_ready(&mut self, load: &Load, stage: &Stage) -> Result<(), Error> {
         let deadline = Instant::now() + LONGEST_START;
-        while !stage.desk.all_are_ready(LOOK)? {
+        while !stage.control.all_are_ready(LOOK)? {
             self.check(stage)?;
             if Instant::now() > deadline {
                 return Err(not_done(load, stage, "did not start", LONGEST_START));
@@ -114,13 +114,13 @@ impl Company {
         ends: &ChildEnds,
     ) -> Result<(), Error> {
         let deadline = Instant::now() + load.limit();
-        while !stage.desk.is_over() {
+        while !stage.control.is_over() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(not_done(load, stage, "is not done", load.limit()));
             }
             ends.wait_for_one(left)?;
-            if !stage.desk.is_over() {
+            if !stage.control.is_over() {
                 self.check(stage)?;
             }
         }
@@ -133,7 +133,7 @@ impl Company {
     fn check(&mut self, stage: &Stage) -> Result<(), Error> {
         for (name, child) in &mut self.0 {
             if let Some(status) = child.ended()? {
-                return Err(match stage.desk.complaint() {
+                return Err(match stage.control.complaint() {
                     Some(why) => Error::Member(why),
                     None => Error::ProcessFailed {
                         name: name.clone(),
@@ -161,7 +161,7 @@ fn start_threads<'a>(
             let builder = thread::Builder::new().stack_size(STACK);
             if let Err(error) = builder.spawn_scoped(scope, act) {
                 let error = Error::calling("clone")(error);
-                stage.desk.complain(&format_args!(
+                stage.control.complain(&format_args!(
                     "{}: {error} (after {index} threads)",
                     group.name_of(index)
                 ));

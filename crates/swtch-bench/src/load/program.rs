@@ -25,7 +25,7 @@ use super::Step;
 use super::gap::Longest;
 use super::kernel::Kernel;
 use super::lock::Lock;
-use super::props::Props;
+use super::resources::Resources;
 use super::ring::Hand;
 use crate::error::Error;
 use crate::token::Token;
@@ -73,7 +73,7 @@ pub(super) struct Program<'a> {
     instructions: Vec<Instruction<'a>>,
     counters: Vec<u64>,
     hands: Vec<Hand<'a>>,
-    files: Vec<Reading>,
+    files: Vec<RereadFile>,
     memories: Vec<Memory>,
     gaps: Longest,
 }
@@ -98,7 +98,11 @@ enum Instruction<'a> {
 impl<'a> Program<'a> {
     /// The program of a member, which enters each ring it uses at `place`. Opens files and fills
     /// memory, so it must be called in the member itself.
-    pub(super) fn new(body: &[Step], props: &'a Props, place: Places<'_>) -> Result<Self, Error> {
+    pub(super) fn new(
+        body: &[Step],
+        resources: &'a Resources,
+        place: Places<'_>,
+    ) -> Result<Self, Error> {
         let mut program = Self {
             instructions: Vec::new(),
             counters: Vec::new(),
@@ -116,12 +120,12 @@ impl<'a> Program<'a> {
                 }
                 Flat::Again { counter, from } => Instruction::Again { counter, from },
                 Flat::Do(Step::Take(ring)) => {
-                    Instruction::Take(program.hand(ring, &mut rings, props, place)?)
+                    Instruction::Take(program.hand(ring, &mut rings, resources, place)?)
                 }
                 Flat::Do(Step::Pass(ring)) => {
-                    Instruction::Pass(program.hand(ring, &mut rings, props, place)?)
+                    Instruction::Pass(program.hand(ring, &mut rings, resources, place)?)
                 }
-                Flat::Do(step) => program.plain(step, props)?,
+                Flat::Do(step) => program.plain(step, resources)?,
             };
             program.instructions.push(instruction);
         }
@@ -132,7 +136,7 @@ impl<'a> Program<'a> {
         &mut self,
         ring: &'s str,
         rings: &mut Vec<&'s str>,
-        props: &'a Props,
+        resources: &'a Resources,
         place: Places<'_>,
     ) -> Result<usize, Error>
     where
@@ -142,25 +146,25 @@ impl<'a> Program<'a> {
             return Ok(known);
         }
         rings.push(ring);
-        self.hands.push(props.ring(ring).enter(place(ring))?);
+        self.hands.push(resources.ring(ring).enter(place(ring))?);
         Ok(rings.len() - 1)
     }
 
-    fn plain(&mut self, step: &Step, props: &'a Props) -> Result<Instruction<'a>, Error> {
+    fn plain(&mut self, step: &Step, resources: &'a Resources) -> Result<Instruction<'a>, Error> {
         Ok(match step {
             Step::Spin { kernel, iterations } => Instruction::Spin {
                 kernel: *kernel,
                 iterations: *iterations,
             },
-            Step::Lock(name) => Instruction::Lock(props.lock(name)),
-            Step::Unlock(name) => Instruction::Unlock(props.lock(name)),
-            Step::Wait(name) => Instruction::Wait(props.event(name)),
-            Step::Signal(name) => Instruction::Signal(props.event(name)),
+            Step::Lock(name) => Instruction::Lock(resources.lock(name)),
+            Step::Unlock(name) => Instruction::Unlock(resources.lock(name)),
+            Step::Wait(name) => Instruction::Wait(resources.event(name)),
+            Step::Signal(name) => Instruction::Signal(resources.event(name)),
             Step::Sleep(length) => Instruction::Sleep(Duration::from_nanos(length.as_ns())),
             Step::Watch(length) => Instruction::Watch(length.as_ns()),
             Step::Yield => Instruction::Yield,
             Step::Read { path, bytes } => {
-                self.files.push(Reading::open(path, *bytes)?);
+                self.files.push(RereadFile::open(path, *bytes)?);
                 Instruction::Read(self.files.len() - 1)
             }
             Step::Touch { bytes, stride } => {
@@ -215,7 +219,7 @@ impl<'a> Program<'a> {
 pub(super) type Places<'a> = &'a dyn Fn(&str) -> usize;
 
 /// A file that is read repeatedly.
-struct Reading {
+struct RereadFile {
     file: File,
     path: PathBuf,
     at: u64,
@@ -226,7 +230,7 @@ struct Reading {
 /// Most bytes that one call reads.
 const READ_AT_ONCE: u64 = 1 << 20;
 
-impl Reading {
+impl RereadFile {
     fn open(path: &Path, bytes: u64) -> Result<Self, Error> {
         let file = File::open(path).map_err(|source| Error::File {
             path: path.to_owned(),
@@ -356,7 +360,7 @@ mod tests {
     fn a_file_that_ends_is_read_again_from_its_start() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         std::io::Write::write_all(&mut file, b"abc").unwrap();
-        let mut reading = Reading::open(file.path(), 5).unwrap();
+        let mut reading = RereadFile::open(file.path(), 5).unwrap();
         reading.read().unwrap();
         assert_eq!(reading.at, 2);
     }

@@ -5,15 +5,15 @@ use std::sync::atomic::Ordering;
 
 use swtch_core::{Nanos, Pid, Tid};
 
-use super::desk::{Desk, Slot};
-use super::props::Props;
+use super::control::{LoadControl, Slot};
+use super::resources::Resources;
 use super::{Class, Group, Load, Played, PlayedMember};
 use crate::error::Error;
 
 /// Everything that members share, created before any of them starts.
 pub(super) struct Stage {
-    pub(super) desk: Desk,
-    pub(super) props: Props,
+    pub(super) control: LoadControl,
+    pub(super) resources: Resources,
     /// Index of the first member of each group.
     firsts: Vec<usize>,
 }
@@ -28,15 +28,15 @@ impl Stage {
         });
         let firsts = firsts.collect();
         Ok(Self {
-            desk: Desk::new(members)?,
-            props: Props::make(load)?,
+            control: LoadControl::new(members)?,
+            resources: Resources::make(load)?,
             firsts,
         })
     }
 
     /// The slot of a member.
     pub(super) fn slot(&self, group: usize, index: u32) -> &Slot {
-        &self.desk.slots()[self.firsts[group] + index as usize]
+        &self.control.slots()[self.firsts[group] + index as usize]
     }
 
     pub(super) fn played(&self, load: &Load, started_ns: u64) -> Played {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{Performed, blocks_in, sleep, start, start_process};
+use crate::cast::{WorkerResult, blocks_in, sleep, start, start_process};
 use crate::cpu::{Policy, Stage};
 use crate::error::{Error, checked};
 use crate::needs::Needs;
@@ -104,8 +104,8 @@ fn contend(
     Ok([waited, slept])
 }
 
-fn outcome(cast: [Performed<[u64; 2]>; 2], rounds: u64, reason: Reason) -> Outcome {
-    let expecting = |locker: Performed<[u64; 2]>| -> ThreadOutcome {
+fn outcome(cast: [WorkerResult<[u64; 2]>; 2], rounds: u64, reason: Reason) -> Outcome {
+    let expecting = |locker: WorkerResult<[u64; 2]>| -> ThreadOutcome {
         let [waited, slept] = locker.value;
         let because = "the kernel counted that many blocks in the lock call";
         let waits = Expect::exactly(reason, waited, because);

@@ -7,7 +7,7 @@ use swtch_core::reason::Reason;
 use swtch_core::units::Nanos;
 
 use super::Workload;
-use crate::cast::{Acting, sleep, start_small, together};
+use crate::cast::{RunningWorker, sleep, start_small, together};
 use crate::clock;
 use crate::error::Error;
 use crate::needs::Needs;
@@ -45,7 +45,7 @@ fn play(count: u64) -> Result<Outcome, Error> {
         let cast: Vec<_> = cast.collect::<Result<_, _>>()?;
         let ended: Vec<_> = cast
             .into_iter()
-            .map(Acting::finish)
+            .map(RunningWorker::finish)
             .collect::<Result<_, _>>()?;
         let blocked = ended.iter().map(|one| one.value).sum();
         let spared = ended.iter().map(|one| one.counted.involuntary).sum();

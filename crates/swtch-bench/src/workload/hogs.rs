@@ -7,7 +7,7 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{Acting, Performed, start};
+use crate::cast::{RunningWorker, WorkerResult, start};
 use crate::clock;
 use crate::cpu::{self, Policy, Stage};
 use crate::error::Error;
@@ -61,7 +61,11 @@ struct Share {
 
 /// All inherit the policy from the starter. A thread that took a real-time policy by itself would
 /// keep the CPU from a starter that has not yet started the others.
-fn spin_together(names: &[&str], policy: Policy, ms: u64) -> Result<Vec<Performed<Share>>, Error> {
+fn spin_together(
+    names: &[&str],
+    policy: Policy,
+    ms: u64,
+) -> Result<Vec<WorkerResult<Share>>, Error> {
     let _stage = Stage::at_home(policy)?;
     let end = clock::after(Duration::from_millis(ms));
     let spin = move || {
@@ -77,11 +81,11 @@ fn spin_together(names: &[&str], policy: Policy, ms: u64) -> Result<Vec<Performe
             .iter()
             .map(|name| start(scope, *name, spin))
             .collect::<Result<_, _>>()?;
-        cast.into_iter().map(Acting::finish).collect()
+        cast.into_iter().map(RunningWorker::finish).collect()
     })
 }
 
-fn fair_hog(hog: Performed<Share>) -> ThreadOutcome {
+fn fair_hog(hog: WorkerResult<Share>) -> ThreadOutcome {
     let fewest = runs_in(hog.value.cpu_time, LONGEST_SLICE + LONGEST_TICK);
     hog.expecting(vec![
         Expect::at_least(
@@ -96,7 +100,7 @@ fn fair_hog(hog: Performed<Share>) -> ThreadOutcome {
     ])
 }
 
-fn turn_taker(thread: Performed<Share>) -> ThreadOutcome {
+fn turn_taker(thread: WorkerResult<Share>) -> ThreadOutcome {
     let Share { cpu_time, turn } = thread.value;
     let fewest = runs_in(cpu_time, turn + LONGEST_TICK);
     thread.expecting(vec![

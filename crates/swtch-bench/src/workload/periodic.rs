@@ -10,7 +10,7 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{Performed, sleep, start};
+use crate::cast::{WorkerResult, sleep, start};
 use crate::clock::{self, Heartbeat};
 use crate::cpu::{self, Policy, Stage};
 use crate::error::Error;
@@ -89,16 +89,16 @@ struct Periods {
     blocked: u64,
 }
 
-struct Cast {
-    hog: Performed<()>,
-    sleeper: Performed<Periods>,
+struct PeriodicResults {
+    hog: WorkerResult<()>,
+    sleeper: WorkerResult<Periods>,
 }
 
 fn play(
     wakeups: u64,
     hog_policy: Policy,
     prepare_sleeper: impl FnOnce() -> Result<(), Error> + Send,
-) -> Result<Cast, Error> {
+) -> Result<PeriodicResults, Error> {
     let _stage = Stage::at_home(Policy::Other)?;
     let heartbeat = Heartbeat::default();
     thread::scope(|scope| {
@@ -114,7 +114,7 @@ fn play(
             (0..wakeups).try_for_each(|_| periods.sleep_through_one(&heartbeat))?;
             Ok(periods)
         })?;
-        Ok(Cast {
+        Ok(PeriodicResults {
             sleeper: sleeper.finish()?,
             hog: hog.finish()?,
         })
@@ -131,7 +131,7 @@ impl Periods {
     }
 }
 
-impl Cast {
+impl PeriodicResults {
     fn outcome(self, wakeups: u64, hog_expects: impl FnOnce(u64) -> Expect) -> Outcome {
         // A bystander may wake at the same instant and be preferred to the sleeper.
         let Periods { displaced, blocked } = self.sleeper.value;

@@ -16,7 +16,7 @@ use std::thread;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{Performed, start, start_process};
+use crate::cast::{WorkerResult, start, start_process};
 use crate::cpu::{Policy, Stage};
 use crate::error::Error;
 use crate::needs::Needs;
@@ -110,7 +110,12 @@ pub(super) fn answer(ping: &impl Token, pong: &impl Token, rounds: u64) -> Resul
     Ok(())
 }
 
-fn outcome<T>(pinger: Performed<T>, ponger: Performed<T>, rounds: u64, reason: Reason) -> Outcome {
+fn outcome<T>(
+    pinger: WorkerResult<T>,
+    ponger: WorkerResult<T>,
+    rounds: u64,
+    reason: Reason,
+) -> Outcome {
     let spared = pinger.counted.involuntary + ponger.counted.involuntary;
     let because = "one block a round, less those that a preemption of either player spares";
     let blocks = |first| vec![Expect::blocks(reason, rounds, spared + first, because)];

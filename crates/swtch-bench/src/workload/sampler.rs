@@ -15,7 +15,7 @@ use swtch_core::units::Timestamp;
 
 use super::Workload;
 use super::page_faults::ColdMapping;
-use crate::cast::{Acting, ActingProcess, start, start_process};
+use crate::cast::{ActingProcess, RunningWorker, start, start_process};
 use crate::clock;
 use crate::cpu::{self, Policy};
 use crate::cpu_group::{CpuController, CpuGroup};
@@ -43,13 +43,13 @@ pub(super) const SAMPLER: Workload = Workload {
 
 fn play(ms: u64) -> Result<Outcome, Error> {
     let end = clock::after(Duration::from_millis(ms));
-    let props = Props::new()?;
+    let props = SamplerResources::new()?;
     // Processes are started first, while the process has one thread: a fork copies only its caller.
     let parent = start_process("parent", || until(end, wait_for_a_child).map(|()| []))?;
     let stopped = start_process("stopped", || until(end, || Ok(())).map(|()| []))?;
     let throttled = Throttled::start(end)?;
     let mut threads = thread::scope(|scope| {
-        let mut cast = Cast {
+        let mut cast = SamplerThreads {
             scope,
             acting: Vec::new(),
         };
@@ -73,7 +73,7 @@ fn play(ms: u64) -> Result<Outcome, Error> {
 }
 
 /// Objects that the threads share.
-struct Props {
+struct SamplerResources {
     pipes: [Pipe; 2],
     sockets: [UnixSocket; 2],
     polled: [EpolledPipe; 2],
@@ -83,7 +83,7 @@ struct Props {
     mapping: ColdMapping,
 }
 
-impl Props {
+impl SamplerResources {
     fn new() -> Result<Self, Error> {
         let mapped = Scratch::with_blocks(BLOCKS)?;
         Ok(Self {
@@ -99,7 +99,7 @@ impl Props {
 
     fn enter<'scope>(
         &'scope self,
-        cast: &mut Cast<'scope, '_>,
+        cast: &mut SamplerThreads<'scope, '_>,
         end: Timestamp,
     ) -> Result<(), Error> {
         self.enter_runners(cast, end)?;
@@ -123,7 +123,7 @@ impl Props {
     /// Threads that want the CPU and lose it.
     fn enter_runners<'scope>(
         &'scope self,
-        cast: &mut Cast<'scope, '_>,
+        cast: &mut SamplerThreads<'scope, '_>,
         end: Timestamp,
     ) -> Result<(), Error> {
         let home = cpu::home()?;
@@ -161,7 +161,7 @@ impl Props {
     /// Threads that wait for a lock, for the disk, for memory and for time.
     fn enter_sleepers<'scope>(
         &'scope self,
-        cast: &mut Cast<'scope, '_>,
+        cast: &mut SamplerThreads<'scope, '_>,
         end: Timestamp,
     ) -> Result<(), Error> {
         for name in ["locker-1", "locker-2"] {
@@ -201,12 +201,12 @@ impl Props {
 }
 
 /// The running threads, each with the reason that it must show.
-struct Cast<'scope, 'env> {
+struct SamplerThreads<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
-    acting: Vec<(Acting<'scope, ()>, Reason)>,
+    acting: Vec<(RunningWorker<'scope, ()>, Reason)>,
 }
 
-impl<'scope> Cast<'scope, '_> {
+impl<'scope> SamplerThreads<'scope, '_> {
     fn add(
         &mut self,
         name: &str,

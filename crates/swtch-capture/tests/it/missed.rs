@@ -49,7 +49,7 @@ type Switch = (u32, u64);
 
 /// The values of a switch-out that must be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Row {
+struct ComparedRow {
     cpu: u16,
     reason: Reason,
     waker: Option<(Option<u32>, WakerKind)>,
@@ -66,14 +66,14 @@ struct Lengths {
 }
 
 /// Rows and counters of one recorder.
-struct Seen {
-    rows: HashMap<Switch, (Timestamp, Row, Lengths)>,
+struct RecorderRows {
+    rows: HashMap<Switch, (Timestamp, ComparedRow, Lengths)>,
     counters: Counters,
     started: Timestamp,
     ended: Timestamp,
 }
 
-impl Seen {
+impl RecorderRows {
     /// The first row of each thread, as the kernel's count of its switches.
     fn first_rows(&self) -> HashMap<u32, u64> {
         let mut first: HashMap<u32, u64> = HashMap::new();
@@ -118,7 +118,7 @@ impl Recorder {
         drained.switches
     }
 
-    fn finish(mut self) -> Seen {
+    fn finish(mut self) -> RecorderRows {
         self.capture.detach();
         while self.drain() > 0 {}
         let calls = SyscallTable::of(arch());
@@ -129,7 +129,7 @@ impl Recorder {
             let row = (event.ts, self.row(event, &calls), lengths(event));
             Some(((tid, event.kernel_count), row))
         });
-        Seen {
+        RecorderRows {
             rows: rows.collect(),
             counters: self.capture.counters(),
             started,
@@ -137,9 +137,9 @@ impl Recorder {
         }
     }
 
-    fn row(&self, event: &SwitchEvent, calls: &SyscallTable) -> Row {
+    fn row(&self, event: &SwitchEvent, calls: &SyscallTable) -> ComparedRow {
         let tid = |task: Option<TaskKey>| task.and_then(|task| self.tids.get(&task).copied());
-        Row {
+        ComparedRow {
             cpu: event.cpu.get(),
             reason: classify(&event.evidence, calls).reason,
             waker: event.wake.map(|wake| (tid(wake.waker), wake.kind)),
@@ -180,7 +180,7 @@ struct Differences {
 }
 
 impl Differences {
-    fn between(exact: &Seen, other: &Seen) -> Self {
+    fn between(exact: &RecorderRows, other: &RecorderRows) -> Self {
         let mut found = Self::default();
         let edge = CLOCK_SKEW.as_ns();
         let (from, to) = (other.started.as_ns() + edge, other.ended.as_ns() - edge);
@@ -209,14 +209,19 @@ impl Differences {
         found
     }
 
-    const fn add_of_one(&mut self, row: &Row) {
+    const fn add_of_one(&mut self, row: &ComparedRow) {
         match row.in_scope {
             true => self.only_one += 1,
             false => self.strangers_of_one += 1,
         }
     }
 
-    fn compare(&mut self, switch: Switch, exact: (&Row, &Lengths), other: (&Row, &Lengths)) {
+    fn compare(
+        &mut self,
+        switch: Switch,
+        exact: (&ComparedRow, &Lengths),
+        other: (&ComparedRow, &Lengths),
+    ) {
         if is_wrong(exact, other) {
             self.wrong += 1;
             if self.examples.len() < 8 {
@@ -239,7 +244,7 @@ fn differ(a: Option<Nanos>, b: Option<Nanos>) -> bool {
     matches!((a, b), (Some(a), Some(b)) if a.as_ns().abs_diff(b.as_ns()) > CLOCK_SKEW.as_ns())
 }
 
-fn is_wrong(exact: (&Row, &Lengths), other: (&Row, &Lengths)) -> bool {
+fn is_wrong(exact: (&ComparedRow, &Lengths), other: (&ComparedRow, &Lengths)) -> bool {
     let ((row, lengths), (other, other_lengths)) = (exact, other);
     let waker_is_wrong = match (row.waker, other.waker) {
         (Some((exact_tid, exact_kind)), Some((tid, kind))) => {
@@ -258,7 +263,7 @@ fn is_wrong(exact: (&Row, &Lengths), other: (&Row, &Lengths)) -> bool {
         || other_lengths.irq.as_ns() > lengths.irq.as_ns() + CLOCK_SKEW.as_ns()
 }
 
-fn knows_less(exact: (&Row, &Lengths), other: (&Row, &Lengths)) -> bool {
+fn knows_less(exact: (&ComparedRow, &Lengths), other: (&ComparedRow, &Lengths)) -> bool {
     let ((row, lengths), (other, other_lengths)) = (exact, other);
     row.reason != other.reason
         || row.was_runnable != other.was_runnable
@@ -270,7 +275,7 @@ fn knows_less(exact: (&Row, &Lengths), other: (&Row, &Lengths)) -> bool {
 
 /// The load that both recorders watch.
 #[derive(Clone, Copy)]
-enum Load {
+enum MissedLoad {
     /// A load with every kind of switch.
     Mixed,
     /// Many wakeups, by tasks and by every kind of interrupt.
@@ -278,12 +283,16 @@ enum Load {
 }
 
 /// Runs the load for a while, with both recorders.
-fn record_twice(load: Load, scope: &Scope, missed: Option<MissedEvents>) -> (Seen, Seen) {
-    let interrupts = matches!(load, Load::Interrupts).then(InterruptLoad::start);
+fn record_twice(
+    load: MissedLoad,
+    scope: &Scope,
+    missed: Option<MissedEvents>,
+) -> (RecorderRows, RecorderRows) {
+    let interrupts = matches!(load, MissedLoad::Interrupts).then(InterruptLoad::start);
     let mut exact = Recorder::start(scope.clone(), None);
     let mut other = Recorder::start(scope.clone(), missed);
     // The load ends by itself, and the kernel may need longer to load both recorders.
-    let mixed = matches!(load, Load::Mixed).then(|| MixedLoad::start(DURATION));
+    let mixed = matches!(load, MissedLoad::Mixed).then(|| MixedLoad::start(DURATION));
     // Above the real-time threads of the load, which would otherwise starve this thread until the
     // rings are full.
     set_real_time(libc::SCHED_FIFO, 20);
@@ -304,7 +313,7 @@ fn record_twice(load: Load, scope: &Scope, missed: Option<MissedEvents>) -> (See
 }
 
 /// Misses events of these hooks, and compares the number of rows that differ with their number.
-fn heals(load: Load, scope: &Scope, hooks: &'static [Hook], one_in: u32) {
+fn heals(load: MissedLoad, scope: &Scope, hooks: &'static [Hook], one_in: u32) {
     let _turn = crate::alone();
     let missed = MissedEvents { hooks, one_in };
     let (exact, other) = record_twice(load, scope, Some(missed));
@@ -351,7 +360,7 @@ macro_rules! healing_tests {
         $(#[test]
         #[ignore = "needs root"]
         fn $test() {
-            heals(Load::$load, &Scope::All, &[Hook::$hook], $one_in);
+            heals(MissedLoad::$load, &Scope::All, &[Hook::$hook], $one_in);
         })+
 
         /// Every hook at once, in a recording of one process: there the CPUs also count waiting
@@ -363,7 +372,7 @@ macro_rules! healing_tests {
                 pids: vec![Pid::new(std::process::id())],
                 children: Children::Recorded,
             };
-            heals(Load::Interrupts, &own, &[$(Hook::$hook),+], 1500);
+            heals(MissedLoad::Interrupts, &own, &[$(Hook::$hook),+], 1500);
         }
     };
 }
@@ -438,7 +447,7 @@ fn root_a_child_whose_fork_was_not_seen_is_followed() {
 #[ignore = "needs root"]
 fn root_two_recorders_of_one_load_agree() {
     let _turn = crate::alone();
-    let (exact, other) = record_twice(Load::Mixed, &Scope::All, None);
+    let (exact, other) = record_twice(MissedLoad::Mixed, &Scope::All, None);
     let found = Differences::between(&exact, &other);
     println!("{found:#?}");
     assert!(found.compared > 1000);

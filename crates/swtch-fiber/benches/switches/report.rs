@@ -20,7 +20,7 @@ pub struct Host {
 
 /// One row: the results per operation of an arm.
 #[derive(Debug)]
-struct Row<'a> {
+struct ArmRow<'a> {
     record: &'a Record,
     /// CPU time, ns: the median of the starts.
     ns: f64,
@@ -36,7 +36,7 @@ struct Row<'a> {
 }
 
 /// The rows of the complete arms, in the order of the list.
-fn rows(records: &[Record]) -> Vec<Row<'_>> {
+fn rows(records: &[Record]) -> Vec<ArmRow<'_>> {
     let whole = |record: &&Record| record.failed.is_none();
     records
         .iter()
@@ -53,13 +53,13 @@ fn rows(records: &[Record]) -> Vec<Row<'_>> {
         .collect()
 }
 
-fn row<'a>(record: &'a Record, first: Option<&Record>) -> Option<Row<'a>> {
+fn row<'a>(record: &'a Record, first: Option<&Record>) -> Option<ArmRow<'a>> {
     let each = |of: fn(&Block) -> f64| -> Vec<f64> {
         let per_operation = |block: &Block| of(block) / block.operations as f64;
         record.blocks.iter().flatten().map(per_operation).collect()
     };
     let all = each(|block| block.cpu_ns);
-    Some(Row {
+    Some(ArmRow {
         record,
         ns: median(&by_start(record, cpu_ns))?,
         quartiles: (quantile(&all, 0.25)?, quantile(&all, 0.75)?),
@@ -102,7 +102,7 @@ pub fn table(records: &[Record], host: &Host, plan: Plan) -> String {
     let rows = rows(records);
     header(&mut out, host, plan);
     for group in Group::ALL {
-        let of_group = |row: &&Row<'_>| row.record.arm.group == group;
+        let of_group = |row: &&ArmRow<'_>| row.record.arm.group == group;
         if !rows.iter().any(|row| of_group(&row)) {
             continue;
         }
@@ -139,7 +139,7 @@ fn header(out: &mut String, host: &Host, plan: Plan) {
     .ok();
 }
 
-fn line(out: &mut String, row: &Row<'_>) {
+fn line(out: &mut String, row: &ArmRow<'_>) {
     let (low, high) = row.quartiles;
     let ratio = row
         .ratio
@@ -164,7 +164,7 @@ fn line(out: &mut String, row: &Row<'_>) {
 }
 
 /// What is missing, and how quiet the machine was.
-fn footer(out: &mut String, records: &[Record], rows: &[Row<'_>]) {
+fn footer(out: &mut String, records: &[Record], rows: &[ArmRow<'_>]) {
     let missing = |record: &Record| Some((record.arm.name, record.failed.clone()?));
     let missing: Vec<_> = records.iter().filter_map(missing).collect();
     if !missing.is_empty() {
@@ -214,7 +214,7 @@ pub fn json(records: &[Record], host: &Host, plan: Plan) -> String {
     out
 }
 
-fn json_row(row: &Row<'_>) -> String {
+fn json_row(row: &ArmRow<'_>) -> String {
     let number = |value: Option<f64>| value.map_or("null".to_owned(), |value| value.to_string());
     let ends = row.ratio.and_then(|(_, ends)| ends);
     format!(

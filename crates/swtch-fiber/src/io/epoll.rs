@@ -30,7 +30,7 @@ const ALARM: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct Epoll {
     epoll: OwnedFd,
-    waiting: HashMap<RawFd, Vec<Waiting>>,
+    waiting: HashMap<RawFd, Vec<PendingOperation>>,
     completed: VecDeque<Waiter>,
     /// Earliest time to ask the kernel again while workers run, ticks.
     next_look: u64,
@@ -39,7 +39,7 @@ pub(super) struct Epoll {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingOperation {
     interest: Interest,
     operation: *const Operation,
 }
@@ -78,10 +78,13 @@ impl Epoll {
         let others = self.waiting.get(&number).map_or(&[][..], Vec::as_slice);
         let interests = others.iter().map(|other| other.interest);
         self.arm(descriptor, interests.chain([interest]))?;
-        self.waiting.entry(number).or_default().push(Waiting {
-            interest,
-            operation,
-        });
+        self.waiting
+            .entry(number)
+            .or_default()
+            .push(PendingOperation {
+                interest,
+                operation,
+            });
         Ok(())
     }
 
@@ -183,7 +186,7 @@ impl Epoll {
         }
     }
 
-    fn complete(&mut self, waiting: &Waiting, result: i32) {
+    fn complete(&mut self, waiting: &PendingOperation, result: i32) {
         // SAFETY: its worker stays in `operation::run` until the operation has a result. It had
         // none, because it was still in the table.
         let operation = unsafe { &*waiting.operation };

@@ -29,7 +29,11 @@ impl StackMeter {
             return;
         };
         let used = page.header().workers.used.load(Ordering::Acquire);
-        let owners: Vec<u32> = shared.seats().iter().map(|seat| seat.index + 1).collect();
+        let owners: Vec<u32> = shared
+            .entries()
+            .iter()
+            .map(|entry| entry.index + 1)
+            .collect();
         for _ in 0..used.min(AT_A_TIME) {
             self.next = if self.next >= used { 0 } else { self.next };
             measure(page, self.next, &owners);

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use crate::helpers;
 use crate::page::{self, add};
 use crate::probes::{self, Arguments};
-use crate::runtime::{Seat, Shared};
+use crate::runtime::{SchedulerEntry, Shared};
 use crate::stall::records::Records;
 use crate::stall::waits::Waits;
-use crate::stall::{Deadlock, Duty, Stall, Watch, outside};
+use crate::stall::{Deadlock, SchedulerDuty, Stall, Watch, outside};
 
 /// Longest time between two looks while some scheduler is not idle.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
@@ -28,7 +28,8 @@ pub(super) struct StallWatch {
 
 impl StallWatch {
     pub(super) fn new(shared: &Shared) -> Self {
-        let watch = |threshold: Duration| shared.seats().iter().map(move |_| Watch::new(threshold));
+        let watch =
+            |threshold: Duration| shared.entries().iter().map(move |_| Watch::new(threshold));
         let stalls = shared.stalls.iter();
         Self {
             watches: stalls
@@ -44,7 +45,7 @@ impl StallWatch {
     ///
     /// With very many workers a search takes long, and the monitor must end quanta in time:
     /// searches take at most one two-hundredth of its time.
-    pub(super) fn look_for_circles(&mut self, shared: &Shared) {
+    pub(super) fn find_cycles(&mut self, shared: &Shared) {
         let began = Instant::now();
         if shared.stalls.is_none() || self.circles_from.is_some_and(|from| began < from) {
             return;
@@ -108,12 +109,12 @@ impl StallWatch {
         if waits.is_empty() {
             return false;
         }
-        let seats = || shared.seats().iter();
-        let wakes_by_itself = |seat: &Seat| {
-            let has_deadline = seat.scheduler.has_deadline.load(Ordering::Relaxed);
-            has_deadline || Records::new(page, seat.index).may_wake_by_itself()
+        let entries = || shared.entries().iter();
+        let wakes_by_itself = |entry: &SchedulerEntry| {
+            let has_deadline = entry.scheduler.has_deadline.load(Ordering::Relaxed);
+            has_deadline || Records::new(page, entry.index).may_wake_by_itself()
         };
-        if self.report_circles(shared, &waits) || seats().any(wakes_by_itself) {
+        if self.report_circles(shared, &waits) || entries().any(wakes_by_itself) {
             return false;
         }
         if outside::could_wake(page, shared.monitor.number()) {
@@ -121,7 +122,7 @@ impl StallWatch {
         }
         // If a scheduler worked during the reading, the values are not of one moment.
         if stays_quiet() {
-            let tasks: u64 = seats().map(|seat| seat.scheduler.load.tasks()).sum();
+            let tasks: u64 = entries().map(|entry| entry.scheduler.load.tasks()).sum();
             let (number, deadlock) = waits.all(tasks);
             self.report_once(shared, number, deadlock);
         }
@@ -143,16 +144,16 @@ impl StallWatch {
         let (threshold, reporter) = shared.stalls.as_ref()?;
         let page = page::page_if_there()?;
         let mut again = None;
-        for (seat, watch) in shared.seats().iter().zip(&mut self.watches) {
-            let records = Records::new(page, seat.index);
-            let duty = records.duty(seat.scheduler);
+        for (entry, watch) in shared.entries().iter().zip(&mut self.watches) {
+            let records = Records::new(page, entry.index);
+            let duty = records.duty(entry.scheduler);
             let (now, progress) = (Instant::now(), records.progress());
             if let Some(stall) = watch.look(now, progress, duty, || records.subject()) {
-                add(&seat.record.stalls_count, 1);
+                add(&entry.record.stalls_count, 1);
                 probe(&stall);
                 reporter.report(stall, now);
             }
-            if duty != Duty::Idle {
+            if duty != SchedulerDuty::Idle {
                 again = Some((*threshold / 4).min(LONGEST_NAP));
             }
         }
@@ -162,7 +163,7 @@ impl StallWatch {
 
 /// Which worker of this runtime waits for which, now.
 fn waits(shared: &Shared) -> Option<Waits> {
-    let own = shared.seats().iter().map(|seat| seat.index);
+    let own = shared.entries().iter().map(|entry| entry.index);
     Some(Waits::look(page::page_if_there()?, own))
 }
 

@@ -188,11 +188,11 @@ impl Builder {
             workers_per_scheduler: self.workers,
             io,
             io_driver,
-            seats: OnceLock::new(),
+            entries: OnceLock::new(),
             monitor: Monitor::new(),
             stalls,
             helpers: Helpers::new(self.helpers),
-            hungry: AtomicUsize::new(0),
+            idle_schedulers: AtomicUsize::new(0),
             ending: AtomicBool::new(false),
             turn: AtomicUsize::new(0),
         };

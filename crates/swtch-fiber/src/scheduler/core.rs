@@ -242,7 +242,7 @@ impl Core {
         unsafe { cell.own() }.slot = Some(slot);
         places::note_cell(index, cell);
         let made = match self.shared.mode {
-            Mode::Fiber => fiber::furnish(cell, index, &self.shared),
+            Mode::Fiber => fiber::attach_stack(cell, index, &self.shared),
             // The thread has its own stack. Clear the entry, because a coroutine may have had this
             // index before.
             Mode::Thread => {

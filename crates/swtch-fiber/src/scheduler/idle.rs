@@ -51,7 +51,7 @@ impl Scheduler {
             self.alarm.announce_sleep();
             let goes_on = self.is_closing() == closing && (!closing || core.has_tasks());
             if goes_on && self.nothing_came_in() {
-                let _hungry = takes_tasks.then(|| core.shared.clone().hungry());
+                let _idle = takes_tasks.then(|| core.shared.clone().count_as_idle());
                 self.sleep(deadline.map(|deadline| deadline.monotonic_ns));
                 // SAFETY: called by the holder.
                 unsafe { self.core() }.timers.look_next_time();

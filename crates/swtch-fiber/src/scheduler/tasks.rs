@@ -126,7 +126,7 @@ impl Scheduler {
             && self.open.length() == 0
             && core.timers.is_empty()
             && core.io.nothing_to_do()
-            && !core.shared.somebody_is_hungry()
+            && !core.shared.has_idle_scheduler()
     }
 }
 
@@ -146,7 +146,7 @@ impl Core {
     /// Lets other schedulers take the tasks that wait here, if one of them has nothing to do.
     pub(crate) fn share_near_tasks(&mut self, scheduler: &Scheduler) {
         let nothing_waits = self.near.is_empty() && !scheduler.has_open_tasks();
-        if nothing_waits || !self.shared.somebody_is_hungry() {
+        if nothing_waits || !self.shared.has_idle_scheduler() {
             return;
         }
         if !self.near.is_empty() {

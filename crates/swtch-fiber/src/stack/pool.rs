@@ -31,12 +31,12 @@ use super::{StackError, shadow};
 pub struct StackPool {
     geometry: Geometry,
     guards: Guards,
-    shelf: Mutex<Shelf>,
+    free_stacks: Mutex<FreeStacks>,
 }
 
 /// The part of a pool that its lock protects.
 #[derive(Debug, Default)]
-struct Shelf {
+struct FreeStacks {
     /// Used stacks, the latest at the back. Has capacity for all stacks of the pool.
     warm: VecDeque<Slot>,
     /// Stacks whose pages were given back.
@@ -77,7 +77,7 @@ impl StackPool {
         let pool: &'static Self = Box::leak(Box::new(Self {
             geometry,
             guards,
-            shelf: Mutex::default(),
+            free_stacks: Mutex::default(),
         }));
         pools.push(pool);
         Ok(pool)
@@ -90,13 +90,13 @@ impl StackPool {
 
     /// Number of stacks that exist, in use or not.
     pub fn stacks(&self) -> usize {
-        self.shelf().stacks
+        self.free_stacks().stacks
     }
 
     /// Number of stacks that are not in use.
     pub fn idle_stacks(&self) -> usize {
-        let shelf = self.shelf();
-        shelf.warm.len() + shelf.cold.len()
+        let free_stacks = self.free_stacks();
+        free_stacks.warm.len() + free_stacks.cold.len()
     }
 
     /// Takes a stack: the one that came back last, or a new one.
@@ -106,7 +106,7 @@ impl StackPool {
     /// When a new one is needed and the kernel has no address space, mappings or memory for it.
     #[inline]
     pub fn take(&'static self) -> Result<PooledStack, StackError> {
-        let slot = self.shelf().take(self)?;
+        let slot = self.free_stacks().take(self)?;
         Ok(PooledStack { slot, pool: self })
     }
 
@@ -117,11 +117,11 @@ impl StackPool {
     pub fn trim(&self, at_most: usize) -> usize {
         for trimmed in 0..at_most {
             // One at a time, so that a thread that needs a stack meanwhile need not make a new one.
-            let Some(slot) = self.shelf().take_quiet() else {
+            let Some(slot) = self.free_stacks().take_quiet() else {
                 return trimmed;
             };
             slot.give_back_below(0);
-            self.shelf().cold.push(slot);
+            self.free_stacks().cold.push(slot);
         }
         at_most
     }
@@ -129,17 +129,19 @@ impl StackPool {
     /// Puts a stack back that is no longer in use.
     #[inline]
     pub(super) fn put(&self, slot: Slot) {
-        slot.give_back_depth_now_and_then();
-        self.shelf().warm.push_back(slot);
+        slot.trim_periodically();
+        self.free_stacks().warm.push_back(slot);
     }
 
     #[inline]
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    fn free_stacks(&self) -> MutexGuard<'_, FreeStacks> {
+        self.free_stacks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelf {
+impl FreeStacks {
     #[inline]
     fn take(&mut self, pool: &StackPool) -> Result<Slot, StackError> {
         if let Some(slot) = self.warm.pop_back() {

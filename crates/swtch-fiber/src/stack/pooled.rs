@@ -76,10 +76,10 @@ impl StackHandle {
     /// Called by a worker on its own stack after each task. Once in
     /// [`USES_BETWEEN_LOOKS`](super::slab::USES_BETWEEN_LOOKS) calls it gives back the pages below
     /// what a warm stack keeps. Does nothing when called from that deep.
-    pub(crate) fn give_back_depth_now_and_then(self) {
+    pub(crate) fn trim_periodically(self) {
         let here = ptr::from_ref(&self).addr();
         if self.slot.base().saturating_sub(here) < KEPT / 2 {
-            self.slot.give_back_depth_now_and_then();
+            self.slot.trim_periodically();
         }
     }
 
@@ -113,7 +113,7 @@ mod tests {
         let worker = move |_: &corosensei::Yielder<(), ()>, ()| {
             let kept = [7_u8; 512];
             for _ in 0..USES_BETWEEN_LOOKS {
-                handle.give_back_depth_now_and_then();
+                handle.trim_periodically();
             }
             std::hint::black_box(kept).iter().all(|byte| *byte == 7)
         };

@@ -216,7 +216,7 @@ impl Slot {
     /// Called by the owner of the stack after each use, when nothing on it lies deeper than
     /// [`KEPT`]. Once in [`USES_BETWEEN_LOOKS`] uses it gives back the pages below that.
     #[inline]
-    pub fn give_back_depth_now_and_then(self) {
+    pub fn trim_periodically(self) {
         let uses = self.0.uses.load(Ordering::Relaxed).wrapping_add(1);
         self.0.uses.store(uses, Ordering::Relaxed);
         if uses.is_multiple_of(USES_BETWEEN_LOOKS) {

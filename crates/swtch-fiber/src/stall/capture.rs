@@ -72,12 +72,12 @@ fn asked(tid: i32) -> u64 {
 }
 
 /// The only slot for an answer; the monitors of several runtimes take turns.
-struct Slot {
+struct CaptureSlot {
     state: AtomicU64,
-    answer: UnsafeCell<Answer>,
+    answer: UnsafeCell<CapturedThread>,
 }
 
-struct Answer {
+struct CapturedThread {
     registers: Registers,
     stack_start: usize,
     stack_len: usize,
@@ -87,11 +87,11 @@ struct Answer {
 
 // SAFETY: `answer` belongs to the monitor that holds `TURN`, except from `asked` to `FILLED`, when
 // it belongs to the handler of the asked thread that moved `state` to `FILLING`.
-unsafe impl Sync for Slot {}
+unsafe impl Sync for CaptureSlot {}
 
-static SLOT: Slot = Slot {
+static SLOT: CaptureSlot = CaptureSlot {
     state: AtomicU64::new(FREE),
-    answer: UnsafeCell::new(Answer {
+    answer: UnsafeCell::new(CapturedThread {
         registers: Registers::UNKNOWN,
         stack_start: 0,
         stack_len: 0,
@@ -204,7 +204,7 @@ extern "C" fn on_signal(_signal: i32, _info: *mut libc::siginfo_t, context: *mut
 }
 
 /// Fills in registers, stack and CPU times.
-fn fill(answer: &mut Answer, registers: Registers) {
+fn fill(answer: &mut CapturedThread, registers: Registers) {
     let start = usize::try_from(registers.stack_pointer()).unwrap_or(0);
     answer.registers = registers;
     answer.stack_start = start;

@@ -35,13 +35,13 @@ pub struct Blocker {
     /// Name of its task, or `#` and the task's id.
     pub task: String,
     /// What it has to do first.
-    pub has_to: HasTo,
+    pub has_to: BlockedOn,
 }
 
 /// What a worker has to do before another one can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum HasTo {
+pub enum BlockedOn {
     /// Unlock the lock that it holds.
     Unlock,
     /// End the task that it runs.
@@ -84,40 +84,40 @@ const NAMED: usize = 16;
 /// Finds cycles of edges; no node is in two of them. Takes as many steps as there are edges.
 pub(super) fn circles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     #[derive(Clone, Copy, PartialEq)]
-    enum Met {
+    enum Visit {
         Not,
         /// The node lies on the present path, at this depth.
         OnPath(usize),
         Done,
     }
-    let mut met = vec![Met::Not; edges.len()];
+    let mut met = vec![Visit::Not; edges.len()];
     let mut found = Vec::new();
     for first in 0..edges.len() {
-        if met[first] != Met::Not {
+        if met[first] != Visit::Not {
             continue;
         }
         // The nodes of the path, and how many edges of each have been followed.
         let mut path = vec![(first, 0)];
-        met[first] = Met::OnPath(0);
+        met[first] = Visit::OnPath(0);
         while let Some((place, followed)) = path.last_mut() {
             let Some(next) = edges[*place].get(*followed).copied() else {
-                met[*place] = Met::Done;
+                met[*place] = Visit::Done;
                 path.pop();
                 continue;
             };
             *followed += 1;
             match met[next] {
-                Met::Not => {
-                    met[next] = Met::OnPath(path.len());
+                Visit::Not => {
+                    met[next] = Visit::OnPath(path.len());
                     path.push((next, 0));
                 }
-                Met::OnPath(depth) => {
+                Visit::OnPath(depth) => {
                     found.push(path[depth..].iter().map(|(place, _)| *place).collect());
                     for (place, _) in path.drain(..) {
-                        met[place] = Met::Done;
+                        met[place] = Visit::Done;
                     }
                 }
-                Met::Done => {}
+                Visit::Done => {}
             }
         }
     }
@@ -182,9 +182,9 @@ impl fmt::Display for Waiting {
             return Ok(());
         };
         f.write_str(match blocker.has_to {
-            HasTo::Unlock => ", held by ",
-            HasTo::End => ", the end of ",
-            HasTo::GoFirst => ", behind ",
+            BlockedOn::Unlock => ", held by ",
+            BlockedOn::End => ", the end of ",
+            BlockedOn::GoFirst => ", behind ",
         })?;
         who(f, blocker.worker, &blocker.task)
     }
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(circles(&edges)[0].len(), 100_001);
     }
 
-    fn waiting(worker: u32, blocker: u32, wait_type: &str, has_to: HasTo) -> Waiting {
+    fn waiting(worker: u32, blocker: u32, wait_type: &str, has_to: BlockedOn) -> Waiting {
         Waiting {
             worker,
             task: format!("t{worker}\u{1b}"),
@@ -266,9 +266,9 @@ mod tests {
     #[test]
     fn the_report_names_the_chain() {
         let circle = vec![
-            waiting(1, 2, "MUTEX", HasTo::Unlock),
-            waiting(2, 3, "JOIN", HasTo::End),
-            waiting(3, 1, "RWLOCK_SHARED", HasTo::GoFirst),
+            waiting(1, 2, "MUTEX", BlockedOn::Unlock),
+            waiting(2, 3, "JOIN", BlockedOn::End),
+            waiting(3, 1, "RWLOCK_SHARED", BlockedOn::GoFirst),
         ];
         assert_eq!(
             Deadlock::Cycle(circle).to_string(),
@@ -282,7 +282,7 @@ mod tests {
     /// A report with a hundred thousand lines would not help.
     #[test]
     fn a_long_report_is_cut() {
-        let all = (0..20).map(|worker| waiting(worker, 99, "MUTEX", HasTo::Unlock));
+        let all = (0..20).map(|worker| waiting(worker, 99, "MUTEX", BlockedOn::Unlock));
         let text = Deadlock::AllWait {
             waiting: all.collect(),
             queued: 3,

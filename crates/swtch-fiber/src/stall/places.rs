@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::page::{Page, WORKERS};
 use crate::worker::WorkerCell;
 
-struct Place {
+struct StackRange {
     low: AtomicUsize,
     high: AtomicUsize,
     cell: AtomicPtr<WorkerCell>,
 }
 
 /// Uses memory only as far as there are workers: the rest are pages of zeros, never touched.
-static PLACES: [Place; WORKERS as usize] = [const {
-    Place {
+static PLACES: [StackRange; WORKERS as usize] = [const {
+    StackRange {
         low: AtomicUsize::new(0),
         high: AtomicUsize::new(0),
         cell: AtomicPtr::new(ptr::null_mut()),

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 
 use super::evidence;
 use super::places;
-use super::report::Offender;
-use super::verdict::Duty;
+use super::report::StalledWorker;
+use super::verdict::SchedulerDuty;
 use super::watch::Subject;
 use crate::page::layout::{SchedulerRecord, ThreadRecord, thread_kind, worker_state};
 use crate::page::layout::{WorkerRecord, scheduler_status};
@@ -44,16 +44,20 @@ impl Records {
     }
 
     /// What the scheduler should be doing.
-    pub(crate) fn duty(self, scheduler: &Scheduler) -> Duty {
+    pub(crate) fn duty(self, scheduler: &Scheduler) -> SchedulerDuty {
         let came_in = !scheduler.is_closing() && !scheduler.nothing_came_in();
         if self.record.is_idle.load(Ordering::SeqCst) != 0 {
-            return if came_in { Duty::Queued } else { Duty::Idle };
+            return if came_in {
+                SchedulerDuty::Queued
+            } else {
+                SchedulerDuty::Idle
+            };
         }
         let is_queued = came_in || self.record.runnable_tasks_count.load(Ordering::Relaxed) > 0;
         match self.running_worker() {
-            Some(_) => Duty::Running,
-            None if is_queued => Duty::Queued,
-            None => Duty::Idle,
+            Some(_) => SchedulerDuty::Running,
+            None if is_queued => SchedulerDuty::Queued,
+            None => SchedulerDuty::Idle,
         }
     }
 
@@ -73,7 +77,7 @@ impl Records {
         Subject {
             scheduler: self.record.scheduler_id.load(Ordering::Relaxed),
             tid: self.tid(),
-            offender: self.running_worker().map(|(worker, record)| Offender {
+            offender: self.running_worker().map(|(worker, record)| StalledWorker {
                 worker,
                 task: record.task_id.load(Ordering::Relaxed),
                 name: self.task_name(worker),

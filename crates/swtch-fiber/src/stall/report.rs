@@ -29,7 +29,7 @@ pub struct Stall {
     /// The thread that holds the scheduler (`gettid`).
     pub tid: i32,
     /// The worker that runs; `None` when none does.
-    pub offender: Option<Offender>,
+    pub offender: Option<StalledWorker>,
     /// How long there has been no progress, so far.
     pub lasted: Duration,
     /// The reason for the stall.
@@ -46,7 +46,7 @@ pub struct Stall {
 
 /// The worker that runs during a stall.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offender {
+pub struct StalledWorker {
     /// Number of the worker in the page.
     pub worker: u32,
     /// Id of the task that it runs.
@@ -75,7 +75,7 @@ impl fmt::Display for Stall {
             "stall: scheduler {scheduler} (thread {tid}) without progress for {ms:.0} ms: {verdict}"
         )?;
         match &self.offender {
-            Some(Offender { worker, task, name }) => {
+            Some(StalledWorker { worker, task, name }) => {
                 let name = name.escape_debug();
                 writeln!(f, "  worker {worker} runs task {task} \"{name}\"")?;
             }
@@ -272,7 +272,7 @@ mod tests {
         Stall {
             scheduler: 2,
             tid: 4242,
-            offender: Some(Offender {
+            offender: Some(StalledWorker {
                 worker: 3,
                 task: 17,
                 name: "scan\n".into(),

@@ -19,7 +19,7 @@ use super::evidence::{Call, Sample};
 
 /// What the scheduler should be doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
+pub enum SchedulerDuty {
     /// Nothing: no worker runs and none is runnable.
     Idle,
     /// A worker runs and should make progress.
@@ -189,7 +189,7 @@ fn preemptive(before: &Sample, after: &Sample) -> Duration {
 }
 
 /// The reason why a scheduler with that duty made no progress between two samples of its thread.
-pub fn judge(duty: Duty, before: &Sample, after: &Sample) -> (Verdict, Numbers) {
+pub fn judge(duty: SchedulerDuty, before: &Sample, after: &Sample) -> (Verdict, Numbers) {
     let numbers = Numbers::between(before, after);
     let has_cpu = numbers.had_cpu();
     let lacks_cpu = !has_cpu && numbers.waited_for_cpu(after.is_blocked());
@@ -199,7 +199,7 @@ pub fn judge(duty: Duty, before: &Sample, after: &Sample) -> (Verdict, Numbers) 
         } else {
             Verdict::NotScheduled
         }
-    } else if duty == Duty::Queued {
+    } else if duty == SchedulerDuty::Queued {
         Verdict::QueueStalled
     } else if !has_cpu {
         Verdict::BlockedInCall

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
 
-use super::deadlock::{Blocker, Deadlock, HasTo, Waiting, circles};
+use super::deadlock::{BlockedOn, Blocker, Deadlock, Waiting, circles};
 use super::{memory, places};
 use crate::page::layout::{WAIT_TYPES, WorkerRecord, worker_state};
 use crate::page::{Page, text};
@@ -130,7 +130,7 @@ impl Waits {
         &self,
         place: usize,
         mut words: impl FnMut(u64, bool) -> Words,
-    ) -> impl Iterator<Item = (usize, HasTo)> {
+    ) -> impl Iterator<Item = (usize, BlockedOn)> {
         let one = self.all[place];
         let mut edges = Vec::new();
         // A wait with a deadline ends by itself, so it has no edges.
@@ -141,7 +141,11 @@ impl Waits {
             );
             let ends = one.is(WaitType::JOIN);
             if one.is(WaitType::MUTEX) || ends || writes || reads {
-                let has_to = if ends { HasTo::End } else { HasTo::Unlock };
+                let has_to = if ends {
+                    BlockedOn::End
+                } else {
+                    BlockedOn::Unlock
+                };
                 let [first, named @ ..] = words(one.resource, writes || reads);
                 // A reader waits for the present readers only if a writer stands before it.
                 let named = if first == SEVERAL || writes {
@@ -160,13 +164,13 @@ impl Waits {
                 };
                 let writers = self.writers.get(&one.resource).into_iter().flatten();
                 let writers = writers.copied().filter(before);
-                edges.extend(writers.map(|writer| (writer, HasTo::GoFirst)));
+                edges.extend(writers.map(|writer| (writer, BlockedOn::GoFirst)));
             }
         }
         edges.into_iter()
     }
 
-    fn waiting(&self, place: usize, edge: Option<(usize, HasTo)>) -> Waiting {
+    fn waiting(&self, place: usize, edge: Option<(usize, BlockedOn)>) -> Waiting {
         let one = &self.all[place];
         let wait_type = (one.wait_type as usize).min(WAIT_TYPES - 1);
         Waiting {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::backtrace;
 use super::evidence::Sample;
 use super::holder;
-use super::report::{Holder, Offender, Stall};
-use super::verdict::{Duty, Verdict, judge};
+use super::report::{Holder, Stall, StalledWorker};
+use super::verdict::{SchedulerDuty, Verdict, judge};
 
 /// The data of a scheduler that is suspected of a stall.
 pub struct Subject<'a> {
@@ -17,7 +17,7 @@ pub struct Subject<'a> {
     /// The thread that holds it (`gettid`).
     pub tid: i32,
     /// The worker that runs; `None` when none does.
-    pub offender: Option<Offender>,
+    pub offender: Option<StalledWorker>,
     /// Threads that run preemptively on behalf of this scheduler (`gettid`).
     pub preemptive: Vec<i32>,
     /// The workers that do not run, by number, with their stacks.
@@ -40,14 +40,14 @@ impl fmt::Debug for Subject<'_> {
 #[derive(Debug)]
 pub struct Watch {
     threshold: Duration,
-    seen: Option<Seen>,
+    seen: Option<Observations>,
 }
 
 /// The observations since progress last changed.
 #[derive(Debug)]
-struct Seen {
+struct Observations {
     progress: u64,
-    duty: Duty,
+    duty: SchedulerDuty,
     since: Instant,
     before: Option<(Instant, i32, Sample)>,
     is_reported: bool,
@@ -74,13 +74,13 @@ impl Watch {
         &mut self,
         now: Instant,
         progress: u64,
-        duty: Duty,
+        duty: SchedulerDuty,
         subject: impl FnOnce() -> Subject<'a>,
     ) -> Option<Stall> {
         let seen = match &mut self.seen {
             Some(seen) if seen.progress == progress && seen.duty == duty => seen,
             seen => {
-                *seen = Some(Seen {
+                *seen = Some(Observations {
                     progress,
                     duty,
                     since: now,
@@ -91,7 +91,7 @@ impl Watch {
             }
         };
         let lasted = now.saturating_duration_since(seen.since);
-        if duty == Duty::Idle || seen.is_reported || lasted * 2 < self.threshold {
+        if duty == SchedulerDuty::Idle || seen.is_reported || lasted * 2 < self.threshold {
             return None;
         }
         let Some((taken, tid, before)) = &seen.before else {
@@ -119,7 +119,7 @@ impl Watch {
 }
 
 /// Takes the second sample, and decides.
-fn stall(subject: Subject<'_>, duty: Duty, before: &Sample, lasted: Duration) -> Stall {
+fn stall(subject: Subject<'_>, duty: SchedulerDuty, before: &Sample, lasted: Duration) -> Stall {
     let mut after = Sample::take(subject.tid, &subject.preemptive);
     let (backtrace, usage) = backtrace::take(subject.tid, &after);
     after.usage = usage;

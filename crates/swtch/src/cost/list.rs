@@ -10,7 +10,7 @@ use swtch_core::cost::{
     Policy, Price, PriceList, Primitive, REFERENCE, Session, Verdict, differs,
 };
 
-use super::measure::{Harvest, Measured};
+use super::measure::{Measured, Measurements};
 use super::menu::{CurveName, Effort, Menu, Pair, Role, Row, Section};
 use super::noise;
 use super::series::{Act, Blocks, Paired};
@@ -23,14 +23,19 @@ const UNRESOLVED_PCT: f64 = 5.0;
 const ALPHA: f64 = 0.05;
 
 /// The list of all that was measured.
-pub fn list(menu: &Menu, effort: Effort, harvest: &Harvest, was_interrupted: bool) -> PriceList {
+pub fn list(
+    menu: &Menu,
+    effort: Effort,
+    measurements: &Measurements,
+    was_interrupted: bool,
+) -> PriceList {
     let origin = host::origin();
-    let blocks: Vec<Blocks<'_>> = harvest.measured.iter().map(Blocks::of).collect();
-    let groups: Vec<_> = harvest.measured.iter().zip(&blocks).collect();
+    let blocks: Vec<Blocks<'_>> = measurements.measured.iter().map(Blocks::of).collect();
+    let groups: Vec<_> = measurements.measured.iter().zip(&blocks).collect();
     let prices: Vec<Price> = groups.iter().flat_map(|(m, b)| prices(m, b)).collect();
     let twins = twins(&groups);
     let all: Vec<Contrast> = twins.iter().map(|(_, contrast)| *contrast).collect();
-    let noise = noise::noise(harvest, &blocks, &all);
+    let noise = noise::noise(measurements, &blocks, &all);
     let verdict = Verdict::of(&noise);
     let curves = curves(&groups);
     let cliff = cliff(&curves);
@@ -42,7 +47,7 @@ pub fn list(menu: &Menu, effort: Effort, harvest: &Harvest, was_interrupted: boo
             id: format!("{}-{}", origin.measured_at, std::process::id()),
             seed: menu.seed,
             contrast_policy: Some(menu.steady),
-            took_s: harvest.took.as_secs_f64(),
+            took_s: measurements.took.as_secs_f64(),
             reference: REFERENCE.to_owned(),
             twins: named(&twins),
             cpu: Some(menu.cpu),
@@ -59,7 +64,7 @@ pub fn list(menu: &Menu, effort: Effort, harvest: &Harvest, was_interrupted: boo
         cliff,
         curves,
         kernel_share: Vec::new(),
-        missing: missing(menu, harvest),
+        missing: missing(menu, measurements),
     }
 }
 
@@ -326,9 +331,9 @@ fn curve_of<'c>(curves: &'c mut Vec<Curve>, name: &CurveName) -> &'c mut Curve {
 }
 
 /// What the menu knew to be missing, what could not be started, and what was not finished.
-fn missing(menu: &Menu, harvest: &Harvest) -> Vec<Missing> {
+fn missing(menu: &Menu, measurements: &Measurements) -> Vec<Missing> {
     let mut all = menu.missing.clone();
-    for measured in &harvest.measured {
+    for measured in &measurements.measured {
         for missing in measured.trees.iter().flat_map(|tree| &tree.missing) {
             let arm = &measured.group.arms[missing.arm];
             let one = Missing {
@@ -344,7 +349,7 @@ fn missing(menu: &Menu, harvest: &Harvest) -> Vec<Missing> {
             }
         }
     }
-    all.extend(harvest.unfinished.iter().map(|name| Missing {
+    all.extend(measurements.unfinished.iter().map(|name| Missing {
         kind: name.clone(),
         why: "it was ended before enough process trees were measured".to_owned(),
     }));

@@ -21,7 +21,7 @@ pub struct Measured {
 
 /// The measurements of all groups.
 #[derive(Debug)]
-pub struct Harvest {
+pub struct Measurements {
     /// The groups, in the order of the menu; without those that have too few trees.
     pub measured: Vec<Measured>,
     /// Names of groups that were not finished.
@@ -44,12 +44,12 @@ pub fn measure(
     budget: Duration,
     stop: &AtomicBool,
     is_resolved: impl Fn(&Measured) -> bool,
-) -> Result<Harvest> {
+) -> Result<Measurements> {
     let start = Instant::now();
     let before = Counters::read(menu.cpu);
     let mut field = Field::new(menu, stop);
-    field.grow_all(|_| true, None)?;
-    field.grow_all(|measured| !is_resolved(measured), Some(start + budget))?;
+    field.run_all(|_| true, None)?;
+    field.run_all(|measured| !is_resolved(measured), Some(start + budget))?;
     field.progress.clear();
     let least = match stop.load(Ordering::Relaxed) {
         true => LEAST_TREES_WHEN_STOPPED,
@@ -57,7 +57,7 @@ pub fn measure(
     };
     let is_whole = |measured: &Measured| measured.trees.len() >= least.min(measured.group.trees);
     let (measured, unfinished): (Vec<_>, Vec<_>) = field.measured.into_iter().partition(is_whole);
-    Ok(Harvest {
+    Ok(Measurements {
         measured,
         unfinished: unfinished.into_iter().map(|one| one.group.name).collect(),
         took: start.elapsed(),
@@ -90,7 +90,7 @@ impl<'a> Field<'a> {
     }
 
     /// Measures the planned number of trees of each group that is wanted; begins none after `end`.
-    fn grow_all(
+    fn run_all(
         &mut self,
         is_wanted: impl Fn(&Measured) -> bool,
         end: Option<Instant>,

@@ -2,21 +2,26 @@
 
 use swtch_core::cost::{Contrast, Dropped, Noise, Regimes, differs, iqr_pct, lag1};
 
-use super::measure::Harvest;
+use super::measure::Measurements;
 use super::series::Blocks;
 
 /// Gathers the noise of a session. `twins` are all pairs of arms that do the same, judged as one
 /// family. One that is said to differ stands for all; if there is none, the one with the median
 /// interval.
-pub fn noise(harvest: &Harvest, blocks: &[Blocks<'_>], twins: &[Contrast]) -> Noise {
-    let trees = || harvest.measured.iter().flat_map(|measured| &measured.trees);
+pub fn noise(measurements: &Measurements, blocks: &[Blocks<'_>], twins: &[Contrast]) -> Noise {
+    let trees = || {
+        measurements
+            .measured
+            .iter()
+            .flat_map(|measured| &measured.trees)
+    };
     let by_tree: Vec<Vec<f64>> = blocks.iter().flat_map(Blocks::sentinels).collect();
     let sentinels: Vec<f64> = by_tree.concat();
-    let counters = &harvest.counters;
-    let took_s = harvest.took.as_secs_f64();
+    let counters = &measurements.counters;
+    let took_s = measurements.took.as_secs_f64();
     let unsteady = trees().filter(|tree| !tree.was_steady).count();
     Noise {
-        trees: harvest
+        trees: measurements
             .measured
             .iter()
             .map(|one| one.trees.len())

@@ -30,7 +30,7 @@ use swtch_core::cost::{
 };
 
 use super::machine::Counters;
-use super::measure::{Harvest, Measured};
+use super::measure::{Measured, Measurements};
 use super::menu::{Arm, Effort, Group, Menu, Role, Section};
 use super::series::{Act, Blocks};
 
@@ -94,7 +94,7 @@ impl Outcome {
 ///
 /// A process cannot be started, or one that measures failed. Probes that are not allowed are no
 /// error, but [`PriceList::missing`].
-pub fn measure(menu: &Menu, harvest: &mut Harvest, stop: &AtomicBool) -> Result<Outcome> {
+pub fn measure(menu: &Menu, measurements: &mut Measurements, stop: &AtomicBool) -> Result<Outcome> {
     let Some(group) = &menu.share else {
         return Ok(Outcome::default());
     };
@@ -104,15 +104,15 @@ pub fn measure(menu: &Menu, harvest: &mut Harvest, stop: &AtomicBool) -> Result<
     }
     let (start, before) = (Instant::now(), Counters::read(menu.cpu));
     let pairs = grow_pairs(group, cpu, stop)?;
-    harvest.took += start.elapsed();
-    harvest.counters = harvest
+    measurements.took += start.elapsed();
+    measurements.counters = measurements
         .counters
         .plus(Counters::read(menu.cpu).since(before));
     if pairs.len() < group.trees {
         return Ok(Outcome::missing("it was ended early".to_owned()));
     }
     let (outcome, plain) = judge(group, pairs);
-    harvest.measured.push(plain);
+    measurements.measured.push(plain);
     Ok(outcome)
 }
 

@@ -56,7 +56,7 @@ pub fn run_tails(request: &Request) -> Result<u8> {
     let mut rings = Rings::of(&primitives(&request.kinds)?, cpu)?;
     let start = Instant::now();
     rings.measure(hops(request.effort), &stop);
-    if rings.rows.iter().all(Row::is_empty) {
+    if rings.rows.iter().all(TailsRow::is_empty) {
         bail!("no hop was measured: {}", rings.notes.join("; "));
     }
     let session = Session {
@@ -106,14 +106,14 @@ struct Session {
 }
 
 /// A ring and its hops so far.
-struct Row {
+struct TailsRow {
     spec: RingSpec,
     tails: Tails,
     /// True after it failed; a note says why.
     is_out: bool,
 }
 
-impl Row {
+impl TailsRow {
     fn is_empty(&self) -> bool {
         self.tails.by_member().iter().all(|one| one.count() == 0)
     }
@@ -129,7 +129,7 @@ impl Row {
 
 /// All rings, and what could not be measured.
 struct Rings {
-    rows: Vec<Row>,
+    rows: Vec<TailsRow>,
     notes: Vec<String>,
 }
 
@@ -168,7 +168,7 @@ impl Rings {
                     cpus: Some(cpus),
                     ..RingSpec::pair(primitive, *members, policy, cpus.0)
                 };
-                self.rows.push(Row {
+                self.rows.push(TailsRow {
                     spec,
                     tails: Tails::default(),
                     is_out: false,
@@ -199,7 +199,7 @@ impl Rings {
     fn sheet(self) -> Sheet {
         let mut sheet = Sheet::new("cost-tails", &COLUMNS);
         let measured = self.rows.iter().filter(|row| !row.is_empty());
-        let cells = |row: &Row| cells(&row.spec, &row.tails.all(), row.tails.clock());
+        let cells = |row: &TailsRow| cells(&row.spec, &row.tails.all(), row.tails.clock());
         sheet.rows = measured.map(cells).collect();
         sheet.notes.push(
             "a hop: from before the turn is passed to after it is taken, and one read of the clock \
@@ -307,7 +307,7 @@ mod tests {
             notes: Vec::new(),
         };
         rings.add(Primitive::FutexPrivate, Place::SameCpu, (0, 0));
-        let described: Vec<_> = rings.rows.iter().map(Row::describe).collect();
+        let described: Vec<_> = rings.rows.iter().map(TailsRow::describe).collect();
         let expected = ["batch", "default"]
             .map(|policy| format!("futex-private (threads, same-cpu, {policy})"));
         assert_eq!(described, expected);

@@ -45,7 +45,7 @@ pub(super) fn write(
 
 /// One thread as a row of the answer. The keys are the columns of the CSV.
 #[derive(Debug, Serialize)]
-struct Row<'a> {
+struct ThreadRow<'a> {
     pid: u32,
     tid: u32,
     comm: &'a str,
@@ -57,7 +57,7 @@ struct Row<'a> {
     ended: bool,
 }
 
-impl<'a> Row<'a> {
+impl<'a> ThreadRow<'a> {
     const COLUMNS: &'static str =
         "pid,tid,comm,switches,voluntary,involuntary,ran_ns,runq_ns,ended";
 
@@ -112,7 +112,7 @@ impl<'a> Row<'a> {
 
 /// The object `trace` of the JSON answer: how the counts were made.
 #[derive(Debug, Serialize)]
-struct Trace {
+struct NoTrace {
     source: &'static str,
     command: Option<Vec<String>>,
     exit_code: Option<u8>,
@@ -136,7 +136,7 @@ struct Trace {
     overhead_cpu_ns: u64,
 }
 
-impl Trace {
+impl NoTrace {
     fn new(count: &Count) -> Self {
         let sampled = count.tally.sum();
         let (command, exit_code, left_running, pids, ended) = match &count.subject {
@@ -193,24 +193,29 @@ fn texts(words: &[OsString]) -> Vec<String> {
 }
 
 #[derive(Debug, Serialize)]
-struct Answer<'a> {
+struct CountersJson<'a> {
     schema: &'static str,
     host: Host,
-    trace: Trace,
-    rows: Vec<Row<'a>>,
+    trace: NoTrace,
+    rows: Vec<ThreadRow<'a>>,
     cannot_tell: &'static [&'static str],
     obstacles: &'a [Obstacle],
 }
 
-fn rows(count: &Count) -> Vec<Row<'_>> {
-    count.tally.threads().into_iter().map(Row::new).collect()
+fn rows(count: &Count) -> Vec<ThreadRow<'_>> {
+    count
+        .tally
+        .threads()
+        .into_iter()
+        .map(ThreadRow::new)
+        .collect()
 }
 
 fn write_json(count: &Count, obstacles: &[Obstacle], out: &mut dyn Write) -> Result<()> {
-    let answer = Answer {
+    let answer = CountersJson {
         schema: "swtch.counters/1",
         host: Host::read(),
-        trace: Trace::new(count),
+        trace: NoTrace::new(count),
         rows: rows(count),
         cannot_tell: CANNOT_TELL,
         obstacles,
@@ -221,7 +226,7 @@ fn write_json(count: &Count, obstacles: &[Obstacle], out: &mut dyn Write) -> Res
 }
 
 fn write_csv(count: &Count, out: &mut dyn Write) -> Result<()> {
-    writeln!(out, "{}", Row::COLUMNS)?;
+    writeln!(out, "{}", ThreadRow::COLUMNS)?;
     for row in rows(count) {
         writeln!(out, "{}", row.csv())?;
     }
@@ -385,7 +390,7 @@ fn write_threads(count: &Count, out: &mut dyn Write) -> Result<()> {
         ("run-queue", Side::Right),
         ("ended", Side::Left),
     ];
-    let shown: Vec<_> = all.iter().take(SHOWN).map(Row::cells).collect();
+    let shown: Vec<_> = all.iter().take(SHOWN).map(ThreadRow::cells).collect();
     write_columns(&head, &shown, out)?;
     if all.len() > SHOWN {
         writeln!(

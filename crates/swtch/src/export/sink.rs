@@ -49,12 +49,12 @@ pub struct Sink {
 
 #[derive(Debug)]
 enum Out {
-    Plain(BufWriter<Place>),
-    Gzip(Box<GzEncoder<BufWriter<Place>>>),
+    Plain(BufWriter<CountedTarget>),
+    Gzip(Box<GzEncoder<BufWriter<CountedTarget>>>),
 }
 
 #[derive(Debug)]
-struct Place {
+struct CountedTarget {
     target: Target,
     interrupted: Arc<AtomicBool>,
     written: u64,
@@ -90,7 +90,7 @@ impl Sink {
             signal_hook::flag::register(signal, Arc::clone(&interrupted))
                 .context("catching signals")?;
         }
-        let place = Place {
+        let place = CountedTarget {
             target,
             interrupted,
             written: 0,
@@ -170,7 +170,7 @@ fn not_written(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), words)
 }
 
-impl Write for Place {
+impl Write for CountedTarget {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(io::Error::other("interrupted: no export was left behind"));

@@ -57,7 +57,7 @@ pub fn write_csv(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
 /// When the trace cannot be read or `sink` not be written.
 pub fn write_parquet(rows: &mut Rows<'_>, sink: Sink, path: &Path) -> Result<Sink> {
     let known = Known::new(rows)?;
-    let mut part = Part::new(&known);
+    let mut part = RowGroup::new(&known);
     let meanings = COLUMNS.iter();
     let meanings =
         meanings.map(|column| (format!("swtch.{}", column.name), column.help.to_owned()));
@@ -84,13 +84,13 @@ pub fn write_parquet(rows: &mut Rows<'_>, sink: Sink, path: &Path) -> Result<Sin
 }
 
 /// Rows gathered for one part of a Parquet file.
-struct Part {
+struct RowGroup {
     columns: Vec<PlainColumn>,
     blank: Vec<PlainColumn>,
     rows: usize,
 }
 
-impl Part {
+impl RowGroup {
     /// An empty part. The kind of each column is taken from an example value.
     fn new(known: &Known) -> Self {
         let example = known.example();

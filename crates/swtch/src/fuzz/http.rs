@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use super::{Subject, mutate, trace};
 use crate::cost::saved;
 use crate::report::drawn::prices;
-use crate::view::{self, Loaded, Request, Site};
+use crate::view::{self, Loaded, Request, ServerState};
 
 /// The token that a valid address contains.
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -126,7 +126,12 @@ impl Requests {
         let address = listener.local_addr().expect("it is bound");
         listener.set_nonblocking(true).expect("a socket");
         let loaded = Loaded::read(&path, 1).expect("a trace that was just written");
-        let site = Arc::new(Site::new(&request, loaded, address, TOKEN.to_owned()));
+        let state = Arc::new(ServerState::new(
+            &request,
+            loaded,
+            address,
+            TOKEN.to_owned(),
+        ));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(2)
@@ -135,7 +140,7 @@ impl Requests {
             .expect("a runtime");
         runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("it listens");
-            view::serve(listener, view::router(site), 64).await;
+            view::serve(listener, view::router(state), 64).await;
         });
         Self {
             address,
@@ -155,13 +160,13 @@ impl Requests {
         // The server may end the connection at any byte.
         drop(stream.write_all(request));
         let mut answer = Vec::new();
-        if read_to_end(&mut stream, &mut answer) == Ended::No {
+        if read_to_end(&mut stream, &mut answer) == ConnectionEnd::No {
             // The server waits for more of the request.
             drop(stream.shutdown(Shutdown::Write));
             stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
             let ended = read_to_end(&mut stream, &mut answer);
             assert!(
-                ended == Ended::Yes,
+                ended == ConnectionEnd::Yes,
                 "no answer, and no end of the connection"
             );
         }
@@ -171,17 +176,17 @@ impl Requests {
 
 /// Whether the other side has ended a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum ConnectionEnd {
     Yes,
     No,
 }
 
 /// Reads until the connection is ended or its timeout has passed.
-fn read_to_end(stream: &mut TcpStream, answer: &mut Vec<u8>) -> Ended {
+fn read_to_end(stream: &mut TcpStream, answer: &mut Vec<u8>) -> ConnectionEnd {
     match stream.read_to_end(answer) {
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ended::No,
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => ConnectionEnd::No,
         // A reset ends the connection as well.
-        _ => Ended::Yes,
+        _ => ConnectionEnd::Yes,
     }
 }
 

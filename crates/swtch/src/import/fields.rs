@@ -19,11 +19,11 @@ const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 pub struct Format {
     /// Name of the tracepoint, without its system.
     pub name: String,
-    fields: FxHashMap<String, Field>,
+    fields: FxHashMap<String, FieldLayout>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Field {
+struct FieldLayout {
     offset: usize,
     size: usize,
     is_signed: bool,
@@ -79,7 +79,7 @@ impl Format {
             } else if let Some(id) = line.strip_prefix("ID: ") {
                 number = id.trim().parse().ok();
             } else if let Some(field) = line.trim_start().strip_prefix("field:") {
-                format.fields.extend(Field::parse(field));
+                format.fields.extend(FieldLayout::parse(field));
             }
         }
         Some((number?, format))
@@ -118,7 +118,7 @@ impl Format {
     }
 }
 
-impl Field {
+impl FieldLayout {
     fn of<'b>(&self, bytes: &'b [u8]) -> Option<&'b [u8]> {
         bytes.get(self.offset..self.offset.checked_add(self.size)?)
     }

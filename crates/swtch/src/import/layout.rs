@@ -45,7 +45,7 @@ const COMPRESSED2: u32 = 83;
 
 /// A part of the file.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct FilePart {
     offset: u64,
     size: u64,
 }
@@ -57,7 +57,7 @@ struct Part {
 pub fn check(file: &mut File) -> Result<()> {
     let length = file.metadata()?.len();
     let mut reader = BufReader::new(&mut *file);
-    let head = Head::read(&mut reader, length)?;
+    let head = FileHeader::read(&mut reader, length)?;
     for (feature, part) in head.features(&mut reader, length)? {
         if feature == Feature::EVENT_DESC || feature == Feature::CMDLINE {
             let bytes = part.read(&mut reader)?;
@@ -74,14 +74,14 @@ pub fn check(file: &mut File) -> Result<()> {
     Ok(())
 }
 
-struct Head {
+struct FileHeader {
     endian: Endianness,
-    data: Part,
+    data: FilePart,
     /// One bit for each of 256 features.
     flags: [u64; 4],
 }
 
-impl Head {
+impl FileHeader {
     fn read(reader: &mut BufReader<&mut File>, length: u64) -> Result<Self> {
         let mut bytes = Vec::new();
         reader.take(HEAD_BYTES).read_to_end(&mut bytes)?;
@@ -103,7 +103,7 @@ impl Head {
         if head_bytes != HEAD_BYTES || !ATTR_BYTES.contains(&attr_bytes) {
             bail!("it is damaged: its head has sizes that perf does not write");
         }
-        let part = |at: usize| Part {
+        let part = |at: usize| FilePart {
             offset: places[at],
             size: places[at + 1],
         };
@@ -126,7 +126,7 @@ impl Head {
         &self,
         reader: &mut BufReader<&mut File>,
         length: u64,
-    ) -> Result<Vec<(Feature, Part)>> {
+    ) -> Result<Vec<(Feature, FilePart)>> {
         let bits = (0..256_u32).filter(|bit| {
             let word = usize::try_from(bit / 64).ok();
             word.is_some_and(|word| self.flags[word] >> (bit % 64) & 1 == 1)
@@ -135,7 +135,7 @@ impl Head {
         if !features.contains(&Feature::EVENT_DESC) {
             bail!("it does not describe its events: perf was killed before it wrote its end");
         }
-        let table = Part {
+        let table = FilePart {
             offset: self.data.offset + self.data.size,
             size: features.len() as u64 * 16,
         };
@@ -146,7 +146,7 @@ impl Head {
         let mut parts = Vec::new();
         for feature in features {
             let (offset, size) = cursor.long().zip(cursor.long()).unwrap_or_default();
-            let part = Part { offset, size };
+            let part = FilePart { offset, size };
             part.check(&format!("its part {feature}"), length)?;
             left = left
                 .checked_sub(size)
@@ -157,7 +157,7 @@ impl Head {
     }
 }
 
-impl Part {
+impl FilePart {
     fn check(self, what: &str, length: u64) -> Result<()> {
         let end = self.offset.checked_add(self.size);
         match end {
@@ -206,7 +206,7 @@ fn content_of_second_kind(body: &[u8], endian: Endianness) -> Option<&[u8]> {
 
 /// Goes from record to record. A torn record ends the walk without an error: the reader will report
 /// it, and keep what was before.
-fn check_records(reader: &mut BufReader<&mut File>, head: &Head, length: u64) -> Result<()> {
+fn check_records(reader: &mut BufReader<&mut File>, head: &FileHeader, length: u64) -> Result<()> {
     let (data, endian) = (head.data, head.endian);
     reader.seek(SeekFrom::Start(data.offset))?;
     let mut waiting = Waiting::new(length)?;

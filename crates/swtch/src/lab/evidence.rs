@@ -37,14 +37,14 @@ pub const BLOCKED: usize = 2;
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     /// One for each member, in the order of [`swtch_bench::load::Played::members`].
-    pub stories: Vec<Story>,
+    pub stories: Vec<MemberRuns>,
     /// Records that the recorder lost.
     pub lost: u64,
 }
 
 /// The runs of one member, as the trace shows them.
 #[derive(Clone, Debug, Default)]
-pub struct Story {
+pub struct MemberRuns {
     /// When it began its body: ns of the trace clock.
     pub began_ns: u64,
     /// When it ended its body: ns of the trace clock.
@@ -93,7 +93,7 @@ impl Evidence {
     pub fn read(trace: &Trace, members: &[PlayedMember]) -> Result<Self> {
         let mut tasks = trace.tasks().context("reading the tasks of the trace")?;
         tasks.sort_by_key(|event| event.ts);
-        let mut reading = Reading::new(&tasks, members);
+        let mut reading = TraceReader::new(&tasks, members);
         let columns = Columns::TS
             | Columns::TASK
             | Columns::RAN
@@ -133,7 +133,7 @@ impl Evidence {
     }
 }
 
-impl Story {
+impl MemberRuns {
     /// The runs that ended in a switch-out while it did its body.
     pub fn outs(&self) -> impl Iterator<Item = &Run> {
         self.runs
@@ -188,16 +188,16 @@ impl Story {
 }
 
 /// The state while the rows of a trace are read.
-struct Reading {
+struct TraceReader {
     names: Names,
     /// Index of a member, by the index of its task.
     members: FxHashMap<usize, usize>,
     /// Time of the last switch-out of each member, in ns.
     last_out: Vec<Option<u64>>,
-    stories: Vec<Story>,
+    stories: Vec<MemberRuns>,
 }
 
-impl Reading {
+impl TraceReader {
     fn new(tasks: &[TaskEvent], members: &[PlayedMember]) -> Self {
         let names = Names::new(tasks);
         let mut places = FxHashMap::default();
@@ -210,7 +210,7 @@ impl Reading {
                 places.insert(names.index(event.task), place);
             }
         }
-        let story = |member: &PlayedMember| Story {
+        let story = |member: &PlayedMember| MemberRuns {
             began_ns: member.began_ns,
             ended_ns: member.ended_ns,
             runs: Vec::new(),
@@ -310,7 +310,7 @@ mod tests {
     /// tid 11   100 ▓▓▓ 300 ░░░░ 500 ▓▓▓ 600 ····░░ 800 ▓▓▓ 900
     /// tid 12            300 ▓▓▓▓ 500
     /// ```
-    fn drawn() -> Reading {
+    fn drawn() -> TraceReader {
         let tasks = [
             seen(1, 10, 11, "adder-0"),
             seen(2, 10, 12, "adder-1"),
@@ -319,7 +319,7 @@ mod tests {
                 ..seen(3, 40, 40, "kworker/0:1")
             },
         ];
-        let mut reading = Reading::new(&tasks, &[member(11, 100, 850), member(12, 300, 500)]);
+        let mut reading = TraceReader::new(&tasks, &[member(11, 100, 850), member(12, 300, 500)]);
         for row in [
             at(row(1, Reason::Slice), 50, 300, 2),
             at(row(2, Reason::Slice), 300, 500, 1),

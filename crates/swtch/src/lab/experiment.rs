@@ -109,14 +109,14 @@ impl Head {
     /// The text is not TOML, or its head is malformed.
     pub fn read(text: &str) -> Result<Self> {
         #[derive(Deserialize)]
-        struct Read {
+        struct ExperimentFile {
             title: String,
             #[serde(default)]
             about: String,
             #[serde(default)]
             parameters: toml::Table,
         }
-        let read: Read = toml::from_str(text)?;
+        let read: ExperimentFile = toml::from_str(text)?;
         let parameters = read.parameters.iter();
         let parameters = parameters
             .map(|(name, value)| {
@@ -134,12 +134,12 @@ impl Head {
 fn parameter(name: &str, value: &toml::Value) -> Result<Parameter> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Read {
+    struct ExperimentFile {
         about: String,
         default: toml::Value,
         quick: Option<toml::Value>,
     }
-    let read: Read = value.clone().try_into()?;
+    let read: ExperimentFile = value.clone().try_into()?;
     let understood = |value: &toml::Value| {
         Value::of_toml(value)
             .context("a parameter is a number from 0 on, a length of time, a size, a word, true, false or a list")

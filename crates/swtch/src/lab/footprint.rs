@@ -46,7 +46,7 @@ const USUAL_CACHE: u64 = 512 << 10;
 const LINE: u64 = 64;
 
 /// The parameters of the experiment, checked.
-struct Asked {
+struct FootprintParameters {
     sizes: Vec<u64>,
     strides: Vec<u64>,
     reach: u64,
@@ -65,7 +65,7 @@ const PLAIN: usize = 0;
 /// A parameter makes no sense, or no process can be started.
 pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     let menu = Menu::of_groups(Vec::new(), home()?)?;
-    let asked = Asked::read(parameters, &menu)?;
+    let asked = FootprintParameters::read(parameters, &menu)?;
     let groups = vec![
         asked.sets(),
         asked.strides(),
@@ -101,7 +101,7 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     Ok(findings)
 }
 
-impl Asked {
+impl FootprintParameters {
     fn read(parameters: &Parameters, menu: &Menu) -> Result<Self> {
         let mut sizes = parameters.counts("sizes");
         sizes.extend(host::private_cache_bytes());
@@ -215,13 +215,13 @@ impl Asked {
         Ok(group)
     }
 
-    fn spots(&self, blocks: &Blocks<'_>) -> Vec<Spot> {
+    fn spots(&self, blocks: &Blocks<'_>) -> Vec<SizeResult> {
         let sizes = self.sizes.iter().enumerate();
         let spot = |(index, bytes): (usize, &u64)| {
             let arm = PLAIN + 1 + index * WALKS.len();
             let [random, sequential, control] =
                 [0, 1, 2].map(|walk| blocks.net_beyond(PLAIN, arm + walk));
-            Spot {
+            SizeResult {
                 bytes: *bytes,
                 walk: blocks.estimate(Act::baseline(arm)),
                 random,
@@ -249,7 +249,7 @@ fn fitting() -> WorkSpec {
 }
 
 /// The results for one working-set size.
-struct Spot {
+struct SizeResult {
     bytes: u64,
     /// Time of the random walk, hot and alone.
     walk: Option<Estimate>,
@@ -264,7 +264,7 @@ fn direct(blocks: &Blocks<'_>) -> Option<Estimate> {
     blocks.difference(Act::baseline(PLAIN), Act::of(PLAIN))
 }
 
-fn sets_table(spots: &[Spot]) -> Table {
+fn sets_table(spots: &[SizeResult]) -> Table {
     let mut sheet = Sheet::new(
         "footprint",
         &[
@@ -295,7 +295,7 @@ fn sets_table(spots: &[Spot]) -> Table {
         "shared_low_ns",
         "shared_high_ns",
     ];
-    let row = |spot: &Spot| {
+    let row = |spot: &SizeResult| {
         let point = |of: Option<f64>| of.map_or(Cell::Missing, Cell::Estimated);
         let lines = (spot.bytes / LINE) as f64;
         let mut all = vec![
@@ -319,11 +319,11 @@ fn sets_table(spots: &[Spot]) -> Table {
     }
 }
 
-impl Asked {
+impl FootprintParameters {
     /// A sentence that sets the control beside the walk that it controls.
-    fn control(&self, blocks: &Blocks<'_>, spots: &[Spot]) -> Option<String> {
+    fn control(&self, blocks: &Blocks<'_>, spots: &[SizeResult]) -> Option<String> {
         // Only what fits into a CPU's own cache: beyond it, others have a say in the result.
-        let fits = |spot: &&Spot| {
+        let fits = |spot: &&SizeResult| {
             spot.bytes <= host::private_cache_bytes().unwrap_or(USUAL_CACHE)
                 && spot.random.is_some()
                 && spot.control.is_some()
@@ -344,7 +344,7 @@ impl Asked {
     fn afterwards(
         &self,
         blocks: &Blocks<'_>,
-        spots: &[Spot],
+        spots: &[SizeResult],
         places: Option<&Blocks<'_>>,
     ) -> Option<Answer> {
         let direct = direct(blocks)?;
@@ -425,8 +425,8 @@ fn a_cpu_of_its_own(places: &Blocks<'_>) -> (String, Verdict) {
     )
 }
 
-fn sets_picture(blocks: &Blocks<'_>, spots: &[Spot]) -> Picture {
-    let line = |label: &str, of: fn(&Spot) -> Option<Estimate>| Line {
+fn sets_picture(blocks: &Blocks<'_>, spots: &[SizeResult]) -> Picture {
+    let line = |label: &str, of: fn(&SizeResult) -> Option<Estimate>| Line {
         label: label.to_owned(),
         style: Style::Measured,
         colour: None,
@@ -500,7 +500,7 @@ fn cache_marks() -> Vec<Mark> {
     caches.into_iter().filter_map(mark).collect()
 }
 
-impl Asked {
+impl FootprintParameters {
     fn strides_table(&self, blocks: &Blocks<'_>) -> Table {
         let mut sheet = Sheet::new(
             "footprint-stride",

@@ -31,13 +31,13 @@ const ARTICLE_MOST: u32 = 128;
 
 /// The CPUs that the threads of a ring may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum CpuChoice {
     OneCpu,
     /// Wherever the kernel puts them.
     AllCpus,
 }
 
-impl Place {
+impl CpuChoice {
     const fn as_str(self) -> &'static str {
         match self {
             Self::OneCpu => "one CPU",
@@ -47,11 +47,11 @@ impl Place {
 }
 
 /// The parameters of the experiment, checked.
-struct Asked {
+struct RingParameters {
     threads: Vec<u32>,
     spare: Vec<u32>,
     locks: Vec<LockKind>,
-    settings: Vec<(Policy, Place)>,
+    settings: Vec<(Policy, CpuChoice)>,
     most: u32,
     cpu: u32,
 }
@@ -69,7 +69,7 @@ const MOST_THREADS: u64 = 100_000;
 ///
 /// A parameter makes no sense, or no process can be started.
 pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
-    let asked = Asked::read(parameters)?;
+    let asked = RingParameters::read(parameters)?;
     if parameters.flag("show") {
         return Ok(proof::show(&asked, room));
     }
@@ -104,7 +104,7 @@ fn budget(room: &Room) -> Duration {
     Duration::from_secs(if room.is_quick { 20 } else { 70 })
 }
 
-impl Asked {
+impl RingParameters {
     fn read(parameters: &Parameters) -> Result<Self> {
         let numbers = |name: &str, least: u64| -> Result<Vec<u32>> {
             let mut numbers = parameters.counts(name);
@@ -131,9 +131,9 @@ impl Asked {
                     "this user may not use SCHED_FIFO: run it as root, or leave fifo out of --policies"
                 );
             }
-            settings.push((policy, Place::OneCpu));
+            settings.push((policy, CpuChoice::OneCpu));
         }
-        settings.push((Policy::Default, Place::AllCpus));
+        settings.push((Policy::Default, CpuChoice::AllCpus));
         Ok(Self {
             threads: numbers("threads", 2)?,
             spare: numbers("spare", 1)?,
@@ -144,13 +144,18 @@ impl Asked {
         })
     }
 
-    fn ring(&self, lock: LockKind, (policy, place): (Policy, Place), shape: Shape) -> LockRingSpec {
+    fn ring(
+        &self,
+        lock: LockKind,
+        (policy, place): (Policy, CpuChoice),
+        shape: Shape,
+    ) -> LockRingSpec {
         LockRingSpec {
             lock,
             count: shape.threads,
             spare: shape.spare,
             policy,
-            cpu: (place == Place::OneCpu).then_some(self.cpu),
+            cpu: (place == CpuChoice::OneCpu).then_some(self.cpu),
         }
     }
 
@@ -194,7 +199,7 @@ impl Asked {
         &self,
         name: &str,
         lock: LockKind,
-        setting: (Policy, Place),
+        setting: (Policy, CpuChoice),
         shapes: &[Shape],
     ) -> Group {
         let mut group = Group::new(name, Section::Switch);
@@ -211,13 +216,13 @@ impl Asked {
             });
         }
         // Left free, two rings that do the same may be placed differently for as long as they live.
-        if setting.1 == Place::OneCpu {
+        if setting.1 == CpuChoice::OneCpu {
             timed::add_twin(&mut group);
         }
         group
     }
 
-    fn rows(&self, timed: &Timed) -> Vec<Row> {
+    fn rows(&self, timed: &Timed) -> Vec<RingResult> {
         let mut rows = Vec::new();
         for lock in &self.locks {
             for setting in &self.settings {
@@ -226,14 +231,16 @@ impl Asked {
                     let blocks = Blocks::of(measured);
                     let shapes = self.shapes().into_iter().enumerate();
                     rows.extend(
-                        shapes.map(|(arm, shape)| Row::of(&blocks, arm, *lock, *setting, shape)),
+                        shapes.map(|(arm, shape)| {
+                            RingResult::of(&blocks, arm, *lock, *setting, shape)
+                        }),
                     );
                 }
             }
         }
         if let (Some(measured), Some(lock)) = (timed.group(MOST), self.locks.first()) {
             let blocks = Blocks::of(measured);
-            rows.push(Row::of(
+            rows.push(RingResult::of(
                 &blocks,
                 0,
                 *lock,
@@ -248,7 +255,7 @@ impl Asked {
 /// Name of the group of the largest ring.
 const MOST: &str = "most threads";
 
-fn group_name(lock: LockKind, (policy, place): (Policy, Place)) -> String {
+fn group_name(lock: LockKind, (policy, place): (Policy, CpuChoice)) -> String {
     format!("{lock}, {policy}, {}", place.as_str())
 }
 
@@ -261,10 +268,10 @@ struct Shape {
 
 /// The results for one ring.
 #[derive(Clone, Debug)]
-struct Row {
+struct RingResult {
     lock: LockKind,
     policy: Policy,
-    place: Place,
+    place: CpuChoice,
     shape: Shape,
     /// Time per hand-over, in ns.
     hand_over: Option<Estimate>,
@@ -276,12 +283,12 @@ struct Row {
     left_out: usize,
 }
 
-impl Row {
+impl RingResult {
     fn of(
         blocks: &Blocks<'_>,
         arm: usize,
         lock: LockKind,
-        (policy, place): (Policy, Place),
+        (policy, place): (Policy, CpuChoice),
         shape: Shape,
     ) -> Self {
         Self {
@@ -299,7 +306,7 @@ impl Row {
     /// Switches per hand-over that follow from how the ring is built; `None` where a woken thread
     /// may preempt, or run on another CPU.
     fn expected(&self) -> Option<f64> {
-        let is_exact = self.policy != Policy::Default && self.place == Place::OneCpu;
+        let is_exact = self.policy != Policy::Default && self.place == CpuChoice::OneCpu;
         is_exact.then(|| 1.0 / f64::from(self.shape.spare))
     }
 
@@ -313,11 +320,11 @@ impl Row {
         Some(times(net, 1.0 / self.counted()))
     }
 
-    fn is_of(&self, lock: LockKind, setting: (Policy, Place)) -> bool {
+    fn is_of(&self, lock: LockKind, setting: (Policy, CpuChoice)) -> bool {
         self.lock == lock && (self.policy, self.place) == setting
     }
 
-    fn setting(&self) -> (Policy, Place) {
+    fn setting(&self) -> (Policy, CpuChoice) {
         (self.policy, self.place)
     }
 }

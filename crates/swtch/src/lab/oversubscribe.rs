@@ -163,21 +163,21 @@ impl Heat {
 
     /// Mean time of the threads with a CPU of their own, or of those that share one; `None` without
     /// any.
-    fn mean_of(&self, kind: Place) -> Option<f64> {
+    fn mean_of(&self, kind: CpuShare) -> Option<f64> {
         let times: Vec<f64> = self.took(kind).map(|took| took.time_ns).collect();
         (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
     }
 
-    fn took(&self, kind: Place) -> impl Iterator<Item = &Took> {
+    fn took(&self, kind: CpuShare) -> impl Iterator<Item = &Took> {
         self.threads
             .iter()
-            .filter(move |took| (took.on_its_cpu == 1) == (kind == Place::Own))
+            .filter(move |took| (took.on_its_cpu == 1) == (kind == CpuShare::Own))
     }
 }
 
 /// Whether a thread has its CPU for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum CpuShare {
     Own,
     Shared,
 }
@@ -248,8 +248,8 @@ impl Heats {
 
     fn a2(&self) -> Answer {
         let more = self.cpus + 1;
-        let shared = self.over_one(more, |heat| heat.mean_of(Place::Shared));
-        let own = self.over_one(more, |heat| heat.mean_of(Place::Own));
+        let shared = self.over_one(more, |heat| heat.mean_of(CpuShare::Shared));
+        let own = self.over_one(more, |heat| heat.mean_of(CpuShare::Own));
         let mut verdicts: Vec<Verdict> = Vec::new();
         let mut words = Vec::new();
         if let Some(shared) = shared {
@@ -356,7 +356,7 @@ impl Heats {
             .iter()
             .enumerate()
             .flat_map(|(place, _)| self.rounds.of(place))
-            .flat_map(|heat| heat.took(Place::Own))
+            .flat_map(|heat| heat.took(CpuShare::Own))
             .collect();
         let of = |value: &dyn Fn(&Took) -> f64| {
             let values: Vec<f64> = own.iter().map(|took| value(took)).collect();
@@ -413,8 +413,8 @@ impl Heats {
                 end(mean.ends().map(|ends| ends.1)),
                 over_one.map_or(Cell::Missing, |ratio| Cell::Ratio(ratio.point)),
                 Cell::Ratio(ideal(*threads, self.cpus)),
-                of(Place::Own),
-                of(Place::Shared),
+                of(CpuShare::Own),
+                of(CpuShare::Shared),
                 switches.map_or(Cell::Missing, |switches| Cell::Ratio(switches.point)),
                 Cell::Count(mean.rounds as u64),
             ]);

@@ -85,7 +85,7 @@ const fn system_calls(what: Uncontended) -> u64 {
     }
 }
 
-struct Row {
+struct PrimitiveRow {
     name: &'static str,
     calls: &'static str,
     system_calls: u64,
@@ -95,14 +95,14 @@ struct Row {
 }
 
 /// A row for each primitive, the cheapest first.
-fn rows(blocks: &Blocks<'_>) -> Vec<Row> {
+fn rows(blocks: &Blocks<'_>) -> Vec<PrimitiveRow> {
     let reference = blocks.group().reference().map(Act::of);
     let relative = |arm| blocks.contrast(reference?, Act::of(arm));
     let uses = Uncontended::ALL
         .iter()
         .enumerate()
         .filter_map(|(arm, what)| {
-            Some(Row {
+            Some(PrimitiveRow {
                 name: names(*what).0,
                 calls: names(*what).1,
                 system_calls: system_calls(*what),
@@ -110,9 +110,9 @@ fn rows(blocks: &Blocks<'_>) -> Vec<Row> {
                 relative: relative(arm),
             })
         });
-    let mut rows: Vec<Row> = uses.collect();
+    let mut rows: Vec<PrimitiveRow> = uses.collect();
     rows.extend(reference.and_then(|act| {
-        Some(Row {
+        Some(PrimitiveRow {
             name: "empty system call",
             calls: "getppid",
             system_calls: 1,
@@ -124,7 +124,7 @@ fn rows(blocks: &Blocks<'_>) -> Vec<Row> {
     rows
 }
 
-fn table(rows: &[Row]) -> Table {
+fn table(rows: &[PrimitiveRow]) -> Table {
     let mut sheet = Sheet::new(
         GROUP,
         &[
@@ -139,7 +139,7 @@ fn table(rows: &[Row]) -> Table {
         ],
     );
     sheet.not_in_tables = &["cost_low_ns", "cost_high_ns"];
-    let cells_of = |row: &Row| {
+    let cells_of = |row: &PrimitiveRow| {
         let mut all = vec![
             Cell::text(row.name),
             Cell::text(row.calls),
@@ -157,7 +157,7 @@ fn table(rows: &[Row]) -> Table {
     }
 }
 
-fn sentence(rows: &[Row]) -> Option<String> {
+fn sentence(rows: &[PrimitiveRow]) -> Option<String> {
     let named = |name| rows.iter().find(|row| row.name == name);
     let (mutex, call) = (named("pthread mutex")?, named("empty system call")?);
     let last = rows.last()?;
@@ -210,8 +210,8 @@ fn answer(blocks: &Blocks<'_>) -> Option<Answer> {
     })
 }
 
-fn picture(rows: &[Row]) -> Picture {
-    let dot = |row: &Row| NamedDot {
+fn picture(rows: &[PrimitiveRow]) -> Picture {
+    let dot = |row: &PrimitiveRow| NamedDot {
         label: row.name.to_owned(),
         series: Some(
             match row.system_calls {

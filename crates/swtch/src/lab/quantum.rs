@@ -58,14 +58,14 @@ const VARIANTS: [&str; 8] = [
 ];
 
 /// One way of sharing, and the turns that it led to.
-struct Played {
+struct SharingResult {
     sharing: Sharing,
     turns: Turns,
 }
 
 /// The plays of all ways of sharing, beside the quanta that the kernel states.
 struct Plays {
-    all: Vec<Played>,
+    all: Vec<SharingResult>,
     stated: Stated,
 }
 
@@ -92,7 +92,7 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
         Ok(act.map(|act| Turns::of(&act)))
     })?;
     let all = sharings.iter().enumerate().filter_map(|(place, sharing)| {
-        Some(Played {
+        Some(SharingResult {
             sharing: *sharing,
             turns: rounds.of(place).next()?.clone(),
         })
@@ -201,7 +201,7 @@ impl Plays {
 
     fn table(&self) -> Table {
         let mut sheet = Sheet::new("quantum", &COLUMNS);
-        for Played { sharing, turns } in &self.all {
+        for SharingResult { sharing, turns } in &self.all {
             let slice = match sharing {
                 Sharing::Slice(slice) => Some(*slice),
                 Sharing::Variant(_) => None,
@@ -395,7 +395,7 @@ mod tests {
     use crate::lab::claim::Verdict;
 
     fn slices(played: &[(u64, u64)]) -> Plays {
-        let all = played.iter().map(|(milliseconds, switches)| Played {
+        let all = played.iter().map(|(milliseconds, switches)| SharingResult {
             sharing: Sharing::Slice(Duration::from_millis(*milliseconds)),
             turns: Turns {
                 ran_s: 1.0,

@@ -25,7 +25,7 @@ use super::claim::Verdict;
 use super::findings::Findings;
 use super::parameters::Parameters;
 use super::room::Room;
-use crate::cost::measure::{Harvest, Measured, measure};
+use crate::cost::measure::{Measured, Measurements, measure};
 use crate::cost::menu::{Group, Menu, Role};
 use crate::cost::noise::noise;
 use crate::cost::series::{Act, Blocks};
@@ -36,7 +36,7 @@ use crate::{host, plot, text};
 /// The measurements of all groups, for one experiment.
 #[derive(Debug)]
 pub struct Timed {
-    harvest: Harvest,
+    measurements: Measurements,
     /// True if it was told to stop before it was done.
     pub was_interrupted: bool,
 }
@@ -51,14 +51,14 @@ impl Timed {
     pub fn side_by_side(groups: Vec<Group>, budget: Duration, room: &Room) -> Result<Self> {
         let menu = Menu::of_groups(groups, home()?)?;
         Ok(Self {
-            harvest: measure(&menu, budget, &room.stop, is_whole)?,
+            measurements: measure(&menu, budget, &room.stop, is_whole)?,
             was_interrupted: room.must_stop(),
         })
     }
 
     /// The group `name`; `None` when it was ended before it had enough trees.
     pub fn group(&self, name: &str) -> Option<&Measured> {
-        let mut groups = self.harvest.measured.iter();
+        let mut groups = self.measurements.measured.iter();
         groups.find(|measured| measured.group.name == name)
     }
 
@@ -73,9 +73,9 @@ impl Timed {
 
     /// What a reader needs to judge the numbers: noise, what is missing, unfinished groups.
     fn notes(&self) -> Vec<String> {
-        let blocks: Vec<Blocks<'_>> = self.harvest.measured.iter().map(Blocks::of).collect();
+        let blocks: Vec<Blocks<'_>> = self.measurements.measured.iter().map(Blocks::of).collect();
         let all: Vec<Contrast> = blocks.iter().filter_map(twins).collect();
-        let verdict = cost::Verdict::of(&noise(&self.harvest, &blocks, &all));
+        let verdict = cost::Verdict::of(&noise(&self.measurements, &blocks, &all));
         let reasons: Vec<String> = verdict.reasons().iter().map(Reason::to_string).collect();
         let noisy = match &verdict {
             cost::Verdict::Quiet => None,
@@ -84,7 +84,7 @@ impl Timed {
         };
         let noisy = noisy.map(|noisy| format!("{noisy}: {}", reasons.join("; ")));
         let unfinished = self
-            .harvest
+            .measurements
             .unfinished
             .iter()
             .map(|name| format!("{name} was ended before enough process trees were measured"));
@@ -98,7 +98,7 @@ impl Timed {
     /// What this machine does not have, and why.
     fn missing(&self) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
-        for measured in &self.harvest.measured {
+        for measured in &self.measurements.measured {
             for missing in measured.trees.iter().flat_map(|tree| &tree.missing) {
                 let kind = &measured.group.arms[missing.arm].kind;
                 let why = missing.why.trim_start_matches("not here: ");

@@ -39,15 +39,15 @@ const MOST_SETTINGS: usize = 8;
 
 /// The CPUs that processes may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum CpuChoice {
     One,
     All,
 }
 
 /// A number of processes, and the CPUs that they may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Setting {
-    place: Place,
+struct Point {
+    place: CpuChoice,
     processes: usize,
 }
 
@@ -87,11 +87,11 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     Ok(findings)
 }
 
-impl Setting {
+impl Point {
     const fn variant(self) -> &'static str {
         match self.place {
-            Place::One => "one-cpu",
-            Place::All => "all-cpus",
+            CpuChoice::One => "one-cpu",
+            CpuChoice::All => "all-cpus",
         }
     }
 
@@ -102,23 +102,23 @@ impl Setting {
     /// How many of the machine's `cpus` it may use.
     const fn cpus(self, cpus: usize) -> usize {
         match self.place {
-            Place::One => 1,
-            Place::All => cpus,
+            CpuChoice::One => 1,
+            CpuChoice::All => cpus,
         }
     }
 }
 
-impl fmt::Display for Setting {
+impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = match self.place {
-            Place::One => "one CPU",
-            Place::All => "all CPUs",
+            CpuChoice::One => "one CPU",
+            CpuChoice::All => "all CPUs",
         };
         write!(f, "{} processes on {place}", self.processes)
     }
 }
 
-fn settings(parameters: &Parameters, cpus: usize) -> Vec<Setting> {
+fn settings(parameters: &Parameters, cpus: usize) -> Vec<Point> {
     let most = |usual: usize| match usize::try_from(parameters.count("most")) {
         Ok(0) | Err(_) => usual,
         Ok(most) => most,
@@ -126,15 +126,15 @@ fn settings(parameters: &Parameters, cpus: usize) -> Vec<Setting> {
     let mut settings = Vec::new();
     if parameters.flag("one-cpu") {
         let numbers = 1..=most(MOST_ON_ONE);
-        settings.extend(numbers.map(|processes| Setting {
-            place: Place::One,
+        settings.extend(numbers.map(|processes| Point {
+            place: CpuChoice::One,
             processes,
         }));
     }
     if parameters.flag("all-cpus") {
         let numbers = up_to(most(2 * cpus), cpus).into_iter();
-        settings.extend(numbers.map(|processes| Setting {
-            place: Place::All,
+        settings.extend(numbers.map(|processes| Point {
+            place: CpuChoice::All,
             processes,
         }));
     }

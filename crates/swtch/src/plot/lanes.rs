@@ -202,7 +202,7 @@ impl<'a> Frame<'a> {
             let mut y = lower;
             for (kind, share) in bar.shares {
                 let above = y - share * (lower - upper);
-                let colour = self.lanes.kinds[kind].fill.seen_from_afar();
+                let colour = self.lanes.kinds[kind].fill.blended_colour();
                 pen.fill((from, above), (to, y), colour)?;
                 y = above;
             }

@@ -36,7 +36,7 @@ const TITLE: f64 = 23.0;
 /// The places of a picture's parts.
 #[derive(Debug)]
 pub struct Layout {
-    words: Vec<Words>,
+    words: Vec<PlacedText>,
     /// Upper edge of the drawing, in points.
     pub top: f64,
     /// Lower edge of the drawing, in points.
@@ -46,7 +46,7 @@ pub struct Layout {
 }
 
 #[derive(Debug)]
-struct Words {
+struct PlacedText {
     text: String,
     /// Height of the middle of its letters, from the top.
     y: f64,
@@ -102,14 +102,14 @@ impl Layout {
 
 /// Words one below the other.
 struct Column {
-    words: Vec<Words>,
+    words: Vec<PlacedText>,
     y: f64,
 }
 
 impl Column {
     fn push(&mut self, text: &str, size: f64, colour: RGBColor, line_height: f64) -> Result<()> {
         for text in wrapped_to(text, size, WIDTH - 2.0 * MARGIN)? {
-            self.words.push(Words {
+            self.words.push(PlacedText {
                 text,
                 y: self.y + line_height / 2.0,
                 size,

@@ -117,7 +117,7 @@ impl Fill {
     }
 
     /// Its colour where it is too small for a texture.
-    pub fn seen_from_afar(self) -> RGBColor {
+    pub fn blended_colour(self) -> RGBColor {
         match self.texture {
             Texture::Plain => self.colour,
             Texture::Hatched => mixed(self.colour, WHITE, 0.45),

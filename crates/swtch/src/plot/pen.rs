@@ -94,7 +94,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         const STEP: f64 = 5.0;
         let ((left, top), (right, bottom)) = (from, to);
         if fill.texture != Texture::Hatched || right - left < STEP {
-            return self.fill(from, to, fill.seen_from_afar());
+            return self.fill(from, to, fill.blended_colour());
         }
         self.fill(from, to, fill.between_lines())?;
         // Lines on which x + y is the same; the places do not depend on the rectangle, so that

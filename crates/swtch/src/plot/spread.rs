@@ -9,9 +9,9 @@
 pub fn apart(wanted: &[f64], gap: f64, (top, bottom): (f64, f64)) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|one, other| wanted[*one].total_cmp(&wanted[*other]));
-    let mut blocks: Vec<Block> = Vec::new();
+    let mut blocks: Vec<LabelBlock> = Vec::new();
     for index in order {
-        blocks.push(Block::of(wanted[index], index, (top, bottom), gap));
+        blocks.push(LabelBlock::of(wanted[index], index, (top, bottom), gap));
         while let [.., above, below] = blocks.as_slice() {
             if above.first + gap * length(above) <= below.first {
                 break;
@@ -34,7 +34,7 @@ pub fn apart(wanted: &[f64], gap: f64, (top, bottom): (f64, f64)) -> Vec<f64> {
 
 /// Labels one below the other without room between.
 #[derive(Debug)]
-struct Block {
+struct LabelBlock {
     /// Height of the first label, from the top.
     first: f64,
     /// Sum over its labels of the height that the first would have if that label got its wish.
@@ -43,11 +43,11 @@ struct Block {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a few labels")]
-fn length(block: &Block) -> f64 {
+fn length(block: &LabelBlock) -> f64 {
     block.members.len() as f64
 }
 
-impl Block {
+impl LabelBlock {
     fn of(wanted: f64, index: usize, limits: (f64, f64), gap: f64) -> Self {
         Self {
             first: 0.0,

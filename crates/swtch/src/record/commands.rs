@@ -53,11 +53,11 @@ enum Ask {
 /// Handle of the thread that reads command lines. The default has no thread and reads none.
 #[derive(Debug, Default)]
 pub struct Commands {
-    thread: Option<Reading>,
+    thread: Option<CommandReader>,
 }
 
 #[derive(Debug)]
-struct Reading {
+struct CommandReader {
     asks: Sender<Ask>,
     read: Receiver<CommandRow>,
 }
@@ -91,7 +91,7 @@ impl Commands {
         ready
             .recv()
             .context("the thread that reads command lines is gone")??;
-        let thread = Some(Reading { asks, read });
+        let thread = Some(CommandReader { asks, read });
         Ok(Self { thread })
     }
 
@@ -120,7 +120,7 @@ impl Commands {
     /// since a process may be stuck.
     pub fn end(&mut self) -> Vec<CommandRow> {
         self.ask(Ask::ReadAll);
-        let Some(Reading { asks, read }) = self.thread.take() else {
+        let Some(CommandReader { asks, read }) = self.thread.take() else {
             return Vec::new();
         };
         drop(asks);

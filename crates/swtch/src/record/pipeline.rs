@@ -21,12 +21,12 @@ pub struct Pipeline {
     merge: Merge,
     user_level: UserLevel,
     commands: Commands,
-    rest: Rest,
+    rest: PipelineTotals,
     unreadable: u64,
 }
 
 /// The stages after the merge.
-struct Rest {
+struct PipelineTotals {
     timeline: Timeline,
     writer: Writer,
     stacks: Option<StackKeeper>,
@@ -73,7 +73,7 @@ impl Pipeline {
             merge: Merge::default(),
             user_level,
             commands: Commands::default(),
-            rest: Rest {
+            rest: PipelineTotals {
                 timeline: Timeline::new(SyscallTable::of(arch)),
                 writer,
                 stacks,
@@ -273,7 +273,7 @@ impl InScope {
     }
 }
 
-impl Rest {
+impl PipelineTotals {
     /// After a failure, further events are still taken, so that they are counted.
     fn take(&mut self, event: Event) {
         let result = match self.timeline.push(event) {

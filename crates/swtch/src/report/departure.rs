@@ -38,7 +38,7 @@ pub struct Departure {
 
 /// A task that has left its CPU.
 #[derive(Clone, Copy, Debug)]
-struct Away {
+struct OpenDeparture {
     departure: Departure,
     cpu: usize,
     counts: bool,
@@ -48,7 +48,7 @@ struct Away {
 #[derive(Debug)]
 pub struct Departures {
     /// The last switch-out of each task, by the task's index.
-    away: Vec<Option<Away>>,
+    away: Vec<Option<OpenDeparture>>,
     /// Time that refilling displaced data may still cost each task, by index.
     displaced: Vec<Nanos>,
     displacement: Option<Displacement>,
@@ -91,7 +91,7 @@ impl Departures {
             self.last_on.resize(cpu + 1, None);
         }
         self.last_on[cpu] = Some(task);
-        let away = Away {
+        let away = OpenDeparture {
             departure: departure_of(row, task, names),
             cpu,
             counts: counted.switch,
@@ -120,7 +120,7 @@ impl Departures {
     }
 
     /// The departure, completed from the next row of its task.
-    fn joined(&mut self, row: &Switch, task: usize, away: &Away) -> Departure {
+    fn joined(&mut self, row: &Switch, task: usize, away: &OpenDeparture) -> Departure {
         let back = self.back(row, away);
         let displaced = &mut self.displaced[task];
         let bound = self.displacement.as_ref();
@@ -137,7 +137,7 @@ impl Departures {
     }
 
     /// How the task came back to the CPU for the run of this row.
-    fn back(&self, row: &Switch, away: &Away) -> Return {
+    fn back(&self, row: &Switch, away: &OpenDeparture) -> Return {
         let cpu = usize::from(row.cpu.get());
         if row.wait.reason.is_none() || cpu != away.cpu {
             return Return::Elsewhere;

@@ -87,7 +87,7 @@ pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<(
 }
 
 /// A table below the first.
-struct Part {
+struct LevelTable {
     /// Heading above the table, for people.
     title: &'static str,
     /// Name of its member in the JSON object.
@@ -230,19 +230,19 @@ impl Levels {
         sheet
     }
 
-    fn parts(&self) -> Vec<Part> {
-        let mut parts = vec![Part {
+    fn parts(&self) -> Vec<LevelTable> {
+        let mut parts = vec![LevelTable {
             title: "switches by reason",
             key: "reasons",
             sheet: self.reasons(),
         }];
         if !self.of(Level::User).tally.is_empty() {
-            parts.push(Part {
+            parts.push(LevelTable {
                 title: "OS switches inside one user run",
                 key: "os_switches_in_user_run",
                 sheet: self.os_in_user_run.sheet("os_switches", "user_runs"),
             });
-            parts.push(Part {
+            parts.push(LevelTable {
                 title: "user switches inside one OS run of a scheduler's thread",
                 key: "user_switches_in_os_run",
                 sheet: self.user_in_os_run.sheet("user_switches", "os_runs"),

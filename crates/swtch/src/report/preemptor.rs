@@ -66,11 +66,11 @@ pub struct Split {
 #[derive(Debug)]
 pub struct Preemptors {
     contention: Contention,
-    sums: Sums,
+    sums: HolderSums,
 }
 
 #[derive(Debug)]
-struct Sums {
+struct HolderSums {
     tasks: Vec<Held>,
     others: [Held; OTHERS.len()],
     splits: Vec<Split>,
@@ -86,7 +86,7 @@ impl Preemptors {
     pub fn new(contention: Contention, names: &Names) -> Self {
         Self {
             contention,
-            sums: Sums {
+            sums: HolderSums {
                 tasks: vec![Held::default(); names.len()],
                 others: [Held::default(); OTHERS.len()],
                 splits: vec![Split::default(); Reason::ALL.len()],
@@ -237,7 +237,7 @@ impl Preemptors {
     }
 }
 
-impl Sums {
+impl HolderSums {
     fn add_preemption(&mut self, row: &Switch, task: usize, names: &Names) {
         if row.rule.reason.category() != Category::Preemption {
             return;

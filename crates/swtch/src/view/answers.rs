@@ -6,7 +6,7 @@ use swtch_core::{Level, TaskKey};
 
 use super::loaded::Loaded;
 use super::query::Query;
-use super::server::Site;
+use super::server::ServerState;
 use super::{chain, curves, detail, facts, flame, lanes, locks, search, states};
 use crate::format::Format;
 use crate::report::{self, BillBy, By, Extent};
@@ -33,8 +33,8 @@ pub struct NotHere {
 /// # Errors
 /// [`super::query::Refusal`] when the question cannot be understood, [`NotHere`] when the thing
 /// does not exist, and any error from reading the trace.
-pub fn answer(site: &Site, name: &str, query: &Query) -> Result<Answer> {
-    let loaded = site.loaded();
+pub fn answer(state: &ServerState, name: &str, query: &Query) -> Result<Answer> {
+    let loaded = state.loaded();
     let value = match name {
         "lanes" => {
             let window = query.window(&loaded)?;
@@ -44,15 +44,15 @@ pub fn answer(site: &Site, name: &str, query: &Query) -> Result<Answer> {
                 &query.lanes()?,
             )));
         }
-        "report" => return report_of(site, query),
-        "bill" => return bill_of(site, query),
-        "explain" => return explain_of(site, query),
-        "trace" => facts::of_trace(&loaded, &site.name(), site.prices().is_ok())?,
+        "report" => return report_of(state, query),
+        "bill" => return bill_of(state, query),
+        "explain" => return explain_of(state, query),
+        "trace" => facts::of_trace(&loaded, &state.name(), state.prices().is_ok())?,
         "threads" => return json(loaded.threads()),
         "detail" => {
             let level = query.level()?;
             let row = in_trace(&loaded, level, query.row()?)?;
-            let prices = site.prices().ok();
+            let prices = state.prices().ok();
             let billing = prices.as_ref().map(|prices| &prices.billing);
             detail::of_row(&loaded, level, row, billing)?
         }
@@ -85,25 +85,25 @@ fn json(value: &Value) -> Result<Answer> {
 }
 
 /// What `swtch report --format json` prints.
-fn report_of(site: &Site, query: &Query) -> Result<Answer> {
+fn report_of(state: &ServerState, query: &Query) -> Result<Answer> {
     let word = query.by.as_deref().unwrap_or(By::Reason.as_str());
     let by = By::from_word(word).ok_or_else(|| no_report(word))?;
     let mut bytes = Vec::new();
-    report::report(&site.loaded().trace, &request(by, query)?, &mut bytes)?;
+    report::report(&state.loaded().trace, &request(by, query)?, &mut bytes)?;
     Ok(Answer::Json(bytes))
 }
 
 /// What `swtch report --bill --format json` prints.
-fn bill_of(site: &Site, query: &Query) -> Result<Answer> {
+fn bill_of(state: &ServerState, query: &Query) -> Result<Answer> {
     let word = query.by.as_deref().unwrap_or(BillBy::Reason.as_str());
     let by = BillBy::from_word(word).ok_or_else(|| no_report(word))?;
-    let prices = site.prices().map_err(|why| NotHere {
+    let prices = state.prices().map_err(|why| NotHere {
         what: "there are no prices to make a bill with".to_owned(),
         advice: Some(why),
     })?;
     let mut bytes = Vec::new();
     report::bill(
-        &site.loaded().trace,
+        &state.loaded().trace,
         by,
         &request(By::Reason, query)?,
         &prices.list,
@@ -113,11 +113,11 @@ fn bill_of(site: &Site, query: &Query) -> Result<Answer> {
 }
 
 /// What `swtch explain --format json` prints. Without prices it leaves out what switches cost.
-fn explain_of(site: &Site, query: &Query) -> Result<Answer> {
-    let prices = site.prices().ok();
+fn explain_of(state: &ServerState, query: &Query) -> Result<Answer> {
+    let prices = state.prices().ok();
     let mut bytes = Vec::new();
     report::explain(
-        &site.loaded().trace,
+        &state.loaded().trace,
         &request(By::Reason, query)?,
         prices.as_ref().map(|prices| &prices.list),
         Extent::Full,

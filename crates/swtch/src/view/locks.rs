@@ -21,7 +21,7 @@ const NAMED: usize = 8;
 
 /// The tasks that waited for one object, and the tasks that ended the waits.
 #[derive(Debug)]
-struct People {
+struct LockUsers {
     reason: Reason,
     /// The longest wait: its blocked time, its task, and when the run after it ended.
     longest: (Nanos, TaskKey, u64),
@@ -38,25 +38,25 @@ struct People {
 /// When the trace cannot be read.
 pub fn locks(loaded: &Loaded, filter: &Filter, most: usize) -> Result<Value> {
     let mut session = Session::open(&loaded.trace, filter)?;
-    let mut people: FxHashMap<Object, People> = FxHashMap::default();
+    let mut users: FxHashMap<Object, LockUsers> = FxHashMap::default();
     let (objects, _) = waits_by_object(&mut session, Columns::TS, &mut |object, row| {
         let reason = row.wait.reason.unwrap_or(Reason::Unknown);
-        let people = people.entry(object).or_insert_with(|| People::of(reason));
-        people.add(loaded, row);
+        let users = users.entry(object).or_insert_with(|| LockUsers::of(reason));
+        users.add(loaded, row);
     })?;
     let waited = objects.ranked().into_iter();
     // An object for which no wait has ended has no known waiters.
-    let waited = waited.filter_map(|(object, waited)| Some((object, waited, people.get(object)?)));
+    let waited = waited.filter_map(|(object, waited)| Some((object, waited, users.get(object)?)));
     let waited: Vec<_> = waited.collect();
-    let keys = waited.iter().take(most).map(|(object, waited, people)| {
+    let keys = waited.iter().take(most).map(|(object, waited, users)| {
         let process = session.names().process(object.process).label();
         let key = format!("{} {:#x} of {process}", object.kind.as_str(), object.key);
-        to_json(loaded, &key, waited, people)
+        to_json(loaded, &key, waited, users)
     });
     Ok(json!({"keys": keys.collect::<Vec<_>>(), "all": waited.len()}))
 }
 
-impl People {
+impl LockUsers {
     fn of(reason: Reason) -> Self {
         Self {
             reason,
@@ -81,15 +81,15 @@ impl People {
     }
 }
 
-fn to_json(loaded: &Loaded, key: &str, waited: &Waited, people: &People) -> Value {
-    let mut waiters: Vec<_> = people.waiters.iter().collect();
+fn to_json(loaded: &Loaded, key: &str, waited: &Waited, users: &LockUsers) -> Value {
+    let mut waiters: Vec<_> = users.waiters.iter().collect();
     waiters.sort_by(|a, b| b.1.1.cmp(&a.1.1).then(a.0.cmp(b.0)));
-    let mut releasers: Vec<_> = people.releasers.iter().collect();
+    let mut releasers: Vec<_> = users.releasers.iter().collect();
     releasers.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
-    let (longest, task, ended_ns) = people.longest;
+    let (longest, task, ended_ns) = users.longest;
     json!({
         "key": key,
-        "reason": people.reason.as_str(),
+        "reason": users.reason.as_str(),
         "waits": waited.waits,
         "blocked_ns": waited.blocked.as_ns(),
         "max_ns": longest.as_ns(),
@@ -143,8 +143,8 @@ mod tests {
         let panel = locks(&loaded, &Filter::default(), 100).unwrap();
         for key in panel["keys"].as_array().unwrap() {
             let sum = |of: &str, what: &str| -> u64 {
-                let people = key[of].as_array().unwrap().iter();
-                people.map(|one| one[what].as_u64().unwrap()).sum()
+                let users = key[of].as_array().unwrap().iter();
+                users.map(|one| one[what].as_u64().unwrap()).sum()
             };
             assert_eq!(key["waits"], sum("waiters", "waits"), "{key}");
             assert_eq!(key["blocked_ns"], sum("waiters", "blocked_ns"), "{key}");

@@ -44,7 +44,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// The server's state: one trace on one port.
 #[derive(Debug)]
-pub struct Site {
+pub struct ServerState {
     path: PathBuf,
     prices: Kept,
     address: SocketAddr,
@@ -52,7 +52,7 @@ pub struct Site {
     loaded: RwLock<Arc<Loaded>>,
 }
 
-impl Site {
+impl ServerState {
     /// A site for a trace that has been read.
     pub fn new(request: &Request, loaded: Loaded, address: SocketAddr, token: String) -> Self {
         Self {
@@ -130,8 +130,8 @@ impl Site {
 ///
 /// # Errors
 /// When the server cannot be started.
-pub fn serve(site: Arc<Site>, listener: TcpListener) -> Result<()> {
-    let follower = Arc::clone(&site);
+pub fn serve(state: Arc<ServerState>, listener: TcpListener) -> Result<()> {
+    let follower = Arc::clone(&state);
     thread::Builder::new()
         .name("swtch-follow".to_owned())
         .spawn(move || follower.follow())
@@ -151,7 +151,7 @@ pub fn serve(site: Arc<Site>, listener: TcpListener) -> Result<()> {
     runtime.spawn(async move {
         let served = async {
             let listener = tokio::net::TcpListener::from_std(listener).context("using the port")?;
-            connections::serve(listener, router(site), connections::most_connections()).await;
+            connections::serve(listener, router(state), connections::most_connections()).await;
             Ok(())
         };
         // If a signal came first, nobody receives this any more.
@@ -168,24 +168,24 @@ pub fn serve(site: Arc<Site>, listener: TcpListener) -> Result<()> {
 }
 
 /// The routes of a site.
-pub fn router(site: Arc<Site>) -> Router {
+pub fn router(state: Arc<ServerState>) -> Router {
     Router::new()
         .route("/{token}", get(page_below))
         .route("/{token}/", get(page))
         .route("/{token}/{*path}", get(file_or_answer))
         .fallback(nothing_here)
-        .layer(middleware::from_fn_with_state(Arc::clone(&site), guard))
-        .with_state(site)
+        .layer(middleware::from_fn_with_state(Arc::clone(&state), guard))
+        .with_state(state)
 }
 
 /// Answers only requests that come by our address and with our token.
 async fn guard(
-    State(site): State<Arc<Site>>,
+    State(state): State<Arc<ServerState>>,
     Extension(proof): Extension<Proof>,
     request: HttpRequest,
     next: Next,
 ) -> Response {
-    let answer = match refused(&site, request.headers(), request.uri()) {
+    let answer = match refused(&state, request.headers(), request.uri()) {
         Some(why) => refuse(StatusCode::FORBIDDEN, why, None),
         None => {
             proof.give();
@@ -196,14 +196,14 @@ async fn guard(
 }
 
 /// Why a request is refused; `None` if it is not.
-fn refused(site: &Site, headers: &HeaderMap, uri: &Uri) -> Option<&'static str> {
+fn refused(state: &ServerState, headers: &HeaderMap, uri: &Uri) -> Option<&'static str> {
     // If a header occurs twice, each value must be right: other readers of the request may take
     // either.
     let texts = |name| {
         let values = headers.get_all(name).into_iter();
         values.map(|value: &HeaderValue| value.to_str().unwrap_or_default())
     };
-    let ours = names_of(site.address.port());
+    let ours = names_of(state.address.port());
     let is_ours = |host: &str| ours.iter().any(|our| our == host);
     // A request has exactly one `Host`. A target in absolute form names the host once more (RFC
     // 9112, section 3.2).
@@ -217,7 +217,7 @@ fn refused(site: &Site, headers: &HeaderMap, uri: &Uri) -> Option<&'static str> 
         return Some("another page may not ask this server");
     }
     let token = uri.path().split('/').nth(1).unwrap_or_default();
-    if !is_same(token.as_bytes(), site.token.as_bytes()) {
+    if !is_same(token.as_bytes(), state.token.as_bytes()) {
         return Some("the address needs the token that `swtch view` printed");
     }
     None
@@ -255,8 +255,8 @@ async fn page() -> Response {
 }
 
 /// Redirects to the address with the final `/`, from which the page's relative paths are resolved.
-async fn page_below(State(site): State<Arc<Site>>) -> Redirect {
-    Redirect::to(&format!("/{}/", site.token))
+async fn page_below(State(state): State<Arc<ServerState>>) -> Redirect {
+    Redirect::to(&format!("/{}/", state.token))
 }
 
 async fn nothing_here() -> Response {
@@ -268,7 +268,7 @@ async fn nothing_here() -> Response {
 }
 
 async fn file_or_answer(
-    State(site): State<Arc<Site>>,
+    State(state): State<Arc<ServerState>>,
     Path((_, path)): Path<(String, String)>,
     query: std::result::Result<AxumQuery<Query>, axum::extract::rejection::QueryRejection>,
 ) -> Response {
@@ -282,7 +282,7 @@ async fn file_or_answer(
     let name = name.to_owned();
     // Answers read files and take CPU time, so they do not run on the threads that serve
     // connections.
-    let answer = tokio::task::spawn_blocking(move || answers::answer(&site, &name, &query));
+    let answer = tokio::task::spawn_blocking(move || answers::answer(&state, &name, &query));
     match answer.await {
         Ok(Ok(answers::Answer::Json(bytes))) => typed("application/json", bytes),
         Ok(Ok(answers::Answer::Bytes(bytes))) => typed("application/octet-stream", bytes),

@@ -479,17 +479,17 @@ fn folded_lines_come_to_the_off_cpu_time_of_the_report() {
 }
 
 /// The fields of a protobuf message: number, and bytes or number.
-fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
+fn fields(mut bytes: &[u8]) -> Vec<(u64, ProtoField<'_>)> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
         let tag = varint(&mut bytes);
         let field = match tag & 7 {
-            0 => Field::Number(varint(&mut bytes)),
+            0 => ProtoField::Number(varint(&mut bytes)),
             2 => {
                 let length = usize::try_from(varint(&mut bytes)).unwrap();
                 let (value, rest) = bytes.split_at(length);
                 bytes = rest;
-                Field::Bytes(value)
+                ProtoField::Bytes(value)
             }
             other => panic!("wire type {other}"),
         };
@@ -499,7 +499,7 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Field<'b> {
+enum ProtoField<'b> {
     Number(u64),
     Bytes(&'b [u8]),
 }
@@ -523,8 +523,8 @@ fn bytes_of(message: &[u8], number: u64) -> Vec<&[u8]> {
         .filter(|field| field.0 == number);
     found
         .map(|(_, field)| match field {
-            Field::Bytes(bytes) => bytes,
-            Field::Number(_) => panic!("field {number} is a number"),
+            ProtoField::Bytes(bytes) => bytes,
+            ProtoField::Number(_) => panic!("field {number} is a number"),
         })
         .collect()
 }
@@ -534,8 +534,8 @@ fn number_of(message: &[u8], number: u64) -> Option<u64> {
         .into_iter()
         .find(|field| field.0 == number)?;
     match found.1 {
-        Field::Number(value) => Some(value),
-        Field::Bytes(_) => panic!("field {number} is bytes"),
+        ProtoField::Number(value) => Some(value),
+        ProtoField::Bytes(_) => panic!("field {number} is bytes"),
     }
 }
 

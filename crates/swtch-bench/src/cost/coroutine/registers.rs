@@ -15,7 +15,7 @@ pub(super) trait Switch: 'static {
     ///
     /// # Safety
     ///
-    /// As [`assembly::lay_registers`].
+    /// As [`assembly::init_stack_frame`].
     unsafe fn lay(top: *mut u8, enter: assembly::Entry, argument: *mut ()) -> *mut u8;
 
     /// Switches from the current stack, whose pointer goes to `save`, to `load`.
@@ -32,7 +32,7 @@ pub(super) enum Plain {}
 impl Switch for Plain {
     unsafe fn lay(top: *mut u8, enter: assembly::Entry, argument: *mut ()) -> *mut u8 {
         // SAFETY: the caller's promise.
-        unsafe { assembly::lay_registers(top, enter, argument) }
+        unsafe { assembly::init_stack_frame(top, enter, argument) }
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::Builder;
 
-use super::Birth;
+use super::StartStamp;
 use crate::error::{Error, checked, returned};
 use crate::shared::Shared;
 
@@ -27,10 +27,10 @@ impl SmallStack {
 }
 
 /// Starts a thread with the C library, by way of `std`.
-pub(super) fn thread(birth: &Birth) -> Result<(), Error> {
+pub(super) fn thread(stamp: &StartStamp) -> Result<(), Error> {
     std::thread::scope(|scope| {
         let builder = Builder::new().stack_size(256 * 1024);
-        let thread = builder.spawn_scoped(scope, || birth.now());
+        let thread = builder.spawn_scoped(scope, || stamp.now());
         let joined = thread.map_err(Error::calling("clone"))?.join();
         joined.map_err(|_panic| Error::Panicked {
             name: "child".to_owned(),
@@ -39,15 +39,15 @@ pub(super) fn thread(birth: &Birth) -> Result<(), Error> {
 }
 
 /// The only function of a child that `clone` starts: records the time and ends.
-extern "C" fn be_born(birth: *mut c_void) -> c_int {
+extern "C" fn child_entry(stamp: *mut c_void) -> c_int {
     // SAFETY: the parent passes its own and waits until the child has ended.
-    unsafe { &*birth.cast::<Birth>() }.now();
+    unsafe { &*stamp.cast::<StartStamp>() }.now();
     0
 }
 
 /// Starts a thread with `clone`. The kernel clears and wakes `lives` when the thread has ended.
 pub(super) fn bare_thread(
-    birth: &Birth,
+    stamp: &StartStamp,
     stack: &mut SmallStack,
     lives: &Shared<AtomicU32>,
 ) -> Result<(), Error> {
@@ -58,7 +58,7 @@ pub(super) fn bare_thread(
         | libc::CLONE_THREAD
         | libc::CLONE_SYSVSEM
         | libc::CLONE_CHILD_CLEARTID;
-    let argument = ptr::from_ref(birth).cast_mut().cast::<c_void>();
+    let argument = ptr::from_ref(stamp).cast_mut().cast::<c_void>();
     let none = ptr::null_mut::<c_void>();
     lives.store(1, Ordering::Release);
     // SAFETY: nothing else uses the stack, which outlives the thread: it is waited for below. The
@@ -66,7 +66,7 @@ pub(super) fn bare_thread(
     // and stores a number.
     let tid = unsafe {
         libc::clone(
-            be_born,
+            child_entry,
             stack.top(),
             flags,
             argument,
@@ -92,17 +92,17 @@ pub(super) fn bare_thread(
 }
 
 /// Starts a process with `fork`.
-pub(super) fn fork(birth: &Birth) -> Result<(), Error> {
+pub(super) fn fork(stamp: &StartStamp) -> Result<(), Error> {
     // SAFETY: the child reads the clock, stores a number and leaves by _exit.
     let pid = checked("fork", unsafe { libc::fork() })?;
     if pid == 0 {
-        end_at_birth(birth);
+        end_after_stamp(stamp);
     }
     join(pid)
 }
 
 /// Starts a process with `clone3`, as a fork.
-pub(super) fn clone3(birth: &Birth) -> Result<(), Error> {
+pub(super) fn clone3(stamp: &StartStamp) -> Result<(), Error> {
     // SAFETY: an all-zero clone_args asks for nothing.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.exit_signal = libc::SIGCHLD.unsigned_abs().into();
@@ -116,23 +116,23 @@ pub(super) fn clone3(birth: &Birth) -> Result<(), Error> {
         )
     };
     if checked("clone3", pid)? == 0 {
-        end_at_birth(birth);
+        end_after_stamp(stamp);
     }
     join(libc::pid_t::try_from(pid).expect("invariant: the kernel gives a pid_t"))
 }
 
-fn end_at_birth(birth: &Birth) -> ! {
-    birth.now();
+fn end_after_stamp(stamp: &StartStamp) -> ! {
+    stamp.now();
     // SAFETY: _exit ends the process; what the parent's exit handlers would do stays undone.
     unsafe { libc::_exit(0) }
 }
 
 /// Starts a process with `clone`, as a vfork.
-pub(super) fn vfork(birth: &Birth, stack: &mut SmallStack) -> Result<(), Error> {
+pub(super) fn vfork(stamp: &StartStamp, stack: &mut SmallStack) -> Result<(), Error> {
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    let argument = ptr::from_ref(birth).cast_mut().cast();
+    let argument = ptr::from_ref(stamp).cast_mut().cast();
     // SAFETY: nothing else uses the stack, and the parent is suspended until the child has ended.
-    let pid = unsafe { libc::clone(be_born, stack.top(), flags, argument) };
+    let pid = unsafe { libc::clone(child_entry, stack.top(), flags, argument) };
     join(checked("clone", pid)?)
 }
 

@@ -49,7 +49,7 @@ pub fn observe(spec: &LockRingSpec, turns: u64) -> Result<Observed, Error> {
     let mut writer = Some(writer);
     let mut child = Child::fork(|| {
         let writer = writer.take().expect("invariant: a process has one act");
-        leader::complain_to(writer.as_raw_fd());
+        leader::set_error_fd(writer.as_raw_fd());
         let observed = match spec.lock {
             LockKind::Mutex => watch::<LibraryMutex>(spec, turns),
             LockKind::Futex => watch::<BareWord>(spec, turns),

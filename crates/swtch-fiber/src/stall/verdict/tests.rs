@@ -55,7 +55,10 @@ fn cpu_in_user_mode_is_a_user_loop() {
     add(&mut after.cpu_ns, 19);
     add(&mut after.user_ns, 16);
     add(&mut after.kernel_ns, 3);
-    assert_eq!(judge(Duty::Running, &before, &after).0, Verdict::UserLoop);
+    assert_eq!(
+        judge(SchedulerDuty::Running, &before, &after).0,
+        Verdict::UserLoop
+    );
 }
 
 /// On a busy machine a loop gets only a part of the CPU; a worker that reaches yield points needs
@@ -65,10 +68,13 @@ fn a_quarter_of_the_cpu_is_a_loop_unless_it_blocked() {
     let (before, mut after) = still();
     add(&mut after.cpu_ns, 5);
     add(&mut after.queued_ns, 15);
-    assert_eq!(judge(Duty::Running, &before, &after).0, Verdict::UserLoop);
+    assert_eq!(
+        judge(SchedulerDuty::Running, &before, &after).0,
+        Verdict::UserLoop
+    );
     after.voluntary = Some(41);
     assert_eq!(
-        judge(Duty::Running, &before, &after).0,
+        judge(SchedulerDuty::Running, &before, &after).0,
         Verdict::NotScheduled
     );
 }
@@ -80,7 +86,7 @@ fn cpu_in_the_kernel_is_the_kernel() {
     add(&mut after.cpu_ns, 19);
     add(&mut after.kernel_ns, 17);
     assert_eq!(
-        judge(Duty::Running, &before, &after).0,
+        judge(SchedulerDuty::Running, &before, &after).0,
         Verdict::InsideKernel
     );
 }
@@ -94,11 +100,14 @@ fn without_a_tick_the_signals_decide() {
     before.usage = Some(behind_call(true));
     after.usage = Some(behind_call(true));
     assert_eq!(
-        judge(Duty::Running, &before, &after).0,
+        judge(SchedulerDuty::Running, &before, &after).0,
         Verdict::InsideKernel
     );
     before.usage = Some(behind_call(false));
-    assert_eq!(judge(Duty::Running, &before, &after).0, Verdict::UserLoop);
+    assert_eq!(
+        judge(SchedulerDuty::Running, &before, &after).0,
+        Verdict::UserLoop
+    );
 }
 
 /// `stat` counts in 10 ms, the thread itself in µs. A difference between the two would be
@@ -115,7 +124,7 @@ fn the_split_comes_from_one_source() {
     let numbers = Numbers::between(&before, &after);
     assert_eq!(numbers.user, Some(Duration::from_millis(20)));
     before.usage = Some(behind_call(true));
-    let (verdict, numbers) = judge(Duty::Running, &before, &after);
+    let (verdict, numbers) = judge(SchedulerDuty::Running, &before, &after);
     assert_eq!(numbers.kernel, Some(Duration::from_millis(600)));
     assert_eq!(verdict, Verdict::InsideKernel);
 }
@@ -126,7 +135,7 @@ fn a_sleeping_thread_is_blocked() {
     let (before, mut after) = still();
     block(&mut after);
     assert_eq!(
-        judge(Duty::Running, &before, &after).0,
+        judge(SchedulerDuty::Running, &before, &after).0,
         Verdict::BlockedInCall
     );
 }
@@ -139,7 +148,7 @@ fn many_short_sleeps_are_blocking_too() {
     add(&mut after.queued_ns, 1);
     add(&mut after.cpu_ns, 2);
     assert_eq!(
-        judge(Duty::Running, &before, &after).0,
+        judge(SchedulerDuty::Running, &before, &after).0,
         Verdict::BlockedInCall
     );
 }
@@ -150,7 +159,7 @@ fn many_short_sleeps_are_blocking_too() {
 fn a_runnable_thread_without_cpu_is_not_scheduled() {
     let (before, after) = still();
     assert_eq!(
-        judge(Duty::Running, &before, &after).0,
+        judge(SchedulerDuty::Running, &before, &after).0,
         Verdict::NotScheduled
     );
 }
@@ -160,7 +169,7 @@ fn a_runnable_thread_without_cpu_is_not_scheduled() {
 fn a_starved_scheduler_has_no_queue_stall() {
     let (before, after) = still();
     assert_eq!(
-        judge(Duty::Queued, &before, &after).0,
+        judge(SchedulerDuty::Queued, &before, &after).0,
         Verdict::NotScheduled
     );
 }
@@ -172,7 +181,7 @@ fn the_longer_part_of_a_mixed_time_decides() {
     block(&mut after);
     add(&mut after.queued_ns, 15);
     assert_eq!(
-        judge(Duty::Running, &before, &after).0,
+        judge(SchedulerDuty::Running, &before, &after).0,
         Verdict::NotScheduled
     );
 }
@@ -185,12 +194,12 @@ fn preemptive_work_that_used_the_time_is_named() {
     add(&mut after.cpu_ns, 4);
     after.preemptive = vec![(7, 9_000_000)];
     assert_eq!(
-        judge(Duty::Running, &before, &after).0,
+        judge(SchedulerDuty::Running, &before, &after).0,
         Verdict::StarvedByPreemptive
     );
     after.preemptive = vec![(7, 8_900_000)];
     assert_eq!(
-        judge(Duty::Running, &before, &after).0,
+        judge(SchedulerDuty::Running, &before, &after).0,
         Verdict::NotScheduled
     );
 }
@@ -200,7 +209,7 @@ fn preemptive_work_that_used_the_time_is_named() {
 fn a_new_preemptive_thread_does_not_count() {
     let (before, mut after) = still();
     after.preemptive = vec![(8, 5_000_000_000)];
-    let (verdict, numbers) = judge(Duty::Running, &before, &after);
+    let (verdict, numbers) = judge(SchedulerDuty::Running, &before, &after);
     assert_eq!(verdict, Verdict::NotScheduled);
     assert_eq!(numbers.preemptive, Duration::ZERO);
 }
@@ -211,13 +220,13 @@ fn a_queue_that_is_not_served_is_stalled() {
     let (before, mut after) = still();
     block(&mut after);
     assert_eq!(
-        judge(Duty::Queued, &before, &after).0,
+        judge(SchedulerDuty::Queued, &before, &after).0,
         Verdict::QueueStalled
     );
     let (before, mut after) = still();
     add(&mut after.cpu_ns, 19);
     assert_eq!(
-        judge(Duty::Queued, &before, &after).0,
+        judge(SchedulerDuty::Queued, &before, &after).0,
         Verdict::QueueStalled
     );
 }
@@ -229,7 +238,7 @@ fn numbers_that_are_not_known_are_not_shown() {
     add(&mut after.cpu_ns, 19);
     after.queued_ns = None;
     after.voluntary = None;
-    let text = judge(Duty::Running, &before, &after).1.to_string();
+    let text = judge(SchedulerDuty::Running, &before, &after).1.to_string();
     assert_eq!(
         text,
         "in 20.0 ms, on CPU 19.0 ms, user 0.0 ms, kernel 0.0 ms, preemptive work 0.0 ms, \

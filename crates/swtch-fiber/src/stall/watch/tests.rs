@@ -91,7 +91,7 @@ fn subject(tid: i32, preemptive: &[i32]) -> Subject<'static> {
 }
 
 /// The first stall of a subject whose progress does not change.
-fn next_stall<'a>(duty: Duty, subject: impl Fn() -> Subject<'a>) -> Stall {
+fn next_stall<'a>(duty: SchedulerDuty, subject: impl Fn() -> Subject<'a>) -> Stall {
     let mut watch = Watch::new(Watch::DEFAULT_THRESHOLD);
     loop {
         if let Some(stall) = watch.look(Instant::now(), 1, duty, &subject) {
@@ -102,7 +102,7 @@ fn next_stall<'a>(duty: Duty, subject: impl Fn() -> Subject<'a>) -> Stall {
 }
 
 /// Asserts that the verdict comes within several stalls.
-fn assert_verdict(expected: Verdict, duty: Duty, tid: i32, preemptive: &[i32]) {
+fn assert_verdict(expected: Verdict, duty: SchedulerDuty, tid: i32, preemptive: &[i32]) {
     let mut last = String::new();
     for _ in 0..20 {
         let stall = next_stall(duty, || subject(tid, preemptive));
@@ -118,7 +118,7 @@ fn assert_verdict(expected: Verdict, duty: Duty, tid: i32, preemptive: &[i32]) {
 #[test]
 fn a_loop_is_a_user_loop() {
     let load = Load::start(spin);
-    assert_verdict(Verdict::UserLoop, Duty::Running, load.tid, &[]);
+    assert_verdict(Verdict::UserLoop, SchedulerDuty::Running, load.tid, &[]);
 }
 
 /// Row "mostly in the kernel".
@@ -129,14 +129,19 @@ fn a_loop_of_system_calls_is_inside_the_kernel() {
         // SAFETY: the bytes are writable.
         unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     });
-    assert_verdict(Verdict::InsideKernel, Duty::Running, load.tid, &[]);
+    assert_verdict(Verdict::InsideKernel, SchedulerDuty::Running, load.tid, &[]);
 }
 
 /// Row "blocked" of the table.
 #[test]
 fn a_sleep_is_blocking() {
     let load = Load::start(|| std::thread::sleep(Duration::from_millis(500)));
-    assert_verdict(Verdict::BlockedInCall, Duty::Running, load.tid, &[]);
+    assert_verdict(
+        Verdict::BlockedInCall,
+        SchedulerDuty::Running,
+        load.tid,
+        &[],
+    );
 }
 
 /// Rows "waited for a CPU": the same busy thread, once of another program, once the scheduler's
@@ -145,10 +150,10 @@ fn a_sleep_is_blocking() {
 fn a_starved_thread_is_not_scheduled_and_its_own_hog_is_named() {
     let hog = Load::start(spin).pin();
     let load = Load::start(spin).pin().idle_class();
-    assert_verdict(Verdict::NotScheduled, Duty::Running, load.tid, &[]);
+    assert_verdict(Verdict::NotScheduled, SchedulerDuty::Running, load.tid, &[]);
     assert_verdict(
         Verdict::StarvedByPreemptive,
-        Duty::Running,
+        SchedulerDuty::Running,
         load.tid,
         &[hog.tid],
     );
@@ -158,7 +163,7 @@ fn a_starved_thread_is_not_scheduled_and_its_own_hog_is_named() {
 #[test]
 fn a_sleeping_scheduler_with_work_is_a_queue_stall() {
     let load = Load::start(|| std::thread::sleep(Duration::from_millis(500)));
-    assert_verdict(Verdict::QueueStalled, Duty::Queued, load.tid, &[]);
+    assert_verdict(Verdict::QueueStalled, SchedulerDuty::Queued, load.tid, &[]);
 }
 
 /// A thread that waits for a `std` lock leads to the stack with the guard.
@@ -176,7 +181,7 @@ fn the_holder_of_a_std_lock_is_named() {
     let tid = receive.recv().unwrap();
     let start = (&raw const guard).addr();
     let range = start..start + size_of_val(&guard);
-    let stall = next_stall(Duty::Running, || Subject {
+    let stall = next_stall(SchedulerDuty::Running, || Subject {
         switched_out: Box::new([(6, 0..0), (7, range.clone())].into_iter()),
         ..subject(tid, &[])
     });
@@ -207,19 +212,19 @@ fn only_a_suspect_is_looked_at_and_a_stall_is_told_once() {
         });
         (stall.is_some(), looked.get())
     };
-    assert_eq!(look(0, 1, Duty::Running), (false, 0));
-    assert_eq!(look(12, 1, Duty::Running), (false, 0));
-    assert_eq!(look(24, 2, Duty::Running), (false, 0));
-    assert_eq!(look(36, 2, Duty::Running), (false, 0));
-    assert_eq!(look(37, 2, Duty::Running), (false, 1));
-    assert_eq!(look(48, 2, Duty::Running), (false, 1));
-    assert_eq!(look(49, 2, Duty::Running), (true, 2));
-    assert_eq!(look(900, 2, Duty::Running), (false, 2));
-    assert_eq!(look(901, 3, Duty::Idle), (false, 2));
-    assert_eq!(look(2000, 3, Duty::Idle), (false, 2));
+    assert_eq!(look(0, 1, SchedulerDuty::Running), (false, 0));
+    assert_eq!(look(12, 1, SchedulerDuty::Running), (false, 0));
+    assert_eq!(look(24, 2, SchedulerDuty::Running), (false, 0));
+    assert_eq!(look(36, 2, SchedulerDuty::Running), (false, 0));
+    assert_eq!(look(37, 2, SchedulerDuty::Running), (false, 1));
+    assert_eq!(look(48, 2, SchedulerDuty::Running), (false, 1));
+    assert_eq!(look(49, 2, SchedulerDuty::Running), (true, 2));
+    assert_eq!(look(900, 2, SchedulerDuty::Running), (false, 2));
+    assert_eq!(look(901, 3, SchedulerDuty::Idle), (false, 2));
+    assert_eq!(look(2000, 3, SchedulerDuty::Idle), (false, 2));
     // A monitor that comes late still takes two samples.
-    assert_eq!(look(2001, 3, Duty::Queued), (false, 2));
-    assert_eq!(look(3000, 3, Duty::Queued), (false, 3));
-    assert_eq!(look(3001, 3, Duty::Queued), (false, 3));
-    assert_eq!(look(3007, 3, Duty::Queued), (true, 4));
+    assert_eq!(look(2001, 3, SchedulerDuty::Queued), (false, 2));
+    assert_eq!(look(3000, 3, SchedulerDuty::Queued), (false, 3));
+    assert_eq!(look(3001, 3, SchedulerDuty::Queued), (false, 3));
+    assert_eq!(look(3007, 3, SchedulerDuty::Queued), (true, 4));
 }

@@ -45,7 +45,7 @@ impl Untold {
             .and(Columns::NEXT_TASK)
             .and(Columns::OFF)
             .and(Columns::RUNQ);
-        let mut reading = Reading::default();
+        let mut reading = UntoldReader::default();
         rows.scan_columns(columns, &mut |row, taken| {
             if row.level == Level::Os {
                 reading.push(row, taken.asked);
@@ -92,14 +92,14 @@ struct Last {
 }
 
 #[derive(Debug, Default)]
-struct Reading {
+struct UntoldReader {
     found: Untold,
     rows: usize,
     threads: FxHashMap<TaskKey, Last>,
     cpus: FxHashMap<CpuId, (Timestamp, Option<TaskKey>)>,
 }
 
-impl Reading {
+impl UntoldReader {
     fn push(&mut self, row: &Switch, is_asked: bool) {
         let this = Last {
             row: self.rows,
@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn found(rows: &[Switch]) -> Untold {
-        let mut reading = Reading::default();
+        let mut reading = UntoldReader::default();
         rows.iter().for_each(|row| reading.push(row, true));
         reading.finish(|task| task.get() < 9)
     }

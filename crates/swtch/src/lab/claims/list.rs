@@ -48,10 +48,10 @@ pub struct Claim {
 pub fn articles() -> Vec<Article> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Read {
+    struct ClaimsFile {
         article: Vec<Article>,
     }
-    let read: Read =
+    let read: ClaimsFile =
         toml::from_str(FILE).expect("invariant: the tests read lab/claims.toml, which is embedded");
     read.article
 }

@@ -49,7 +49,7 @@ impl Source {
         let line = self.text[line_start..].lines().next().unwrap_or_default();
         let marked = self.text[start..end].lines().next().unwrap_or_default();
         let column = self.text[line_start..start].chars().count();
-        let part = Part::around(line, column);
+        let part = LinePart::around(line, column);
         let width = marked.trim_end().chars().count().max(1);
         Mistake {
             file: self.name.clone(),
@@ -73,13 +73,13 @@ impl Source {
 }
 
 /// A part of a line.
-struct Part {
+struct LinePart {
     text: String,
     /// Where the mistake begins in it.
     column: usize,
 }
 
-impl Part {
+impl LinePart {
     /// The whole line if it is short; else the part around the mistake, with dots where text is
     /// left out.
     fn around(line: &str, column: usize) -> Self {

@@ -5,7 +5,7 @@ use swtch_bench::cost::LockKind;
 use swtch_core::cost::{Contrast, Estimate, Policy};
 
 use super::proof::{self, Proof};
-use super::{ARTICLE_MOST, Asked, Place, Row, Shape, group_name};
+use super::{ARTICLE_MOST, CpuChoice, RingParameters, RingResult, Shape, group_name};
 use crate::cost::series::{Act, Blocks};
 use crate::lab::claim::{Answer, Verdict, all_of};
 use crate::lab::room::Room;
@@ -18,7 +18,7 @@ const BARELY: std::ops::Range<f64> = 0.75..1.25;
 
 /// E3: the time per switch barely depends on the number of threads. Only rings with one spare lock
 /// are compared, in which each hand-over is a switch.
-pub fn size_matters_little(asked: &Asked, timed: &Timed) -> Option<Answer> {
+pub fn size_matters_little(asked: &RingParameters, timed: &Timed) -> Option<Answer> {
     let measured = timed.group(&group_name(*asked.locks.first()?, *asked.settings.first()?))?;
     let blocks = Blocks::of(measured);
     let shapes = asked.shapes();
@@ -56,9 +56,9 @@ const UNCHANGED: std::ops::Range<f64> = 0.9..1.1;
 
 /// E4: with more spare locks several threads run at once, and the picture changes.
 pub fn several_run_at_once(
-    asked: &Asked,
+    asked: &RingParameters,
     timed: &Timed,
-    rows: &[Row],
+    rows: &[RingResult],
     room: &Room,
 ) -> Result<Option<Answer>> {
     let (Some(lock), Some(least), Some(most)) =
@@ -98,12 +98,12 @@ pub fn several_run_at_once(
 }
 
 /// Threads of the default policy, on the CPUs that the kernel chooses.
-const FREE: (Policy, Place) = (Policy::Default, Place::AllCpus);
+const FREE: (Policy, CpuChoice) = (Policy::Default, CpuChoice::AllCpus);
 
 /// Time of a hand-over of the second ring over one of the first, both on all CPUs; `None` when they
 /// were not measured, or are the same ring.
 fn free_contrast(
-    asked: &Asked,
+    asked: &RingParameters,
     timed: &Timed,
     lock: LockKind,
     [few, many]: [Shape; 2],
@@ -148,7 +148,7 @@ pub const MANY: u32 = 1024;
 
 /// E5: 1024 threads and more work today: they were timed, and their order is proved. `None` when no
 /// such ring was asked for.
-pub fn many_work(rows: &[Row], proofs: &[Proof]) -> Option<Answer> {
+pub fn many_work(rows: &[RingResult], proofs: &[Proof]) -> Option<Answer> {
     let is_many = |threads: u32| threads >= MANY;
     rows.iter().find(|row| is_many(row.shape.threads))?;
     let largest = rows

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use swtch_bench::cost::{HandOver, LockRingSpec, Observed, Violation, observe, order_violation};
 use swtch_core::cost::Estimate;
 
-use super::{Asked, Place, Shape};
+use super::{CpuChoice, RingParameters, Shape};
 use crate::lab::claim::{Answer, Verdict};
 use crate::lab::findings::{Findings, Table};
 use crate::lab::room::Room;
@@ -92,7 +92,7 @@ fn watched(ring: &LockRingSpec, turns: u64) -> Result<Observed> {
 
 /// The rings that are watched after the timing. For every lock and each number of spare locks: the
 /// one of the most threads that were timed, up to 1024. And the largest ring of all.
-pub fn rings_to_prove(asked: &Asked) -> Vec<LockRingSpec> {
+pub fn rings_to_prove(asked: &RingParameters) -> Vec<LockRingSpec> {
     const MOST: u32 = 1024;
     let small = asked.threads.iter().rfind(|one| **one <= MOST);
     let setting = asked.settings[0];
@@ -166,7 +166,7 @@ pub fn busy_cpus(ring: &LockRingSpec, room: &Room) -> Result<Option<Estimate>> {
 }
 
 /// Watches all rings and shows their hand-overs; times nothing.
-pub fn show(asked: &Asked, room: &Room) -> Findings {
+pub fn show(asked: &RingParameters, room: &Room) -> Findings {
     let mut rings = Vec::new();
     for lock in &asked.locks {
         for setting in &asked.settings {
@@ -231,8 +231,8 @@ fn proofs_table(proofs: &[Proof]) -> Table {
 fn row(proof: &Proof) -> Vec<Cell> {
     let ring = &proof.ring;
     let place = match ring.cpu {
-        Some(_) => Place::OneCpu,
-        None => Place::AllCpus,
+        Some(_) => CpuChoice::OneCpu,
+        None => CpuChoice::AllCpus,
     };
     let number = |number: Option<f64>| number.map_or(Cell::Missing, Cell::Ratio);
     let off = proof.switches.zip(proof.expected());

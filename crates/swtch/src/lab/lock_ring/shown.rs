@@ -3,7 +3,7 @@
 use swtch_bench::cost::LockKind;
 use swtch_core::cost::{Estimate, Policy};
 
-use super::{ARTICLE_MOST, Place, Row, group_name};
+use super::{ARTICLE_MOST, CpuChoice, RingResult, group_name};
 use crate::lab::findings::Table;
 use crate::lab::timed::{WHISKERS, cells, dot, subtitle, time};
 use crate::plot::Picture;
@@ -11,7 +11,7 @@ use crate::plot::content::{Axis, Chart, Content, Line, Measure, Scale, Style};
 use crate::report::{Cell, Sheet};
 use crate::text;
 
-pub fn table(rows: &[Row]) -> Table {
+pub fn table(rows: &[RingResult]) -> Table {
     let mut sheet = Sheet::new(
         "lock-ring",
         &[
@@ -58,7 +58,7 @@ pub fn table(rows: &[Row]) -> Table {
     }
 }
 
-fn cells_of(row: &Row) -> Vec<Cell> {
+fn cells_of(row: &RingResult) -> Vec<Cell> {
     let is_counted = row.hand_over.is_some();
     let counted = |number| {
         if is_counted {
@@ -88,7 +88,7 @@ fn cells_of(row: &Row) -> Vec<Cell> {
 }
 
 /// A note on the rings of which every block was left out.
-pub fn left_out(rows: &[Row]) -> Option<String> {
+pub fn left_out(rows: &[RingResult]) -> Option<String> {
     let empty: Vec<String> = rows
         .iter()
         .filter(|row| row.hand_over.is_none() && row.left_out > 0)
@@ -103,22 +103,22 @@ pub fn left_out(rows: &[Row]) -> Option<String> {
 }
 
 /// For each lock and setting, a sentence on the largest ring with each number of spare locks.
-pub fn sentences(rows: &[Row]) -> Vec<String> {
+pub fn sentences(rows: &[RingResult]) -> Vec<String> {
     let mut sentences = Vec::new();
-    let mut told: Vec<(LockKind, (Policy, Place))> = Vec::new();
+    let mut told: Vec<(LockKind, (Policy, CpuChoice))> = Vec::new();
     for row in rows {
         let key = (row.lock, row.setting());
         if told.contains(&key) {
             continue;
         }
         told.push(key);
-        let like: Vec<&Row> = rows.iter().filter(|one| one.is_of(key.0, key.1)).collect();
+        let like: Vec<&RingResult> = rows.iter().filter(|one| one.is_of(key.0, key.1)).collect();
         sentences.extend(sentence(&like));
     }
     sentences
 }
 
-fn sentence(rows: &[&Row]) -> Option<String> {
+fn sentence(rows: &[&RingResult]) -> Option<String> {
     let first = rows.first()?;
     // The largest ring of all has one spare lock only.
     let spare = rows.iter().map(|row| row.shape.spare).max()?;
@@ -154,15 +154,15 @@ fn sentence(rows: &[&Row]) -> Option<String> {
 
 /// Figures of the first kind of lock: what a hand-over costs by threads, for each policy and place,
 /// and by spare locks.
-pub fn pictures(rows: &[Row]) -> Vec<Picture> {
+pub fn pictures(rows: &[RingResult]) -> Vec<Picture> {
     let Some(first) = rows.first() else {
         return Vec::new();
     };
-    let of_lock: Vec<&Row> = rows.iter().filter(|row| row.lock == first.lock).collect();
+    let of_lock: Vec<&RingResult> = rows.iter().filter(|row| row.lock == first.lock).collect();
     let mut pictures = Vec::new();
     for setting in settings(&of_lock) {
         let all = of_lock.iter().copied();
-        let rows: Vec<&Row> = all.filter(|row| row.setting() == setting).collect();
+        let rows: Vec<&RingResult> = all.filter(|row| row.setting() == setting).collect();
         pictures.extend(by_threads(&rows, &group_name(first.lock, setting)));
     }
     pictures.push(by_spare_locks(&of_lock, first.lock));
@@ -170,10 +170,10 @@ pub fn pictures(rows: &[Row]) -> Vec<Picture> {
 }
 
 /// Figures of one policy and place: per hand-over, and per switch where its count is exact.
-fn by_threads(rows: &[&Row], what: &str) -> Vec<Picture> {
+fn by_threads(rows: &[&RingResult], what: &str) -> Vec<Picture> {
     const THREADS: &str = "threads in the ring";
-    let by_spare = |row: &Row| text::counted(u64::from(row.shape.spare), "spare lock");
-    let threads = |row: &Row| f64::from(row.shape.threads);
+    let by_spare = |row: &RingResult| text::counted(u64::from(row.shape.spare), "spare lock");
+    let threads = |row: &RingResult| f64::from(row.shape.threads);
     let words = what.to_lowercase().replace(", ", "-").replace(' ', "-");
     let hand_over = picture(
         &format!("lock-ring-{words}"),
@@ -187,7 +187,7 @@ fn by_threads(rows: &[&Row], what: &str) -> Vec<Picture> {
             &format!("lock-ring-{words}-switch"),
             format!("What a switch of threads that hand on locks costs ({what})"),
             THREADS,
-            lines(rows, by_spare, threads, Row::per_switch),
+            lines(rows, by_spare, threads, RingResult::per_switch),
         )
     };
     [Some(hand_over), is_exact.then(switch)]
@@ -197,15 +197,15 @@ fn by_threads(rows: &[&Row], what: &str) -> Vec<Picture> {
 }
 
 /// Rings of as many threads as the article's largest, or nearly.
-fn by_spare_locks(rows: &[&Row], lock: LockKind) -> Picture {
+fn by_spare_locks(rows: &[&RingResult], lock: LockKind) -> Picture {
     let threads = rows.iter().map(|row| row.shape.threads);
     let largest = threads.filter(|threads| *threads <= ARTICLE_MOST).max();
     let of_size = rows.iter().copied();
-    let of_size: Vec<&Row> = of_size
+    let of_size: Vec<&RingResult> = of_size
         .filter(|row| Some(row.shape.threads) == largest)
         .collect();
-    let by_setting = |row: &Row| format!("{}, {}", row.policy, row.place.as_str());
-    let spare = |row: &Row| f64::from(row.shape.spare);
+    let by_setting = |row: &RingResult| format!("{}, {}", row.policy, row.place.as_str());
+    let spare = |row: &RingResult| f64::from(row.shape.spare);
     picture(
         "lock-ring-spare",
         format!(
@@ -218,7 +218,7 @@ fn by_spare_locks(rows: &[&Row], lock: LockKind) -> Picture {
 }
 
 /// Policies and places, each once.
-fn settings(rows: &[&Row]) -> Vec<(Policy, Place)> {
+fn settings(rows: &[&RingResult]) -> Vec<(Policy, CpuChoice)> {
     let mut settings = Vec::new();
     for row in rows {
         if !settings.contains(&row.setting()) {
@@ -229,10 +229,10 @@ fn settings(rows: &[&Row]) -> Vec<(Policy, Place)> {
 }
 
 fn lines(
-    rows: &[&Row],
-    label: impl Fn(&Row) -> String,
-    x: impl Fn(&Row) -> f64,
-    y: impl Fn(&Row) -> Option<Estimate>,
+    rows: &[&RingResult],
+    label: impl Fn(&RingResult) -> String,
+    x: impl Fn(&RingResult) -> f64,
+    y: impl Fn(&RingResult) -> Option<Estimate>,
 ) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for row in rows {
@@ -284,12 +284,12 @@ mod tests {
     use super::super::Shape;
     use super::*;
 
-    fn row(threads: u32, spare: u32, ns: f64) -> Row {
+    fn row(threads: u32, spare: u32, ns: f64) -> RingResult {
         let trees = [ns; 6].map(|ns| vec![ns]);
-        Row {
+        RingResult {
             lock: LockKind::Mutex,
             policy: Policy::Batch,
-            place: Place::OneCpu,
+            place: CpuChoice::OneCpu,
             shape: Shape { threads, spare },
             hand_over: Estimate::of_trees(&trees),
             net: Estimate::of_trees(&trees),
@@ -303,7 +303,7 @@ mod tests {
     fn a_switch_has_the_time_of_the_hand_overs_that_it_serves() {
         let per_switch = row(8, 2, 100.0).per_switch().unwrap();
         assert_eq!(per_switch.point, 200.0);
-        let without = Row {
+        let without = RingResult {
             switches: (0.0, 0.0),
             ..row(8, 2, 100.0)
         };
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_ring_that_others_disturbed_in_every_block_is_named() {
-        let spoiled = Row {
+        let spoiled = RingResult {
             hand_over: None,
             left_out: 30,
             ..row(1024, 16, 1.0)
@@ -347,7 +347,7 @@ mod tests {
     fn a_row_has_a_cell_for_every_column() {
         let table = table(&[
             row(2, 1, 500.0),
-            Row {
+            RingResult {
                 hand_over: None,
                 net: None,
                 ..row(2, 2, 1.0)

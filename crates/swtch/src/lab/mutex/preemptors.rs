@@ -6,7 +6,7 @@ use swtch_core::Nanos;
 use swtch_core::cost::quantile;
 
 use crate::lab::claim::Verdict;
-use crate::lab::evidence::{Story, Taker};
+use crate::lab::evidence::{MemberRuns, Taker};
 use crate::lab::findings::Table;
 use crate::lab::measured::{Rate, share};
 use crate::report::{Cell, Sheet};
@@ -26,14 +26,14 @@ const UNNAMED: &str = "(unnamed)";
 /// Preemptions by the name of the preemptor.
 #[derive(Clone, Debug, Default)]
 pub struct Preemptors {
-    by_name: BTreeMap<String, Taken>,
+    by_name: BTreeMap<String, ByPreemptor>,
     /// Seconds of the lives of all threads.
     life_s: f64,
 }
 
 /// The preemptions by one preemptor.
 #[derive(Clone, Debug, Default)]
-struct Taken {
+struct ByPreemptor {
     count: u64,
     /// Times from one preemption of a thread by it to the next, in ns.
     intervals: Vec<f64>,
@@ -42,7 +42,7 @@ struct Taken {
 impl Preemptors {
     /// Adds a thread that lived this long. Preemptions by other threads of the load and by the
     /// recorder are left out.
-    pub fn add(&mut self, story: &Story, life_s: f64) {
+    pub fn add(&mut self, story: &MemberRuns, life_s: f64) {
         self.life_s += life_s;
         let mut last: BTreeMap<&str, u64> = BTreeMap::new();
         for run in story.preemptions() {
@@ -73,7 +73,7 @@ impl Preemptors {
     }
 
     /// The preemptors by count, the most frequent first.
-    fn ranked(&self) -> Vec<(&str, &Taken)> {
+    fn ranked(&self) -> Vec<(&str, &ByPreemptor)> {
         let mut ranked: Vec<_> = self
             .by_name
             .iter()
@@ -121,7 +121,7 @@ impl Preemptors {
         ))
     }
 
-    const fn rate(&self, taken: &Taken) -> Rate {
+    const fn rate(&self, taken: &ByPreemptor) -> Rate {
         Rate {
             count: taken.count,
             seconds: self.life_s,
@@ -178,7 +178,7 @@ impl Preemptors {
     }
 }
 
-impl Taken {
+impl ByPreemptor {
     /// The median interval, in words.
     fn period(&self) -> String {
         quantile(&self.intervals, 0.5).map_or_else(String::new, |interval| {
@@ -212,7 +212,7 @@ mod tests {
             in_call: false,
             runnable: None,
         };
-        let story = Story {
+        let story = MemberRuns {
             began_ns: 0,
             ended_ns: 10_000_000,
             runs: by.iter().map(run).collect(),

@@ -8,7 +8,7 @@ use swtch_core::{Category, Reason};
 
 use super::Per;
 use super::preemptors::Preemptors;
-use crate::lab::evidence::{Evidence, Story, Taker};
+use crate::lab::evidence::{Evidence, MemberRuns, Taker};
 use crate::lab::measured::{Measured, Rate, dispersion};
 
 /// Counts and times of some plays, summed.
@@ -69,7 +69,7 @@ impl Tally {
         tally
     }
 
-    fn add(&mut self, story: &Story, life_s: f64) {
+    fn add(&mut self, story: &MemberRuns, life_s: f64) {
         for run in story.preemptions() {
             match run.taker {
                 Taker::Member(_) => self.by_members += 1,
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn switches_are_told_apart_by_when_and_by_whom() {
         let other = || Taker::Other("kworker".to_owned());
-        let story = Story {
+        let story = MemberRuns {
             began_ns: 100,
             ended_ns: 200,
             runs: vec![

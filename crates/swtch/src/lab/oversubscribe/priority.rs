@@ -30,7 +30,7 @@ pub fn add(stage: &mut Stage<'_>, threads: Threads, findings: &mut Findings) -> 
             .push("what a real-time thread does to the others can only be recorded".to_owned());
         return Ok(());
     };
-    let seen = Seen::of(&act, evidence);
+    let seen = PreemptionCounts::of(&act, evidence);
     findings.sentences.push(seen.sentence());
     findings.tables.push(seen.table());
     Ok(())
@@ -38,9 +38,9 @@ pub fn add(stage: &mut Stage<'_>, threads: Threads, findings: &mut Findings) -> 
 
 /// Preemptions of the equal threads by reason: by each other, by the real-time thread, by others.
 #[derive(Debug, Default)]
-struct Seen(BTreeMap<Reason, [u64; 3]>);
+struct PreemptionCounts(BTreeMap<Reason, [u64; 3]>);
 
-impl Seen {
+impl PreemptionCounts {
     fn of(act: &Act, evidence: &Evidence) -> Self {
         let mut seen = Self::default();
         let members = &act.played.members;

@@ -152,7 +152,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::evidence::{Run, Story};
+    use crate::lab::evidence::{MemberRuns, Run};
     use swtch_core::{Nanos, Pid, Tid};
 
     fn member(place: u32, cpu: u32) -> PlayedMember {
@@ -188,7 +188,7 @@ mod tests {
     ///        0    10  20   30      40   50   60
     /// ```
     fn drawn() -> Turns {
-        let first = Story {
+        let first = MemberRuns {
             began_ns: 0,
             ended_ns: 60,
             runs: vec![
@@ -201,7 +201,7 @@ mod tests {
                 run(60, 61, Reason::Exit, Taker::Member(1)),
             ],
         };
-        let second = Story {
+        let second = MemberRuns {
             began_ns: 0,
             ended_ns: 90,
             runs: vec![
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn threads_on_cpus_of_their_own_take_no_turns() {
         let evidence = Evidence {
-            stories: vec![Story::default(), Story::default()],
+            stories: vec![MemberRuns::default(), MemberRuns::default()],
             lost: 0,
         };
         let turns = Turns::of(&evidence, &[member(0, 0), member(1, 1)]);

@@ -3,7 +3,7 @@
 use swtch_core::Nanos;
 use swtch_core::cost::quantile;
 
-use crate::lab::evidence::Story;
+use crate::lab::evidence::MemberRuns;
 use crate::lab::measured::{Measured, Rate};
 use crate::lab::stage::Act;
 
@@ -77,7 +77,7 @@ impl Turns {
     }
 
     /// Takes turns and hand-overs from what was recorded.
-    fn take(&mut self, stories: &[Story], from: u64, to: u64) {
+    fn take(&mut self, stories: &[MemberRuns], from: u64, to: u64) {
         let turns = turns(stories, from, to);
         for (place, (hog, story)) in self.hogs.iter_mut().zip(stories).enumerate() {
             let own = turns.iter().filter(|turn| turn.whose == place);
@@ -192,7 +192,7 @@ struct Turn {
 
 /// The turns that end between two moments, without the first, which may have begun before, and the
 /// last, which may go on. Runs of one task with only other tasks between are one turn.
-fn turns(stories: &[Story], from: u64, to: u64) -> Vec<Turn> {
+fn turns(stories: &[MemberRuns], from: u64, to: u64) -> Vec<Turn> {
     let runs = stories.iter().enumerate();
     let runs = runs.flat_map(|(whose, story)| story.runs.iter().map(move |run| (whose, run)));
     let mut runs: Vec<_> = runs
@@ -223,7 +223,7 @@ fn turns(stories: &[Story], from: u64, to: u64) -> Vec<Turn> {
 }
 
 /// Seconds of CPU time that they had between two moments, together.
-fn ran_s(stories: &[Story], from: u64, to: u64) -> f64 {
+fn ran_s(stories: &[MemberRuns], from: u64, to: u64) -> f64 {
     let ran = stories
         .iter()
         .map(|story| story.ran_between(from, to).as_ns());
@@ -280,9 +280,9 @@ mod tests {
             in_call: false,
             runnable: None,
         };
-        let story = |runs: &[(u64, u64)]| Story {
+        let story = |runs: &[(u64, u64)]| MemberRuns {
             runs: runs.iter().copied().map(run).collect(),
-            ..Story::default()
+            ..MemberRuns::default()
         };
         let stories = [
             story(&[(0, 10), (20, 24), (26, 30), (40, 50)]),

@@ -97,7 +97,7 @@ pub fn play<T: DeserializeOwned>(
     let signals = SignalPipe::open()?;
     let mut child = command.spawn().context("starting the player")?;
     let ended = signals.wait_until_ended(&mut child, stop)?;
-    if ended == Ended::Stopped {
+    if ended == ChildEnd::Stopped {
         return Ok(Outcome::Stopped);
     }
     let Ok(text) = fs::read(&result) else {
@@ -125,7 +125,7 @@ fn command(trace: Option<&Path>) -> Result<Command> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum ChildEnd {
     ByItself,
     Stopped,
 }
@@ -151,7 +151,7 @@ impl SignalPipe {
 
     /// Waits until the child ends. When `stop` is set, ends it: SIGTERM, and SIGKILL after
     /// [`GRACE`].
-    fn wait_until_ended(&self, child: &mut Child, stop: &AtomicBool) -> Result<Ended> {
+    fn wait_until_ended(&self, child: &mut Child, stop: &AtomicBool) -> Result<ChildEnd> {
         // Everything that it starts inherits its stdout: the pipe ends when the last of them is
         // gone.
         let mut stdout = child.stdout.take().expect("invariant: it is piped");
@@ -166,7 +166,7 @@ impl SignalPipe {
                 // Its own children end with it.
                 signal(child, Signal::SIGKILL);
                 child.wait().context("waiting for the player")?;
-                return Ok(Ended::Stopped);
+                return Ok(ChildEnd::Stopped);
             }
             let timeout = left.map_or(PollTimeout::NONE, |left| {
                 PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
@@ -189,7 +189,7 @@ impl SignalPipe {
                     == 0
             {
                 child.wait().context("waiting for the player")?;
-                return Ok(until.map_or(Ended::ByItself, |_| Ended::Stopped));
+                return Ok(until.map_or(ChildEnd::ByItself, |_| ChildEnd::Stopped));
             }
         }
     }

@@ -5,7 +5,7 @@
 use swtch_bench::load::{Load, Played};
 use swtch_core::{Nanos, Reason};
 
-use crate::lab::evidence::{Evidence, Story};
+use crate::lab::evidence::{Evidence, MemberRuns};
 use crate::report::{Cell, Sheet};
 
 /// Switch-outs of one member, by the index of their reason.
@@ -14,11 +14,11 @@ type Counts = [u64; Reason::ALL.len()];
 /// Rows of the members of all plays so far.
 #[derive(Debug, Default)]
 pub struct Members {
-    rows: Vec<Row>,
+    rows: Vec<MemberRow>,
 }
 
 #[derive(Debug)]
-struct Row {
+struct MemberRow {
     /// The cells before those of the reasons.
     cells: Vec<Cell>,
     /// `None` when it was not recorded.
@@ -53,7 +53,7 @@ impl Members {
                 name => Cell::text(name),
             };
             let name = load.groups[member.group].name_of(member.index);
-            self.rows.push(Row {
+            self.rows.push(MemberRow {
                 cells: vec![
                     variant,
                     Cell::text(name),
@@ -79,7 +79,7 @@ impl Members {
         let names = reasons.iter().map(|reason| reason.as_str());
         let columns: Vec<_> = COLUMNS.into_iter().chain(names).collect();
         let mut sheet = Sheet::new("members", &columns);
-        let row = |row: &Row| {
+        let row = |row: &MemberRow| {
             let counts = reasons.iter().map(|reason| {
                 row.reasons
                     .map_or(Cell::Missing, |counts| Cell::Count(counts[reason.index()]))
@@ -92,7 +92,7 @@ impl Members {
 }
 
 /// Counts by reason the switch-outs of a member during its body.
-fn reasons(story: &Story) -> Counts {
+fn reasons(story: &MemberRuns) -> Counts {
     let mut counts = [0; Reason::ALL.len()];
     for run in story.outs() {
         counts[run.reason.index()] += 1;

@@ -4,7 +4,7 @@
 use swtch_core::Nanos;
 
 use super::shift::Shift;
-use super::{Place, Setting};
+use super::{CpuChoice, Point};
 use crate::lab::claim::{Answer, Verdict, all_of};
 use crate::lab::findings::{Findings, Table};
 use crate::lab::measured::{Measured, SAME, STOPPED, cannot};
@@ -26,7 +26,7 @@ const RISES: f64 = 0.75;
 /// The results of all settings and rounds.
 pub struct Curves {
     cpus: usize,
-    settings: Vec<Setting>,
+    settings: Vec<Point>,
     rounds: Rounds<Shift>,
 }
 
@@ -35,7 +35,7 @@ type Value = fn(&Shift) -> f64;
 
 impl Curves {
     /// Curves from the rounds of these settings.
-    pub const fn new(cpus: usize, settings: Vec<Setting>, rounds: Rounds<Shift>) -> Self {
+    pub const fn new(cpus: usize, settings: Vec<Point>, rounds: Rounds<Shift>) -> Self {
         Self {
             cpus,
             settings,
@@ -45,8 +45,9 @@ impl Curves {
 
     /// Tables, pictures, and the answers to D1 to D4.
     pub fn findings(&self, subtitle: &str) -> Findings {
-        let places = [Place::One, Place::All];
-        let played = |place: &Place| self.settings.iter().any(|setting| setting.place == *place);
+        let places = [CpuChoice::One, CpuChoice::All];
+        let played =
+            |place: &CpuChoice| self.settings.iter().any(|setting| setting.place == *place);
         let tables = places.into_iter().filter(played);
         let mut findings = Findings {
             tables: tables.map(|place| self.table(place)).collect(),
@@ -68,7 +69,7 @@ impl Curves {
     /// to twenty plays.
     fn idle_beside_waiting(&self) -> Option<String> {
         let setting = self
-            .index(Place::All, self.cpus)
+            .index(CpuChoice::All, self.cpus)
             .filter(|_| self.cpus > 1)?;
         let unused = self.rounds.values(setting, Shift::overhead);
         let is_much = |share: &&f64| **share > SAME;
@@ -82,19 +83,25 @@ impl Curves {
         ))
     }
 
-    fn index(&self, place: Place, processes: usize) -> Option<usize> {
-        let wanted = Setting { place, processes };
+    fn index(&self, place: CpuChoice, processes: usize) -> Option<usize> {
+        let wanted = Point { place, processes };
         self.settings.iter().position(|setting| *setting == wanted)
     }
 
-    fn numbers(&self, place: Place) -> impl Iterator<Item = usize> {
+    fn numbers(&self, place: CpuChoice) -> impl Iterator<Item = usize> {
         let settings = self.settings.iter();
         let of_place = settings.filter(move |setting| setting.place == place);
         of_place.map(|setting| setting.processes)
     }
 
     /// A number at `processes` over that at `over` processes, for the same place and round.
-    fn ratio(&self, place: Place, processes: usize, over: usize, value: Value) -> Option<Measured> {
+    fn ratio(
+        &self,
+        place: CpuChoice,
+        processes: usize,
+        over: usize,
+        value: Value,
+    ) -> Option<Measured> {
         let (one, over) = (self.index(place, processes)?, self.index(place, over)?);
         Measured::of(&self.rounds.ratios(one, over, value))
     }
@@ -102,8 +109,10 @@ impl Curves {
     /// The answers to D1 and D2, on one CPU.
     fn on_one(&self) -> [Answer; 2] {
         let ratios = |value: Value| -> Vec<(usize, Measured)> {
-            let more = self.numbers(Place::One).filter(|processes| *processes > 1);
-            more.filter_map(|n| Some((n, self.ratio(Place::One, n, 1, value)?)))
+            let more = self
+                .numbers(CpuChoice::One)
+                .filter(|processes| *processes > 1);
+            more.filter_map(|n| Some((n, self.ratio(CpuChoice::One, n, 1, value)?)))
                 .collect()
         };
         let turnarounds = ratios(Shift::mean);
@@ -146,7 +155,7 @@ impl Curves {
                 verdict: why(),
             });
         }
-        let ratio = |to, from, value| self.ratio(Place::All, to, from, value);
+        let ratio = |to, from, value| self.ratio(CpuChoice::All, to, from, value);
         let turnaround = ratio(cpus, 1, Shift::mean).zip(ratio(twice, cpus, Shift::mean));
         let throughput =
             ratio(cpus, 1, Shift::throughput).zip(ratio(twice, cpus, Shift::throughput));
@@ -184,10 +193,10 @@ impl Curves {
         ]
     }
 
-    fn table(&self, place: Place) -> Table {
+    fn table(&self, place: CpuChoice) -> Table {
         let (name, title) = match place {
-            Place::One => ("one_cpu", "on one CPU"),
-            Place::All => ("all_cpus", "on all CPUs"),
+            CpuChoice::One => ("one_cpu", "on one CPU"),
+            CpuChoice::All => ("all_cpus", "on all CPUs"),
         };
         let mut sheet = Sheet::new(name, &COLUMNS);
         for processes in self.numbers(place) {
@@ -224,15 +233,15 @@ impl Curves {
         }
     }
 
-    fn picture(&self, what: &What, subtitle: &str) -> Picture {
+    fn picture(&self, what: &CurveOf, subtitle: &str) -> Picture {
         let mut lines = Vec::new();
-        for (place, label) in [(Place::One, "one CPU"), (Place::All, "all CPUs")] {
+        for (place, label) in [(CpuChoice::One, "one CPU"), (CpuChoice::All, "all CPUs")] {
             let Some(one) = self.index(place, 1) else {
                 continue;
             };
             let single = Measured::of(&self.rounds.values(one, what.value));
             let ideal = self.numbers(place).filter_map(|processes| {
-                let cpus = Setting { place, processes }.cpus(self.cpus);
+                let cpus = Point { place, processes }.cpus(self.cpus);
                 let y = single?.point * (what.ideal)(processes as f64, cpus as f64);
                 Some(dot(processes, y, None))
             });
@@ -298,7 +307,7 @@ const COLUMNS: [&str; 13] = [
 ];
 
 /// The quantity that a picture shows.
-struct What {
+struct CurveOf {
     name: &'static str,
     title: &'static str,
     axis: &'static str,
@@ -308,7 +317,7 @@ struct What {
     ideal: fn(f64, f64) -> f64,
 }
 
-const TURNAROUND: What = What {
+const TURNAROUND: CurveOf = CurveOf {
     name: "turnaround",
     title: "Mean turnaround of N busy processes",
     axis: "mean turnaround",
@@ -317,7 +326,7 @@ const TURNAROUND: What = What {
     ideal: |processes, cpus| f64::max(1.0, processes / cpus),
 };
 
-const THROUGHPUT: What = What {
+const THROUGHPUT: CurveOf = CurveOf {
     name: "throughput",
     title: "Throughput of N busy processes",
     axis: "jobs per second",
@@ -362,12 +371,12 @@ mod tests {
     use super::*;
 
     /// Six rounds of equal plays, given the number of jobs and the time that each takes.
-    fn rounds(played: &[(Place, usize, f64)]) -> Curves {
-        let setting = |(place, processes, _): &(Place, usize, f64)| Setting {
+    fn rounds(played: &[(CpuChoice, usize, f64)]) -> Curves {
+        let setting = |(place, processes, _): &(CpuChoice, usize, f64)| Point {
             place: *place,
             processes: *processes,
         };
-        let plays = |(_, processes, time): &(Place, usize, f64)| {
+        let plays = |(_, processes, time): &(CpuChoice, usize, f64)| {
             let shift = Shift {
                 turnarounds: vec![*time; *processes],
                 cpu_ns: vec![100.0; *processes],
@@ -391,11 +400,11 @@ mod tests {
     #[test]
     fn fair_sharing_is_what_the_textbook_says() {
         let curves = rounds(&[
-            (Place::One, 1, 100.0),
-            (Place::One, 4, 396.0),
-            (Place::All, 1, 100.0),
-            (Place::All, 2, 104.0),
-            (Place::All, 4, 205.0),
+            (CpuChoice::One, 1, 100.0),
+            (CpuChoice::One, 4, 396.0),
+            (CpuChoice::All, 1, 100.0),
+            (CpuChoice::All, 2, 104.0),
+            (CpuChoice::All, 4, 205.0),
         ]);
         assert_eq!(verdicts(&curves), vec![Verdict::Holds; 4]);
     }
@@ -404,9 +413,9 @@ mod tests {
     #[test]
     fn cpus_that_share_a_core_do_not_double_the_throughput() {
         let curves = rounds(&[
-            (Place::All, 1, 100.0),
-            (Place::All, 2, 167.0),
-            (Place::All, 4, 334.0),
+            (CpuChoice::All, 1, 100.0),
+            (CpuChoice::All, 2, 167.0),
+            (CpuChoice::All, 4, 334.0),
         ]);
         let verdicts = verdicts(&curves);
         assert!(matches!(verdicts[0], Verdict::CannotBeTested(_)));

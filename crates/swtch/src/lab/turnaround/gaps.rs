@@ -12,7 +12,7 @@ use swtch_bench::load::Gap;
 use swtch_core::Nanos;
 
 use crate::lab::claim::Answer;
-use crate::lab::evidence::Story;
+use crate::lab::evidence::MemberRuns;
 use crate::lab::findings::{Findings, Table};
 use crate::lab::measured::{cannot, share};
 use crate::lab::room::Recording;
@@ -73,7 +73,7 @@ pub fn add(stage: &mut Stage<'_>, findings: &mut Findings) -> Result<()> {
 }
 
 /// The off-CPU time and the switches that the recorder saw in a gap.
-fn explained(gap: Gap, story: &Story) -> Explained {
+fn explained(gap: Gap, story: &MemberRuns) -> Explained {
     let offs = story.runs.windows(2).map(|pair| {
         let (from, to) = (
             pair[0].to_ns.max(gap.from_ns),
@@ -155,7 +155,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// Off the CPU from 10 to 14 ms and from 20 to 20.1 ms.
-    fn story() -> Story {
+    fn story() -> MemberRuns {
         let run = |from_ns, to_ns| Run {
             from_ns,
             to_ns,
@@ -164,7 +164,7 @@ mod tests {
             in_call: false,
             runnable: None,
         };
-        Story {
+        MemberRuns {
             began_ns: 0,
             ended_ns: 40 * MS,
             runs: vec![

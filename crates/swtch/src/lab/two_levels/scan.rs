@@ -46,7 +46,7 @@ pub fn play(scan: &Scan) -> Result<Scanned> {
     }
     let table: Arc<[u64]> = (0..u64::from(scan.megabytes) * 131_072).collect();
     let stop = Arc::new(AtomicBool::new(false));
-    let mut cast = Cast::start(scan, *home, &table, &stop)?;
+    let mut cast = Scanners::start(scan, *home, &table, &stop)?;
     thread::sleep(WARM_UP);
     let mut scanned = Scanned {
         threads: cast.threads(),
@@ -55,7 +55,7 @@ pub fn play(scan: &Scan) -> Result<Scanned> {
     let waits_before = cast.waits()?;
     for phase in Phase::ALL {
         let hog = (phase == Phase::Hog)
-            .then(|| Hog::start(*home))
+            .then(|| HogThread::start(*home))
             .transpose()?;
         if let Some(hog) = &hog {
             scanned.hog = (std::process::id(), hog.tid);
@@ -70,9 +70,9 @@ pub fn play(scan: &Scan) -> Result<Scanned> {
 }
 
 /// The running scanners: workers of a scheduler, or threads.
-enum Cast {
+enum Scanners {
     Workers {
-        books: Box<Books>,
+        books: Box<ScanBooks>,
         runtime: Runtime,
         tasks: Vec<swtch_fiber::JoinHandle<()>>,
     },
@@ -83,7 +83,7 @@ enum Cast {
 }
 
 /// The scheduler's page, and the ring in which it records its switches.
-struct Books {
+struct ScanBooks {
     page: Page,
     scheduler: usize,
     tid: u32,
@@ -93,17 +93,17 @@ struct Books {
 
 /// The part of the table with which one scanner begins.
 #[derive(Clone)]
-struct Part {
+struct TablePart {
     number: usize,
     first: usize,
     table: Arc<[u64]>,
     stop: Arc<AtomicBool>,
 }
 
-impl Cast {
+impl Scanners {
     fn start(scan: &Scan, cpu: u32, table: &Arc<[u64]>, stop: &Arc<AtomicBool>) -> Result<Self> {
         let scanners = scan.scanners as usize;
-        let parts = (0..scanners).map(|number| Part {
+        let parts = (0..scanners).map(|number| TablePart {
             number,
             first: table.len() / scanners * number,
             table: table.clone(),
@@ -120,7 +120,11 @@ impl Cast {
         }
     }
 
-    fn start_workers(scan: &Scan, cpu: u32, parts: impl Iterator<Item = Part>) -> Result<Self> {
+    fn start_workers(
+        scan: &Scan,
+        cpu: u32,
+        parts: impl Iterator<Item = TablePart>,
+    ) -> Result<Self> {
         let runtime = Runtime::builder()
             .schedulers(1)
             .quantum(scan.quantum)
@@ -128,7 +132,7 @@ impl Cast {
             // The hog is intended; a report of a stall would disturb.
             .stall_threshold(Duration::ZERO)
             .build()?;
-        let books = Box::new(Books::open(cpu)?);
+        let books = Box::new(ScanBooks::open(cpu)?);
         let tasks = parts.map(|part| {
             let name = TaskBuilder::new().name(&format!("scan {}", part.number));
             runtime.spawn_with(name, move || {
@@ -229,7 +233,7 @@ impl Cast {
     }
 }
 
-impl Books {
+impl ScanBooks {
     /// Opens the page of the only scheduler of this process, and puts its thread on the CPU.
     fn open(cpu: u32) -> Result<Self> {
         let page = Page::of_process(std::process::id())?;
@@ -278,13 +282,13 @@ impl Books {
 }
 
 /// A thread that wants the CPU all the time, while it lives.
-struct Hog {
+struct HogThread {
     tid: u32,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Hog {
+impl HogThread {
     fn start(cpu: u32) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
@@ -301,7 +305,7 @@ impl Hog {
     }
 }
 
-impl Drop for Hog {
+impl Drop for HogThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -336,7 +340,7 @@ fn bind(tid: u32, cpus: &[u32]) -> Result<()> {
     sched_setaffinity(tid, &set).context("choosing a CPU")
 }
 
-impl Part {
+impl TablePart {
     /// Sums up the table over and over, starting at a place of its own.
     fn scan(&self, yield_point: impl Fn()) {
         let (head, tail) = self.table.split_at(self.first);

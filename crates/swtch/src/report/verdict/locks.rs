@@ -31,7 +31,7 @@ const WORD_PCT: f64 = 25.0;
 /// global lock take 176 bytes (`struct _gil_runtime_state`, `CPython` 3.11, with glibc's types).
 const MOST_APART: u64 = 192;
 
-/// How Java (HotSpot) calls the threads that collect garbage, as `jstack` lists them. `VM Thread`
+/// How Java (`HotSpot`) calls the threads that collect garbage, as `jstack` lists them. `VM Thread`
 /// begins a collection and ends it.
 const COLLECTORS: [&str; 5] = ["GC Thread#", "G1 ", "ZWorker", "Shenandoah", "VM Thread"];
 

@@ -57,7 +57,7 @@ pub fn find_schedulers() -> Result<u8> {
 }
 
 /// The result of one look at a process.
-enum Met {
+enum LookResult {
     Page(Box<Page>),
     Refused(String),
 }
@@ -76,11 +76,11 @@ impl Search {
         while self.hear(socket).context("hearing from the recorder")? {
             for met in self.round() {
                 let told = match &met {
-                    Met::Page(page) => {
+                    LookResult::Page(page) => {
                         let answer = Answer::Page { pid: page.pid() };
                         wire::send(socket, &answer, &page.descriptors(), Patience::Wait)
                     }
-                    Met::Refused(why) => {
+                    LookResult::Refused(why) => {
                         let answer = Answer::Refused(why.clone());
                         wire::send(socket, &answer, &[], Patience::Wait)
                     }
@@ -119,22 +119,22 @@ impl Search {
     }
 
     /// Looks at the processes whose turn it is.
-    fn round(&mut self) -> Vec<Met> {
+    fn round(&mut self) -> Vec<LookResult> {
         let turn = self.turns.next_round().into_iter();
         turn.filter_map(|(pid, looks_left)| self.look(pid, looks_left))
             .collect()
     }
 
-    fn look(&mut self, pid: u32, looks_left: u8) -> Option<Met> {
+    fn look(&mut self, pid: u32, looks_left: u8) -> Option<LookResult> {
         let met = match Page::of_process(pid) {
-            Ok(page) => Met::Page(Box::new(page)),
+            Ok(page) => LookResult::Page(Box::new(page)),
             Err(Error::NoScheduler { .. }) => {
                 self.turns.wait(pid, looks_left.saturating_sub(1));
                 return None;
             }
             // Most processes that may not be inspected have no scheduler: nothing is reported.
             Err(Error::NoProcess { .. } | Error::NotPermitted { .. }) => return None,
-            Err(error) => Met::Refused(in_words(&error)),
+            Err(error) => LookResult::Refused(in_words(&error)),
         };
         // A process that has ended meanwhile is not kept, since its id is free.
         let target = Target::find(Pid::new(pid)).ok();

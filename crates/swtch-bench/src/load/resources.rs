@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::token::Token;
 
 /// The locks, events and rings of a load, by name.
-pub(super) struct Props {
+pub(super) struct Resources {
     locks: BTreeMap<String, Box<dyn Lock>>,
     events: BTreeMap<String, Box<dyn Token + Send>>,
     rings: BTreeMap<String, Ring>,
@@ -19,9 +19,9 @@ pub(super) struct Props {
     places: BTreeMap<(String, usize), usize>,
 }
 
-impl Props {
+impl Resources {
     pub(super) fn make(load: &Load) -> Result<Self, Error> {
-        let mut props = Self {
+        let mut resources = Self {
             locks: BTreeMap::new(),
             events: BTreeMap::new(),
             rings: BTreeMap::new(),
@@ -31,19 +31,19 @@ impl Props {
         for (number, group) in load.groups.iter().enumerate() {
             for step in flat(&group.body) {
                 match step {
-                    Flat::Do(Step::Lock(name)) if !props.locks.contains_key(name) => {
+                    Flat::Do(Step::Lock(name)) if !resources.locks.contains_key(name) => {
                         let kind = load.locks.get(name).copied().unwrap_or_default();
-                        props.locks.insert(name.clone(), kind.make()?);
+                        resources.locks.insert(name.clone(), kind.make()?);
                     }
                     Flat::Do(Step::Wait(name) | Step::Signal(name))
-                        if !props.events.contains_key(name) =>
+                        if !resources.events.contains_key(name) =>
                     {
                         let kind = load.events.get(name).copied().unwrap_or_default();
-                        props.events.insert(name.clone(), kind.make()?);
+                        resources.events.insert(name.clone(), kind.make()?);
                     }
                     Flat::Do(Step::Take(name) | Step::Pass(name)) => {
                         let members = members_of_rings.entry(name).or_default();
-                        props
+                        resources
                             .places
                             .entry((name.clone(), number))
                             .or_insert_with(|| {
@@ -58,11 +58,11 @@ impl Props {
         }
         for (name, members) in members_of_rings {
             let spec: RingSpec = load.rings.get(name).copied().unwrap_or_default();
-            props
+            resources
                 .rings
                 .insert(name.to_owned(), Ring::new(spec, members)?);
         }
-        Ok(props)
+        Ok(resources)
     }
 
     pub(super) fn lock(&self, name: &str) -> &dyn Lock {

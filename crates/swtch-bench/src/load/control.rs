@@ -25,7 +25,7 @@ const ALL: u32 = i32::MAX.unsigned_abs();
 
 /// Shared memory of the player and all members.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct LoadControl {
     gates: Shared<Gates>,
     slots: SharedSlice<Slot>,
     complaint: Shared<Complaint>,
@@ -130,7 +130,7 @@ impl Slot {
     }
 }
 
-impl Desk {
+impl LoadControl {
     /// Shared memory for `members` members.
     pub(super) fn new(members: usize) -> Result<Self, Error> {
         Ok(Self {
