@@ -195,7 +195,8 @@ fn root_ten_thousand_children_are_all_recorded() {
     assert_eq!(tree.missed, 0);
     let pids: std::collections::BTreeSet<u32> =
         recorded.by_thread().into_keys().map(|ids| ids.0).collect();
-    assert_eq!(pids.len(), CHILDREN + 1, "each of them ended");
+    let counts = recorded.counts();
+    assert_eq!(pids.len(), CHILDREN + 1, "each of them ended: {counts:?}");
 }
 
 /// In a container, the ids of `-p` and of a command are not those of the kernel.
