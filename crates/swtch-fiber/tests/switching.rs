@@ -93,8 +93,8 @@ fn a_panic_ends_one_task_and_not_the_scheduler() {
 /// A waiting task unwinds when it is cancelled: its destructors run.
 #[test]
 fn cancelling_a_task_unwinds_it() {
-    struct Observed(Arc<AtomicU32>);
-    impl Drop for Observed {
+    struct Sightings(Arc<AtomicU32>);
+    impl Drop for Sightings {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
@@ -102,7 +102,7 @@ fn cancelling_a_task_unwinds_it() {
     for mode in MODES {
         let dropped = Arc::new(AtomicU32::new(0));
         let runtime = runtime(mode, 1);
-        let told = Observed(dropped.clone());
+        let told = Sightings(dropped.clone());
         let sleeper = runtime.spawn(move || {
             let _told = told;
             sleep(Duration::from_secs(1000));

@@ -18,6 +18,7 @@ mod calibration;
 mod claim;
 mod claims;
 mod command;
+mod cpu_choice;
 mod evidence;
 mod experiment;
 mod file;

@@ -145,7 +145,7 @@ pub fn tails(spec: &RingSpec, hops: u64, stop: &AtomicBool) -> Result<Tails, Err
             "there is no turn that one member passes to another, so there are no single hops",
         ));
     }
-    let mut cast = Members::start(spec)?;
+    let mut cast = RingMembers::start(spec)?;
     let mut tails = Tails {
         by_member: vec![Distribution::default(); cast.control.members.len()],
         clock: Nanos::from_ns(cast.control.clock.load(Ordering::Acquire)),
@@ -253,13 +253,13 @@ impl Work for Stamps<'_> {
 }
 
 /// The caller's side of the ring. Dropping it ends the members and waits for them.
-struct Members {
+struct RingMembers {
     control: Arc<TailsControl>,
     leader: Child,
     complaints: UnixStream,
 }
 
-impl Members {
+impl RingMembers {
     /// Starts the leader in a process of its own. Returns when all members are ready.
     fn start(spec: &RingSpec) -> Result<Self, Error> {
         let control = Arc::new(TailsControl::new(spec.count)?);
@@ -334,7 +334,7 @@ impl Members {
     }
 }
 
-impl Drop for Members {
+impl Drop for RingMembers {
     fn drop(&mut self) {
         // A leader that is stuck or dead cannot end by itself; dropping `leader` kills it.
         if self.order(0).is_ok() {

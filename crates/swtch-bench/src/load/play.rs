@@ -43,15 +43,15 @@ impl Load {
         raise_open_files();
         let stage = Stage::build(self)?;
         let ends = ChildEnds::hold()?;
-        let mut children = Children::start(self, &stage)?;
-        children.wait_until_ready(self, &stage)?;
+        let mut members = MemberProcesses::start(self, &stage)?;
+        members.wait_until_ready(self, &stage)?;
         // Not earlier: members that are started later would inherit it.
         if self.groups.iter().any(|group| group.class.is_real_time()) {
             come_before_all();
         }
         let started_ns = clock::now().as_ns();
         stage.control.go()?;
-        children.wait_until_over(self, &stage, &ends)?;
+        members.wait_until_over(self, &stage, &ends)?;
         Ok(stage.played(self, started_ns))
     }
 }
@@ -68,11 +68,11 @@ fn come_before_all() {
 }
 
 /// The started processes and their names. Dropping it kills them.
-struct Children(Vec<(String, Child)>);
+struct MemberProcesses(Vec<(String, Child)>);
 
-impl Children {
+impl MemberProcesses {
     fn start(load: &Load, stage: &Stage) -> Result<Self, Error> {
-        let mut children = Self(Vec::new());
+        let mut members = Self(Vec::new());
         for (number, group) in load.groups.iter().enumerate() {
             let member = |index| Member {
                 load,
@@ -83,17 +83,17 @@ impl Children {
             match group.members {
                 Members::Threads => {
                     let child = Child::fork(|| start_threads(group, stage, member))?;
-                    children.0.push((group.name.clone(), child));
+                    members.0.push((group.name.clone(), child));
                 }
                 Members::Processes => {
                     for index in 0..group.count {
                         let child = Child::fork(|| member(index).act())?;
-                        children.0.push((group.name_of(index), child));
+                        members.0.push((group.name_of(index), child));
                     }
                 }
             }
         }
-        Ok(children)
+        Ok(members)
     }
 
     fn wait_until_ready(&mut self, load: &Load, stage: &Stage) -> Result<(), Error> {

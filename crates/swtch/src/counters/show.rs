@@ -45,7 +45,7 @@ pub(super) fn write(
 
 /// One thread as a row of the answer. The keys are the columns of the CSV.
 #[derive(Debug, Serialize)]
-struct ThreadRow<'a> {
+struct CountedThread<'a> {
     pid: u32,
     tid: u32,
     comm: &'a str,
@@ -57,7 +57,7 @@ struct ThreadRow<'a> {
     ended: bool,
 }
 
-impl<'a> ThreadRow<'a> {
+impl<'a> CountedThread<'a> {
     const COLUMNS: &'static str =
         "pid,tid,comm,switches,voluntary,involuntary,ran_ns,runq_ns,ended";
 
@@ -112,7 +112,7 @@ impl<'a> ThreadRow<'a> {
 
 /// The object `trace` of the JSON answer: how the counts were made.
 #[derive(Debug, Serialize)]
-struct NoTrace {
+struct CountersTrace {
     source: &'static str,
     command: Option<Vec<String>>,
     exit_code: Option<u8>,
@@ -136,7 +136,7 @@ struct NoTrace {
     overhead_cpu_ns: u64,
 }
 
-impl NoTrace {
+impl CountersTrace {
     fn new(count: &Count) -> Self {
         let sampled = count.tally.sum();
         let (command, exit_code, left_running, pids, ended) = match &count.subject {
@@ -196,18 +196,18 @@ fn texts(words: &[OsString]) -> Vec<String> {
 struct CountersJson<'a> {
     schema: &'static str,
     host: Host,
-    trace: NoTrace,
-    rows: Vec<ThreadRow<'a>>,
+    trace: CountersTrace,
+    rows: Vec<CountedThread<'a>>,
     cannot_tell: &'static [&'static str],
     obstacles: &'a [Obstacle],
 }
 
-fn rows(count: &Count) -> Vec<ThreadRow<'_>> {
+fn rows(count: &Count) -> Vec<CountedThread<'_>> {
     count
         .tally
         .threads()
         .into_iter()
-        .map(ThreadRow::new)
+        .map(CountedThread::new)
         .collect()
 }
 
@@ -215,7 +215,7 @@ fn write_json(count: &Count, obstacles: &[Obstacle], out: &mut dyn Write) -> Res
     let answer = CountersJson {
         schema: "swtch.counters/1",
         host: Host::read(),
-        trace: NoTrace::new(count),
+        trace: CountersTrace::new(count),
         rows: rows(count),
         cannot_tell: CANNOT_TELL,
         obstacles,
@@ -226,7 +226,7 @@ fn write_json(count: &Count, obstacles: &[Obstacle], out: &mut dyn Write) -> Res
 }
 
 fn write_csv(count: &Count, out: &mut dyn Write) -> Result<()> {
-    writeln!(out, "{}", ThreadRow::COLUMNS)?;
+    writeln!(out, "{}", CountedThread::COLUMNS)?;
     for row in rows(count) {
         writeln!(out, "{}", row.csv())?;
     }
@@ -390,7 +390,7 @@ fn write_threads(count: &Count, out: &mut dyn Write) -> Result<()> {
         ("run-queue", Side::Right),
         ("ended", Side::Left),
     ];
-    let shown: Vec<_> = all.iter().take(SHOWN).map(ThreadRow::cells).collect();
+    let shown: Vec<_> = all.iter().take(SHOWN).map(CountedThread::cells).collect();
     write_columns(&head, &shown, out)?;
     if all.len() > SHOWN {
         writeln!(

@@ -44,11 +44,11 @@ pub enum Packing {
 /// An export that is being written.
 #[derive(Debug)]
 pub struct Sink {
-    out: Out,
+    out: OutputStream,
 }
 
 #[derive(Debug)]
-enum Out {
+enum OutputStream {
     Plain(BufWriter<CountedTarget>),
     Gzip(Box<GzEncoder<BufWriter<CountedTarget>>>),
 }
@@ -97,8 +97,10 @@ impl Sink {
         };
         let plain = BufWriter::with_capacity(CHUNK_BYTES, place);
         let out = match packing {
-            Packing::None => Out::Plain(plain),
-            Packing::Gzip => Out::Gzip(Box::new(GzEncoder::new(plain, Compression::fast()))),
+            Packing::None => OutputStream::Plain(plain),
+            Packing::Gzip => {
+                OutputStream::Gzip(Box::new(GzEncoder::new(plain, Compression::fast())))
+            }
         };
         Ok(Self { out })
     }
@@ -109,8 +111,8 @@ impl Sink {
     /// When the last bytes cannot be written; then there is no file.
     pub fn finish(self) -> Result<u64> {
         let plain = match self.out {
-            Out::Plain(plain) => plain,
-            Out::Gzip(encoder) => encoder.finish()?,
+            OutputStream::Plain(plain) => plain,
+            OutputStream::Gzip(encoder) => encoder.finish()?,
         };
         let place = plain.into_inner();
         let mut place = place.map_err(io::IntoInnerError::into_error)?;
@@ -203,15 +205,15 @@ impl Write for CountedTarget {
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.out {
-            Out::Plain(plain) => plain.write(bytes),
-            Out::Gzip(encoder) => encoder.write(bytes),
+            OutputStream::Plain(plain) => plain.write(bytes),
+            OutputStream::Gzip(encoder) => encoder.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.out {
-            Out::Plain(plain) => plain.flush(),
-            Out::Gzip(encoder) => encoder.flush(),
+            OutputStream::Plain(plain) => plain.flush(),
+            OutputStream::Gzip(encoder) => encoder.flush(),
         }
     }
 }

@@ -134,12 +134,12 @@ impl Head {
 fn parameter(name: &str, value: &toml::Value) -> Result<Parameter> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct ExperimentFile {
+    struct ParameterEntry {
         about: String,
         default: toml::Value,
         quick: Option<toml::Value>,
     }
-    let read: ExperimentFile = value.clone().try_into()?;
+    let read: ParameterEntry = value.clone().try_into()?;
     let understood = |value: &toml::Value| {
         Value::of_toml(value)
             .context("a parameter is a number from 0 on, a length of time, a size, a word, true, false or a list")

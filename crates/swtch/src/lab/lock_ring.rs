@@ -15,6 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use swtch_bench::cost::{ArmSpec, LockKind, LockRingSpec, home, may_use_fifo};
 use swtch_core::cost::{Estimate, Policy};
 
+use super::cpu_choice::CpuChoice;
 use super::findings::Findings;
 use super::parameters::Parameters;
 use super::room::Room;
@@ -28,23 +29,6 @@ mod shown;
 
 /// Threads in the largest ring of the article.
 const ARTICLE_MOST: u32 = 128;
-
-/// The CPUs that the threads of a ring may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CpuChoice {
-    OneCpu,
-    /// Wherever the kernel puts them.
-    AllCpus,
-}
-
-impl CpuChoice {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::OneCpu => "one CPU",
-            Self::AllCpus => "all CPUs",
-        }
-    }
-}
 
 /// The parameters of the experiment, checked.
 struct RingParameters {
@@ -131,9 +115,9 @@ impl RingParameters {
                     "this user may not use SCHED_FIFO: run it as root, or leave fifo out of --policies"
                 );
             }
-            settings.push((policy, CpuChoice::OneCpu));
+            settings.push((policy, CpuChoice::One));
         }
-        settings.push((Policy::Default, CpuChoice::AllCpus));
+        settings.push((Policy::Default, CpuChoice::All));
         Ok(Self {
             threads: numbers("threads", 2)?,
             spare: numbers("spare", 1)?,
@@ -155,7 +139,7 @@ impl RingParameters {
             count: shape.threads,
             spare: shape.spare,
             policy,
-            cpu: (place == CpuChoice::OneCpu).then_some(self.cpu),
+            cpu: (place == CpuChoice::One).then_some(self.cpu),
         }
     }
 
@@ -216,7 +200,7 @@ impl RingParameters {
             });
         }
         // Left free, two rings that do the same may be placed differently for as long as they live.
-        if setting.1 == CpuChoice::OneCpu {
+        if setting.1 == CpuChoice::One {
             timed::add_twin(&mut group);
         }
         group
@@ -306,7 +290,7 @@ impl RingResult {
     /// Switches per hand-over that follow from how the ring is built; `None` where a woken thread
     /// may preempt, or run on another CPU.
     fn expected(&self) -> Option<f64> {
-        let is_exact = self.policy != Policy::Default && self.place == CpuChoice::OneCpu;
+        let is_exact = self.policy != Policy::Default && self.place == CpuChoice::One;
         is_exact.then(|| 1.0 / f64::from(self.shape.spare))
     }
 

@@ -15,6 +15,7 @@ use std::fmt;
 
 use anyhow::Result;
 
+use super::cpu_choice::CpuChoice;
 use super::findings::Findings;
 use super::parameters::{Parameters, Value};
 use super::room::{Recording, Room};
@@ -37,16 +38,9 @@ const MOST_ON_ONE: usize = 4;
 /// Most settings that are played on all CPUs: large machines leave some numbers out.
 const MOST_SETTINGS: usize = 8;
 
-/// The CPUs that processes may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CpuChoice {
-    One,
-    All,
-}
-
 /// A number of processes, and the CPUs that they may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Point {
+struct CrowdSetting {
     place: CpuChoice,
     processes: usize,
 }
@@ -87,7 +81,7 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     Ok(findings)
 }
 
-impl Point {
+impl CrowdSetting {
     const fn variant(self) -> &'static str {
         match self.place {
             CpuChoice::One => "one-cpu",
@@ -108,17 +102,14 @@ impl Point {
     }
 }
 
-impl fmt::Display for Point {
+impl fmt::Display for CrowdSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = match self.place {
-            CpuChoice::One => "one CPU",
-            CpuChoice::All => "all CPUs",
-        };
+        let place = self.place.as_str();
         write!(f, "{} processes on {place}", self.processes)
     }
 }
 
-fn settings(parameters: &Parameters, cpus: usize) -> Vec<Point> {
+fn settings(parameters: &Parameters, cpus: usize) -> Vec<CrowdSetting> {
     let most = |usual: usize| match usize::try_from(parameters.count("most")) {
         Ok(0) | Err(_) => usual,
         Ok(most) => most,
@@ -126,14 +117,14 @@ fn settings(parameters: &Parameters, cpus: usize) -> Vec<Point> {
     let mut settings = Vec::new();
     if parameters.flag("one-cpu") {
         let numbers = 1..=most(MOST_ON_ONE);
-        settings.extend(numbers.map(|processes| Point {
+        settings.extend(numbers.map(|processes| CrowdSetting {
             place: CpuChoice::One,
             processes,
         }));
     }
     if parameters.flag("all-cpus") {
         let numbers = up_to(most(2 * cpus), cpus).into_iter();
-        settings.extend(numbers.map(|processes| Point {
+        settings.extend(numbers.map(|processes| CrowdSetting {
             place: CpuChoice::All,
             processes,
         }));

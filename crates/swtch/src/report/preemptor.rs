@@ -55,7 +55,7 @@ pub struct Split {
     /// Tasks of the waiter's own program: of its process, and of others with the same name, as the
     /// compilers of one build are.
     pub own: Nanos,
-    /// Time of tasks of other processes.
+    /// Time of tasks of other programs.
     pub others: Nanos,
     /// Time of interrupts, steal, throttling, idle, and unaccounted time, as in
     /// [`Preemptors::other`].

@@ -98,7 +98,7 @@ pub fn several_run_at_once(
 }
 
 /// Threads of the default policy, on the CPUs that the kernel chooses.
-const FREE: (Policy, CpuChoice) = (Policy::Default, CpuChoice::AllCpus);
+const FREE: (Policy, CpuChoice) = (Policy::Default, CpuChoice::All);
 
 /// Time of a hand-over of the second ring over one of the first, both on all CPUs; `None` when they
 /// were not measured, or are the same ring.

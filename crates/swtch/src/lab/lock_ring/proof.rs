@@ -231,8 +231,8 @@ fn proofs_table(proofs: &[Proof]) -> Table {
 fn row(proof: &Proof) -> Vec<Cell> {
     let ring = &proof.ring;
     let place = match ring.cpu {
-        Some(_) => CpuChoice::OneCpu,
-        None => CpuChoice::AllCpus,
+        Some(_) => CpuChoice::One,
+        None => CpuChoice::All,
     };
     let number = |number: Option<f64>| number.map_or(Cell::Missing, Cell::Ratio);
     let off = proof.switches.zip(proof.expected());

@@ -289,7 +289,7 @@ mod tests {
         RingResult {
             lock: LockKind::Mutex,
             policy: Policy::Batch,
-            place: CpuChoice::OneCpu,
+            place: CpuChoice::One,
             shape: Shape { threads, spare },
             hand_over: Estimate::of_trees(&trees),
             net: Estimate::of_trees(&trees),

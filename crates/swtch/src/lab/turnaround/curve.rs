@@ -4,7 +4,7 @@
 use swtch_core::Nanos;
 
 use super::shift::Shift;
-use super::{CpuChoice, Point};
+use super::{CpuChoice, CrowdSetting};
 use crate::lab::claim::{Answer, Verdict, all_of};
 use crate::lab::findings::{Findings, Table};
 use crate::lab::measured::{Measured, SAME, STOPPED, cannot};
@@ -26,7 +26,7 @@ const RISES: f64 = 0.75;
 /// The results of all settings and rounds.
 pub struct Curves {
     cpus: usize,
-    settings: Vec<Point>,
+    settings: Vec<CrowdSetting>,
     rounds: Rounds<Shift>,
 }
 
@@ -35,7 +35,7 @@ type Value = fn(&Shift) -> f64;
 
 impl Curves {
     /// Curves from the rounds of these settings.
-    pub const fn new(cpus: usize, settings: Vec<Point>, rounds: Rounds<Shift>) -> Self {
+    pub const fn new(cpus: usize, settings: Vec<CrowdSetting>, rounds: Rounds<Shift>) -> Self {
         Self {
             cpus,
             settings,
@@ -84,7 +84,7 @@ impl Curves {
     }
 
     fn index(&self, place: CpuChoice, processes: usize) -> Option<usize> {
-        let wanted = Point { place, processes };
+        let wanted = CrowdSetting { place, processes };
         self.settings.iter().position(|setting| *setting == wanted)
     }
 
@@ -235,13 +235,14 @@ impl Curves {
 
     fn picture(&self, what: &CurveOf, subtitle: &str) -> Picture {
         let mut lines = Vec::new();
-        for (place, label) in [(CpuChoice::One, "one CPU"), (CpuChoice::All, "all CPUs")] {
+        for place in [CpuChoice::One, CpuChoice::All] {
+            let label = place.as_str();
             let Some(one) = self.index(place, 1) else {
                 continue;
             };
             let single = Measured::of(&self.rounds.values(one, what.value));
             let ideal = self.numbers(place).filter_map(|processes| {
-                let cpus = Point { place, processes }.cpus(self.cpus);
+                let cpus = CrowdSetting { place, processes }.cpus(self.cpus);
                 let y = single?.point * (what.ideal)(processes as f64, cpus as f64);
                 Some(dot(processes, y, None))
             });
@@ -372,7 +373,7 @@ mod tests {
 
     /// Six rounds of equal plays, given the number of jobs and the time that each takes.
     fn rounds(played: &[(CpuChoice, usize, f64)]) -> Curves {
-        let setting = |(place, processes, _): &(CpuChoice, usize, f64)| Point {
+        let setting = |(place, processes, _): &(CpuChoice, usize, f64)| CrowdSetting {
             place: *place,
             processes: *processes,
         };
