@@ -18,6 +18,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Once;
 
 /// Ends the calling test, which cannot run here. The arguments are those of `format!`: what is
 /// missing, and what to do to have the test run.
@@ -70,6 +71,33 @@ fn print_skipped(name: &str, why: &str) {
 fn skipped_line(name: &str, why: &str) -> String {
     let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
     format!("\ntest {name} ... skipped: {why}\n")
+}
+
+/// From now on, a test that panics says why at once, besides in the list that the harness prints
+/// when all tests of the program are over. That list is missing if the program is killed before its
+/// end, and it stands far from the name of the test in a long log.
+///
+/// Tests call it before they start; calls after the first have no effect.
+pub fn tell_failures_at_once() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let harness = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let thread = std::thread::current();
+            let name = thread.name().unwrap_or("of no name");
+            // What cannot be written here is still in the list of the harness.
+            let _ = io::stderr().write_all(failed_line(name, &panic.to_string()).as_bytes());
+            harness(panic);
+        }));
+    });
+}
+
+/// One line, so that a log keeps it together. Begins with a line break, as [`skipped_line`] does.
+fn failed_line(thread: &str, panic: &str) -> String {
+    const LONGEST: usize = 2000;
+    let panic = panic.split_whitespace().collect::<Vec<_>>().join(" ");
+    let panic: String = panic.chars().take(LONGEST).collect();
+    format!("\nthread {thread} {panic}\n")
 }
 
 /// Counts and prints the results of a test program with a harness of its own, in the wording of the
@@ -165,6 +193,14 @@ mod tests {
         assert_eq!(
             skipped_line("it::a", "no perf:\n  install it"),
             "\ntest it::a ... skipped: no perf: install it\n"
+        );
+    }
+
+    #[test]
+    fn a_failed_test_is_one_line_of_its_own() {
+        assert_eq!(
+            failed_line("it::a", "panicked at a.rs:1:\nleft: 1\nright: 2"),
+            "\nthread it::a panicked at a.rs:1: left: 1 right: 2\n"
         );
     }
 

@@ -26,11 +26,13 @@ extern "C" fn end_on_signals() {
 /// For tests that load the CPUs, or whose result other load would change. A test that failed while
 /// it held the lock does not make this one fail.
 pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    swtch_test::tell_failures_at_once();
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// For tests that do little and are hardly affected by other work.
 pub fn beside_others() -> RwLockReadGuard<'static, ()> {
+    swtch_test::tell_failures_at_once();
     MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
