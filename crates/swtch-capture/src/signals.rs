@@ -15,6 +15,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether SIGPIPE was ignored when this process began.
@@ -49,6 +50,19 @@ pub fn is_ignored(signal: i32) -> bool {
 pub fn not_ignored(signals: &[i32]) -> Vec<i32> {
     let signals = signals.iter().copied();
     signals.filter(|signal| !is_ignored(*signal)).collect()
+}
+
+/// A flag that Ctrl-C, SIGTERM and SIGHUP set, except those that are ignored. What was done until
+/// then can be kept.
+///
+/// # Errors
+/// When signals cannot be caught.
+pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in not_ignored(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]) {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
 }
 
 /// Gives SIGCHLD its default action. While it is ignored the kernel reaps children by itself, and

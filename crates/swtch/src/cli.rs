@@ -11,17 +11,17 @@ use clap::{Args, Parser, Subcommand};
 use swtch_capture::Children;
 use swtch_capture::probe::HOOKS;
 use swtch_core::{Nanos, Pid, Reason};
+use swtch_lab::cost;
+use swtch_lab::lab::LabVerb;
+use swtch_output::format::Format;
+use swtch_report::export::{self, To};
+use swtch_report::import;
+use swtch_report::report::{BillBy, By, Filter, Moment};
 
-use crate::cost;
-use crate::export::{self, To};
 use crate::fiber;
-use crate::format::Format;
-use crate::import;
-use crate::lab::LabVerb;
 use crate::record::{Request, Target};
-use crate::report::{BillBy, By, Filter, Moment};
 use crate::view;
-pub use values::format;
+
 use values::{by, interval, length, pid, reason, seconds, to};
 
 /// Context switches on Linux: how many, why, who took the CPU and for how long.
@@ -127,7 +127,7 @@ pub struct Explain {
     #[arg(long)]
     pub full: bool,
     /// Format of the output (csv: use report).
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parser())]
     pub format: Format,
     /// Leave out what the switches cost, and measure no prices.
     #[arg(long)]
@@ -151,7 +151,7 @@ pub struct Report {
     #[arg(long, value_name = "FILE.json", requires = "priced")]
     pub prices: Option<PathBuf>,
     /// Format of the output.
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parser())]
     pub format: Format,
     /// Write everything as one HTML file, which needs no network and can be sent to others.
     #[arg(long, value_name = "FILE.html", group = "priced",
@@ -348,7 +348,7 @@ pub struct Cost {
     #[arg(long, value_name = "CPU")]
     pub cpu: Option<u32>,
     /// Format of the output.
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parser())]
     pub format: Format,
 }
 
@@ -389,7 +389,7 @@ pub struct Fiber {
           value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// Format of the output.
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parser())]
     pub format: Format,
 }
 
@@ -430,7 +430,7 @@ pub struct Doctor {
     #[arg(long)]
     pub all: bool,
     /// Format of the output: table or json.
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = format())]
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parser())]
     pub format: Format,
 }
 

@@ -36,17 +36,14 @@ use nix::sys::time::{TimeVal, TimeValLike};
 use swtch_capture::Children;
 use swtch_capture::signals::hand_signals_down;
 use swtch_core::{Nanos, Pid};
-
-use crate::doctor::Obstacle;
-use crate::format::Format;
+use swtch_host::ability::Obstacle;
+use swtch_output::format::Format;
+use swtch_output::message;
 
 mod sample;
 mod show;
 mod signals;
 
-#[cfg(test)]
-pub use sample::Runs;
-pub use sample::{Counters, read_thread};
 use sample::{Processes, Tally};
 use signals::{Origin, Signals};
 
@@ -320,12 +317,12 @@ fn wait_while_sampling(
 /// Reports on stderr why the command did not start, and returns the exit code for it.
 fn report_not_started(program: &OsStr, error: &io::Error) -> u8 {
     let shown = program.to_string_lossy();
-    let program_shown = crate::text::escaped(&shown);
+    let program_shown = swtch_output::text::escaped(&shown);
     if is_found(program) {
-        talk!("error: cannot run {program_shown}: {error}");
+        message!("error: cannot run {program_shown}: {error}");
         NOT_EXECUTABLE
     } else {
-        talk!("error: cannot run {program_shown}: no such command (is it in PATH?)");
+        message!("error: cannot run {program_shown}: no such command (is it in PATH?)");
         NOT_FOUND
     }
 }

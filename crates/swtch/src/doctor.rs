@@ -1,7 +1,7 @@
 //! `swtch doctor`: what swtch can do on this machine, what stands in the way, and the remedy.
 //!
 //! ```text
-//!   Probe ──ability.rs──▶ what swtch can do here        yes or no, why not, the remedy
+//!   Probe ──ability─────▶ what swtch can do here        yes or no, why not, the remedy
 //!         ──kernel.rs───▶ what this kernel offers        hooks and settings
 //!   host::facts ────────▶ facts that change the answers  value, why it matters, source
 //! ```
@@ -15,15 +15,11 @@ use std::io::Write;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use swtch_capture::probe::{HookPresence, Probe};
-
-use crate::format::{Format, write_answer};
-use crate::host::{self, Fact, Host};
-use crate::text::{counted, escaped, json_escaped};
-
-mod ability;
-mod kernel;
-
-pub use ability::{Ability, Obstacle, obstacles};
+use swtch_host::ability;
+use swtch_host::ability::Ability;
+use swtch_host::{Fact, Host, kernel};
+use swtch_output::format::{Format, write_answer};
+use swtch_output::text::{counted, escaped, json_escaped};
 
 /// Everything that `swtch doctor` found; as JSON, the whole answer.
 #[derive(Debug, Serialize)]
@@ -103,7 +99,7 @@ impl Diagnosis {
             abilities: ability::abilities(probe),
             hooks: probe.hooks.iter().map(HookRow::new).collect(),
             kernel: kernel::facts(probe),
-            facts: host::facts(),
+            facts: swtch_host::facts(),
         }
     }
 
@@ -258,7 +254,7 @@ mod tests {
     fn a_fact_cannot_reach_the_terminal() {
         let fact = Fact {
             name: "product",
-            value: host::Value::Known("\u{1b}[2Jevil".into()),
+            value: swtch_host::Value::Known("\u{1b}[2Jevil".into()),
             source: "/sys/\nfile".into(),
             note: "note",
         };

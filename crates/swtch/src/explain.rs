@@ -7,15 +7,21 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use swtch_capture::probe::Probe;
 use swtch_core::cost::PriceList;
+use swtch_host::ability;
+use swtch_host::ability::Obstacle;
+use swtch_lab::cost;
+use swtch_lab::cost::FoundPrices;
+use swtch_output::caller::Caller;
+use swtch_output::format::Format;
+use swtch_output::message;
+use swtch_output::text;
+use swtch_report::opening;
+use swtch_report::prices;
+use swtch_report::report::{self, By, Extent, Filter};
 use swtch_store::Trace;
 
-use crate::caller::Caller;
-use crate::cost::FoundPrices;
-use crate::doctor::Obstacle;
-use crate::format::Format;
+use crate::counters;
 use crate::record::{self, Afterwards, Recorded, Request, Target};
-use crate::report::{self, By, Extent, Filter};
-use crate::{cost, counters, doctor, opening, prices, text};
 
 /// Whether the page says what the switches cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +73,7 @@ pub fn run(request: &Request, answer: Answer) -> Result<u8> {
         Ok(recorded) => explain(&recorded, answer, prices),
         Err(error) if is_refused(&error) && can_be_counted(&request.target) => {
             let cause = text::escaped(&format!("{error:#}")).into_owned();
-            talk!("swtch: no recording here: {cause}");
+            message!("swtch: no recording here: {cause}");
             crate::tell_verdict(&error);
             count(request, answer.format, &obstacles_of(&error))
         }
@@ -110,7 +116,7 @@ fn prices_of_here(found: FoundPrices) -> Option<PriceList> {
 
 fn or_no_bill(prices: Result<Option<PriceList>>) -> Option<PriceList> {
     prices.unwrap_or_else(|error| {
-        talk!("swtch: no bill: {}", text::escaped(&format!("{error:#}")));
+        message!("swtch: no bill: {}", text::escaped(&format!("{error:#}")));
         None
     })
 }
@@ -140,7 +146,7 @@ const fn can_be_counted(target: &Target) -> bool {
 /// The causes for which a recording was refused. If the machine as a whole allows recording, the
 /// cause is the refusal itself.
 fn obstacles_of(refusal: &anyhow::Error) -> Vec<Obstacle> {
-    let obstacles = doctor::obstacles(&Probe::take());
+    let obstacles = ability::obstacles(&Probe::take());
     if !obstacles.is_empty() {
         return obstacles;
     }

@@ -16,9 +16,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use swtch_fiber::observe::Page;
-
-use crate::format::{Format, write_answer};
-use crate::report::Sheet;
+use swtch_output::format::{Format, write_answer};
+use swtch_report::report::Sheet;
 
 mod head;
 mod kernel;

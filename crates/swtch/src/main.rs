@@ -3,33 +3,15 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
 
-#[macro_use]
-mod talk;
-
-mod caller;
 mod cli;
-mod cost;
 mod counters;
-mod destination;
 mod doctor;
 mod explain;
-mod export;
 mod fiber;
-mod format;
 #[cfg(test)]
 mod fuzz;
-mod host;
-mod html;
-mod import;
-mod lab;
-mod opening;
 mod page;
-mod plot;
-mod prices;
 mod record;
-mod report;
-mod stamp;
-mod text;
 mod view;
 mod workload;
 
@@ -39,11 +21,15 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser as _;
 use swtch_capture::LaunchError;
-use swtch_capture::signals::wait_for_children;
+use swtch_capture::signals::{stop_on_signals, wait_for_children};
+use swtch_lab::{cost, lab};
+use swtch_output::message;
+use swtch_output::text;
+use swtch_report::report::Extent;
+use swtch_report::{export, import, opening, prices, report};
 
 use cli::{Cli, Question, Verb};
 use explain::{Answer, Bill};
-use report::Extent;
 
 /// Exit code for an error, or for an answer that could not be given.
 const FAILED: u8 = 2;
@@ -77,7 +63,7 @@ fn run(cli: Cli) -> Result<u8> {
             }
         }
         Verb::Report(words) => report(&words),
-        Verb::Export(words) => export::run(&words.to_request()),
+        Verb::Export(words) => export::run(&words.to_request(), stop_on_signals()?),
         Verb::Import(words) => import::run(&words.to_request()),
         Verb::Cost(words) => match words.compare.as_deref() {
             Some([before, after]) => cost::run_compare(before, after, words.format),
@@ -150,7 +136,7 @@ fn tell_verdict(error: &anyhow::Error) {
         return;
     };
     for line in error.verdict() {
-        talk!("  | {}", text::escaped(&line.replace('\t', " ")));
+        message!("  | {}", text::escaped(&line.replace('\t', " ")));
     }
 }
 
@@ -158,8 +144,8 @@ fn tell_verdict(error: &anyhow::Error) {
 fn tell(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<lab::Mistake>() {
         // The message shows a line of the file below itself, so it has line breaks.
-        Some(mistake) => talk!("error: {}", text::escaped_lines(&mistake.to_string())),
-        None => talk!("error: {}", text::escaped(&format!("{error:#}"))),
+        Some(mistake) => message!("error: {}", text::escaped_lines(&mistake.to_string())),
+        None => message!("error: {}", text::escaped(&format!("{error:#}"))),
     }
     tell_verdict(error);
     let of_capture = error
@@ -173,7 +159,7 @@ fn tell(error: &anyhow::Error) -> u8 {
         .and_then(|e| e.advice());
     let of_opening = error.downcast_ref().map(opening::NoTrace::advice);
     if let Some(advice) = of_capture.or(of_store).or(of_fiber).or(of_opening) {
-        talk!("  {}", text::escaped(advice));
+        message!("  {}", text::escaped(advice));
     }
     error
         .downcast_ref::<LaunchError>()

@@ -17,14 +17,17 @@ use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use maud::{Markup, PreEscaped, html};
+use swtch_capture::signals::stop_on_signals;
 use swtch_core::Nanos;
 use swtch_core::cost::PriceList;
+use swtch_output::destination::{check_directory, tell_written};
+use swtch_output::message;
+use swtch_plot::Picture;
+use swtch_plot::write_pictures;
+use swtch_report::export::{Bytes, Packing, Sink};
+use swtch_report::html::{self, shown, table};
+use swtch_report::report::{Filter, Parts, Told, parts};
 
-use crate::destination::{check_directory, tell_written, write_pictures};
-use crate::export::{Bytes, Packing, Sink};
-use crate::html::{self, shown, table};
-use crate::plot::Picture;
-use crate::report::{Filter, Parts, Told, parts};
 use crate::view::Loaded;
 
 /// Rows that each table shows at most.
@@ -57,7 +60,7 @@ pub fn write(trace: &Path, filter: &Filter, prices: Option<&PriceList>, file: &P
             text.len()
         );
     }
-    let mut sink = Sink::open(Some(file), Bytes::Text, Packing::None)?;
+    let mut sink = Sink::open(Some(file), Bytes::Text, Packing::None, stop_on_signals()?)?;
     sink.write_all(text.as_bytes())
         .and_then(|()| sink.flush())
         .with_context(|| format!("writing {}", file.display()))?;
@@ -71,13 +74,13 @@ pub fn write(trace: &Path, filter: &Filter, prices: Option<&PriceList>, file: &P
 /// # Errors
 /// If the trace cannot be read, or a file cannot be written.
 pub fn plot(trace: &Path, filter: &Filter, file: &Path) -> Result<()> {
-    crate::plot::check_path(file)?;
+    swtch_plot::check_path(file)?;
     check_directory(file)?;
     let loaded = Loaded::read(trace, 1)?;
     filter.check_span(Some(Nanos::from_ns(loaded.duration_ns())))?;
     let pictures = pictures::of(&loaded, filter);
     if pictures.is_empty() {
-        talk!("swtch: nothing was drawn: no switch is counted here");
+        message!("swtch: nothing was drawn: no switch is counted here");
     }
     write_pictures(&pictures, file)
 }
@@ -167,8 +170,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    use crate::report::drawn::{after, head, row, seen};
     use swtch_core::{Reason, Timestamp};
+    use swtch_fixtures::{after, meta, row, seen};
     use swtch_store::Writer;
 
     const HOSTILE: &str = "<img src=x onerror=alert(1)>\u{202e}\u{1b}[2J";
@@ -176,7 +179,7 @@ mod tests {
     fn made(rows: u64) -> String {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.swtch");
-        let meta = head().meta;
+        let meta = meta();
         let mut writer = Writer::create(&path, &meta).unwrap();
         writer.push_task(&seen(1, 10, 10, "server")).unwrap();
         writer.push_task(&seen(2, 20, 20, HOSTILE)).unwrap();
@@ -215,7 +218,7 @@ mod tests {
     /// However many switches a trace has, its page stays small enough to send.
     #[test]
     fn a_large_drawing_goes_in_as_an_image() {
-        let picture = crate::plot::made_up::pictures().swap_remove(0);
+        let picture = swtch_plot::figures(&swtch_fixtures::curves::prices()).swap_remove(0);
         let drawn = figure(&picture, usize::MAX).unwrap().into_string();
         assert!(drawn.contains("<svg ") && !drawn.contains("<img"));
         let image = figure(&picture, 1000).unwrap().into_string();

@@ -34,12 +34,13 @@ use swtch_capture::{
     require_proc,
 };
 use swtch_core::{Nanos, Pid, Timestamp};
+use swtch_output::caller::Caller;
+use swtch_output::text::escaped;
+use swtch_output::{message, message_part};
+use swtch_report::report::{is_failure, why_empty};
 use swtch_store::{Directory, Meta, State, Whereabouts, Writer};
 
 use crate::FAILED;
-use crate::caller::Caller;
-use crate::report::{is_failure, why_empty};
-use crate::text::escaped;
 use command::exit_code;
 use commands::Commands;
 use pipeline::Pipeline;
@@ -110,11 +111,11 @@ impl Recorded {
     fn tell_counts(&self) {
         match why_empty(&self.meta, self.in_scope) {
             // An empty trace must not end with "0 switches, 0 lost", which reads like an answer.
-            Some(why) if self.is_failure() => talk!("error: {}", escaped(&why)),
+            Some(why) if self.is_failure() => message!("error: {}", escaped(&why)),
             why => {
                 self.tell_how_many();
                 if let Some(why) = why {
-                    talk!("swtch: {}", escaped(&why));
+                    message!("swtch: {}", escaped(&why));
                 }
                 self.tell_doubts();
             }
@@ -132,7 +133,7 @@ impl Recorded {
             0 => format!("{} switches", self.in_scope),
             not_stored => format!("{} switches stored, {not_stored} not stored", self.stored()),
         };
-        talk!(
+        message!(
             "swtch: {in_trace}, {} lost; recorder: {} CPU, {:.0} MB memory",
             counts.lost,
             Nanos::from_ns(overhead.recorder_cpu_ns),
@@ -140,7 +141,7 @@ impl Recorded {
         );
         let others = counts.stored.saturating_sub(self.in_scope);
         if others > 0 && self.not_stored() == 0 {
-            talk!("swtch: {others} more are those of others, which had the CPU meanwhile");
+            message!("swtch: {others} more are those of others, which had the CPU meanwhile");
         }
     }
 
@@ -149,23 +150,23 @@ impl Recorded {
         let counts = &self.meta.counts;
         let guard = self.meta.guard.as_ref();
         if let Some(hint) = guard.and_then(|guard| priority::hint(guard, counts.lost)) {
-            talk!("swtch: {hint}");
+            message!("swtch: {hint}");
         }
         let missed = self.meta.tree.map_or(0, |tree| tree.missed);
         if missed > 0 {
-            talk!(
+            message!(
                 "swtch: processes below those of -p may be missing: too many ended while they were \
                  looked for ({missed} not looked at)"
             );
         }
         if let Some(user) = &self.meta.user {
-            talk!(
+            message!(
                 "swtch: {} switches of user-mode schedulers, {} lost (report --by level)",
                 user.stored,
                 user.lost
             );
             for refusal in &user.refused {
-                talk!("swtch: {}", escaped(refusal));
+                message!("swtch: {}", escaped(refusal));
             }
         }
     }
@@ -198,21 +199,23 @@ impl Recorded {
     pub fn tell_path(&self) {
         let path = self.directory.path().to_string_lossy();
         match self.directory.whereabouts() {
-            _ if !self.is_there => talk!("swtch: there is no trace"),
+            _ if !self.is_there => message!("swtch: there is no trace"),
             Whereabouts::InPlace | Whereabouts::Removed => {
-                talk!("swtch: the trace is {}", escaped(&path));
+                message!("swtch: the trace is {}", escaped(&path));
             }
-            Whereabouts::Moved(to) => talk!(
+            Whereabouts::Moved(to) => message!(
                 "swtch: the trace was moved while it was recorded: it is {}",
                 escaped(&to.to_string_lossy())
             ),
         }
         if let Some(reason) = &self.meta.stop_reason {
-            talk!("swtch: the recording stopped early: {}", escaped(reason));
+            message!("swtch: the recording stopped early: {}", escaped(reason));
             match self.stored() {
-                0 => talk!("swtch: no switch of it is stored"),
+                0 => message!("swtch: no switch of it is stored"),
                 stored => {
-                    talk!("swtch: the {stored} switches that were stored before are in the trace")
+                    message!(
+                        "swtch: the {stored} switches that were stored before are in the trace"
+                    )
                 }
             }
         }
@@ -318,7 +321,7 @@ fn start_guard(capture: &Capture, will_change_user: bool) -> Result<Guard> {
         .guard(kept)
         .context("starting to guard the recorder")?;
     if let Some(warning) = priority::warning(guard.priority()) {
-        talk!("swtch: {}", escaped(&warning));
+        message!("swtch: {}", escaped(&warning));
     }
     Ok(guard)
 }
@@ -346,7 +349,7 @@ fn inherits(caller: &Caller, pipeline: &Pipeline) -> bool {
         Ok(()) => true,
         Err(error) => {
             let why = format!("{:#}", anyhow::Error::from(error));
-            talk!("swtch: the trace stays root's: {}", escaped(&why));
+            message!("swtch: the trace stays root's: {}", escaped(&why));
             false
         }
     }
@@ -542,7 +545,7 @@ impl Session<'_> {
             // The recorder must not end the command: it waits for it, unrecorded.
             Some(failure) => {
                 let why = format!("{failure:#}");
-                talk!("swtch: {}; the command goes on unrecorded", escaped(&why));
+                message!("swtch: {}; the command goes on unrecorded", escaped(&why));
                 self.wait_unrecorded(command)
             }
             None => command.ended(),
@@ -648,13 +651,13 @@ impl Progress {
     fn tell(&mut self, done: u64, all: u64) {
         if self.is_shown && self.last.elapsed() >= Duration::from_millis(200) {
             self.last = Instant::now();
-            talk_part!("\r\x1b[Kswtch: {} {done} of {all} rows", self.what);
+            message_part!("\r\x1b[Kswtch: {} {done} of {all} rows", self.what);
         }
     }
 
     fn clear(&self) {
         if self.is_shown {
-            talk_part!("\r\x1b[K");
+            message_part!("\r\x1b[K");
         }
     }
 }

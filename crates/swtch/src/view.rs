@@ -44,9 +44,10 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use swtch_core::Nanos;
+use swtch_output::message;
+use swtch_output::text::{counted, escaped};
 use tempfile::NamedTempFile;
 
-use crate::text::{counted, escaped};
 pub use lanes::open_piece;
 pub use loaded::Loaded;
 pub use query::Span;
@@ -87,11 +88,11 @@ pub fn run(request: &Request) -> Result<u8> {
         false => None,
     };
     if !assets::IS_BUILT {
-        talk!(
+        message!(
             "swtch: this program was built without its page: `make web` (Node.js 18.18 or later with npm), then build again"
         );
     }
-    talk!("swtch: serving on this machine only; Ctrl-C ends it");
+    message!("swtch: serving on this machine only; Ctrl-C ends it");
     server::serve(state, listener)?;
     Ok(0)
 }
@@ -110,7 +111,7 @@ fn tell_loaded(loaded: &Loaded, began: Instant) {
     let rows = loaded.levels.os.rows().len() + loaded.levels.user.rows().len();
     let rows = counted(u64::try_from(rows).unwrap_or(u64::MAX), "context switch");
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    talk!("swtch: read {rows} in {}", Nanos::from_ns(took));
+    message!("swtch: read {rows} in {}", Nanos::from_ns(took));
 }
 
 /// A token of 128 random bits; requests without it are refused.
@@ -127,7 +128,7 @@ fn token() -> Result<String> {
 /// file of this user that redirects to it.
 fn open_browser(url: &str) -> Result<Option<NamedTempFile>> {
     if nix::unistd::geteuid().is_root() {
-        talk!("swtch: a browser is not started as root: open the address in yours");
+        message!("swtch: a browser is not started as root: open the address in yours");
         return Ok(None);
     }
     let mut door = tempfile::Builder::new()
@@ -152,7 +153,7 @@ fn open_browser(url: &str) -> Result<Option<NamedTempFile>> {
         Ok(mut child) => drop(thread::spawn(move || child.wait())),
         Err(error) => {
             let error = error.to_string();
-            talk!(
+            message!(
                 "swtch: no browser could be started (xdg-open: {}): open the address in yours",
                 escaped(&error)
             );

@@ -6,8 +6,7 @@ use std::io::stdout;
 
 use anyhow::{Context as _, Result, bail};
 use swtch_bench::{Workload, workload_named, workloads};
-
-use crate::format::write_answer;
+use swtch_output::format::write_answer;
 
 /// Lists the workloads, or runs one and writes as JSON what a trace of it must hold, unless
 /// `quiet`.

@@ -1,4 +1,4 @@
-// What others named is made harmless, as the command line does (`crates/swtch/src/text.rs`):
+// What others named is made harmless, as the command line does (`crates/swtch-output/src/text.rs`):
 // characters that move, turn the direction of reading or cannot be seen are shown by their number.
 // That no markup comes to life is not done here but by never using `innerHTML`.
 

@@ -4,15 +4,8 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use swtch_core::{Nanos, Pid, Reason};
-
-use crate::export::To;
-use crate::format::Format;
-use crate::report::{BillBy, By};
-
-pub fn format() -> impl TypedValueParser<Value = Format> {
-    PossibleValuesParser::new(Format::ALL.map(Format::as_str))
-        .map(|word| Format::from_word(&word).expect("it is one of the possible values"))
-}
+use swtch_report::export::To;
+use swtch_report::report::{BillBy, By};
 
 /// All values of `--by`: those of reports, then those that only bills have.
 pub fn by() -> PossibleValuesParser {

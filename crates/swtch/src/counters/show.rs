@@ -6,13 +6,13 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use swtch_core::Nanos;
+use swtch_host::Host;
+use swtch_host::ability::Obstacle;
+use swtch_output::format::{Format, write_answer};
+use swtch_output::text::{Side, columns, counted, csv_text, escaped, grouped, json_escaped};
 
 use super::sample::Thread;
 use super::{Count, Subject};
-use crate::doctor::Obstacle;
-use crate::format::{Format, write_answer};
-use crate::host::Host;
-use crate::text::{Side, columns, counted, csv_text, escaped, grouped, json_escaped};
 
 /// Threads shown in the table; JSON and CSV hold all.
 const SHOWN: usize = 20;

@@ -14,6 +14,7 @@ use nix::unistd::Pid as NixPid;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use signal_hook::iterator::{Handle, SignalsInfo};
 use swtch_capture::signals::not_ignored;
+use swtch_output::message;
 
 /// `SIGCHLD` tells that the command ended; the others are passed on to it, unless they were ignored
 /// when we were started.
@@ -109,7 +110,7 @@ pub(super) fn pass_on(number: i32, child: &Child) {
         return;
     }
     if let Err(error) = kill(NixPid::from_raw(pid), name) {
-        talk!("warning: cannot pass {name} on to the command: {error}");
+        message!("warning: cannot pass {name} on to the command: {error}");
     }
 }
 

@@ -7,10 +7,9 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 use swtch_core::{Nanos, cost};
 use swtch_fiber::observe::{Mode, Snapshot};
-
-use crate::report::Sheet;
-use crate::text::{self, counted, escaped};
-use crate::{host, text::json_escaped};
+use swtch_output::text::json_escaped;
+use swtch_output::text::{self, counted, escaped};
+use swtch_report::report::Sheet;
 
 /// The facts that an answer states once, before its rows.
 #[derive(Clone, Debug)]
@@ -37,7 +36,7 @@ impl Head {
     /// The head of an answer about the whole machine.
     pub fn of_machine() -> Self {
         Self {
-            origin: host::origin(),
+            origin: swtch_host::origin(),
             target: None,
         }
     }

@@ -4,8 +4,7 @@ use std::ops::Add;
 
 use swtch_core::{Nanos, Pid, Tid};
 use swtch_fiber::observe::{Snapshot, Tids};
-
-use crate::counters::{Counters, read_thread};
+use swtch_host::thread::{Counters, read_counters};
 
 /// The kernel's counters of each thread of a snapshot, in the order of the snapshot.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +28,7 @@ impl Threads {
         tids.look(pid);
         let threads = snapshot.threads.iter().map(|row| {
             let tid = tids.to_ours(row.os_thread_id);
-            let counters = tid.and_then(|tid| read_thread(Pid::new(pid), Tid::new(tid)).ok()?);
+            let counters = tid.and_then(|tid| read_counters(Pid::new(pid), Tid::new(tid)).ok()?);
             Thread {
                 scheduler: row.scheduler,
                 tid,

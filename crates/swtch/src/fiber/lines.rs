@@ -125,7 +125,7 @@ fn delay(rates: &Rates) -> String {
 }
 
 fn price(ns: Option<f64>) -> String {
-    ns.map_or_else(dash, crate::text::nanos)
+    ns.map_or_else(dash, swtch_output::text::nanos)
 }
 
 fn percent(share: Option<f64>) -> String {
@@ -141,7 +141,7 @@ fn brief(rate: f64) -> String {
     match rate {
         0.0 => "0".to_owned(),
         rate if rate < 9.95 => format!("{rate:.1}"),
-        rate => crate::text::grouped(Nanos::from_rounded(rate).as_ns()),
+        rate => swtch_output::text::grouped(Nanos::from_rounded(rate).as_ns()),
     }
 }
 

@@ -4,10 +4,10 @@ use std::fs;
 
 use swtch_core::Nanos;
 use swtch_fiber::observe::{Error, Mode, Page};
+use swtch_output::text::counted;
+use swtch_report::report::{Cell, Sheet};
 
 use super::head::{Head, name};
-use crate::report::{Cell, Sheet};
-use crate::text::counted;
 
 const COLUMNS: [&str; 7] = [
     "pid",

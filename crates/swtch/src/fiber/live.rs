@@ -6,18 +6,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use swtch_capture::signals::stop_on_signals;
 use swtch_core::Nanos;
 use swtch_fiber::observe::{Mode, Page, Snapshot};
+use swtch_output::format::Format;
+use swtch_output::message;
+use swtch_output::text::wrapped;
+use swtch_report::report::Sheet;
 
 use super::head::{Head, name};
 use super::lines::{self, Layout};
 use super::price::Prices;
 use super::rates::{COLUMNS, Look, Rates};
 use super::{Request, View, tell, write};
-use crate::cost::stop_on_signals;
-use crate::format::Format;
-use crate::report::Sheet;
-use crate::text::wrapped;
 
 /// A request to stop, or the end of the target, is noticed within this time.
 const STEP: Duration = Duration::from_millis(50);
@@ -228,7 +229,7 @@ impl Show<'_> {
             return Ok(());
         }
         if self.request.format == Format::Csv {
-            talk!("swtch: process {} has ended", self.page.pid());
+            message!("swtch: process {} has ended", self.page.pid());
             return Ok(());
         }
         tell(b"\n")?;
@@ -244,7 +245,7 @@ impl Show<'_> {
     fn prices_in_words(&self) {
         if self.request.format == Format::Table && !stdout().is_terminal() {
             for note in &self.sheet.notes {
-                talk!("swtch: {note}");
+                message!("swtch: {note}");
             }
         }
     }

@@ -11,9 +11,9 @@ use swtch_core::Reason;
 use swtch_core::cost::{Billing, Case, Successor};
 use swtch_fiber::observe::{Mode, Page};
 use swtch_fiber::{Runtime, spawn, yield_now};
+use swtch_report::price_file;
 
 use super::kernel::{Threads, cpu_time};
-use crate::cost::saved;
 
 /// Yields of each of the two workers, which take some milliseconds.
 const YIELDS: usize = 50_000;
@@ -57,7 +57,7 @@ impl Prices {
 
 /// The price of a preemption by another process, from the saved list.
 fn os_switch() -> Option<f64> {
-    let list = saved::load(&saved::place().ok()?).ok()?;
+    let list = price_file::load(&price_file::place().ok()?).ok()?;
     let case = Case {
         reason: Reason::Slice,
         successor: Successor::OtherProcess,

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use swtch_core::Nanos;
 use swtch_fiber::observe::{Mode, Page, SchedulerRow, Snapshot};
+use swtch_host::thread::Counters;
+use swtch_report::report::Cell;
 
 use super::kernel::{Threads, cpu_time};
 use super::price::Prices;
-use crate::counters::Counters;
-use crate::report::Cell;
 
 /// One reading of the counters of both levels.
 #[derive(Clone, Debug)]
@@ -173,8 +173,9 @@ fn percent_of_cpu(per_s: f64, ns: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use swtch_host::thread::Runs;
+
     use super::*;
-    use crate::counters::Runs;
 
     fn row(switches: u64, delay_ns: u64) -> SchedulerRow {
         let runtime = swtch_fiber::Runtime::builder()

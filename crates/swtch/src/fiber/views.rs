@@ -6,9 +6,9 @@ use swtch_core::Nanos;
 use swtch_fiber::observe::{
     Consistency, SchedulerRow, Snapshot, TaskRow, ThreadRow, WaitRow, WaitingRow, WorkerRow,
 };
+use swtch_report::report::{Cell, Sheet, View as Table};
 
 use super::kernel::{Thread, Threads, cpu_time};
-use crate::report::{Cell, Sheet, View as Table};
 
 /// A view of the state of a process's schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

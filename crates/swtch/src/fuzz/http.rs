@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use swtch_fixtures::prices;
+use swtch_report::price_file;
 use swtch_store::State;
 use tokio::runtime::Runtime;
 
 use super::{Subject, mutate, trace};
-use crate::cost::saved;
-use crate::report::drawn::prices;
 use crate::view::{self, Loaded, Request, ServerState};
 
 /// The token that a valid address contains.
@@ -115,7 +115,7 @@ impl Requests {
         drop(std::fs::remove_dir_all(&path));
         trace::write_trace(&path, State::Finished, 300, true);
         let list = directory.join("prices.json");
-        saved::write(&prices(), &list).expect("a scratch file");
+        price_file::write(&prices(), &list).expect("a scratch file");
         let request = Request {
             trace: path.clone(),
             port: None,

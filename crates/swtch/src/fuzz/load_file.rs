@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use swtch_lab::lab;
+
 use fastrand::Rng;
 
 use super::{Subject, mutate};
-use crate::lab;
 
 /// Words that have a meaning in load files, for the mutator.
 const WORDS: [&str; 36] = [
@@ -111,7 +112,7 @@ impl Subject for LoadFiles {
         fs::write(&self.file, input).expect("a scratch file");
         if let Err(error) = lab::read_every_variant(&self.file) {
             // The error as `main` prints it.
-            drop(crate::text::escaped_lines(&format!("{error:#}")));
+            drop(swtch_output::text::escaped_lines(&format!("{error:#}")));
         }
     }
 }

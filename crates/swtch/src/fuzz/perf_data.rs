@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use swtch_report::import::{self, Request};
+
 use fastrand::Rng;
 
 use super::{Subject, mutate};
-use crate::import::{self, Request};
 
 /// This file is shared with the tests of the command line, which use other parts of it.
 #[path = "../../tests/it/forged.rs"]

@@ -5,14 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
+use swtch_fixtures::{prices as some_prices, prices_with_curve};
+use swtch_lab::cost;
+use swtch_output::format::Format;
+use swtch_report::price_file;
+use swtch_report::prices;
+use swtch_report::report::{self, BillBy, By, Extent, Filter, Request};
 use swtch_store::{State, Trace};
 
 use super::{Subject, mutate, trace};
-use crate::cost::{self, saved};
-use crate::format::Format;
-use crate::prices;
-use crate::report::drawn::{prices as some_prices, prices_with_curve};
-use crate::report::{self, BillBy, By, Extent, Filter, Request};
 
 /// Words of a price list, for the mutator.
 const WORDS: [&str; 16] = [
@@ -47,9 +48,9 @@ impl PriceLists {
     /// The lists and the trace are written to this directory.
     pub fn new(directory: &Path) -> Self {
         let (whole, file) = (directory.join("whole.json"), directory.join("prices.json"));
-        saved::write(&some_prices(), &whole).expect("a scratch file");
+        price_file::write(&some_prices(), &whole).expect("a scratch file");
         let lists = [some_prices(), prices_with_curve()];
-        let corpus = lists.map(|list| format!("{:#}\n", saved::to_json(&list)).into_bytes());
+        let corpus = lists.map(|list| format!("{:#}\n", price_file::to_json(&list)).into_bytes());
         let path = directory.join("t.swtch");
         // A worker that takes over finds the trace of its predecessor.
         drop(fs::remove_dir_all(&path));

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fastrand::Rng;
 use swtch_core::rules::all_rules;
@@ -10,6 +11,10 @@ use swtch_core::{
     CgroupId, CpuId, EvidenceBits, Gap, Level, Nanos, Open, Pid, Reason, Switch, TaskEvent,
     TaskKey, Timestamp, UserSide,
 };
+use swtch_fixtures::{after, meta, prices, row, seen, woken_by};
+use swtch_output::format::Format;
+use swtch_report::export::{self, To};
+use swtch_report::report::{self, BillBy, By, Extent, Filter, Moment, Request};
 use swtch_store::{
     Columns, CommandRow, FrameRow, Meta, StackKind, StackRow, State, Trace, UserCounts,
     WaitTypeRow, Writer,
@@ -17,11 +22,7 @@ use swtch_store::{
 
 use super::archive::Archive;
 use super::{Subject, mutate};
-use crate::export::{self, To};
-use crate::format::Format;
 use crate::page;
-use crate::report::drawn::{after, head, prices, row, seen, woken_by};
-use crate::report::{self, BillBy, By, Extent, Filter, Moment, Request};
 use crate::view::Loaded;
 
 const CHECKSUMS: &str = "checksums.csv";
@@ -182,7 +183,7 @@ impl Traces {
                     output: Some(self.output.clone()),
                     filter,
                 };
-                let _ = export::run(&request);
+                let _ = export::run(&request, Arc::default());
             }
             59..=62 => drop(Loaded::read(&self.path, 1)),
             _ => {
@@ -330,7 +331,7 @@ fn begin(path: &Path, state: State, switches: u64, has_long_names: bool) -> (Met
             stored: switches / 5,
             ..UserCounts::default()
         }),
-        ..head().meta
+        ..meta()
     };
     let mut writer = Writer::create(path, &meta).expect("a scratch directory");
     push_names(&mut writer, &long);

@@ -2,13 +2,13 @@
 
 use plotters::style::RGBColor;
 use swtch_core::{Category, Distribution, Reason};
-
-use crate::plot::Picture;
-use crate::plot::content::{
+use swtch_plot::Picture;
+use swtch_plot::content::{
     Axis, Chart, Content, Dot, Kind, Lane, Lanes, Line, Measure, Scale, Span as Drawn, Style,
 };
-use crate::plot::palette::{Fill, Texture, category_colour, reason_colour};
-use crate::report::Filter;
+use swtch_plot::palette::{Fill, Texture, category_colour, reason_colour};
+use swtch_report::report::Filter;
+
 use crate::view::curves::{self, Length};
 use crate::view::timeline::{Shares, State, Timeline, Track};
 use crate::view::{Loaded, Span, open_piece};
@@ -59,7 +59,7 @@ fn subtitle(loaded: &Loaded) -> String {
         "{} · Linux {} · {} · {what}",
         host.hostname,
         host.kernel_release,
-        crate::text::counted(u64::from(host.cpus), "CPU")
+        swtch_output::text::counted(u64::from(host.cpus), "CPU")
     )
 }
 
@@ -262,7 +262,7 @@ fn rate(loaded: &Loaded, tracks: &[Track], span: Span) -> Picture {
         subtitle: String::new(),
         explanation: format!(
             "switches per second in bins of {}",
-            crate::text::nanos(bin_ns)
+            swtch_output::text::nanos(bin_ns)
         ),
         notes: match words.is_empty() {
             true => Vec::new(),

@@ -29,9 +29,8 @@ use swtch_capture::{
     take_ordinary_priority,
 };
 use swtch_core::{Pid, TaskEvent, TaskEventKind, Timestamp};
+use swtch_output::text::from_bytes;
 use swtch_store::CommandRow;
-
-use crate::text::from_bytes;
 
 /// Bytes of a command line that are kept: a program may write megabytes there.
 const MOST_BYTES: u64 = 1024;

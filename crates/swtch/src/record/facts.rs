@@ -9,13 +9,14 @@ use anyhow::{Context as _, Result};
 use rustc_hash::FxHashSet;
 use swtch_capture::{Capture, Children, boottime_ns, monotonic_ns, process_cpu_ns};
 use swtch_core::{Arch, CgroupId};
+use swtch_output::message;
+use swtch_output::text::escaped;
 use swtch_store::{
     Clock, Counts, Hooks, Host, Meta, Overhead, Stacks, State, TreeCounts, UserCounts,
 };
 
 use super::pipeline::Pipeline;
 use super::{Request, Target};
-use crate::text::escaped;
 
 /// The architecture of this machine, if its system calls are known.
 pub fn arch() -> Result<Arch> {
@@ -102,7 +103,7 @@ pub fn at_end(meta: &mut Meta, capture: &mut Capture) {
     // A recording without this count is as good as one with it: report the error and go on.
     let counted = capture.count_tree().unwrap_or_else(|error| {
         let error = format!("{:#}", anyhow::Error::from(error));
-        talk!(
+        message!(
             "swtch: the kernel's own count is not known: {}",
             escaped(&error)
         );
@@ -196,7 +197,7 @@ fn find_cgroups(
 }
 
 fn host() -> Host {
-    let host = crate::host::Host::read();
+    let host = swtch_host::Host::read();
     let to_u32 = |cpus: usize| u32::try_from(cpus).unwrap_or(u32::MAX);
     Host {
         hostname: host.hostname,

@@ -5,9 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use swtch_capture::{GuardPriority, Lent};
+use swtch_output::text::counted;
 use swtch_store::RecorderGuard;
-
-use crate::text::counted;
 
 /// Advice for a recorder that lacks the right to a real-time priority.
 const REMEDY: &str = "run it with sudo, or grant the right once: sudo setcap \

@@ -3,13 +3,13 @@
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use swtch_core::{Level, TaskKey};
+use swtch_output::format::Format;
+use swtch_report::report::{self, BillBy, By, Extent};
 
 use super::loaded::Loaded;
 use super::query::Query;
 use super::server::ServerState;
 use super::{chain, curves, detail, facts, flame, lanes, locks, search, states};
-use crate::format::Format;
-use crate::report::{self, BillBy, By, Extent};
 
 /// An answer, as it is sent.
 #[derive(Debug)]

@@ -227,9 +227,9 @@ fn own_wait(timeline: &Timeline, task: TaskKey, from_ns: u64, to_ns: u64) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::drawn::{after, head, row, woken_by};
     use crate::view::timeline::{Levels, NO_ROW, NOBODY};
     use swtch_core::{Nanos, Switch, Timestamp};
+    use swtch_fixtures::{after, meta, row, woken_by};
     use swtch_store::{Trace, Writer};
 
     const START: u64 = 1_000_000_000;
@@ -251,7 +251,7 @@ mod tests {
     fn drawn() -> Levels {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.swtch");
-        let meta = head().meta;
+        let meta = meta();
         let mut writer = Writer::create(&path, &meta).unwrap();
         let rows = [
             at(100, 100, row(1, Reason::Futex)),

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 use swtch_core::{Distribution, Nanos, Reason};
+use swtch_report::report::Filter;
 
 use super::loaded::Loaded;
 use super::query::{Refusal, Span};
 use super::timeline::{RowColumns, Track};
-use crate::report::Filter;
 
 /// Buckets of a drawn distribution between a length and its double.
 const BUCKETS_PER_DOUBLING: u32 = 4;

@@ -6,12 +6,12 @@ use swtch_core::cost::{Basis, Billing, Case};
 use swtch_core::{
     Arch, CpuId, Evidence, Holder, Level, Nanos, Switch, TaskKey, Timestamp, WakerKind,
 };
+use swtch_report::report::{CONTENTION, Call, contention, object_of, successor};
 use swtch_store::{Columns, StackKind};
 
 use super::facts::of_thread;
 use super::loaded::Loaded;
 use super::timeline::{RowPieces, Timeline};
-use crate::report::{CONTENTION, Call, contention, object_of, successor};
 
 /// What is known about a row.
 ///
@@ -327,15 +327,15 @@ fn of_holder(loaded: &Loaded, holder: Holder, ns: u64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::drawn::{after, head, row, seen};
     use swtch_core::Reason;
+    use swtch_fixtures::{after, meta, row, seen};
     use swtch_store::Writer;
 
     /// A switch of one thread, and a hundred switches of its workers.
     fn of_workers() -> (Loaded, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.swtch");
-        let meta = head().meta;
+        let meta = meta();
         let mut writer = Writer::create(&path, &meta).unwrap();
         writer.push_task(&seen(1, 10, 10, "server")).unwrap();
         for number in 1..=100_u64 {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use swtch_core::{
     Coverage, Gap, Level, Nanos, Reason, TaskEvent, TaskEventKind, TaskKey, Timestamp,
 };
+use swtch_report::report::{self, Rows};
 use swtch_store::{Completeness, State};
 
 use anyhow::Result;
@@ -12,7 +13,6 @@ use rustc_hash::FxHashMap;
 use super::loaded::Loaded;
 use super::timeline::{CpuLane, Track};
 use crate::record::WHOLE_SYSTEM;
-use crate::report::{self, Rows};
 
 /// Most columns of the text by which the page names a process.
 const TITLE_WIDTH: usize = 60;
@@ -270,8 +270,9 @@ pub fn of_thread(loaded: &Loaded, task: TaskKey) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use swtch_fixtures::seen;
+
     use super::*;
-    use crate::report::drawn::seen;
 
     /// A task that began before the capture, or outlived it, has no moment there, so that the page
     /// claims none.

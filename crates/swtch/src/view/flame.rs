@@ -5,10 +5,10 @@ use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::{Nanos, Reason};
+use swtch_report::report::{Filter, Programs, Session};
 use swtch_store::{Columns, StackKind};
 
 use super::loaded::Loaded;
-use crate::report::{Filter, Programs, Session};
 
 /// Nodes with a smaller share of the whole are too narrow for any screen, and left out.
 const NARROWEST: f64 = 0.0002;
@@ -114,8 +114,9 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
+    use swtch_report::report::By;
+
     use super::*;
-    use crate::report::By;
     use crate::view::drawn::{filters, handed_round, printed};
 
     /// A picture of other waits than the table beside it would mislead.

@@ -8,6 +8,9 @@ use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 use swtch_core::{Coverage, Level, Open, TaskKey, Timestamp};
+use swtch_report::opening::{self, LIST_OF_FILES};
+use swtch_report::report::{self, Filter, Names, Symbols, takes_task};
+use swtch_report::stamp::Stamp;
 use swtch_store::{Completeness, State, Trace};
 
 use super::facts::{self, Life};
@@ -15,9 +18,6 @@ use super::query::Span;
 use super::row_ids::RowIds;
 use super::search::{self, Stacks};
 use super::timeline::{Levels, Track};
-use crate::opening::{self, LIST_OF_FILES};
-use crate::report::{self, Filter, Names, Symbols, takes_task};
-use crate::stamp::Stamp;
 
 /// A recorder writes every second, if there is anything to write. After this long without a write,
 /// either it has ended or the recorded tasks sleep; the page goes on asking, but less often.

@@ -10,11 +10,11 @@ use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::{Nanos, Reason, Switch, TaskKey, WakerKind};
+use swtch_report::report::{Filter, Object, Session, Waited, waits_by_object};
 use swtch_store::Columns;
 
 use super::facts::of_thread;
 use super::loaded::Loaded;
-use crate::report::{Filter, Object, Session, Waited, waits_by_object};
 
 /// Most threads that are named for one object.
 const NAMED: usize = 8;
@@ -106,8 +106,9 @@ fn to_json(loaded: &Loaded, key: &str, waited: &Waited, users: &LockUsers) -> Va
 
 #[cfg(test)]
 mod tests {
+    use swtch_report::report::By;
+
     use super::*;
-    use crate::report::By;
     use crate::view::drawn::{filters, handed_round, printed};
 
     /// The panel and the command line count the same waits, in all of a trace and in a part of it.

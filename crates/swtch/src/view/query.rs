@@ -2,10 +2,10 @@
 
 use serde::Deserialize;
 use swtch_core::{Level, Nanos, Pid, Reason, TaskKey};
+use swtch_report::report::{Filter, Moment};
 
 use super::lanes::{Lane, MOST_LANES, MOST_PX, Window};
 use super::loaded::Loaded;
-use crate::report::{Filter, Moment};
 
 /// Parameters of all questions. Each question uses those that it knows.
 #[derive(Clone, Debug, Default, Deserialize)]

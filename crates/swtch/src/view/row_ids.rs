@@ -83,9 +83,9 @@ fn widen(number: u32) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use crate::report::drawn::{head, row};
     use crate::view::Loaded;
     use swtch_core::{Level, Reason, Switch, Timestamp};
+    use swtch_fixtures::{meta, row};
     use swtch_store::{State, Writer};
 
     /// The task of a row, and when the row ended.
@@ -101,7 +101,7 @@ mod tests {
     fn rows_keep_their_numbers_while_a_trace_grows() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.swtch");
-        let mut meta = head().meta;
+        let mut meta = meta();
         meta.state = State::Recording;
         let mut writer = Writer::create(&path, &meta).unwrap();
         let mut random = fastrand::Rng::with_seed(1);

@@ -4,11 +4,11 @@ use anyhow::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
 use swtch_core::TaskKey;
+use swtch_report::report::{Filter, Session};
 use swtch_store::{Columns, StackKind};
 
 use super::facts::of_thread;
 use super::loaded::Loaded;
-use crate::report::{Filter, Session};
 
 /// The most results that a person would look through.
 const MOST_FOUND: usize = 50;
@@ -173,8 +173,9 @@ fn add(stacks: &mut ByStack, stack: (StackKind, u32), wait: &Stack) {
 
 #[cfg(test)]
 mod tests {
+    use swtch_report::report::By;
+
     use super::*;
-    use crate::report::By;
     use crate::view::drawn::{handed_round, printed};
 
     /// Results link to tables that count the same waits.

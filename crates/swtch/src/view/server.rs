@@ -20,14 +20,15 @@ use axum::{Extension, Router};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use swtch_output::message;
+use swtch_output::text::escaped;
+use swtch_report::prices::{Kept, Ready};
+use swtch_report::report::EmptySpan;
 
 use super::connections::{self, Proof};
 use super::loaded::Loaded;
 use super::query::{Query, Refusal};
 use super::{Request, answers, assets};
-use crate::prices::{Kept, Ready};
-use crate::report::EmptySpan;
-use crate::text::escaped;
 
 /// Answers computed at once: each scan takes all of a CPU, and two pages may ask for ten.
 const MOST_ANSWERS: usize = 8;
@@ -113,7 +114,7 @@ impl ServerState {
                     let error = format!("{error:#}");
                     // The recorder may be moving the final files into place just now.
                     if told.as_ref() != Some(&error) {
-                        talk!(
+                        message!(
                             "swtch: the trace could not be read again: {}",
                             escaped(&error)
                         );
@@ -288,7 +289,7 @@ async fn file_or_answer(
         Ok(Ok(answers::Answer::Bytes(bytes))) => typed("application/octet-stream", bytes),
         Ok(Err(problem)) => of_problem(&problem),
         Err(panic) => {
-            talk!("swtch: an answer failed: {}", escaped(&panic.to_string()));
+            message!("swtch: an answer failed: {}", escaped(&panic.to_string()));
             refuse(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "the server failed at this question",

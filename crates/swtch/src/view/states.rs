@@ -46,8 +46,9 @@ pub fn longest_first(times: impl IntoIterator<Item = (State, u64)>) -> Vec<Value
 
 #[cfg(test)]
 mod tests {
+    use swtch_report::report::{By, Filter};
+
     use super::*;
-    use crate::report::{By, Filter};
     use crate::view::drawn::{handed_round, printed};
 
     /// Over the whole trace, the sums equal those of the report.

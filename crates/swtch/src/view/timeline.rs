@@ -283,8 +283,8 @@ impl Fill {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::drawn::{after, head, row};
     use swtch_core::{Nanos, Reason};
+    use swtch_fixtures::{after, meta, row};
     use swtch_store::Writer;
 
     const START: u64 = 1_000_000_000;
@@ -293,7 +293,7 @@ mod tests {
     fn levels(rows: u64) -> Levels {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.swtch");
-        let meta = head().meta;
+        let meta = meta();
         let mut writer = Writer::create(&path, &meta).unwrap();
         let mut random = fastrand::Rng::with_seed(1);
         let (mut now, mut left) = (START, [START; 3]);

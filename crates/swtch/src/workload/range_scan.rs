@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use swtch_fiber::{Runtime, TaskBuilder, check_quantum, sleep};
+use swtch_output::message;
 
 /// The name of the workload on the command line.
 pub const NAME: &str = "range-scan";
@@ -42,7 +43,7 @@ pub fn run(seconds: u64) -> Result<()> {
         .build()
         .context("starting the scheduler")?;
     let pid = std::process::id();
-    talk!("swtch: {SCANNERS} workers scan and one sleeps, for {seconds} s: swtch fiber {pid}");
+    message!("swtch: {SCANNERS} workers scan and one sleeps, for {seconds} s: swtch fiber {pid}");
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut tasks = Vec::new();
     for scanner in 0..SCANNERS {

@@ -15,11 +15,11 @@ use swtch_capture::{
 };
 use swtch_core::Pid;
 use swtch_fiber::observe::{Error, Page};
+use swtch_output::caller::Caller;
 
 use super::super::EVERY;
 use super::turns::Turns;
 use super::wire::{self, Answer, Hint, Patience};
-use crate::caller::Caller;
 
 /// Number of looks at a process after an event that may precede a new scheduler.
 const LOOKS: u8 = 6;

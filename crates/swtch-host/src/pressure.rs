@@ -1,0 +1,343 @@
+//! Load of the host and our share of it: memory, load average, pressure stalls, cgroup, quota,
+//! container.
+//!
+//! Sources: `proc(5)`, `Documentation/accounting/psi.rst`,
+//! `Documentation/admin-guide/cgroup-v2.rst`, `Documentation/scheduler/sched-bwc.rst` (v6.18).
+
+use std::fs;
+use std::path::Path;
+
+use swtch_capture::probe::{Cgroups, CpuController};
+
+use super::cgroup::{ancestry, group_in};
+use super::{Fact, Finding, read};
+
+const OWN_CGROUP: &str = "/proc/self/cgroup";
+const OWN_STATUS: &str = "/proc/self/status";
+
+pub(super) fn facts(cgroups: Option<&Cgroups>) -> Vec<Fact> {
+    vec![
+        Finding::in_file(OWN_STATUS, own_cpus).named(
+            "own_cpus",
+            "CPUs this process may use; a command started from it inherits them",
+        ),
+        Finding::in_file("/proc/meminfo", memory).named(
+            "memory",
+            "reclaim makes tasks wait in the kernel (reason fault)",
+        ),
+        Finding::in_file("/proc/uptime", uptime)
+            .named("uptime", "counters since boot cover this time"),
+        Finding::in_file("/proc/loadavg", load).named(
+            "load",
+            "others who want the CPUs: they cause preemptions of yours",
+        ),
+        Finding::in_file("/proc/pressure/cpu", pressure).named(
+            "pressure_cpu",
+            "share of time in which some task waited for a CPU",
+        ),
+        Finding::in_file("/proc/pressure/io", pressure).named(
+            "pressure_io",
+            "share of time in which some task waited for I/O",
+        ),
+        Finding::in_file("/proc/pressure/memory", pressure).named(
+            "pressure_memory",
+            "share of time in which some task waited for memory",
+        ),
+        hierarchy(cgroups).named("cgroup_version", "where quotas are set and read"),
+        Finding::in_file(OWN_CGROUP, |text| Some(own_groups(text)))
+            .named("own_cgroup", "the group whose quota and weight apply to us"),
+        own_quota(cgroups).named(
+            "cpu_quota",
+            "what is used up leads to switches by reason throttle",
+        ),
+        container().named(
+            "container",
+            "inside, the host's other tasks take the CPU unseen by name",
+        ),
+    ]
+}
+
+fn own_cpus(status: &str) -> Option<String> {
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    Some(list.trim().to_owned())
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "one digit after the point is shown"
+)]
+fn memory(meminfo: &str) -> Option<String> {
+    let kib = |name: &str| -> Option<u64> {
+        let line = meminfo
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.split_whitespace().next()?.parse().ok()
+    };
+    let gib = |kib: u64| kib as f64 / f64::from(1 << 20);
+    let (total, available) = (kib("MemTotal")?, kib("MemAvailable")?);
+    Some(format!(
+        "{:.1} GiB, {:.1} GiB available",
+        gib(total),
+        gib(available)
+    ))
+}
+
+fn uptime(text: &str) -> Option<String> {
+    let seconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(format!("{seconds:.0} s"))
+}
+
+fn load(loadavg: &str) -> Option<String> {
+    let fields: Vec<_> = loadavg.split_whitespace().collect();
+    let [one, five, fifteen, tasks, ..] = fields.as_slice() else {
+        return None;
+    };
+    let (running, all) = tasks.split_once('/')?;
+    Some(format!(
+        "{one} {five} {fifteen} (1, 5, 15 min), {running} of {all} threads runnable now"
+    ))
+}
+
+/// The averages of the `some` line over 10 s, 60 s and 300 s, in percent.
+fn pressure(text: &str) -> Option<String> {
+    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    let average = |name: &str| {
+        some.split_whitespace()
+            .find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+    };
+    let (short, middle, long) = (average("avg10")?, average("avg60")?, average("avg300")?);
+    Some(format!("{short} {middle} {long} % (10, 60, 300 s)"))
+}
+
+fn hierarchy(cgroups: Option<&Cgroups>) -> Finding {
+    const MOUNTS: &str = "/proc/self/mounts";
+    let Some(cgroups) = cgroups else {
+        return Finding::unknown("the mounts cannot be read", MOUNTS);
+    };
+    let version = match (&cgroups.v2, cgroups.v1.is_empty()) {
+        (Some(_), true) => "v2",
+        (Some(_), false) => "v1 and v2",
+        (None, false) => "v1",
+        (None, true) => "none mounted",
+    };
+    let cpu = match &cgroups.cpu {
+        CpuController::Absent => "no cpu controller: no quotas".to_owned(),
+        CpuController::V1(at) => format!("cpu controller in v1 at {}", at.display()),
+        CpuController::V2(at) => format!("cpu controller in v2 at {}", at.display()),
+    };
+    Finding::known(format!("{version}; {cpu}"), MOUNTS)
+}
+
+/// The paths of our cgroups in all hierarchies, each path once.
+fn own_groups(text: &str) -> String {
+    let mut groups: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.splitn(3, ':').nth(2))
+        .collect();
+    groups.sort_unstable();
+    groups.dedup();
+    groups.join(" ")
+}
+
+/// A CPU quota: at most this much CPU time in each period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Quota {
+    quota_us: u64,
+    period_us: u64,
+}
+
+impl Quota {
+    /// `cpu.max` of v2: `max 100000` or `50000 100000`.
+    fn in_cpu_max(text: &str) -> Option<Self> {
+        Self::of(text.split_once(' ')?)
+    }
+
+    /// `None` if the quota is not a number or negative, which means no limit.
+    fn of((quota, period): (&str, &str)) -> Option<Self> {
+        Some(Self {
+            quota_us: quota.trim().parse().ok()?,
+            period_us: period.trim().parse().ok()?,
+        })
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "two digits after the point are shown"
+    )]
+    fn cpus(self) -> f64 {
+        self.quota_us as f64 / self.period_us.max(1) as f64
+    }
+}
+
+/// The tightest quota of our cgroup and all above it.
+fn own_quota(cgroups: Option<&Cgroups>) -> Finding {
+    let Ok(own) = read(OWN_CGROUP) else {
+        return Finding::unknown("our cgroup cannot be read", OWN_CGROUP);
+    };
+    let (mount, group) = match cgroups.map(|cgroups| &cgroups.cpu) {
+        None => return Finding::unknown("the mounts cannot be read", "/proc/self/mounts"),
+        Some(CpuController::Absent) => {
+            return Finding::known("none: no cpu controller is mounted", "/proc/self/mounts");
+        }
+        Some(CpuController::V1(mount)) => (mount, group_in(&own, Some("cpu"))),
+        Some(CpuController::V2(mount)) => (mount, group_in(&own, None)),
+    };
+    let Some(group) = group else {
+        return Finding::unknown(
+            "the hierarchy of the cpu controller is not listed",
+            OWN_CGROUP,
+        );
+    };
+    let tightest = ancestry(mount, group)
+        .into_iter()
+        .filter_map(|at| Some((quota_of(&at)?, at)))
+        .min_by(|(one, _), (other, _)| one.cpus().total_cmp(&other.cpus()));
+    match tightest {
+        Some((quota, at)) => Finding::known(
+            format!(
+                "{:.2} CPUs ({} us of {} us)",
+                quota.cpus(),
+                quota.quota_us,
+                quota.period_us
+            ),
+            at.display().to_string(),
+        ),
+        None => Finding::known("none", format!("{}{group} and above", mount.display())),
+    }
+}
+
+fn quota_of(at: &Path) -> Option<Quota> {
+    if let Ok(text) = fs::read_to_string(at.join("cpu.max")) {
+        return Quota::in_cpu_max(text.trim());
+    }
+    let quota = fs::read_to_string(at.join("cpu.cfs_quota_us")).ok()?;
+    let period = fs::read_to_string(at.join("cpu.cfs_period_us")).ok()?;
+    Quota::of((&quota, &period))
+}
+
+fn container() -> Finding {
+    let marker = ["/.dockerenv", "/run/.containerenv"]
+        .into_iter()
+        .find(|path| fs::exists(path).unwrap_or(false));
+    if let Some(marker) = marker {
+        return Finding::known("yes", marker);
+    }
+    if let Ok(kind) = read("/run/systemd/container") {
+        return Finding::known(kind, "/run/systemd/container");
+    }
+    Finding::in_file(OWN_CGROUP, |text| {
+        Some(
+            container_of(text)
+                .map_or("none seen", |kind| kind)
+                .to_owned(),
+        )
+    })
+}
+
+/// The container engine, by the names that engines give to the cgroups they make.
+fn container_of(own_cgroup: &str) -> Option<&'static str> {
+    [
+        ("kubepods", "Kubernetes pod"),
+        ("docker", "Docker"),
+        ("libpod", "Podman"),
+        ("lxc", "LXC"),
+        ("machine.slice", "systemd-nspawn or libvirt"),
+    ]
+    .into_iter()
+    .find(|(mark, _)| own_cgroup.contains(mark))
+    .map(|(_, kind)| kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Value;
+
+    const HYBRID: &str =
+        "9:name=systemd:/user.slice\n3:cpu,cpuacct:/docker/4af1\n0::/user.slice/a\n";
+
+    #[test]
+    fn our_groups_are_listed_each_once() {
+        assert_eq!(own_groups(HYBRID), "/docker/4af1 /user.slice /user.slice/a");
+    }
+
+    #[test]
+    fn a_quota_of_max_or_minus_one_is_no_quota() {
+        let half = Quota {
+            quota_us: 50_000,
+            period_us: 100_000,
+        };
+        assert_eq!(Quota::in_cpu_max("50000 100000"), Some(half));
+        assert_eq!(Quota::in_cpu_max("max 100000"), None);
+        assert_eq!(Quota::of(("-1\n", "100000\n")), None);
+        assert_eq!(Quota::of(("50000\n", "100000\n")), Some(half));
+        assert!((half.cpus() - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_files_of_both_versions_give_the_same_quota() {
+        let group = tempfile::tempdir().unwrap();
+        assert_eq!(quota_of(group.path()), None);
+        fs::write(group.path().join("cpu.cfs_quota_us"), "20000\n").unwrap();
+        fs::write(group.path().join("cpu.cfs_period_us"), "100000\n").unwrap();
+        let v1 = quota_of(group.path());
+        fs::write(group.path().join("cpu.max"), "20000 100000\n").unwrap();
+        assert_eq!(
+            v1,
+            Some(Quota {
+                quota_us: 20_000,
+                period_us: 100_000
+            })
+        );
+        assert_eq!(quota_of(group.path()), v1);
+    }
+
+    #[test]
+    fn pressure_shows_the_three_averages_of_some() {
+        let psi = "some avg10=0.18 avg60=0.32 avg300=0.43 total=15474219\n\
+                   full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
+        assert_eq!(
+            pressure(psi),
+            Some("0.18 0.32 0.43 % (10, 60, 300 s)".into())
+        );
+        assert_eq!(pressure("full avg10=0\n"), None);
+    }
+
+    #[test]
+    fn load_and_memory_are_read_from_their_own_words() {
+        let shown = load("0.52 0.58 0.59 3/869 11206").unwrap();
+        assert_eq!(
+            shown,
+            "0.52 0.58 0.59 (1, 5, 15 min), 3 of 869 threads runnable now"
+        );
+        let meminfo = "MemTotal:       16777216 kB\nMemFree: 1 kB\nMemAvailable:    8388608 kB\n";
+        assert_eq!(memory(meminfo), Some("16.0 GiB, 8.0 GiB available".into()));
+        assert_eq!(memory("MemFree: 1 kB\n"), None);
+        assert_eq!(load("0.5 0.5"), None);
+    }
+
+    #[test]
+    fn containers_are_told_by_the_groups_their_engines_make() {
+        assert_eq!(
+            container_of("0::/kubepods/burstable/pod1/docker-1.scope"),
+            Some("Kubernetes pod")
+        );
+        assert_eq!(container_of("0::/system.slice/ssh.service"), None);
+    }
+
+    #[test]
+    fn a_host_without_the_cpu_controller_has_no_quotas() {
+        let cgroups = Cgroups {
+            v2: Some("/sys/fs/cgroup".into()),
+            ..Cgroups::default()
+        };
+        let expected = "v2; no cpu controller: no quotas";
+        assert_eq!(
+            hierarchy(Some(&cgroups)).value,
+            Value::Known(expected.into())
+        );
+        assert!(matches!(hierarchy(None).value, Value::Unknown(_)));
+    }
+}

@@ -1,0 +1,226 @@
+//! `swtch lab`: runs the classic experiments on context switching on this machine.
+//!
+//! ```text
+//!  lab/NAME.toml ─parameters─▶ experiment ─▶ Findings ─▶ table | json | csv | figures
+//!  (title, parameters, load)      │   │          └─▶ answers ─▶ claims: a verdict on each
+//!            plays loads, recorded ┘   └ times arms side by side (as `swtch cost` does)
+//! ```
+//!
+//! An experiment is a file in `lab/` (its question, its parameters, and the load if it plays one)
+//! and an analysis here (what was found, and what that says about the claims of the textbooks).
+
+use std::io::stdout;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+mod calibration;
+mod claim;
+mod claims;
+mod command;
+mod cpu_choice;
+mod evidence;
+mod experiment;
+mod file;
+mod findings;
+mod footprint;
+mod launch;
+mod lock_ring;
+#[cfg(test)]
+mod made_up;
+mod measured;
+mod mutex;
+mod outcome;
+mod oversubscribe;
+mod parameters;
+mod pipe_token;
+mod primitives;
+mod quantum;
+mod room;
+mod run_file;
+mod smt;
+mod stage;
+mod timed;
+mod turnaround;
+mod two_levels;
+
+use swtch_output::format::write_answer;
+use swtch_output::text::{hung, page_width};
+
+pub use command::LabVerb;
+pub use file::Mistake;
+pub use file::read_every_variant;
+pub use room::lab_play;
+
+use command::{Asked, ShowWords};
+use experiment::{EXPERIMENTS, Experiment, Head};
+use findings::Findings;
+use outcome::Outcome;
+use parameters::Parameters;
+use room::Room;
+
+/// Runs a verb of `swtch lab` and returns the exit code.
+///
+/// # Errors
+/// As each verb.
+pub fn run(verb: Option<&LabVerb>) -> Result<u8> {
+    match verb {
+        None => tell(&list(page_width())),
+        Some(LabVerb::Experiment(asked)) => make(asked),
+        Some(LabVerb::Run(words)) => run_file::run(words),
+        Some(LabVerb::Claims(words)) => claims::run(words),
+        Some(LabVerb::Show(words)) => show(words),
+    }
+}
+
+/// Runs one experiment and writes its outcome.
+fn make(asked: &Asked) -> Result<u8> {
+    let experiment = known(&asked.name)?;
+    let words = &asked.words;
+    outcome::check_files(words)?;
+    let head = experiment.head();
+    let parameters = Parameters::chosen(&head.parameters, words.quick, &asked.given)?;
+    let mut room = Room::open(words.quick, words.recording())?;
+    outcome_of(experiment, head, &parameters, &mut room)?.write(words)
+}
+
+/// Runs an experiment and returns its outcome.
+fn outcome_of(
+    experiment: &Experiment,
+    head: Head,
+    parameters: &Parameters,
+    room: &mut Room,
+) -> Result<Outcome> {
+    let make = |room: &mut Room| {
+        (experiment.run)(parameters, room)
+            .with_context(|| format!("experiment {}", experiment.name))
+    };
+    outcome_with(experiment.name, head, parameters, room, make)
+}
+
+/// Runs `make` in a room, and adds to its findings what a reader needs: host, parameters, notes.
+fn outcome_with(
+    name: &str,
+    head: Head,
+    parameters: &Parameters,
+    room: &mut Room,
+    make: impl FnOnce(&mut Room) -> Result<Findings>,
+) -> Result<Outcome> {
+    let origin = swtch_host::origin();
+    let findings = make(room);
+    room.progress_done();
+    let mut findings = findings?;
+    for note in room.notes() {
+        if !findings.notes.contains(&note) {
+            findings.notes.push(note);
+        }
+    }
+    Ok(Outcome {
+        experiment: name.to_owned(),
+        title: head.title,
+        about: head.about,
+        origin,
+        parameters: parameters.all().to_vec(),
+        findings,
+    })
+}
+
+/// Runs a script of the experiment `two-levels`: `swtch lab-levels SCRIPT RESULT`.
+///
+/// # Errors
+/// The script cannot be read, or the result not be written.
+pub fn lab_levels(script: &Path, result: &Path) -> Result<u8> {
+    room::perform(script, result, two_levels::play)
+}
+
+/// The list of experiments and verbs, wrapped to `width` columns.
+fn list(width: usize) -> String {
+    let verbs = [
+        (
+            "claims",
+            "all of them, and a verdict on every claim of the textbooks",
+        ),
+        ("run FILE.toml", "play a load that a file describes"),
+        ("show NAME", "write the file of an experiment, to change it"),
+    ];
+    let experiments = EXPERIMENTS
+        .iter()
+        .map(|one| (one.name.to_owned(), one.head().title));
+    let verbs = verbs.map(|(name, what)| (name.to_owned(), what.to_owned()));
+    let rows: Vec<(String, String)> = experiments.chain(verbs).collect();
+    let widest = rows.iter().map(|(name, _)| name.chars().count()).max();
+    let widest = widest.unwrap_or_default();
+    let lines = rows
+        .iter()
+        .flat_map(|(name, what)| hung(&format!("swtch lab {name:<widest$}  "), what, width));
+    let mut page: String = lines.map(|line| line + "\n").collect();
+    page.push_str(
+        "\n--help after a name shows what may be changed about it; --quick makes it shorter\n",
+    );
+    page
+}
+
+/// Prints the TOML file of an experiment.
+fn show(words: &ShowWords) -> Result<u8> {
+    tell(known(&words.name)?.file)
+}
+
+fn tell(answer: &str) -> Result<u8> {
+    write_answer(&mut stdout(), answer.as_bytes()).context("writing the answer")?;
+    Ok(0)
+}
+
+fn known(name: &str) -> Result<&'static Experiment> {
+    let experiment = Experiment::named(name);
+    experiment.with_context(|| {
+        let names: Vec<&str> = EXPERIMENTS.iter().map(|one| one.name).collect();
+        format!(
+            "there is no experiment `{name}`; there are: {}",
+            names.join(", ")
+        )
+    })
+}
+
+/// The texts of the files in `lab/`, which are part of the program.
+pub fn texts() -> impl Iterator<Item = &'static str> {
+    EXPERIMENTS.iter().map(|experiment| experiment.file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::made_up::{experiment, succeeds};
+    use super::room::Recording;
+    use super::*;
+
+    #[test]
+    fn every_experiment_and_every_other_verb_is_listed() {
+        let page = list(100);
+        for experiment in EXPERIMENTS {
+            assert!(page.contains(&format!("swtch lab {}", experiment.name)));
+        }
+        for verb in ["claims", "run FILE.toml", "show NAME"] {
+            assert!(page.contains(&format!("swtch lab {verb}")), "{page}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_experiment_is_refused_by_name() {
+        let words = ShowWords {
+            name: "nothing".to_owned(),
+        };
+        let error = show(&words).unwrap_err().to_string();
+        assert!(error.starts_with("there is no experiment `nothing`; there are:"));
+    }
+
+    #[test]
+    fn notes_on_the_machine_are_in_the_outcome_once() {
+        let mut room = Room::open(true, Recording::Unwanted).unwrap();
+        let experiment = experiment("oversubscribe", succeeds);
+        let outcome = |room: &mut Room| {
+            outcome_of(&experiment, experiment.head(), &Parameters::default(), room).unwrap()
+        };
+        let notes = outcome(&mut room).findings.notes;
+        let is_ours = |note: &&String| note.contains("--no-record");
+        assert_eq!(notes.iter().filter(is_ours).count(), 1, "{notes:?}");
+    }
+}

@@ -1,0 +1,533 @@
+//! Claims and the answers to them, side by side.
+//!
+//! A claim with several answers holds only if all say so. A claim without an answer is shown with
+//! the reason: its experiment failed, was not begun, or did not mention it, which is an error in
+//! swtch.
+
+use std::io::stdout;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value as Json, json};
+use swtch_core::cost::Origin;
+use swtch_output::format::{Format, write_answer};
+use swtch_output::message;
+use swtch_output::text::{self, escaped, page_width};
+
+use super::super::claim::{Answer, Verdict};
+use super::super::command::ClaimsWords;
+use super::super::outcome::{Form, OPEN, Outcome, to_json_text, write_file};
+use super::list::{Article, Claim};
+use super::{page, table};
+
+/// An experiment, and how it ended.
+#[derive(Debug)]
+pub struct Attempt {
+    pub experiment: &'static str,
+    pub ending: Ending,
+}
+
+/// How the attempt at an experiment ended.
+#[derive(Debug)]
+pub enum Ending {
+    /// With an outcome, perhaps cut short.
+    Made(Box<Outcome>),
+    /// With an error, in words.
+    Failed(String),
+    /// It was told to stop before this one began.
+    NotBegun,
+}
+
+/// All claims with all answers.
+#[derive(Debug)]
+pub struct Review {
+    /// The articles with their claims.
+    pub articles: Vec<Article>,
+    /// True if all experiments were chosen; else claims of the others are not shown.
+    pub is_whole: bool,
+    /// The machine, and when the run was begun.
+    pub origin: Origin,
+    /// The experiments, in the order in which they were made.
+    pub attempts: Vec<Attempt>,
+    /// Time that all experiments took together.
+    pub took: Duration,
+}
+
+/// The state of a claim after the experiments.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Standing {
+    /// An experiment answered, or several did.
+    Answered(Vec<Answer>),
+    /// No experiment can answer it, for this reason.
+    Untestable(String),
+    /// An experiment should have answered it and did not, for this reason.
+    NotAnswered(String),
+}
+
+/// A claim, the article that makes it, and its standing.
+#[derive(Clone, Debug)]
+pub struct Row<'a> {
+    /// The article that makes the claim.
+    pub article: &'a Article,
+    pub claim: &'a Claim,
+    pub standing: Standing,
+}
+
+impl Standing {
+    /// The worst verdict of all answers: "does not hold" before "undecided", before "cannot be
+    /// tested". `None` without an answer.
+    pub fn verdict(&self) -> Option<Verdict> {
+        let rank = |verdict: &Verdict| match verdict {
+            Verdict::Holds => 0,
+            Verdict::CannotBeTested(_) => 1,
+            Verdict::Undecided(_) => 2,
+            Verdict::DoesNotHold => 3,
+        };
+        match self {
+            Self::Answered(answers) => {
+                let verdicts = answers.iter().map(|answer| &answer.verdict);
+                verdicts.max_by_key(|verdict| rank(verdict)).cloned()
+            }
+            Self::Untestable(why) => Some(Verdict::CannotBeTested(why.clone())),
+            Self::NotAnswered(_) => None,
+        }
+    }
+
+    /// The verdict in a word or two.
+    pub fn word(&self) -> &'static str {
+        self.verdict()
+            .map_or("not answered", |verdict| verdict.as_str())
+    }
+
+    /// The verdict as a sentence.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::NotAnswered(why) => format!("not answered ({why})"),
+            _ => self
+                .verdict()
+                .map_or_else(|| self.word().to_owned(), |verdict| verdict.to_string()),
+        }
+    }
+
+    /// Why there is no clear verdict; `None` where there is one.
+    fn why(&self) -> Option<String> {
+        match self {
+            Self::NotAnswered(why) => Some(why.clone()),
+            _ => self.verdict()?.why().map(str::to_owned),
+        }
+    }
+
+    /// The answers; empty where there are none.
+    pub fn answers(&self) -> &[Answer] {
+        match self {
+            Self::Answered(answers) => answers,
+            Self::Untestable(_) | Self::NotAnswered(_) => &[],
+        }
+    }
+}
+
+impl Review {
+    /// Every claim that was asked for.
+    pub fn rows(&self) -> Vec<Row<'_>> {
+        let mut rows = Vec::new();
+        for article in &self.articles {
+            for claim in &article.claims {
+                if let Some(standing) = self.standing(claim) {
+                    rows.push(Row {
+                        article,
+                        claim,
+                        standing,
+                    });
+                }
+            }
+        }
+        rows
+    }
+
+    /// The outcomes of the experiments that were made.
+    pub fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        self.attempts
+            .iter()
+            .filter_map(|attempt| match &attempt.ending {
+                Ending::Made(outcome) => Some(outcome.as_ref()),
+                Ending::Failed(_) | Ending::NotBegun => None,
+            })
+    }
+
+    /// The standing of a claim; `None` when it was not asked for.
+    fn standing(&self, claim: &Claim) -> Option<Standing> {
+        let all = self
+            .outcomes()
+            .flat_map(|outcome| &outcome.findings.answers);
+        let answers: Vec<Answer> = all
+            .filter(|answer| answer.claim == claim.id)
+            .cloned()
+            .collect();
+        if !answers.is_empty() {
+            return Some(Standing::Answered(answers));
+        }
+        match (&claim.untestable, &claim.experiment) {
+            (Some(why), _) => self.is_whole.then(|| Standing::Untestable(why.clone())),
+            (None, Some(name)) => self.silence_of(name).map(Standing::NotAnswered),
+            (None, None) => Some(Standing::NotAnswered("no experiment asks".to_owned())),
+        }
+    }
+
+    /// Why an experiment gave no answer; `None` when it was not chosen.
+    fn silence_of(&self, name: &str) -> Option<String> {
+        let attempt = self.attempts.iter().find(|one| one.experiment == name);
+        Some(match attempt.map(|attempt| &attempt.ending) {
+            None if self.is_whole => format!("there is no experiment {name}"),
+            None => return None,
+            Some(Ending::Failed(why)) => format!("experiment failed: {why}"),
+            Some(Ending::NotBegun) => format!("ended before the experiment {name} began"),
+            Some(Ending::Made(outcome)) if outcome.findings.was_interrupted => {
+                format!("the experiment {name} was ended early")
+            }
+            Some(Ending::Made(_)) => format!("the experiment {name} says nothing of it"),
+        })
+    }
+
+    /// Whether it was ended early.
+    pub fn was_interrupted(&self) -> bool {
+        let mut endings = self.attempts.iter().map(|attempt| &attempt.ending);
+        endings.any(|ending| match ending {
+            Ending::NotBegun => true,
+            Ending::Made(outcome) => outcome.findings.was_interrupted,
+            Ending::Failed(_) => false,
+        })
+    }
+
+    /// How many claims have each verdict, in words; verdicts of no claim are left out.
+    pub fn tally(&self) -> Vec<(&'static str, usize)> {
+        const WORDS: [&str; 5] = [
+            "holds",
+            "does not hold here",
+            "undecided",
+            "cannot be tested here",
+            "not answered",
+        ];
+        let rows = self.rows();
+        let count = |word: &str| {
+            rows.iter()
+                .filter(|row| row.standing.word() == word)
+                .count()
+        };
+        let counts = WORDS.map(|word| (word, count(word)));
+        counts.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// The notes of all experiments, each once; a note of one experiment alone begins with its
+    /// name.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<(String, Vec<&str>)> = Vec::new();
+        for outcome in self.outcomes() {
+            for note in &outcome.findings.notes {
+                match notes.iter_mut().find(|(known, _)| known == note) {
+                    Some((_, names)) => names.push(&outcome.experiment),
+                    None => notes.push((note.clone(), vec![&outcome.experiment])),
+                }
+            }
+        }
+        let lines = notes
+            .into_iter()
+            .map(|(note, names)| match names.as_slice() {
+                [name] => format!("{name}: {note}"),
+                _ => note,
+            });
+        lines.chain(self.strangers()).collect()
+    }
+
+    /// Notes on answers to claims that are not in the list: an error in swtch, which is not hidden.
+    fn strangers(&self) -> Vec<String> {
+        let claims: Vec<&str> = self
+            .articles
+            .iter()
+            .flat_map(|article| &article.claims)
+            .map(|claim| claim.id.as_str())
+            .collect();
+        self.outcomes()
+            .flat_map(|outcome| &outcome.findings.answers)
+            .filter(|answer| !claims.contains(&answer.claim))
+            .map(|answer| {
+                format!(
+                    "an answer is not shown: {} is no claim of the list",
+                    answer.claim
+                )
+            })
+            .collect()
+    }
+
+    /// Writes it to every place that was asked for, and returns the exit code. Each place is tried
+    /// even if another fails.
+    ///
+    /// # Errors
+    /// One of the places cannot be written.
+    pub fn write(&self, words: &ClaimsWords) -> Result<u8> {
+        let answer = match words.format {
+            Format::Table => table::table(self, page_width()),
+            Format::Json => to_json_text(&self.to_json()),
+            Format::Csv => self.to_csv(),
+        };
+        let told = write_answer(&mut stdout(), answer.as_bytes()).context("writing the answer");
+        let file = words.output.as_deref();
+        let written = file.map_or(Ok(()), |path| self.write_file(path));
+        let file = words.html.as_deref();
+        let shown = file.map_or(Ok(()), |path| self.write_page(path));
+        told.and(written).and(shown)?;
+        Ok(self.exit_code())
+    }
+
+    fn write_file(&self, path: &Path) -> Result<()> {
+        match Form::of(path)? {
+            Form::Json => write_file(path, &to_json_text(&self.to_json())),
+            Form::Csv => write_file(path, &self.to_csv()),
+        }
+    }
+
+    fn write_page(&self, path: &Path) -> Result<()> {
+        write_file(path, &page::page(self, &swtch_host::facts())?)
+    }
+
+    /// 0, or [`OPEN`] with a word on stderr.
+    fn exit_code(&self) -> u8 {
+        if self.was_interrupted() {
+            message!("swtch: ended early (exit code {OPEN}): what was done until then is shown");
+            return OPEN;
+        }
+        let rows = self.rows();
+        let open: Vec<&str> = rows
+            .iter()
+            .filter(|row| matches!(row.standing.word(), "undecided" | "not answered"))
+            .map(|row| row.claim.id.as_str())
+            .collect();
+        if open.is_empty() {
+            return 0;
+        }
+        message!(
+            "swtch: undecided or not answered: {} (exit code {OPEN})",
+            open.join(", ")
+        );
+        OPEN
+    }
+
+    /// Everything but the figures, as one JSON object.
+    pub fn to_json(&self) -> Json {
+        let attempts = self.attempts.iter();
+        let experiments = attempts.map(|attempt| match &attempt.ending {
+            Ending::Made(outcome) => outcome.to_json(),
+            Ending::Failed(why) => json!({ "experiment": attempt.experiment, "error": why }),
+            Ending::NotBegun => json!({ "experiment": attempt.experiment, "error": "not begun" }),
+        });
+        json!({
+            "schema": "swtch.lab.claims/1",
+            "host": self.origin,
+            "took_s": self.took.as_secs_f64(),
+            "was_interrupted": self.was_interrupted(),
+            "claims": self.rows().iter().map(Row::to_json).collect::<Vec<_>>(),
+            "notes": self.notes(),
+            "experiments": experiments.collect::<Vec<_>>(),
+        })
+    }
+
+    /// The claims as CSV, one row each.
+    fn to_csv(&self) -> String {
+        let mut csv =
+            "claim,source,says,theirs,doubt,holds_when,experiment,ours,verdict,why\r\n".to_owned();
+        for row in self.rows() {
+            let fields = row.csv_fields();
+            let fields: Vec<_> = fields.iter().map(|field| text::csv_field(field)).collect();
+            csv.push_str(&fields.join(","));
+            csv.push_str("\r\n");
+        }
+        csv
+    }
+}
+
+impl Row<'_> {
+    fn to_json(&self) -> Json {
+        let Claim {
+            id,
+            says,
+            figures,
+            doubt,
+            holds_when,
+            experiment,
+            ..
+        } = self.claim;
+        json!({
+            "claim": id,
+            "source": self.article.source(),
+            "machine": self.article.machine,
+            "says": says,
+            "theirs": figures,
+            "doubt": doubt,
+            "holds_when": holds_when,
+            "experiment": experiment,
+            "verdict": self.standing.word(),
+            "why": self.standing.why(),
+            "answers": self.standing.answers(),
+        })
+    }
+
+    fn csv_fields(&self) -> [String; 10] {
+        let answers = self.standing.answers().iter();
+        let ours: Vec<&str> = answers.map(|answer| answer.ours.as_str()).collect();
+        let known = |field: &Option<String>| field.clone().unwrap_or_default();
+        let claim = self.claim;
+        [
+            claim.id.clone(),
+            self.article.source(),
+            claim.says.clone(),
+            known(&claim.figures),
+            known(&claim.doubt),
+            known(&claim.holds_when),
+            known(&claim.experiment),
+            ours.join("; "),
+            self.standing.word().to_owned(),
+            self.standing.why().unwrap_or_default(),
+        ]
+        .map(|field| escaped(&field).into_owned())
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::super::super::made_up::{origin, outcome};
+    use super::super::list::articles;
+    use super::*;
+
+    /// `oversubscribe` was made, `mutex` failed, `turnaround` was not begun, `launch` says nothing.
+    pub fn review() -> Review {
+        let attempt = |experiment, ending| Attempt { experiment, ending };
+        let mut silent = outcome("launch");
+        silent.findings.answers.clear();
+        Review {
+            articles: articles(),
+            is_whole: true,
+            origin: origin(),
+            attempts: vec![
+                attempt(
+                    "oversubscribe",
+                    Ending::Made(Box::new(outcome("oversubscribe"))),
+                ),
+                attempt("mutex", Ending::Failed("no CPU <is> free".to_owned())),
+                attempt("launch", Ending::Made(Box::new(silent))),
+                attempt("turnaround", Ending::NotBegun),
+            ],
+            took: Duration::from_secs(161),
+        }
+    }
+
+    fn standing(review: &Review, id: &str) -> String {
+        let rows = review.rows();
+        let row = rows.iter().find(|row| row.claim.id == id).unwrap();
+        row.standing.sentence()
+    }
+
+    #[test]
+    fn every_claim_has_a_row_whatever_came_of_its_experiment() {
+        let review = review();
+        assert_eq!(review.rows().len(), 35);
+        let standing = |id| standing(&review, id);
+        assert_eq!(standing("A1"), "holds");
+        assert_eq!(standing("A2"), "undecided: the interval holds 1");
+        assert_eq!(
+            standing("A3"),
+            "not answered (the experiment oversubscribe says nothing of it)"
+        );
+        assert_eq!(
+            standing("C1"),
+            "not answered (experiment failed: no CPU <is> free)"
+        );
+        assert_eq!(
+            standing("D1"),
+            "not answered (ended before the experiment turnaround began)"
+        );
+        assert!(standing("E6").starts_with("cannot be tested here because this is one machine"));
+    }
+
+    #[test]
+    fn a_claim_holds_only_if_all_answers_say_so() {
+        let answer = |verdict: &Verdict| Answer {
+            claim: "A1",
+            ours: String::new(),
+            verdict: verdict.clone(),
+        };
+        let all = |verdicts: &[Verdict]| {
+            let answers = verdicts.iter().map(answer).collect();
+            Standing::Answered(answers).word()
+        };
+        let open = Verdict::Undecided("wide".to_owned());
+        let cannot = Verdict::CannotBeTested("one CPU".to_owned());
+        assert_eq!(all(&[Verdict::Holds, Verdict::Holds]), "holds");
+        assert_eq!(
+            all(&[Verdict::Holds, cannot.clone()]),
+            "cannot be tested here"
+        );
+        assert_eq!(all(&[open.clone(), cannot]), "undecided");
+        assert_eq!(all(&[Verdict::DoesNotHold, open]), "does not hold here");
+    }
+
+    #[test]
+    fn what_was_not_asked_for_is_not_shown() {
+        let mut review = review();
+        review.is_whole = false;
+        let ids: Vec<String> = review
+            .rows()
+            .iter()
+            .map(|row| row.claim.id.clone())
+            .collect();
+        assert!(ids.contains(&"A1".to_owned()) && ids.contains(&"C7".to_owned()));
+        assert!(!ids.contains(&"A7".to_owned()) && !ids.contains(&"E2".to_owned()));
+    }
+
+    #[test]
+    fn json_and_csv_hold_every_claim() {
+        let review = review();
+        let json = review.to_json();
+        assert_eq!(json["schema"], "swtch.lab.claims/1");
+        assert_eq!(json["claims"].as_array().unwrap().len(), 35);
+        assert_eq!(json["claims"][0]["verdict"], "holds");
+        assert_eq!(json["claims"][0]["answers"][0]["verdict"], "holds");
+        assert_eq!(json["experiments"][1]["error"], "no CPU <is> free");
+        assert_eq!(json["was_interrupted"], true);
+        let csv = review.to_csv();
+        assert_eq!(csv.matches("\r\n").count(), 36);
+        assert!(csv.contains("A1,"));
+    }
+
+    #[test]
+    fn an_answer_to_no_claim_is_not_hidden() {
+        let mut review = review();
+        let mut strange = outcome("quantum");
+        strange.findings.answers[0].claim = "Z9";
+        review.attempts.push(Attempt {
+            experiment: "quantum",
+            ending: Ending::Made(Box::new(strange)),
+        });
+        let notes = review.notes();
+        assert!(notes.contains(&"an answer is not shown: Z9 is no claim of the list".to_owned()));
+    }
+
+    /// Each experiment repeats the notes on the machine; they are shown once.
+    #[test]
+    fn notes_of_several_experiments_are_told_once() {
+        let notes = review().notes();
+        assert_eq!(notes, ["another program had 3 % of the CPUs"]);
+    }
+
+    #[test]
+    fn what_is_open_or_ended_early_has_its_own_exit_code() {
+        let mut review = review();
+        assert_eq!(review.exit_code(), OPEN, "ended early");
+        review.attempts.truncate(1);
+        review.is_whole = false;
+        assert_eq!(review.exit_code(), OPEN, "A2 is undecided");
+        for article in &mut review.articles {
+            article.claims.retain(|claim| claim.id == "A1");
+        }
+        assert_eq!(review.exit_code(), 0);
+    }
+}

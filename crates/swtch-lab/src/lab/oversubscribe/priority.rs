@@ -1,0 +1,97 @@
+//! The variant with a real-time thread: what real preemption looks like beside the turns of equals.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use swtch_core::Reason;
+use swtch_output::text;
+use swtch_report::report::{Cell, Sheet};
+
+use super::Threads;
+use crate::lab::evidence::{Evidence, Taker};
+use crate::lab::findings::{Findings, Table};
+use crate::lab::room::Recording;
+use crate::lab::stage::{Act, Stage};
+
+/// The group that preempts, by its place in the file.
+const URGENT: usize = 1;
+
+/// Plays the variant and adds its table, or a note where it cannot be recorded.
+pub fn add(stage: &mut Stage<'_>, threads: Threads, findings: &mut Findings) -> Result<()> {
+    if stage.was_interrupted() {
+        return Ok(());
+    }
+    let Some(act) = stage.play("with-priority", &threads.parameter(), Recording::Wanted)? else {
+        return Ok(());
+    };
+    let Some(evidence) = &act.evidence else {
+        findings
+            .notes
+            .push("what a real-time thread does to the others can only be recorded".to_owned());
+        return Ok(());
+    };
+    let seen = PreemptionCounts::of(&act, evidence);
+    findings.sentences.push(seen.sentence());
+    findings.tables.push(seen.table());
+    Ok(())
+}
+
+/// Preemptions of the equal threads by reason: by each other, by the real-time thread, by others.
+#[derive(Debug, Default)]
+struct PreemptionCounts(BTreeMap<Reason, [u64; 3]>);
+
+impl PreemptionCounts {
+    fn of(act: &Act, evidence: &Evidence) -> Self {
+        let mut seen = Self::default();
+        let members = &act.played.members;
+        for (member, story) in members.iter().zip(&evidence.stories) {
+            if member.group == URGENT {
+                continue;
+            }
+            for run in story.preemptions() {
+                let column = match &run.taker {
+                    Taker::Member(place) if members[*place].group == URGENT => 1,
+                    Taker::Member(_) => 0,
+                    _ => 2,
+                };
+                seen.0.entry(run.reason).or_default()[column] += 1;
+            }
+        }
+        seen
+    }
+
+    fn by_urgent(&self) -> u64 {
+        self.0.values().map(|counts| counts[1]).sum()
+    }
+
+    fn sentence(&self) -> String {
+        let count = |reason| self.0.get(&reason).map_or(0, |counts: &[u64; 3]| counts[1]);
+        let taken = text::counted(self.by_urgent(), "time");
+        format!(
+            "Beside them a real-time thread took the CPU {taken}: {} by its class, {} by its wakeup as an \
+             equal, {} by a slice. Equals take it from each other by slice.",
+            count(Reason::Class),
+            count(Reason::Wakeup),
+            count(Reason::Slice),
+        )
+    }
+
+    fn table(&self) -> Table {
+        let mut sheet = Sheet::new(
+            "with_priority",
+            &["reason", "by_equals", "by_real_time", "by_others"],
+        );
+        for (reason, counts) in &self.0 {
+            let mut row = vec![Cell::text(reason.as_str())];
+            row.extend(counts.map(Cell::Count));
+            sheet.rows.push(row);
+        }
+        let sum = |column: usize| Cell::Count(self.0.values().map(|counts| counts[column]).sum());
+        sheet.total = Some(vec![Cell::text("total"), sum(0), sum(1), sum(2)]);
+        Table {
+            title: "preemptions of the equal threads beside a real-time thread, one play"
+                .to_owned(),
+            sheet,
+        }
+    }
+}

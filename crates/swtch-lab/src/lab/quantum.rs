@@ -1,0 +1,429 @@
+//! `swtch lab quantum`: how long tasks that share a CPU run before they must give way (claim A6).
+//!
+//! ```text
+//!  asked for 3 ms     ▓▓░░▓▓░░▓▓░░▓▓░░   a turn ends at the first tick after the slice is used up
+//!  asked for 10 ms    ▓▓▓▓▓▓░░░░░░▓▓▓▓
+//!  tick (4 ms)        │ │ │ │ │ │ │ │
+//! ```
+//!
+//! `turns` holds the turns of one play, `stated` what the kernel says a quantum is. What it does
+//! *not* do: explain a single turn; `swtch explain` does.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::Result;
+use swtch_core::Nanos;
+use swtch_plot::Picture;
+use swtch_plot::content::{Axis, Chart, Content, Dot, Line, Mark, Measure, Scale, Style};
+use swtch_report::report::{Cell, Sheet};
+
+use super::claim::{Answer, all_of};
+use super::findings::{Findings, Table};
+use super::measured::{Measured, STOPPED, cannot};
+use super::parameters::{Parameters, Value};
+use super::room::{Recording, Room};
+use super::stage::Stage;
+use stated::Stated;
+use turns::{Hog, Turns};
+
+mod stated;
+mod turns;
+
+/// The file of the experiment.
+pub const FILE: &str = include_str!("../../../../lab/quantum.toml");
+
+/// Points of a cumulative distribution.
+const STEPS: usize = 60;
+
+/// How two tasks share a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sharing {
+    /// A variant of the file.
+    Variant(&'static str),
+    /// Both ask for this slice.
+    Slice(Duration),
+}
+
+/// Variants that are played as they are.
+const VARIANTS: [&str; 8] = [
+    "equal",
+    "nice-0-5",
+    "nice-minus-5-5",
+    "batch",
+    "idle",
+    "other-idle",
+    "rr",
+    "fifo",
+];
+
+/// One way of sharing, and the turns that it led to.
+struct SharingResult {
+    sharing: Sharing,
+    turns: Turns,
+}
+
+/// The plays of all ways of sharing, beside the quanta that the kernel states.
+struct Plays {
+    all: Vec<SharingResult>,
+    stated: Stated,
+}
+
+/// Runs the experiment.
+///
+/// # Errors
+/// A load cannot be played.
+pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
+    let slices = parameters.times("slices").into_iter().map(Sharing::Slice);
+    let sharings: Vec<Sharing> = VARIANTS
+        .map(Sharing::Variant)
+        .into_iter()
+        .chain(slices)
+        .collect();
+    let mut stage = Stage::open("quantum", FILE, parameters, room)?;
+    let rounds = stage.rounds(&sharings, 1, |stage, sharing| {
+        let act = match sharing {
+            Sharing::Variant(variant) => stage.play(variant, &[], Recording::Wanted)?,
+            Sharing::Slice(slice) => {
+                let slice = [("slice", Value::Time(*slice))];
+                stage.play("slice", &slice, Recording::Wanted)?
+            }
+        };
+        Ok(act.map(|act| Turns::of(&act)))
+    })?;
+    let all = sharings.iter().enumerate().filter_map(|(place, sharing)| {
+        Some(SharingResult {
+            sharing: *sharing,
+            turns: rounds.of(place).next()?.clone(),
+        })
+    });
+    let plays = Plays {
+        all: all.collect(),
+        stated: Stated::read(),
+    };
+    let mut findings = plays.findings(&stage);
+    stage.close(&mut findings);
+    Ok(findings)
+}
+
+impl fmt::Display for Sharing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variant(variant) => f.pad(variant),
+            Self::Slice(slice) => f.pad(&format!("slice {slice:?}")),
+        }
+    }
+}
+
+impl Plays {
+    fn findings(&self, stage: &Stage<'_>) -> Findings {
+        let subtitle = stage.subtitle();
+        let mut findings = Findings {
+            tables: vec![self.table()],
+            answers: vec![self.a6()],
+            sentences: self.sentences(),
+            ..Findings::default()
+        };
+        match stage.why_unrecorded() {
+            None => findings.pictures.extend([
+                self.distributions(&subtitle, SLICES),
+                self.distributions(&subtitle, CLASSES),
+                self.asked_and_got(&subtitle),
+            ]),
+            Some(_) => findings.notes.push(
+                "without a recording a turn is a mean: CPU time over the switches that the kernel counted"
+                    .to_owned(),
+            ),
+        }
+        findings
+    }
+
+    fn of(&self, variant: &'static str) -> Option<&Turns> {
+        let wanted = Sharing::Variant(variant);
+        let found = self.all.iter().find(|played| played.sharing == wanted);
+        found.map(|played| &played.turns)
+    }
+
+    /// Slices that were asked for with their turns, the shortest slice first.
+    fn slices(&self) -> Vec<(Duration, &Turns)> {
+        let mut slices: Vec<_> = self
+            .all
+            .iter()
+            .filter_map(|played| match played.sharing {
+                Sharing::Slice(slice) => Some((slice, &played.turns)),
+                Sharing::Variant(_) => None,
+            })
+            .collect();
+        slices.sort_by_key(|(slice, _)| *slice);
+        slices
+    }
+
+    /// A6: a longer quantum brings fewer switches. A slice ends at a tick, so slices that end at
+    /// the same tick are one quantum.
+    fn a6(&self) -> Answer {
+        let mut quanta: Vec<(Duration, &Turns)> = self.slices();
+        quanta.dedup_by_key(|(slice, _)| self.stated.ticks(*slice));
+        let rates: Vec<String> = self
+            .slices()
+            .iter()
+            .filter_map(|(slice, turns)| Some(format!("{slice:?} {}", turns.switch_rate()?.rate())))
+            .collect();
+        let steps = quanta.windows(2).filter_map(|pair| {
+            let ratio = pair[1].1.switches().over(&pair[0].1.switches())?;
+            Some(ratio)
+        });
+        let steps: Vec<Measured> = steps.collect();
+        let words: Vec<String> = steps.iter().map(Measured::ratio).collect();
+        let verdicts = steps.iter().map(|step| step.is_within(0.0, 1.0));
+        Answer {
+            claim: "A6",
+            ours: format!(
+                "switches between the two per second of their CPU time, by the slice asked for: {}; from quantum to \
+                 longer quantum {} times",
+                rates.join(", "),
+                words.join(", ")
+            ),
+            verdict: match steps.is_empty() {
+                true => cannot(STOPPED),
+                false => all_of(verdicts),
+            },
+        }
+    }
+
+    fn sentences(&self) -> Vec<String> {
+        let mut sentences = Vec::new();
+        sentences.push(self.stated.sentence());
+        if let Some(turns) = self.of("fifo") {
+            sentences.push(turns.one_after_the_other());
+        }
+        sentences
+    }
+
+    fn table(&self) -> Table {
+        let mut sheet = Sheet::new("quantum", &COLUMNS);
+        for SharingResult { sharing, turns } in &self.all {
+            let slice = match sharing {
+                Sharing::Slice(slice) => Some(*slice),
+                Sharing::Variant(_) => None,
+            };
+            for hog in &turns.hogs {
+                sheet.rows.push(row(
+                    sharing,
+                    hog,
+                    self.stated.quantum(&hog.name, slice),
+                    turns,
+                ));
+            }
+        }
+        Table {
+            title: "turns of two tasks that share a CPU, while both want it".to_owned(),
+            sheet,
+        }
+    }
+
+    fn distributions(&self, subtitle: &str, which: Which) -> Picture {
+        let chosen = self
+            .all
+            .iter()
+            .filter(|played| (which.is_shown)(&played.sharing));
+        let lines = chosen.flat_map(|played| {
+            let hogs = played.turns.distinct();
+            let is_one = hogs.len() == 1;
+            hogs.into_iter().map(move |hog| Line {
+                label: match is_one {
+                    true => played.sharing.to_string(),
+                    false => format!("{} of {}", hog.name, played.sharing),
+                },
+                style: Style::Steps,
+                colour: None,
+                points: cumulative(&hog.runs_ns),
+            })
+        });
+        let lines: Vec<Line> = lines.filter(|line| !line.points.is_empty()).collect();
+        Picture {
+            name: which.name.to_owned(),
+            title: which.title.to_owned(),
+            subtitle: subtitle.to_owned(),
+            explanation: "how many of the turns are no longer than that".to_owned(),
+            notes: Vec::new(),
+            content: Content::Chart(Chart {
+                x: axis("length of a turn", Measure::Time, Scale::Logarithmic),
+                y: axis("of all turns", Measure::Percent, Scale::Linear),
+                lines,
+                marks: self.tick_mark(),
+            }),
+        }
+    }
+
+    fn asked_and_got(&self, subtitle: &str) -> Picture {
+        let slices = self.slices();
+        let measured = slices.iter().filter_map(|(slice, turns)| {
+            let median = turns.median()?;
+            Some(Dot {
+                x: ns(*slice),
+                y: median.point,
+                interval: median.ends(),
+            })
+        });
+        let ideal = slices.iter().map(|(slice, _)| Dot {
+            x: ns(*slice),
+            y: ns(*slice),
+            interval: None,
+        });
+        let line = |label: &str, style, points| Line {
+            label: label.to_owned(),
+            style,
+            colour: None,
+            points,
+        };
+        let lines = vec![
+            line("as asked for", Style::Ideal, ideal.collect()),
+            line("median turn", Style::Measured, measured.collect()),
+        ];
+        Picture {
+            name: "quantum".to_owned(),
+            title: "The slice asked for, and the turn that came".to_owned(),
+            subtitle: subtitle.to_owned(),
+            explanation: "a point: median of all turns of both tasks; bars: 95 % interval"
+                .to_owned(),
+            notes: Vec::new(),
+            content: Content::Chart(Chart {
+                x: axis("slice asked for", Measure::Time, Scale::Logarithmic),
+                y: axis("length of a turn", Measure::Time, Scale::Logarithmic),
+                lines,
+                marks: self.tick_mark(),
+            }),
+        }
+    }
+
+    fn tick_mark(&self) -> Vec<Mark> {
+        let tick = self.stated.tick.map(|tick| Mark {
+            at: ns(tick),
+            label: "tick".to_owned(),
+        });
+        tick.into_iter().collect()
+    }
+}
+
+/// Which distributions a picture shows.
+struct Which {
+    name: &'static str,
+    title: &'static str,
+    is_shown: fn(&Sharing) -> bool,
+}
+
+const SLICES: Which = Which {
+    name: "quantum-slices",
+    title: "Turns of two equal tasks, by the slice asked for",
+    is_shown: |sharing| matches!(sharing, Sharing::Slice(_)),
+};
+
+const CLASSES: Which = Which {
+    name: "quantum-classes",
+    title: "Turns of two tasks, by nice value and policy",
+    is_shown: |sharing| match sharing {
+        Sharing::Variant(variant) => !matches!(*variant, "fifo" | "batch"),
+        Sharing::Slice(_) => false,
+    },
+};
+
+const COLUMNS: [&str; 12] = [
+    "setting",
+    "task",
+    "stated_ns",
+    "mean_turn_ns",
+    "median_turn_ns",
+    "low_ns",
+    "high_ns",
+    "p95_ns",
+    "longest_ns",
+    "turns",
+    "share_pct",
+    "switches_per_cpu_s",
+];
+
+fn row(sharing: &Sharing, hog: &Hog, stated: Option<Duration>, turns: &Turns) -> Vec<Cell> {
+    let time = |ns: Option<f64>| Cell::time(ns.map(Nanos::from_rounded));
+    let median = Measured::of(&hog.runs_ns);
+    let ends = median.and_then(|median| median.ends());
+    let rate = turns.switches().per_second();
+    vec![
+        Cell::text(sharing.to_string()),
+        Cell::text(&hog.name),
+        time(stated.map(ns)),
+        time(hog.mean_ns()),
+        time(median.map(|median| median.point)),
+        time(ends.map(|ends| ends.0)),
+        time(ends.map(|ends| ends.1)),
+        time(hog.quantile(0.95)),
+        time(hog.quantile(1.0)),
+        Cell::Count(hog.runs_ns.len() as u64),
+        hog.share
+            .map_or(Cell::Missing, |share| Cell::Percent(share * 100.0)),
+        rate.map_or(Cell::Missing, Cell::Ratio),
+    ]
+}
+
+fn axis(name: &str, measure: Measure, scale: Scale) -> Axis {
+    Axis {
+        name: name.to_owned(),
+        measure,
+        scale,
+    }
+}
+
+fn ns(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e9
+}
+
+/// A cumulative distribution, in percent.
+fn cumulative(lengths_ns: &[f64]) -> Vec<Dot> {
+    let points = (0..=STEPS).filter_map(|step| {
+        let share = step as f64 / STEPS as f64;
+        Some(Dot {
+            x: swtch_core::cost::quantile(lengths_ns, share)?,
+            y: share * 100.0,
+            interval: None,
+        })
+    });
+    points.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::claim::Verdict;
+
+    fn slices(played: &[(u64, u64)]) -> Plays {
+        let all = played.iter().map(|(milliseconds, switches)| SharingResult {
+            sharing: Sharing::Slice(Duration::from_millis(*milliseconds)),
+            turns: Turns {
+                ran_s: 1.0,
+                switches: *switches,
+                ..Turns::default()
+            },
+        });
+        Plays {
+            all: all.collect(),
+            stated: Stated::of_tick(Duration::from_millis(4)),
+        }
+    }
+
+    #[test]
+    fn slices_that_end_at_the_same_tick_are_one_quantum() {
+        let same = slices(&[(1, 250), (3, 251), (10, 83), (30, 31)]);
+        assert_eq!(same.a6().verdict, Verdict::Holds);
+    }
+
+    #[test]
+    fn more_switches_with_a_longer_quantum_refute_it() {
+        let more = slices(&[(3, 100), (10, 250)]);
+        assert_eq!(more.a6().verdict, Verdict::DoesNotHold);
+        let few = slices(&[(3, 12), (10, 9)]);
+        assert!(matches!(few.a6().verdict, Verdict::Undecided(_)));
+        assert!(matches!(
+            slices(&[]).a6().verdict,
+            Verdict::CannotBeTested(_)
+        ));
+    }
+}

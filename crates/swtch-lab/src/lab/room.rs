@@ -1,0 +1,254 @@
+//! What all experiments share: Ctrl-C, calibration, recording, and one policy for disturbed plays.
+//!
+//! ```text
+//! load ─▶ play ─▶ child `swtch lab-play`, recorded or not ─▶ played, trace
+//!           └─ again, twice at most, while others take CPU time from it; then it is marked
+//! ```
+
+use std::io::{IsTerminal as _, Write as _, stderr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use swtch_bench::load::{Load, Played};
+use swtch_capture::probe::Probe;
+use swtch_capture::signals::stop_on_signals;
+use swtch_host::ability;
+use swtch_output::message_part;
+use swtch_output::text;
+use swtch_store::Trace;
+use tempfile::TempDir;
+
+use super::calibration::Calibration;
+
+mod child;
+mod disturbance;
+
+use child::Outcome;
+pub use child::{lab_play, perform};
+use disturbance::Counters;
+
+/// How many times a disturbed play is repeated at most.
+const REPEATS: u32 = 2;
+
+/// Whether a play is to be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recording {
+    /// Record where the machine and the user allow it.
+    Wanted,
+    /// Do not record even then: recording takes some of the CPU time.
+    Unwanted,
+}
+
+/// A load that was played.
+#[derive(Debug)]
+pub struct Play {
+    /// When it began, the times and counters of its members, and notes.
+    pub played: Played,
+    /// Its trace; `None` if it was not recorded.
+    pub trace: Option<Trace>,
+    /// What disturbed it in spite of the repeats, in words; `None` if nothing did.
+    pub disturbance: Option<String>,
+    /// Directory of the trace, which is deleted with it.
+    _place: TempDir,
+}
+
+impl Play {
+    /// Notes for the reader: those of the player, and what disturbed the play.
+    pub fn notes(&self) -> Vec<String> {
+        let disturbance = self.disturbance.iter();
+        let disturbance =
+            disturbance.map(|what| format!("disturbed, each time it was played: {what}"));
+        self.played
+            .notes
+            .iter()
+            .cloned()
+            .chain(disturbance)
+            .collect()
+    }
+}
+
+/// A script that was played.
+#[derive(Debug)]
+pub struct Performed<T> {
+    /// The result that the player wrote.
+    pub left: T,
+    /// Its trace; `None` if it was not recorded.
+    pub trace: Option<Trace>,
+    /// What disturbed it in spite of the repeats, in words; `None` if nothing did.
+    pub disturbance: Option<String>,
+    /// A note on switches that the recorder lost.
+    lost: Option<String>,
+    /// Directory of the trace, which is deleted with it.
+    _place: TempDir,
+}
+
+/// The verb of this program that plays a load.
+const LOADS: &str = "lab-play";
+
+/// What an experiment may use: the stop flag, the calibration, the recorder.
+#[derive(Debug)]
+pub struct Room {
+    /// True with `--quick`: shorter, with wider intervals.
+    pub is_quick: bool,
+    /// Set by Ctrl-C and similar signals; what was done until then is kept.
+    pub stop: Arc<AtomicBool>,
+    /// Time per iteration of each kernel, measured once, so that all plays do the same work.
+    pub calibration: Calibration,
+    /// Why nothing is recorded; `None` if plays are recorded.
+    why_unrecorded: Option<String>,
+    /// Notes about this machine, each shown once.
+    notes: Vec<String>,
+}
+
+impl Room {
+    /// Opens the room: catches signals, and finds out whether plays can be recorded.
+    ///
+    /// # Errors
+    /// Signals cannot be caught.
+    pub fn open(is_quick: bool, recording: Recording) -> Result<Self> {
+        Ok(Self {
+            is_quick,
+            stop: stop_on_signals()?,
+            calibration: Calibration::default(),
+            why_unrecorded: why_unrecorded(recording),
+            notes: swtch_host::cpu_limits()
+                .map(|limits| format!("a quota on CPU time is in force: cgroup {limits}"))
+                .into_iter()
+                .collect(),
+        })
+    }
+
+    /// True if a signal asked to stop.
+    pub fn must_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether plays can be recorded here.
+    pub const fn records(&self) -> bool {
+        self.why_unrecorded.is_none()
+    }
+
+    /// Why plays are not recorded; `None` if they are.
+    pub fn why_unrecorded(&self) -> Option<&str> {
+        self.why_unrecorded.as_deref()
+    }
+
+    /// Notes about this machine that concern every experiment.
+    pub fn notes(&self) -> Vec<String> {
+        let unrecorded = self.why_unrecorded.iter();
+        let unrecorded = unrecorded.map(|why| format!("nothing was recorded: {why}"));
+        self.notes.iter().cloned().chain(unrecorded).collect()
+    }
+
+    /// Shows on a terminal what is being done, in one line that the next call overwrites.
+    pub fn progress(&self, what: &str) {
+        if stderr().is_terminal() {
+            // Without line breaks (DECAWM): what a narrow terminal cannot show is cut off.
+            message_part!(
+                "\r\x1b[K\x1b[?7l{} (Ctrl-C keeps what is done)\x1b[?7h",
+                text::escaped(what)
+            );
+            // Only a progress line: if the terminal is gone, the program ends elsewhere.
+            drop(stderr().flush());
+        }
+    }
+
+    /// Clears the line of [`Self::progress`].
+    pub fn progress_done(&self) {
+        if stderr().is_terminal() {
+            message_part!("\r\x1b[K");
+        }
+    }
+
+    /// Plays a load in a process of its own; `None` when it was told to stop meanwhile. A play that
+    /// others disturbed is repeated, twice at most; one that remains disturbed says so.
+    ///
+    /// # Errors
+    /// It cannot be played or recorded.
+    pub fn play(&self, load: &Load, recording: Recording) -> Result<Option<Play>> {
+        let Some(performed) = self.perform::<_, Played>(LOADS, load, recording)? else {
+            return Ok(None);
+        };
+        let mut played = performed.left;
+        played.notes.extend(performed.lost);
+        Ok(Some(Play {
+            played,
+            trace: performed.trace,
+            disturbance: performed.disturbance,
+            _place: performed._place,
+        }))
+    }
+
+    /// As [`Self::play`], for a script of any player: this program with the verb `player`.
+    ///
+    /// # Errors
+    /// It cannot be played or recorded.
+    pub fn perform<Script: Serialize, T: DeserializeOwned>(
+        &self,
+        player: &str,
+        script: &Script,
+        recording: Recording,
+    ) -> Result<Option<Performed<T>>> {
+        let mut last = None;
+        for _ in 0..=REPEATS {
+            if self.must_stop() {
+                break;
+            }
+            let before = Counters::read();
+            let Some(mut play) = self.perform_once(player, script, recording)? else {
+                break;
+            };
+            play.disturbance = Counters::read().since(&before).disturbance();
+            let is_good = play.disturbance.is_none();
+            // A disturbed play is better than none, should the next one be stopped.
+            last = Some(play);
+            if is_good {
+                break;
+            }
+        }
+        Ok(last)
+    }
+
+    fn perform_once<Script: Serialize, T: DeserializeOwned>(
+        &self,
+        player: &str,
+        script: &Script,
+        recording: Recording,
+    ) -> Result<Option<Performed<T>>> {
+        let place = tempfile::tempdir().context("making a directory for a play")?;
+        let is_recorded = recording == Recording::Wanted && self.records();
+        let trace = is_recorded.then(|| place.path().join("play.swtch"));
+        match child::play(player, script, place.path(), trace.as_deref(), &self.stop)? {
+            Outcome::Stopped => Ok(None),
+            Outcome::Played(left) => {
+                let trace = trace.map(|path| {
+                    Trace::open(&path).with_context(|| format!("reading {}", path.display()))
+                });
+                let trace = trace.transpose()?;
+                let lost = trace.as_ref().map_or(0, |trace| trace.meta().counts.lost);
+                Ok(Some(Performed {
+                    left,
+                    trace,
+                    disturbance: None,
+                    lost: (lost > 0)
+                        .then(|| format!("the recorder lost {lost} switches of this play")),
+                    _place: place,
+                }))
+            }
+        }
+    }
+}
+
+fn why_unrecorded(recording: Recording) -> Option<String> {
+    if recording == Recording::Unwanted {
+        return Some("not asked for (--no-record)".to_owned());
+    }
+    let obstacle = ability::obstacles(&Probe::take()).into_iter().next()?;
+    let remedy = obstacle.remedies.first();
+    Some(remedy.map_or(obstacle.why.clone(), |remedy| {
+        format!("{} ({remedy})", obstacle.why)
+    }))
+}

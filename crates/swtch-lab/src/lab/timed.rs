@@ -1,0 +1,325 @@
+//! Times arms side by side for an experiment, as `swtch cost` does: blocks of a millisecond in
+//! rounds, fresh process trees, intervals over trees.
+//!
+//! ```text
+//! groups ─▶ measure: trees of blocks ─▶ Timed ─▶ Blocks of a group ─▶ estimates, contrasts
+//!                                         └▶ notes: what disturbed it, what is not here
+//!
+//!  band of a claim        ├───────────┤
+//!  interval inside          ├──┤            holds
+//!  interval outside                   ├──┤  does not hold
+//!  interval over an end            ├───┤    undecided
+//! ```
+//!
+//! Verdicts come from intervals alone. What it does *not* do: choose arms, or interpret the
+//! results.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use swtch_bench::cost::home;
+use swtch_core::cost::{self, Contrast, Estimate, LEAST_TREES, Reason, differs};
+use swtch_output::text;
+use swtch_plot::content::Dot;
+use swtch_report::report::Cell;
+
+use super::claim::Verdict;
+use super::findings::Findings;
+use super::parameters::Parameters;
+use super::room::Room;
+use crate::cost::measure::{Measured, Measurements, measure};
+use crate::cost::menu::{Group, Menu, Role};
+use crate::cost::noise::noise;
+use crate::cost::series::{Act, Blocks};
+
+/// The measurements of all groups, for one experiment.
+#[derive(Debug)]
+pub struct Timed {
+    measurements: Measurements,
+    /// True if it was told to stop before it was done.
+    pub was_interrupted: bool,
+}
+
+impl Timed {
+    /// Times all groups, and once more those that a busy machine spoiled, if the `budget` lasts.
+    /// The calling process must have no other thread.
+    ///
+    /// # Errors
+    ///
+    /// A process cannot be started, or one that measures failed.
+    pub fn side_by_side(groups: Vec<Group>, budget: Duration, room: &Room) -> Result<Self> {
+        let menu = Menu::of_groups(groups, home()?)?;
+        Ok(Self {
+            measurements: measure(&menu, budget, &room.stop, is_whole)?,
+            was_interrupted: room.must_stop(),
+        })
+    }
+
+    /// The group `name`; `None` when it was ended before it had enough trees.
+    pub fn group(&self, name: &str) -> Option<&Measured> {
+        let mut groups = self.measurements.measured.iter();
+        groups.find(|measured| measured.group.name == name)
+    }
+
+    /// Findings that hold only the notes; the experiment adds the rest.
+    pub fn findings(&self) -> Findings {
+        Findings {
+            notes: self.notes(),
+            was_interrupted: self.was_interrupted,
+            ..Findings::default()
+        }
+    }
+
+    /// What a reader needs to judge the numbers: noise, what is missing, unfinished groups.
+    fn notes(&self) -> Vec<String> {
+        let blocks: Vec<Blocks<'_>> = self.measurements.measured.iter().map(Blocks::of).collect();
+        let all: Vec<Contrast> = blocks.iter().filter_map(twins).collect();
+        let verdict = cost::Verdict::of(&noise(&self.measurements, &blocks, &all));
+        let reasons: Vec<String> = verdict.reasons().iter().map(Reason::to_string).collect();
+        let noisy = match &verdict {
+            cost::Verdict::Quiet => None,
+            cost::Verdict::Noisy(_) => Some("the machine was not quiet"),
+            cost::Verdict::Unresolved(_) => Some("the machine was busy, and little can be said"),
+        };
+        let noisy = noisy.map(|noisy| format!("{noisy}: {}", reasons.join("; ")));
+        let unfinished = self
+            .measurements
+            .unfinished
+            .iter()
+            .map(|name| format!("{name} was ended before enough process trees were measured"));
+        noisy
+            .into_iter()
+            .chain(self.missing())
+            .chain(unfinished)
+            .collect()
+    }
+
+    /// What this machine does not have, and why.
+    fn missing(&self) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        for measured in &self.measurements.measured {
+            for missing in measured.trees.iter().flat_map(|tree| &tree.missing) {
+                let kind = &measured.group.arms[missing.arm].kind;
+                let why = missing.why.trim_start_matches("not here: ");
+                let line = format!("{kind} is not here: {why}");
+                if !all.contains(&line) {
+                    all.push(line);
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Reads the parameter `trees`: how many process trees are measured.
+///
+/// # Errors
+///
+/// There are too few for an interval, or absurdly many.
+pub fn trees(parameters: &Parameters) -> Result<usize> {
+    let trees = parameters.count("trees");
+    ensure!(
+        (LEAST_TREES as u64..=1000).contains(&trees),
+        "trees: {trees} is not between {LEAST_TREES}, which an interval takes, and 1000"
+    );
+    Ok(usize::try_from(trees)?)
+}
+
+/// Whether every arm has blocks of enough trees that count.
+fn is_whole(measured: &Measured) -> bool {
+    let blocks = Blocks::of(measured);
+    let arms = 0..measured.group.arms.len();
+    let mut estimates = arms.filter_map(|arm| blocks.estimate(Act::of(arm)));
+    estimates.all(|estimate| estimate.covers_trees())
+}
+
+/// Two arms that do the same, where a group has them.
+pub fn twins(blocks: &Blocks<'_>) -> Option<Contrast> {
+    let pair = blocks.group().twins().into_iter().next()?;
+    blocks.contrast(pair.without, pair.with)
+}
+
+/// Adds a copy of the first arm as its twin: two arms that do the same must come out the same.
+pub fn add_twin(group: &mut Group) {
+    let twin = group.arms.first().cloned();
+    if let Some(mut twin) = twin {
+        twin.role = Role::Twin(0);
+        group.add(twin);
+    }
+}
+
+/// Whether `estimate` lies in the band of a claim.
+pub fn is_within(estimate: &Estimate, band: Range<f64>) -> Verdict {
+    let Estimate { low, high, .. } = *estimate;
+    if !estimate.covers_trees() {
+        return Verdict::Undecided(format!(
+            "{} measured, too few for an interval",
+            text::counted(estimate.trees as u64, "process tree")
+        ));
+    }
+    if band.start <= low && high <= band.end {
+        Verdict::Holds
+    } else if high < band.start || band.end < low {
+        Verdict::DoesNotHold
+    } else {
+        Verdict::Undecided("the interval reaches over the border".to_owned())
+    }
+}
+
+/// Whether b costs more than a, beyond what two arms that do the same differ by.
+pub fn is_larger(contrast: &Contrast, twins: Option<&Contrast>) -> Verdict {
+    if !contrast.ratio.covers_trees() {
+        return is_within(&contrast.ratio, 1.0..f64::INFINITY);
+    }
+    match differs(contrast, twins) {
+        cost::Difference::Larger => Verdict::Holds,
+        cost::Difference::Smaller => Verdict::DoesNotHold,
+        cost::Difference::None => {
+            Verdict::Undecided("they differ by no more than two arms that do the same".to_owned())
+        }
+        cost::Difference::Unresolved => {
+            Verdict::Undecided("the interval does not tell them apart".to_owned())
+        }
+    }
+}
+
+/// `one` minus `other`, with an interval from their ends alone: wider than that of paired rounds.
+pub fn gap(one: &Estimate, other: &Estimate) -> Estimate {
+    Estimate {
+        point: one.point - other.point,
+        low: one.low - other.high,
+        high: one.high - other.low,
+        trees: one.trees.min(other.trees),
+        ..*one
+    }
+}
+
+/// The estimate multiplied by `factor`, to change its unit.
+pub fn times(estimate: &Estimate, factor: f64) -> Estimate {
+    let [one, other] = [estimate.low * factor, estimate.high * factor];
+    Estimate {
+        point: estimate.point * factor,
+        low: one.min(other),
+        high: one.max(other),
+        ..*estimate
+    }
+}
+
+/// As a length of time with its interval: `870 ns (862 ns … 881 ns)`.
+pub fn time(estimate: &Estimate) -> String {
+    words(estimate, text::nanos)
+}
+
+/// As a number without a unit: `1.98 (1.95 … 2.01)`.
+pub fn ratio(estimate: &Estimate) -> String {
+    words(estimate, |number| match number.abs() {
+        100.0.. => format!("{number:.0}"),
+        10.0..100.0 => format!("{number:.1}"),
+        _ => format!("{number:.2}"),
+    })
+}
+
+/// As a percentage; the estimate is a share of 1.
+pub fn percent(estimate: &Estimate) -> String {
+    words(estimate, |share| format!("{:.1} %", share * 100.0))
+}
+
+fn words(estimate: &Estimate, word: impl Fn(f64) -> String) -> String {
+    let [point, low, high] = [estimate.point, estimate.low, estimate.high].map(word);
+    format!("{point} ({low} … {high})")
+}
+
+/// A value, half the length of its interval, and the ends: four cells of a sheet.
+pub fn cells(estimate: Option<&Estimate>) -> [Cell; 4] {
+    match estimate {
+        None => [const { Cell::Missing }; 4],
+        Some(estimate) => [
+            estimate.point,
+            estimate.interval().half_width(),
+            estimate.low,
+            estimate.high,
+        ]
+        .map(Cell::Estimated),
+    }
+}
+
+/// A point of a curve, with its interval.
+pub fn dot(x: f64, estimate: &Estimate) -> Dot {
+    Dot {
+        x,
+        y: estimate.point,
+        interval: Some((estimate.low, estimate.high)),
+    }
+}
+
+/// Where and when it was measured, in one line.
+pub fn subtitle() -> String {
+    swtch_plot::subtitle(&swtch_host::origin())
+}
+
+/// Explains the whiskers; the same sentence for all pictures.
+pub const WHISKERS: &str = "Bars: 95 % intervals over fresh process trees.";
+
+/// A fact of this machine; `None` where it cannot be read.
+pub fn fact_words(name: &str) -> Option<String> {
+    let facts = swtch_host::price_facts();
+    facts.into_iter().find(|fact| fact.name == name)?.value
+}
+
+/// CPUs that this process may use.
+pub fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::claim::all_of;
+
+    fn estimate(low: f64, high: f64) -> Estimate {
+        let medians = [low, low, low, high, high, high].map(|median| vec![median]);
+        Estimate::of_trees(&medians).unwrap()
+    }
+
+    /// The cases that the head of this file draws.
+    #[test]
+    fn an_interval_decides_only_on_one_side_of_the_border() {
+        let band = 0.4..0.6;
+        let verdict = |low, high| is_within(&estimate(low, high), band.clone());
+        assert_eq!(verdict(0.45, 0.5), Verdict::Holds);
+        assert_eq!(verdict(0.61, 0.7), Verdict::DoesNotHold);
+        assert_eq!(verdict(0.1, 0.39), Verdict::DoesNotHold);
+        assert!(matches!(verdict(0.5, 0.7), Verdict::Undecided(_)));
+    }
+
+    /// A group that was ended early decides nothing.
+    #[test]
+    fn two_trees_decide_nothing() {
+        let few = Estimate::of_trees(&[vec![0.5; 9], vec![0.5; 9]]).unwrap();
+        assert!(
+            matches!(is_within(&few, 0.4..0.6), Verdict::Undecided(why) if why.contains("2 process trees"))
+        );
+    }
+
+    #[test]
+    fn a_claim_of_two_parts_fails_with_either() {
+        let open = || Verdict::Undecided(String::new());
+        assert_eq!(all_of([Verdict::Holds, Verdict::Holds]), Verdict::Holds);
+        assert_eq!(all_of([open(), Verdict::DoesNotHold]), Verdict::DoesNotHold);
+        assert_eq!(all_of([open(), Verdict::Holds]), open());
+    }
+
+    #[test]
+    fn a_negative_factor_keeps_the_ends_in_order() {
+        let turned = times(&estimate(1.0, 2.0), -1.0);
+        assert_eq!((turned.low, turned.high), (-2.0, -1.0));
+    }
+
+    /// The least that the one may be, and the most that the other may be.
+    #[test]
+    fn a_gap_is_as_wide_as_both_intervals() {
+        let gap = gap(&estimate(10.0, 14.0), &estimate(3.0, 5.0));
+        assert_eq!((gap.low, gap.high), (5.0, 11.0));
+    }
+}

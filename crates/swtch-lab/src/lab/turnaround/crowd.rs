@@ -1,0 +1,208 @@
+//! The cost of many switches (D5): very many processes against one per CPU, with the same work in
+//! all.
+
+use std::fmt;
+
+use anyhow::Result;
+use swtch_core::Nanos;
+use swtch_report::report::{Cell, Sheet};
+
+use super::shift::Shift;
+use crate::lab::claim::{Answer, Verdict};
+use crate::lab::findings::{Findings, Table};
+use crate::lab::measured::{Measured, STOPPED, cannot};
+use crate::lab::parameters::{Parameters, Value};
+use crate::lab::room::Recording;
+use crate::lab::stage::{Rounds, Stage};
+
+/// A number of processes, and the work of each.
+#[derive(Clone, Copy, Debug)]
+struct Crew {
+    processes: u64,
+    work: Nanos,
+}
+
+impl fmt::Display for Crew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} processes of {} each", self.processes, self.work)
+    }
+}
+
+/// Plays few and many, and answers D5.
+///
+/// # Errors
+/// A load cannot be played.
+pub fn add(stage: &mut Stage<'_>, parameters: &Parameters, findings: &mut Findings) -> Result<()> {
+    let (many, each) = (parameters.count("crowd"), parameters.time("crowd-work"));
+    let cpus = stage.cpus()?;
+    let few = cpus as u64;
+    if many <= few || stage.was_interrupted() {
+        findings.answers.push(Answer {
+            claim: "D5",
+            ours: "not played".to_owned(),
+            verdict: match many <= few {
+                true => cannot("--crowd is no more than the CPUs"),
+                false => cannot(STOPPED),
+            },
+        });
+        return Ok(());
+    }
+    let each = Nanos::from_ns(u64::try_from(each.as_nanos())?);
+    let crews = [
+        Crew {
+            processes: few,
+            work: Nanos::from_ns(each.as_ns() * many / few),
+        },
+        Crew {
+            processes: many,
+            work: each,
+        },
+    ];
+    let rounds = stage.rounds(&crews, parameters.count("rounds"), |stage, crew| {
+        let changed = [
+            ("processes", Value::Count(crew.processes)),
+            (
+                "work",
+                Value::Time(std::time::Duration::from_nanos(crew.work.as_ns())),
+            ),
+        ];
+        let act = stage.play("all-cpus", &changed, Recording::Unwanted)?;
+        Ok(act.map(|act| Shift::of(&act.played, cpus)))
+    })?;
+    findings.answers.push(answer(&rounds, many, few));
+    findings.tables.push(table(&rounds, crews));
+    Ok(())
+}
+
+/// How much throughput very many processes cost. Both do the same work, so the makespans show it.
+fn answer(rounds: &Rounds<Shift>, many: u64, few: u64) -> Answer {
+    let ratios = |value: fn(&Shift) -> f64| Measured::of(&rounds.ratios(1, 0, value));
+    let speed = Measured::of(&rounds.ratios(0, 1, Shift::makespan));
+    let cpu = ratios(Shift::cpu);
+    let (Some(speed), Some(cpu)) = (speed, cpu) else {
+        return Answer {
+            claim: "D5",
+            ours: "not played".to_owned(),
+            verdict: cannot(STOPPED),
+        };
+    };
+    let switches = |setting| Measured::of(&rounds.values(setting, |shift| shift.switches));
+    let switches = [1, 0].map(|setting| switches(setting).map_or(0.0, |number| number.point));
+    let verdict = match speed.is_within(f64::NEG_INFINITY, 1.0) {
+        Verdict::Undecided(_) if speed.interval.is_some() => Verdict::Undecided(
+            "more and less are both possible: what is lost is less than can be resolved".to_owned(),
+        ),
+        verdict => verdict,
+    };
+    let lost = |speed: f64| 1.0 - speed;
+    let lost = Measured {
+        point: lost(speed.point),
+        interval: speed.interval.map(|speed| swtch_core::cost::Interval {
+            low: lost(speed.high),
+            high: lost(speed.low),
+        }),
+        rounds: speed.rounds,
+    };
+    let more_cpu = Measured {
+        point: cpu.point - 1.0,
+        interval: cpu.interval.map(|cpu| swtch_core::cost::Interval {
+            low: cpu.low - 1.0,
+            high: cpu.high - 1.0,
+        }),
+        rounds: cpu.rounds,
+    };
+    Answer {
+        claim: "D5",
+        ours: format!(
+            "{many} processes lose {} of the throughput of {few} with the same work; their CPU time is {} \
+             more; {:.0} switches instead of {:.0}",
+            lost.percent(),
+            more_cpu.percent(),
+            switches[0],
+            switches[1],
+        ),
+        verdict,
+    }
+}
+
+fn table(rounds: &Rounds<Shift>, crews: [Crew; 2]) -> Table {
+    let mut sheet = Sheet::new(
+        "crowd",
+        &[
+            "processes",
+            "work_ns",
+            "makespan_ns",
+            "low_ns",
+            "high_ns",
+            "cpu_ns",
+            "switches",
+            "fairness",
+            "overhead_pct",
+            "rounds",
+        ],
+    );
+    for (setting, crew) in crews.iter().enumerate() {
+        let of = |value: fn(&Shift) -> f64| Measured::of(&rounds.values(setting, value));
+        let Some(makespan) = of(Shift::makespan) else {
+            continue;
+        };
+        let time = |ns: Option<f64>| Cell::time(ns.map(Nanos::from_rounded));
+        let number = |value: fn(&Shift) -> f64| of(value).map(|number| number.point);
+        sheet.rows.push(vec![
+            Cell::Count(crew.processes),
+            Cell::Time(crew.work),
+            time(Some(makespan.point)),
+            time(makespan.ends().map(|ends| ends.0)),
+            time(makespan.ends().map(|ends| ends.1)),
+            time(number(Shift::cpu)),
+            number(|shift| shift.switches).map_or(Cell::Missing, Cell::Ratio),
+            number(Shift::fairness).map_or(Cell::Missing, Cell::Ratio),
+            number(Shift::overhead).map_or(Cell::Missing, |share| Cell::Percent(share * 100.0)),
+            Cell::Count(makespan.rounds as u64),
+        ]);
+    }
+    Table {
+        title: "the same work by few and by very many processes, on all CPUs".to_owned(),
+        sheet,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounds(few: [f64; 6], many: [f64; 6]) -> Rounds<Shift> {
+        let shift = |makespan: f64| {
+            Some(Shift {
+                turnarounds: vec![makespan],
+                cpu_ns: vec![100.0],
+                switches: 7.0,
+                used_cpus: 1.0,
+            })
+        };
+        Rounds::of_plays(vec![
+            few.into_iter().map(shift).collect(),
+            many.into_iter().map(shift).collect(),
+        ])
+    }
+
+    #[test]
+    fn a_longer_makespan_is_lost_throughput() {
+        let answer = answer(&rounds([100.0; 6], [125.0; 6]), 64, 2);
+        assert!(
+            answer
+                .ours
+                .contains("64 processes lose 20.00 % (20.00 % … 20.00 %)"),
+            "{}",
+            answer.ours
+        );
+        assert_eq!(answer.verdict, Verdict::Holds);
+    }
+
+    #[test]
+    fn a_loss_that_is_lost_in_the_noise_is_open() {
+        let many = [99.0, 101.0, 102.0, 98.0, 101.0, 100.5];
+        let answer = answer(&rounds([100.0; 6], many), 64, 2);
+        assert!(matches!(answer.verdict, Verdict::Undecided(_)));
+    }
+}

@@ -1,0 +1,130 @@
+//! The answers to the claims A7 to A9.
+
+use swtch_core::Nanos;
+use swtch_output::text;
+
+use super::exact::{Counted, Event};
+use super::script::{Counts, Phase, Waited, Who};
+use super::{Plays, mode};
+use crate::lab::claim::{Answer, Verdict, all_of};
+use crate::lab::measured::{Measured, STOPPED, cannot};
+
+/// How far the median run may be from the quantum, as a share: a thread that sleeps until then
+/// notices the end of a quantum, and the worker acts on it at the next yield point.
+const OFF_QUANTUM: f64 = 0.20;
+
+/// Beside a hog that wants as much, a thread is switched at least this many times as often.
+const LARGE: f64 = 2.0;
+
+impl Plays {
+    /// A7: alone, the kernel switches less often than the scheduler, so some switches of the
+    /// scheduler are none of the kernel's; a hog multiplies the kernel's switches and not the
+    /// scheduler's.
+    pub fn a7(&self) -> Answer {
+        let rate = |phase, count| self.rate(Who::Workers, phase, count);
+        let user = [Phase::Alone, Phase::Hog].map(|phase| rate(phase, |counts| counts.user));
+        let os = [Phase::Alone, Phase::Hog].map(|phase| rate(phase, Counts::os));
+        let each = os[0].over(&user[0]);
+        let os_grew = os[1].over(&os[0]);
+        let user_grew = user[1].over(&user[0]);
+        let (Some(each), Some(os_grew), Some(user_grew)) = (each, os_grew, user_grew) else {
+            return answer("A7", "nothing was played".to_owned(), cannot(STOPPED));
+        };
+        let ours = format!(
+            "alone {} user switches and {} OS switches of the same thread, {} OS switches a user switch; beside a \
+             hog {} and {}: {} times as many OS switches, {} times as many user switches",
+            user[0].words(),
+            os[0].words(),
+            each.ratio(),
+            user[1].words(),
+            os[1].words(),
+            os_grew.ratio(),
+            user_grew.ratio()
+        );
+        let verdict = all_of([
+            each.is_within(0.0, 1.0),
+            os_grew.is_within(LARGE, f64::INFINITY),
+            user_grew.is_within(0.0, LARGE / 1.5),
+        ]);
+        answer("A7", ours, verdict)
+    }
+
+    /// A8: a yield with no other worker runnable is no context switch. Counts must match exactly.
+    pub fn a8(&self) -> Answer {
+        let alone = self.counted.iter();
+        let alone: Vec<&Counted> = alone
+            .filter(|counted| counted.event == Event::YieldAlone)
+            .collect();
+        let words = alone.iter().map(|counted| {
+            format!(
+                "{} of {} alone: {} yields, {} context switches, {} times itself",
+                text::counted(counted.made, "yield"),
+                mode(counted),
+                text::grouped(counted.books.yields),
+                text::grouped(counted.books.switches),
+                text::grouped(counted.books.reselects),
+            )
+        });
+        let verdict = match alone.is_empty() {
+            true => cannot(STOPPED),
+            false => Verdict::of(alone.iter().all(|counted| counted.is_as_expected())),
+        };
+        answer("A8", words.collect::<Vec<_>>().join("; "), verdict)
+    }
+
+    /// A9: the median run is a quantum long, and all waits are for the turn.
+    pub fn a9(&self) -> Answer {
+        let Some(run) = Measured::of(&self.runs(Phase::Alone)) else {
+            return answer("A9", "nothing was played".to_owned(), cannot(STOPPED));
+        };
+        let quantum = self.quantum.as_ns() as f64;
+        let low = quantum * (1.0 - OFF_QUANTUM);
+        let verdict = run.is_within(low, quantum * (1.0 + OFF_QUANTUM));
+        let verdict = match verdict {
+            Verdict::Undecided(_) => Verdict::Undecided(
+                "the middle run is partly further than 20 % from the quantum".to_owned(),
+            ),
+            verdict => verdict,
+        };
+        let waits = self.workers.iter().flat_map(|play| &play.waits);
+        let (turn, other): (Vec<_>, Vec<_>) =
+            waits.partition(|waited| waited.wait_type == "SOS_SCHEDULER_YIELD");
+        let sum = |pick: fn(&Waited) -> u64| turn.iter().map(|waited| pick(waited)).sum::<u64>();
+        let (count, wait_ns, signal_ns) = (
+            sum(|waited| waited.count),
+            sum(|waited| waited.wait_ns),
+            sum(|waited| waited.signal_ns),
+        );
+        let others: u64 = other.iter().map(|waited| waited.count).sum();
+        let ours = format!(
+            "the middle run took {} of a quantum of {}; {} of SOS_SCHEDULER_YIELD, {} in all and {} of it for the \
+             turn; {} of any other type",
+            within(&run),
+            self.quantum,
+            text::counted(count, "wait"),
+            Nanos::from_ns(wait_ns),
+            Nanos::from_ns(signal_ns),
+            text::counted(others, "wait"),
+        );
+        // Read one after the other, from ticks: they may differ in the last digits.
+        let only_the_turn = others == 0 && wait_ns.abs_diff(signal_ns) <= wait_ns / 1_000;
+        answer("A9", ours, all_of([verdict, Verdict::of(only_the_turn)]))
+    }
+}
+
+fn answer(claim: &'static str, ours: String, verdict: Verdict) -> Answer {
+    Answer {
+        claim,
+        ours,
+        verdict,
+    }
+}
+
+/// A length with its interval.
+fn within(run: &Measured) -> String {
+    let length = |ns: f64| Nanos::from_rounded(ns).to_string();
+    match run.ends() {
+        Some((low, high)) => format!("{} ({} … {})", length(run.point), length(low), length(high)),
+        None => length(run.point),
+    }
+}

@@ -1,0 +1,261 @@
+//! The results of the plays as sentences, tables and the figure over time.
+
+use swtch_core::Nanos;
+use swtch_output::text;
+use swtch_plot::content::{Axis, Chart, Content, Dot, Line, Mark, Measure, Scale, Style};
+use swtch_plot::{self, Picture};
+use swtch_report::report::{Cell, Sheet};
+
+use super::exact::{Counted, Event};
+use super::script::{Counts, Phase, Scanned, Who, Window};
+use super::{Plays, mode};
+use crate::lab::findings::Table;
+
+const LEVELS: [&str; 9] = [
+    "who",
+    "phase",
+    "user_switches_per_s",
+    "median_run_ns",
+    "ran_by_its_books_pct",
+    "os_voluntary_per_s",
+    "os_involuntary_per_s",
+    "cpu_pct",
+    "os_per_user_switch",
+];
+
+const COUNTERS: [&str; 10] = [
+    "mode",
+    "event",
+    "made",
+    "yields",
+    "switches",
+    "self_reselects",
+    "preemptive",
+    "idle",
+    "os_switches",
+    "as_meant",
+];
+
+impl Plays {
+    pub fn sentences(&self) -> Vec<String> {
+        let mut sentences = Vec::new();
+        let (hog, seconds) = self.sum(Who::Workers, Phase::Hog);
+        if seconds > 0.0 {
+            sentences.push(format!(
+                "Beside the hog the scheduler's books say that its workers ran {:.0} % of the time, and the kernel \
+                 gave their thread {:.0} %: the scheduler does not know that it was off the CPU, and its delay \
+                 ({}) does not tell.",
+                hog.running_ns as f64 / seconds / 1e7,
+                hog.cpu_ns as f64 / seconds / 1e7,
+                Nanos::from_ns(hog.delay_ns),
+            ));
+        }
+        let rate = |who, phase| self.rate(who, phase, Counts::os);
+        let [alone, hog] = [Phase::Alone, Phase::Hog].map(|phase| rate(Who::Threads, phase));
+        if alone.seconds > 0.0 {
+            sentences.push(format!(
+                "The same scans as threads of the kernel: {} OS switches alone and {} beside the hog, of which every \
+                 one is a switch between workers, too.",
+                alone.words(),
+                hog.words()
+            ));
+        }
+        let preemptive = self.counted.iter();
+        let preemptive: Vec<String> = preemptive
+            .filter(|counted| counted.event == Event::Preemptive)
+            .map(|counted| {
+                format!(
+                    "{} of {} came to {} preemptive switches",
+                    text::counted(counted.made, "section"),
+                    mode(counted),
+                    counted.books.preemptive
+                )
+            })
+            .collect();
+        if !preemptive.is_empty() {
+            sentences.push(format!(
+                "Work outside of the scheduler is counted apart: {}.",
+                preemptive.join(", ")
+            ));
+        }
+        sentences
+    }
+
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let lost: u64 = self.workers.iter().map(|play| play.lost_runs).sum();
+        if lost > 0 {
+            let runs = text::counted(lost, "run");
+            notes.push(format!(
+                "{runs} of workers were overwritten before they were read"
+            ));
+        }
+        let odd = self
+            .counted
+            .iter()
+            .filter(|counted| !counted.is_as_expected());
+        notes.extend(odd.map(|counted| {
+            format!(
+                "{} × {} of {} were counted otherwise than meant",
+                counted.made,
+                counted.event.as_str(),
+                mode(counted)
+            )
+        }));
+        notes
+    }
+
+    pub fn levels(&self) -> Table {
+        let mut sheet = Sheet::new("two-levels", &LEVELS);
+        for who in [Who::Workers, Who::Threads] {
+            for phase in [Phase::Alone, Phase::Hog] {
+                let (sum, seconds) = self.sum(who, phase);
+                if seconds > 0.0 {
+                    sheet.rows.push(self.level_row(who, phase, sum, seconds));
+                }
+            }
+        }
+        Table {
+            title: "Both levels, per second".to_owned(),
+            sheet,
+        }
+    }
+
+    fn level_row(&self, who: Who, phase: Phase, sum: Counts, seconds: f64) -> Vec<Cell> {
+        let per_s = |count: u64| Cell::Ratio(count as f64 / seconds);
+        let percent = |ns: u64| Cell::Percent(ns as f64 / seconds / 1e7);
+        let is_scheduler = who == Who::Workers;
+        let of_scheduler = |cell: Cell| if is_scheduler { cell } else { Cell::Missing };
+        let runs = self.runs(phase);
+        let median = swtch_core::cost::median(&runs).filter(|_| is_scheduler);
+        vec![
+            Cell::text(who.to_string()),
+            Cell::text(phase.as_str()),
+            of_scheduler(per_s(sum.user)),
+            Cell::time(median.map(Nanos::from_rounded)),
+            of_scheduler(percent(sum.running_ns)),
+            per_s(sum.voluntary),
+            per_s(sum.involuntary),
+            percent(sum.cpu_ns),
+            match sum.user {
+                0 => Cell::Missing,
+                user => Cell::Ratio(sum.os() as f64 / user as f64),
+            },
+        ]
+    }
+
+    pub fn counters(&self) -> Table {
+        let mut sheet = Sheet::new("counters", &COUNTERS);
+        let row = |counted: &Counted| {
+            vec![
+                Cell::text(mode(counted)),
+                Cell::text(counted.event.as_str()),
+                Cell::Count(counted.made),
+                Cell::Count(counted.books.yields),
+                Cell::Count(counted.books.switches),
+                Cell::Count(counted.books.reselects),
+                Cell::Count(counted.books.preemptive),
+                Cell::Count(counted.books.idle),
+                Cell::Count(counted.os),
+                Cell::text(if counted.is_as_expected() {
+                    "yes"
+                } else {
+                    "no"
+                }),
+            ]
+        };
+        sheet.rows = self.counted.iter().map(row).collect();
+        Table {
+            title: "Known numbers of events, and who counted them".to_owned(),
+            sheet,
+        }
+    }
+
+    pub fn picture(&self) -> Picture {
+        let lines = [
+            (
+                "user switches of workers",
+                Who::Workers,
+                user as fn(&Counts) -> u64,
+            ),
+            ("OS switches, same thread", Who::Workers, Counts::os),
+            ("OS switches of threads", Who::Threads, Counts::os),
+        ];
+        let lines = lines.map(|(label, who, count)| Line {
+            label: label.to_owned(),
+            style: Style::Measured,
+            colour: None,
+            points: series(self.plays(who), count),
+        });
+        let lines: Vec<Line> = lines
+            .into_iter()
+            .filter(|line| !line.points.is_empty())
+            .collect();
+        Picture {
+            name: "two-levels".to_owned(),
+            title: "One thread, two counts: a hog comes and goes".to_owned(),
+            subtitle: swtch_plot::subtitle(&swtch_host::origin()),
+            explanation: "switches in each window over its length; medians of all plays".to_owned(),
+            notes: Vec::new(),
+            content: Content::Chart(Chart {
+                x: Axis {
+                    name: "time".to_owned(),
+                    measure: Measure::Time,
+                    scale: Scale::Linear,
+                },
+                y: Axis {
+                    name: "switches per second".to_owned(),
+                    measure: Measure::Count,
+                    scale: Scale::Linear,
+                },
+                lines,
+                marks: self.hog_marks(),
+            }),
+        }
+    }
+
+    fn hog_marks(&self) -> Vec<Mark> {
+        let Some(play) = self.workers.first().or_else(|| self.threads.first()) else {
+            return Vec::new();
+        };
+        let Some(start) = play.windows.first().map(|window| window.from_ns) else {
+            return Vec::new();
+        };
+        let at = |moment: u64| (moment - start) as f64;
+        let hog: Vec<_> = play.of(Phase::Hog).collect();
+        let mark = |at, label: &str| Mark {
+            at,
+            label: label.to_owned(),
+        };
+        let comes = hog
+            .first()
+            .map(|window| mark(at(window.from_ns), "hog comes"));
+        let goes = hog.last().map(|window| mark(at(window.to_ns), "hog goes"));
+        comes.into_iter().chain(goes).collect()
+    }
+}
+
+const fn user(counts: &Counts) -> u64 {
+    counts.user
+}
+
+/// The rate in each window, as the median of all plays, at the middle of the window.
+fn series(plays: &[Scanned], count: fn(&Counts) -> u64) -> Vec<Dot> {
+    let Some(first) = plays.first() else {
+        return Vec::new();
+    };
+    let start = first.windows.first().map_or(0, |window| window.from_ns);
+    let dot = |(place, window): (usize, &Window)| {
+        let same = plays.iter().filter_map(|play| play.windows.get(place));
+        let rates: Vec<f64> = same
+            .filter(|window| window.seconds() > 0.0)
+            .map(|window| count(&window.grown) as f64 / window.seconds())
+            .collect();
+        Some(Dot {
+            x: (window.from_ns.midpoint(window.to_ns) - start) as f64,
+            y: swtch_core::cost::median(&rates)?,
+            interval: None,
+        })
+    };
+    first.windows.iter().enumerate().filter_map(dot).collect()
+}

@@ -1,0 +1,185 @@
+//! `swtch export`: a trace in the formats that other tools read.
+//!
+//! ```text
+//! Trace ─▶ Rows (those that the filter takes, as in reports)
+//!            └─▶ perfetto │ chrome │ firefox │ folded │ csv │ parquet ─▶ Sink
+//! ```
+//!
+//! - `rows` chooses the rows, so that each format counts as a report with the same filter does.
+//! - `life` joins the two rows that describe one wait; `evidence` names what is known about it.
+//! - Each format is a file that takes rows one by one, because a trace may be larger than memory.
+//!   Firefox is the exception, and has a limit.
+//! - `sink` makes sure that an unfinished file is never taken for a whole one.
+//!
+//! No export has prices: they belong to a machine and a day, not to a trace.
+
+mod chrome;
+mod evidence;
+mod firefox;
+mod folded;
+mod life;
+mod perfetto;
+mod rows;
+mod sink;
+mod table;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Result, bail};
+use swtch_output::message;
+use swtch_output::text::escaped;
+
+use crate::opening;
+use crate::report::Filter;
+use rows::Rows;
+pub use sink::{Bytes, Packing, Sink};
+
+/// The format of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// Protobuf messages that Perfetto reads.
+    Perfetto,
+    /// JSON in Chrome's trace event format.
+    Chrome,
+    /// JSON that the Firefox Profiler reads.
+    Firefox,
+    /// Folded stacks, for flame graphs.
+    Folded,
+    /// Comma-separated values, with one row per switch.
+    Csv,
+    /// A Parquet file with one row per switch.
+    Parquet,
+}
+
+impl To {
+    /// In the order in which help and errors list them.
+    pub const ALL: [Self; 6] = [
+        Self::Perfetto,
+        Self::Chrome,
+        Self::Firefox,
+        Self::Folded,
+        Self::Csv,
+        Self::Parquet,
+    ];
+
+    /// The word on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Perfetto => "perfetto",
+            Self::Chrome => "chrome",
+            Self::Firefox => "firefox",
+            Self::Folded => "folded",
+            Self::Csv => "csv",
+            Self::Parquet => "parquet",
+        }
+    }
+
+    /// The format with this word; `None` if there is none.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|to| to.as_str() == word)
+    }
+
+    const fn bytes(self) -> Bytes {
+        match self {
+            Self::Perfetto | Self::Parquet => Bytes::Binary,
+            Self::Chrome | Self::Firefox | Self::Folded | Self::Csv => Bytes::Text,
+        }
+    }
+
+    /// The ending of file names by which readers of the format know it.
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Perfetto => "pftrace",
+            Self::Chrome | Self::Firefox => "json",
+            Self::Folded => "folded",
+            Self::Csv => "csv",
+            Self::Parquet => "parquet",
+        }
+    }
+
+    /// A hint on which programs read the format.
+    const fn reader(self) -> &'static str {
+        match self {
+            Self::Perfetto => "open it at https://ui.perfetto.dev",
+            Self::Chrome => {
+                "open it at https://ui.perfetto.dev, chrome://tracing or speedscope.app"
+            }
+            Self::Firefox => "open it at https://profiler.firefox.com",
+            Self::Folded => "flamegraph.pl draws it, speedscope.app opens it",
+            Self::Csv | Self::Parquet => "DuckDB, pandas and others read it",
+        }
+    }
+
+    /// Whether the file is compressed: if its name ends in `.gz`.
+    fn packing(self, output: Option<&Path>) -> Result<Packing> {
+        if output.and_then(Path::extension) != Some(OsStr::new("gz")) {
+            return Ok(Packing::None);
+        }
+        match self {
+            Self::Perfetto | Self::Chrome | Self::Firefox | Self::Csv => Ok(Packing::Gzip),
+            Self::Folded => bail!("flamegraph.pl reads no gzip: give a name without .gz"),
+            Self::Parquet => bail!("Parquet is compressed inside: give a name without .gz"),
+        }
+    }
+}
+
+/// What to export, and where the file goes.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Directory of the trace to export.
+    pub trace: PathBuf,
+    /// The format of the file.
+    pub to: To,
+    /// The file; stdout when `None`.
+    pub output: Option<PathBuf>,
+    /// Which rows of it to export.
+    pub filter: Filter,
+}
+
+/// Exports a trace, and returns the exit code. When `interrupted` becomes true it ends with an
+/// error, and no file is left behind.
+///
+/// # Errors
+/// When the trace cannot be read or the export not be written.
+pub fn run(request: &Request, interrupted: Arc<AtomicBool>) -> Result<u8> {
+    let output = request.output.as_deref();
+    let packing = request.to.packing(output)?;
+    let trace = opening::open(&request.trace)?;
+    let mut rows = Rows::open(&trace, &request.filter)?;
+    let mut sink = Sink::open(output, request.to.bytes(), packing, interrupted)?;
+    match request.to {
+        To::Perfetto => perfetto::write(&mut rows, &mut sink)?,
+        To::Chrome => chrome::write(&mut rows, &mut sink)?,
+        To::Firefox => firefox::write(&mut rows, &mut sink)?,
+        To::Folded => folded::write(&mut rows, &mut sink)?,
+        To::Csv => table::write_csv(&mut rows, &mut sink)?,
+        To::Parquet => {
+            let shown = request.output.as_deref().unwrap_or(Path::new("stdout"));
+            sink = table::write_parquet(&mut rows, sink, shown)?;
+        }
+    }
+    let bytes = sink.finish()?;
+    rows.tell_missing();
+    if let Some(output) = output {
+        tell(request.to, output, bytes);
+    }
+    Ok(0)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
+fn tell(to: To, output: &Path, bytes: u64) {
+    let name = output.to_string_lossy();
+    let megabytes = bytes as f64 / 1e6;
+    message!(
+        "swtch: {megabytes:.1} MB in {}: {}",
+        escaped(&name),
+        to.reader()
+    );
+    let suffix = format!(".{}", to.suffix());
+    if !name.trim_end_matches(".gz").ends_with(&suffix) {
+        message!("swtch: its readers know such files by names that end in {suffix}");
+    }
+}

@@ -1,0 +1,247 @@
+//! Lines of a bill: switches are counted by group and by what decides their price. They are priced
+//! once, when all are counted.
+//!
+//! The direct cost is given as two shares:
+//!
+//! - of **wall time**: one CPU, for the length of the recording or of the part that `--since` and
+//!   `--until` select.
+//! - of **CPU time**: the runs that these switches ended. The runs of a CPU touch each other, so
+//!   the time of a switch is part of a run, and not beside it.
+
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+use swtch_core::cost::{Account, Amount};
+use swtch_core::{Nanos, Timestamp};
+use swtch_output::text;
+
+use super::departure::Departure;
+use super::filter::Selection;
+use super::head::Head;
+use super::pricing::Prices;
+use super::sheet::{Cell, Sheet};
+
+/// Columns of a bill, after those that name the group.
+const MEASURES: [&str; 10] = [
+    "switches",
+    "direct_ns",
+    "direct_low_ns",
+    "direct_high_ns",
+    "indirect_high_ns",
+    "share_of_wall_pct",
+    "share_of_cpu_pct",
+    "measured_pct",
+    "ran_ns",
+    "unpriced",
+];
+
+/// Switches of one group, and the runs that they ended.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    pub account: Account,
+    ran: Nanos,
+    unknown_runs: u64,
+}
+
+impl Line {
+    fn add(&mut self, departure: &Departure) {
+        self.account.add(departure.case, departure.indirect_high);
+        match departure.ran {
+            Some(ran) => self.ran += ran,
+            None => self.unknown_runs += 1,
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.account.merge(&other.account);
+        self.ran += other.ran;
+        self.unknown_runs += other.unknown_runs;
+    }
+
+    /// One cell for each column of [`MEASURES`]. Costs and shares are missing if no switch has a
+    /// price.
+    fn cells(&self, amount: &Amount, wall: Nanos) -> Vec<Cell> {
+        let is_known = amount.switches == 0 || amount.is_priced();
+        let direct = |ns| match is_known {
+            true => Cell::Time(Nanos::from_rounded(ns)),
+            false => Cell::Missing,
+        };
+        let share = |of| match is_known {
+            true => percent(amount.direct.point_ns, of).map_or(Cell::Missing, Cell::Percent),
+            false => Cell::Missing,
+        };
+        vec![
+            Cell::Count(amount.switches),
+            direct(amount.direct.point_ns),
+            direct(amount.direct.low_ns),
+            direct(amount.direct.high_ns),
+            Cell::time(amount.indirect_high),
+            share(wall),
+            share(self.ran),
+            amount.measured_pct().map_or(Cell::Missing, Cell::Percent),
+            Cell::Time(self.ran),
+            Cell::Count(amount.unpriced),
+        ]
+    }
+}
+
+/// `part_ns` as a percentage of `whole`; `None` if `whole` is zero.
+#[expect(clippy::cast_precision_loss, reason = "four digits are shown")]
+pub fn percent(part_ns: f64, whole: Nanos) -> Option<f64> {
+    (whole > Nanos::ZERO).then(|| part_ns * 100.0 / whole.as_ns() as f64)
+}
+
+#[derive(Debug)]
+pub struct Accounts<K> {
+    places: FxHashMap<K, usize>,
+    lines: Vec<(K, Line)>,
+    /// The group found last, kept because rows come in bursts of one group.
+    recent: Option<(K, usize)>,
+}
+
+impl<K> Default for Accounts<K> {
+    fn default() -> Self {
+        Self {
+            places: FxHashMap::default(),
+            lines: Vec::new(),
+            recent: None,
+        }
+    }
+}
+
+impl<K: Copy + Ord + Hash> Accounts<K> {
+    /// Adds a switch to a group.
+    pub fn add(&mut self, key: K, departure: &Departure) {
+        let place = self.place(key);
+        self.lines[place].1.add(departure);
+    }
+
+    /// The line of a group.
+    pub fn line(&self, key: K) -> Option<&Line> {
+        let place = self.places.get(&key)?;
+        Some(&self.lines[*place].1)
+    }
+
+    pub fn total(&self) -> Line {
+        let mut total = Line::default();
+        for (_, line) in &self.lines {
+            total.merge(line);
+        }
+        total
+    }
+
+    /// The bill as a sheet, the most expensive group first. `label` gives the cells of the columns
+    /// `labels`, which stand before the measures.
+    pub fn sheet(
+        &self,
+        name: &'static str,
+        labels: &[&'static str],
+        bill: &Bill<'_>,
+        label: impl Fn(K) -> Vec<Cell>,
+    ) -> Sheet {
+        let columns: Vec<_> = labels.iter().copied().chain(MEASURES).collect();
+        let mut sheet = Sheet::new(name, &columns);
+        let billing = bill.prices.billing();
+        let lines = self.lines.iter();
+        let mut ranked: Vec<_> = lines
+            .map(|(key, line)| (*key, line, billing.amount(&line.account)))
+            .collect();
+        ranked.sort_by(|a, b| {
+            let by_cost = b.2.direct.point_ns.total_cmp(&a.2.direct.point_ns);
+            let by_number = || b.2.switches.cmp(&a.2.switches);
+            by_cost.then_with(by_number).then(a.0.cmp(&b.0))
+        });
+        for (key, line, amount) in ranked {
+            let mut cells = label(key);
+            cells.extend(line.cells(&amount, bill.wall));
+            sheet.rows.push(cells);
+        }
+        let total = self.total();
+        let amount = billing.amount(&total.account);
+        let mut sums = vec![Cell::text("total")];
+        sums.resize(labels.len(), Cell::Missing);
+        sums.extend(total.cells(&amount, bill.wall));
+        sheet.total = Some(sums);
+        sheet.not_in_tables = if amount.unpriced > 0 {
+            &["ran_ns", "earlier_names"]
+        } else {
+            &["ran_ns", "earlier_names", "unpriced"]
+        };
+        sheet.notes = bill.notes(&total);
+        sheet
+    }
+
+    fn place(&mut self, key: K) -> usize {
+        if let Some((_, place)) = self.recent.filter(|recent| recent.0 == key) {
+            return place;
+        }
+        let next = self.lines.len();
+        let place = *self.places.entry(key).or_insert(next);
+        if place == next {
+            self.lines.push((key, Line::default()));
+        }
+        self.recent = Some((key, place));
+        place
+    }
+}
+
+/// What a bill needs besides the switches.
+#[derive(Debug)]
+pub struct Bill<'a> {
+    pub prices: &'a Prices<'a>,
+    /// Length of the billed part of the recording; zero if it is not known.
+    pub wall: Nanos,
+    /// Number of lost records. If there are any, the bill is a lower bound.
+    pub lost: u64,
+}
+
+impl<'a> Bill<'a> {
+    /// For a trace whose rows have been read: before that, the length of an unfinished trace is
+    /// unknown.
+    pub fn new(prices: &'a Prices<'a>, head: &Head, selection: &Selection) -> Self {
+        Self {
+            prices,
+            wall: wall(head, selection),
+            lost: head.lost(),
+        }
+    }
+
+    fn notes(&self, total: &Line) -> Vec<String> {
+        let mut notes = self.prices.notes(&total.account);
+        if self.lost > 0 {
+            notes.push(format!(
+                "{} lost: the bill is a lower bound",
+                text::counted(self.lost, "record")
+            ));
+        }
+        let amount = self.prices.billing().amount(&total.account);
+        let is_known = total.unknown_runs == 0 && total.ran > Nanos::ZERO;
+        if is_known && Nanos::from_rounded(amount.direct.low_ns) > total.ran {
+            notes.push(
+                "even the low end is more than the runs took in which these switches happened: the \
+                 prices do not hold for this trace"
+                    .to_owned(),
+            );
+        }
+        if self.wall == Nanos::ZERO {
+            notes
+                .push("the length of the recording is not known: no share of wall time".to_owned());
+        }
+        if total.unknown_runs > 0 {
+            notes.push(format!(
+                "{} with unknown start: left out of the shares of CPU time",
+                text::counted(total.unknown_runs, "run")
+            ));
+        }
+        notes
+    }
+}
+
+/// The length of the part of the recording that is billed.
+fn wall(head: &Head, selection: &Selection) -> Nanos {
+    let start = Timestamp::from_ns(head.meta.start_ns);
+    let end = start.as_ns().saturating_add(head.duration().as_ns());
+    let from = selection.from().max(start);
+    let to = selection.to().min(Timestamp::from_ns(end));
+    to.since(from).unwrap_or(Nanos::ZERO)
+}

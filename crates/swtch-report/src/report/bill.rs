@@ -1,0 +1,309 @@
+//! `report --bill`: what the switches of a trace cost, by reason, thread, process, stack, or pair
+//! of tasks.
+//!
+//! ```text
+//! rows ─▶ Departures ─▶ Accounts: how many of each case, for each group ─┐
+//! price list ─▶ Prices ───────────────────────────────────────────────────┴─▶ Sheet
+//! ```
+//!
+//! While rows are read, switches are only counted by what decides their price. They are priced
+//! once, when all are counted.
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+use rustc_hash::FxHashMap;
+use serde_json::json;
+use swtch_core::cost::PriceList;
+use swtch_core::{Coverage, Reason};
+use swtch_store::{Columns, StackKind, Trace};
+
+use super::accounts::{Accounts, Bill};
+use super::departure::{Departure, Departures};
+use super::group::{self, Groups, Words};
+use super::head::Rows;
+use super::names::Names;
+use super::pricing::Prices;
+use super::session::Session;
+use super::sheet::{Cell, Sheet};
+use super::stack::{self, Stacks, Symbols};
+use super::{By, Request, write_sheet};
+
+/// What a row of a bill stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BillBy {
+    /// Why the task left its CPU.
+    Reason,
+    /// The process of the task that left.
+    Process,
+    /// The task that left.
+    Thread,
+    /// The user and kernel stack at which the task waited.
+    Stack,
+    /// The thread that left, and the thread that ran next.
+    Pair,
+}
+
+impl BillBy {
+    /// All of them, in the order in which help names them.
+    pub const ALL: [Self; 5] = [
+        Self::Reason,
+        Self::Process,
+        Self::Thread,
+        Self::Stack,
+        Self::Pair,
+    ];
+
+    /// The word on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reason => "reason",
+            Self::Process => "process",
+            Self::Thread => "thread",
+            Self::Stack => "stack",
+            Self::Pair => "pair",
+        }
+    }
+
+    /// The variant with this word; `None` if there is none.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|by| by.as_str() == word)
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Reason => "bill.reason",
+            Self::Process => "bill.process",
+            Self::Thread => "bill.thread",
+            Self::Stack => "bill.stack",
+            Self::Pair => "bill.pair",
+        }
+    }
+
+    const fn labels(self) -> &'static [&'static str] {
+        match self {
+            Self::Reason => &REASON_LABELS,
+            Self::Process => Groups::label_columns(By::Process),
+            Self::Thread => Groups::label_columns(By::Thread),
+            Self::Stack => &["user_frames", "kernel_frames", "folded"],
+            Self::Pair => &["thread", "tid", "pid", "next", "next_tid", "next_pid"],
+        }
+    }
+
+    fn key(self, departure: &Departure, names: &Names) -> Key {
+        match self {
+            Self::Reason => Key::Reason(departure.case.reason),
+            Self::Process => Key::Process(names.thread(departure.task).process),
+            Self::Thread => Key::Thread(departure.task),
+            Self::Stack => Key::Stacks(departure.stacks),
+            Self::Pair => Key::Pair(departure.task, departure.next),
+        }
+    }
+}
+
+/// Labels of a bill by reason.
+pub const REASON_LABELS: [&str; 2] = ["reason", "category"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Key {
+    Reason(Reason),
+    Process(usize),
+    Thread(usize),
+    Stacks(Stacks),
+    Pair(usize, Option<usize>),
+}
+
+/// Whether every run on every CPU has a row, so that it is known which tasks ran on a CPU in
+/// between.
+pub fn is_complete(session: &Session<'_>) -> bool {
+    session.coverage() == Coverage::EveryTask && session.head().lost() == 0
+}
+
+/// Columns that every bill reads; a bill by stack reads the stacks, too.
+const COLUMNS: Columns = Columns::REASON
+    .and(Columns::CPU)
+    .and(Columns::RAN)
+    .and(Columns::NEXT_TASK)
+    .and(Columns::OFF_REASON)
+    .and(Columns::OFF);
+
+/// Writes the bill of a trace. `request.by` is ignored.
+///
+/// # Errors
+///
+/// When the trace cannot be read or `out` cannot be written.
+pub fn bill(
+    trace: &Trace,
+    by: BillBy,
+    request: &Request,
+    list: &PriceList,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let mut session = Session::open(trace, &request.filter)?;
+    let prices = Prices::new(list, trace.meta());
+    let (accounts, rows) = accounts(&mut session, by, &prices)?;
+    let bill = Bill::new(&prices, session.head(), &session.selection());
+    let sheet = sheet(&accounts, by, &bill, &session)?;
+    let table = match by {
+        BillBy::Stack => write_stacks,
+        _ => Sheet::write_table,
+    };
+    let prices = json!({ "prices": prices.to_json(&accounts.total().account) });
+    write_sheet(sheet, session.head(), rows, request, table, prices, out)
+}
+
+fn accounts(
+    session: &mut Session<'_>,
+    by: BillBy,
+    prices: &Prices<'_>,
+) -> Result<(Accounts<Key>, Rows)> {
+    let names = session.names();
+    let columns = match by {
+        BillBy::Stack => COLUMNS | Columns::STACKS,
+        _ => COLUMNS,
+    };
+    let mut accounts = Accounts::default();
+    let mut departures = Departures::new(&names, is_complete(session), prices.billing());
+    let mut add = |one: &Departure| accounts.add(by.key(one, &names), one);
+    // What a task's caches lost before the span may still slow it down inside the span.
+    let rows = session.scan_from_start(columns, &mut |row, task, counted| {
+        departures.add(row, task, counted, &names, &mut add);
+    })?;
+    departures.finish(&mut add);
+    Ok((accounts, rows))
+}
+
+fn sheet(
+    accounts: &Accounts<Key>,
+    by: BillBy,
+    bill: &Bill<'_>,
+    session: &Session<'_>,
+) -> Result<Sheet> {
+    let has_stacks = session.head().meta.stacks.is_some();
+    let symbols = match by {
+        BillBy::Stack if has_stacks => session.symbols()?,
+        _ => Symbols::default(),
+    };
+    let names = session.names();
+    let mut sheet = accounts.sheet(by.name(), by.labels(), bill, |key| {
+        label(key, &names, &symbols)
+    });
+    if by == BillBy::Stack && !has_stacks {
+        sheet.notes.push(stack::NO_STACKS.to_owned());
+    }
+    Ok(sheet)
+}
+
+/// The cells that name a group, for the columns of [`BillBy::labels`].
+fn label(key: Key, names: &Names, symbols: &Symbols) -> Vec<Cell> {
+    let words = Words {
+        names,
+        arch: None,
+        cgroups: &FxHashMap::default(),
+    };
+    match key {
+        Key::Reason(reason) => reason_label(reason),
+        Key::Process(place) => words.label(group::Key::Process(place)),
+        Key::Thread(index) => words.label(group::Key::Thread(index)),
+        Key::Stacks(stacks) => stack_label(stacks, symbols),
+        Key::Pair(task, next) => {
+            let mut cells = task_label(Some(task), names).to_vec();
+            cells.extend(task_label(next, names));
+            cells
+        }
+    }
+}
+
+/// The cells that name a reason, for the columns of [`REASON_LABELS`].
+pub fn reason_label(reason: Reason) -> Vec<Cell> {
+    vec![
+        Cell::text(reason.as_str()),
+        Cell::text(reason.category().as_str()),
+    ]
+}
+
+/// Name, thread and process id.
+fn task_label(task: Option<usize>, names: &Names) -> [Cell; 3] {
+    let Some(task) = task else {
+        return [Cell::text("(unnamed)"), Cell::Missing, Cell::Missing];
+    };
+    let id = |number: Option<u32>| number.map_or(Cell::Missing, |n| Cell::Id(u64::from(n)));
+    let (thread, process) = (names.thread(task), names.process_of(task));
+    [
+        Cell::text(&thread.comm),
+        id(thread.tid.map(swtch_core::Tid::get)),
+        id(process.pid.map(swtch_core::Pid::get)),
+    ]
+}
+
+fn stack_label(stacks: Stacks, symbols: &Symbols) -> Vec<Cell> {
+    let user = symbols.frames(StackKind::User, stacks.0);
+    let kernel = symbols.frames(StackKind::Kernel, stacks.1);
+    let folded = match stacks {
+        (None, None) => "(no stack)".to_owned(),
+        _ => stack::folded(&[], &user, &kernel),
+    };
+    vec![Cell::List(user), Cell::List(kernel), Cell::Text(folded)]
+}
+
+/// Writes the first `most` stacks, each below a line with the cost of its switches.
+fn write_stacks(sheet: &Sheet, most: usize, out: &mut dyn Write) -> io::Result<()> {
+    for row in sheet.rows.iter().take(most) {
+        write_costs(row, out)?;
+        let [user, kernel, folded, ..] = &row[..] else {
+            unreachable!("a row has a cell for each column");
+        };
+        match (user, kernel) {
+            (Cell::List(user), Cell::List(kernel)) if user.is_empty() && kernel.is_empty() => {
+                writeln!(out, "  {}", folded.to_table())?;
+            }
+            _ => {
+                stack::write_frames("kernel", kernel, out)?;
+                stack::write_frames("user", user, out)?;
+            }
+        }
+        writeln!(out)?;
+    }
+    match &sheet.total {
+        Some(total) if !sheet.rows.is_empty() => {
+            write!(out, "total: ")?;
+            write_costs(total, out)?;
+        }
+        _ => writeln!(out, "no rows")?,
+    }
+    sheet.write_rest(most, out)
+}
+
+fn write_costs(row: &[Cell], out: &mut dyn Write) -> io::Result<()> {
+    let measures = &row[BillBy::Stack.labels().len()..];
+    let [
+        switches,
+        direct,
+        low,
+        high,
+        indirect,
+        wall,
+        cpu,
+        measured,
+        ..,
+    ] = measures
+    else {
+        unreachable!("a row has a cell for each column");
+    };
+    writeln!(
+        out,
+        "{} switches  direct {} ({} to {})  indirect up to {}  {} % of one CPU, {} % of its runs  \
+         measured {} %",
+        switches.to_table(),
+        direct.to_table(),
+        low.to_table(),
+        high.to_table(),
+        indirect.to_table(),
+        wall.to_table(),
+        cpu.to_table(),
+        measured.to_table(),
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,527 @@
+//! `explain`: why a trace switched, on one screen ([`screen`]) or with all tables, and a verdict in
+//! plain words.
+//!
+//! One scan feeds all aggregators, and the answer is written from their counts. The whole of it:
+//!
+//! ```text
+//! head · balance          what was recorded, and that nothing is missing
+//! by reason               why tasks switched
+//! processes, threads      which tasks switched
+//! who had the CPU         which tasks ran during the run-queue time of others
+//! waits, wakers           what tasks waited for, and what ended the waits
+//! the bill                what the switches cost, if there are prices
+//! verdict                 what stands out, with its numbers, and what could be changed
+//! ```
+
+use std::io::Write;
+
+use anyhow::{Context as _, Result, bail};
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+use swtch_core::cost::PriceList;
+use swtch_core::{Arch, CgroupId, Reason, Switch, Timestamp};
+use swtch_output::format::{Format, write_answer};
+use swtch_output::text;
+use swtch_store::{Columns, Trace};
+
+use super::accounts::Bill;
+use super::bill::is_complete;
+use super::empty::{why_empty, why_filtered};
+use super::filter::{Counted, Filter, Selection};
+use super::group::{Groups, Words, reason_of_open};
+use super::head::{Head, Rows};
+use super::names::Names;
+use super::preemptor::Preemptors;
+use super::pricing::Prices;
+use super::programs::Programs;
+use super::reason::ByReason;
+use super::screen::{self, Screen};
+use super::session::Session;
+use super::sheet::Sheet;
+use super::stack::{self, Places, Symbols};
+use super::summary::Summary;
+use super::tally::Tally;
+use super::verdict::{self, Details, Finding, Longest, Picture};
+use super::wait::Objects;
+use super::waker::Wakers;
+use super::worth::{Billed, Saving, Worth};
+use super::{By, CONTENTION, Request, WAIT_OBJECT, contention_of, write_json};
+
+/// Rows of each table of the page.
+const ROWS: usize = 8;
+
+/// Most stacks that the page shows.
+const STACKS: usize = 3;
+
+#[derive(Debug)]
+struct Page<'p> {
+    reasons: ByReason,
+    processes: Groups,
+    threads: Groups,
+    calls: Groups,
+    preemptors: Preemptors,
+    objects: Objects,
+    wakers: Wakers,
+    places: Places,
+    details: Details,
+    worth: Option<Worth<'p>>,
+}
+
+/// The page's tables and findings, made from the counts.
+#[derive(Debug)]
+pub struct Explained {
+    reasons: Sheet,
+    processes: Sheet,
+    threads: Sheet,
+    preemptors: Sheet,
+    waits: Sheet,
+    wakers: Sheet,
+    stacks: Option<Sheet>,
+    summary: Summary,
+    summary_lines: Vec<String>,
+    switches: u64,
+    findings: Vec<Finding>,
+    /// For each finding, the longest wait for its reason.
+    longest: Vec<Option<Longest>>,
+    /// The text for a page without findings.
+    pub without_findings: String,
+    billed: Option<Billed>,
+    /// The counts for the first screen.
+    pub screen: Screen,
+}
+
+/// How much of the answer is written for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// One screen of this width.
+    Screen(usize),
+    /// The head, all tables, and the verdict.
+    Full,
+}
+
+/// Writes what explains a trace, and with `prices` also what its switches cost. `request.by` is
+/// ignored.
+///
+/// # Errors
+///
+/// When the trace cannot be read or `out` cannot be written, and for CSV, which cannot hold a
+/// page.
+pub fn explain(
+    trace: &Trace,
+    request: &Request,
+    prices: Option<&PriceList>,
+    extent: Extent,
+    out: &mut dyn Write,
+) -> Result<()> {
+    if request.format == Format::Csv {
+        bail!("a page of several tables has no CSV form; use `swtch report --by X --format csv`");
+    }
+    let mut session = Session::open(trace, &request.filter)?;
+    let prices = prices.map(|list| Prices::new(list, trace.meta()));
+    let (page, rows) = Page::read(&mut session, prices.as_ref())?;
+    let explained = page.explained(&session, rows, prices.as_ref())?;
+    let mut written = Vec::new();
+    if request.format == Format::Json {
+        let object = explained.to_json(session.head(), rows, request.top);
+        write_json(&object, &mut written)?;
+    } else if let Extent::Screen(width) = extent {
+        for line in screen::lines(&explained, session.head(), rows, trace.path(), width) {
+            writeln!(written, "{line}")?;
+        }
+    } else {
+        let most = request.top.unwrap_or(ROWS);
+        explained.write(session.head(), rows, most, &mut written)?;
+    }
+    write_answer(out, &written).context("writing the page")
+}
+
+/// The parts of a page of HTML that explains a trace.
+#[derive(Debug)]
+pub struct Parts {
+    /// The first lines of every report.
+    pub head: Vec<String>,
+    /// Where every switch went, as the head words it.
+    pub balance: String,
+    /// Tables, each with its heading.
+    pub tables: Vec<(&'static str, Sheet)>,
+    /// The main reasons, in a few lines.
+    pub summary: Vec<String>,
+    /// What stands out, the dearest first.
+    pub findings: Vec<Told>,
+    /// The text for a page on which nothing stands out.
+    pub without_findings: String,
+}
+
+/// One finding, in words.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// What was seen, with its numbers.
+    pub seen: String,
+    /// Where it comes from: threads, calls, functions and wakers.
+    pub places: Vec<String>,
+    /// What removing it would save.
+    pub worth: Option<String>,
+    /// What a person could change.
+    pub advice: Option<String>,
+}
+
+/// The parts of the page that explains a trace.
+///
+/// # Errors
+///
+/// When the trace cannot be read.
+pub fn parts(trace: &Trace, filter: &Filter, prices: Option<&PriceList>) -> Result<Parts> {
+    let mut session = Session::open(trace, filter)?;
+    let prices = prices.map(|list| Prices::new(list, trace.meta()));
+    let (page, rows) = Page::read(&mut session, prices.as_ref())?;
+    let explained = page.explained(&session, rows, prices.as_ref())?;
+    let mut head = Vec::new();
+    session.head().write(rows, &mut head)?;
+    let head = String::from_utf8_lossy(&head);
+    Ok(Parts {
+        head: head
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect(),
+        balance: session.head().balance(),
+        summary: explained.summary_lines.clone(),
+        findings: explained.told(),
+        without_findings: explained.without_findings.clone(),
+        tables: explained.into_tables(),
+    })
+}
+
+impl<'p> Page<'p> {
+    fn read(session: &mut Session<'_>, prices: Option<&'p Prices<'p>>) -> Result<(Self, Rows)> {
+        let (names, selection) = (session.names(), session.selection());
+        let has_stacks = session.head().meta.stacks.is_some();
+        let mut page = Self {
+            reasons: ByReason::default(),
+            processes: Groups::new(By::Process, &names),
+            threads: Groups::new(By::Thread, &names),
+            calls: Groups::new(By::Syscall, &names),
+            preemptors: Preemptors::new(contention_of(session), &names),
+            objects: Objects::new(&names),
+            wakers: Wakers::default(),
+            places: Places::default(),
+            details: Details::default(),
+            worth: prices.map(|prices| Worth::new(prices, &names, is_complete(session))),
+        };
+        let rows = session.scan_from_start(columns(has_stacks), &mut |row, task, counted| {
+            page.add(row, task, counted, &names, &selection);
+        })?;
+        page.preemptors.finish(&names, &selection);
+        page.worth.iter_mut().for_each(Worth::finish);
+        for open in session.opens()? {
+            if let Some(reason) = reason_of_open(&open) {
+                page.reasons.add_open(reason, &open);
+                page.processes.add_open(&open, &names);
+                page.threads.add_open(&open, &names);
+            }
+        }
+        Ok((page, rows))
+    }
+
+    fn add(
+        &mut self,
+        row: &Switch,
+        task: usize,
+        counted: Counted,
+        names: &Names,
+        selection: &Selection,
+    ) {
+        self.reasons.add(row, counted);
+        self.processes.add(row, task, counted, names);
+        self.threads.add(row, task, counted, names);
+        self.calls.add(row, task, counted, names);
+        self.preemptors.add(row, task, counted, names, selection);
+        self.objects.add(row, task, counted, names);
+        if let Some(worth) = &mut self.worth {
+            worth.add(row, task, counted, names);
+        }
+        if counted.switch {
+            self.details.add_switch(row, task, names);
+        }
+        if counted.wait {
+            self.details.add_wait(row, task, names);
+            self.wakers.add(row, task, names);
+            self.places.add(row, task, names);
+        }
+    }
+
+    fn explained(
+        &self,
+        session: &Session<'_>,
+        rows: Rows,
+        prices: Option<&Prices<'_>>,
+    ) -> Result<Explained> {
+        let head = session.head();
+        let needs_paths = self.reasons.of(Reason::Throttle).tally.waits > 0;
+        let cgroups = match needs_paths {
+            true => session.cgroups()?,
+            false => FxHashMap::default(),
+        };
+        let symbols = match head.meta.stacks {
+            Some(_) => Some(session.symbols()?),
+            None => None,
+        };
+        let names = &session.names();
+        let cpus = head.meta.cpus_of_the_recorded();
+        let selection = session.selection();
+        let bill = prices.map(|prices| Bill::new(prices, head, &selection));
+        let bill = bill.as_ref();
+        let mut explained = self.conclude(
+            names,
+            session.arch(),
+            &cgroups,
+            cpus,
+            symbols.as_ref(),
+            bill,
+        );
+        if let Some(why) = why_nothing(head, rows) {
+            explained.without_findings = why;
+        }
+        Ok(explained)
+    }
+
+    fn conclude(
+        &self,
+        names: &Names,
+        arch: Option<Arch>,
+        cgroups: &FxHashMap<CgroupId, String>,
+        cpus: u32,
+        symbols: Option<&Symbols>,
+        bill: Option<&Bill<'_>>,
+    ) -> Explained {
+        let programs = Programs::new(names);
+        let picture = Picture {
+            reasons: &self.reasons,
+            processes: &self.processes,
+            threads: &self.threads,
+            calls: &self.calls,
+            preemptors: &self.preemptors,
+            objects: &self.objects,
+            details: &self.details,
+            names,
+            programs: &programs,
+            symbols,
+            arch,
+            cgroups,
+            cpus,
+        };
+        let words = Words {
+            names,
+            arch,
+            cgroups,
+        };
+        let total = self.reasons.total();
+        let summary = Summary::new(&self.reasons);
+        let mut reasons = self.reasons.sheet();
+        reasons.views.truncate(1);
+        let findings = verdict::findings(&picture);
+        let worth = self.worth.as_ref().zip(bill);
+        let billed = worth.map(|(worth, bill)| worth.conclude(bill, &findings, names, symbols));
+        let by_switches = |tally: &Tally| tally.switches;
+        let screen = Screen::new(
+            programs.ranked(&self.processes, by_switches),
+            self.reasons.ranked(),
+            total.clone(),
+        );
+        Explained {
+            reasons,
+            processes: self.processes.sheet(&words),
+            threads: self.threads.sheet(&words),
+            preemptors: self.preemptors.sheet(names),
+            waits: self.objects.sheet(names, symbols),
+            wakers: self.wakers.sheet(names),
+            stacks: symbols.map(|symbols| self.places.sheet(symbols, names, true)),
+            summary_lines: summary.lines(&total),
+            summary,
+            switches: total.switches,
+            longest: findings
+                .iter()
+                .map(|finding| self.details.longest(finding.reason?))
+                .collect(),
+            findings,
+            without_findings: verdict::nothing_stands_out(),
+            billed,
+            screen,
+        }
+    }
+}
+
+/// Why there is no switch to judge; `None` if there is one.
+fn why_nothing(head: &Head, rows: Rows) -> Option<String> {
+    match &head.filter {
+        Some(filter) if rows.counted == 0 && head.rows > 0 => Some(why_filtered(filter, head.rows)),
+        _ => why_empty(&head.meta, rows.counted),
+    }
+}
+
+/// Columns that the one scan reads.
+fn columns(has_stacks: bool) -> Columns {
+    let stacks = if has_stacks {
+        Columns::STACKS | Columns::WAKER_STACKS
+    } else {
+        Columns::NONE
+    };
+    Columns::RULE
+        | Columns::BITS
+        | Columns::SYSCALL
+        | WAIT_OBJECT
+        | Columns::WAKER
+        | Columns::NOMINATOR
+        | Columns::CGROUP
+        | CONTENTION
+        | stacks
+}
+
+impl Explained {
+    fn write(&self, head: &Head, rows: Rows, most: usize, out: &mut Vec<u8>) -> Result<()> {
+        let width = text::table_width();
+        head.write(rows, out)?;
+        writeln!(out, "balance: {}", head.balance())?;
+        writeln!(out, "\nwhy tasks left the CPU")?;
+        self.reasons.write_table_in(width, usize::MAX, out)?;
+        for (title, sheet) in self.further_tables() {
+            if !sheet.rows.is_empty() {
+                writeln!(out, "\n{title}")?;
+                // Notes on sums stand below the first table only.
+                without_notes_of(sheet, &self.reasons).write_table_in(width, most, out)?;
+            }
+        }
+        if let Some(stacks) = self.stacks.as_ref().filter(|sheet| !sheet.rows.is_empty()) {
+            writeln!(out, "\nplaces that waited longest")?;
+            stack::write_table(stacks, STACKS.min(most), out)?;
+        }
+        if let Some(billed) = &self.billed {
+            writeln!(out, "\nwhat the switches cost")?;
+            billed.sheet.write_table_in(width, most, out)?;
+        }
+        self.write_verdict(out)
+    }
+
+    /// The tables after the first that are written alike.
+    const fn further_tables(&self) -> [(&'static str, &Sheet); 5] {
+        [
+            ("processes with the most switches", &self.processes),
+            ("threads with the most switches", &self.threads),
+            (
+                "who had the CPU while tasks were runnable",
+                &self.preemptors,
+            ),
+            ("what was waited for", &self.waits),
+            ("who woke whom", &self.wakers),
+        ]
+    }
+
+    /// All tables that have rows.
+    fn into_tables(self) -> Vec<(&'static str, Sheet)> {
+        let further = self
+            .further_tables()
+            .map(|(title, sheet)| (title, without_notes_of(sheet, &self.reasons)));
+        let mut tables = vec![("why tasks left the CPU", self.reasons)];
+        tables.extend(further);
+        tables.extend(
+            self.stacks
+                .map(|sheet| ("places that waited longest", sheet)),
+        );
+        tables.extend(
+            self.billed
+                .map(|billed| ("what the switches cost", billed.sheet)),
+        );
+        tables.retain(|(_, sheet)| !sheet.rows.is_empty());
+        tables
+    }
+
+    /// The findings in words, the weightiest first.
+    pub fn told(&self) -> Vec<Told> {
+        let findings = self.findings.iter().enumerate();
+        let told = findings.map(|(place, finding)| Told {
+            seen: finding.seen.clone(),
+            places: finding.places.clone(),
+            worth: self.saving(place).map(Saving::to_words),
+            advice: finding.advice.clone(),
+        });
+        told.collect()
+    }
+
+    fn write_verdict(&self, out: &mut Vec<u8>) -> Result<()> {
+        writeln!(out, "\nverdict")?;
+        for line in &self.summary_lines {
+            writeln!(out, "{line}")?;
+        }
+        if self.findings.is_empty() {
+            writeln!(out, "{}", text::escaped(&self.without_findings))?;
+        }
+        for (place, finding) in self.findings.iter().enumerate() {
+            writeln!(out, "\n{}. {}", place + 1, text::escaped(&finding.seen))?;
+            for line in &finding.places {
+                writeln!(out, "   {}", text::escaped(line))?;
+            }
+            if let Some(saving) = self.saving(place) {
+                writeln!(out, "   costs: {}", text::escaped(&saving.to_words()))?;
+            }
+            if let Some(advice) = &finding.advice {
+                writeln!(out, "   to change it: {}", text::escaped(advice))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What all switches together cost; `None` without prices, or if it is too little to mention.
+    pub fn cost(&self) -> Option<String> {
+        let all = self.billed.as_ref()?.all.as_ref()?;
+        Some(all.to_words())
+    }
+
+    /// What removing the finding at this place in the list would save.
+    fn saving(&self, place: usize) -> Option<&Saving> {
+        self.billed.as_ref()?.savings.get(place)?.as_ref()
+    }
+
+    fn to_json(&self, head: &Head, rows: Rows, top: Option<usize>) -> Value {
+        let rows_of = |sheet: &Sheet| sheet.clone().with_most(top).to_json_rows();
+        let start = Timestamp::from_ns(head.meta.start_ns);
+        let findings = self.findings.iter().enumerate();
+        let findings: Vec<_> = findings
+            .map(|(place, one)| {
+                let longest = self.longest[place].map(|longest| longest.to_json(start));
+                one.to_json(self.switches, self.saving(place), json!(longest))
+            })
+            .collect();
+        let billed = self.billed.as_ref();
+        json!({
+            "schema": "swtch.explain/1",
+            "host": head.to_json_host(),
+            "trace": head.to_json_trace(rows),
+            "balance": head.to_json_balance(),
+            "reasons": rows_of(&self.reasons),
+            "reasons_total": self.reasons.to_json_total(),
+            "processes": rows_of(&self.processes),
+            "threads": rows_of(&self.threads),
+            "preemptors": rows_of(&self.preemptors),
+            "preemptors_total": self.preemptors.to_json_total(),
+            "waits": rows_of(&self.waits),
+            "wakers": rows_of(&self.wakers),
+            "stacks": self.stacks.as_ref().map(rows_of),
+            "bill": billed.map(|billed| rows_of(&billed.sheet)),
+            "bill_total": billed.map(|billed| billed.sheet.to_json_total()),
+            "bill_notes": billed.map(|billed| &billed.sheet.notes),
+            "prices": billed.map(|billed| &billed.prices),
+            "summary": self.summary.to_json(),
+            "findings": findings,
+            "without_findings": self.findings.is_empty().then_some(&self.without_findings),
+        })
+    }
+}
+
+fn without_notes_of(sheet: &Sheet, first: &Sheet) -> Sheet {
+    let mut sheet = sheet.clone();
+    sheet.notes.retain(|note| !first.notes.contains(note));
+    sheet
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,475 @@
+//! The first lines of every report: which machine, how long, how many switches, how many were
+//! lost, and what the recording itself cost.
+//!
+//! ```text
+//! host   db1 · Linux 6.18.0 x86_64 · 2 CPUs
+//! trace  run.swtch · 1.25 s · perf bench sched pipe
+//! 400,123 context switches · 0 lost · recorder: 0.12 s CPU, 45 MB
+//! ```
+//!
+//! Below follows what would mislead if it were left out: an unfinished trace, gaps, missing hooks.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use swtch_core::{Gap, Nanos};
+use swtch_output::message;
+use swtch_output::text::{counted, escaped, grouped};
+use swtch_store::{Counts, Host, Imported, Meta, State};
+
+/// What is known about a trace apart from its rows.
+#[derive(Clone, Debug, Default)]
+pub struct Head {
+    /// The directory that holds the trace.
+    pub path: PathBuf,
+    /// Contents of its file `meta.json`.
+    pub meta: Meta,
+    /// Rows of `switch` that can be read.
+    pub rows: u64,
+    /// The filter, in the words of the command line; `None` when everything is counted.
+    pub filter: Option<String>,
+    /// Why the trace is incomplete; `None` for a finished one.
+    pub incomplete: Option<String>,
+    /// Where and when records were lost.
+    pub gaps: Vec<Gap>,
+    /// Time from the start to the last row, for a trace whose `meta.json` does not tell the end.
+    pub duration: Nanos,
+}
+
+/// Sums numbers from a file, which may be damaged: the sum saturates.
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
+/// Switches of the report, which the head names beside those of the trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// Switches that the report counts.
+    pub counted: u64,
+    /// Switches of tasks that the capture was not asked for: they had the CPU while others waited.
+    pub out_of_scope: u64,
+}
+
+impl Head {
+    /// Lost records: by the gaps, or by the recorder's own count where it is higher.
+    pub fn lost(&self) -> u64 {
+        let in_gaps = sum(self.gaps.iter().map(|gap| gap.lost));
+        let counts = &self.meta.counts;
+        let lost = in_gaps.max(counts.lost);
+        sum([lost, counts.unnamed, counts.storage_failed].into_iter())
+    }
+
+    /// Length of the recording, or until its last row if it did not end.
+    pub fn duration(&self) -> Nanos {
+        told_length(&self.meta).unwrap_or(self.duration)
+    }
+
+    /// Whether every switch that was seen is in a row: known only of a recording that has ended.
+    pub fn is_complete(&self) -> bool {
+        let counts = &self.meta.counts;
+        let is_told = self.meta.state != State::Recording && self.incomplete.is_none();
+        let is_balanced = counts.switches_seen == sum([counts.stored, counts.filtered].into_iter());
+        is_told
+            && is_balanced
+            && self.lost() == 0
+            && counts.storage_refused == 0
+            && self.meta.imported.is_none()
+    }
+
+    /// Writes the lines for people.
+    pub fn write(&self, rows: Rows, out: &mut dyn Write) -> io::Result<()> {
+        let Host {
+            hostname,
+            kernel_release,
+            machine,
+            cpus,
+            ..
+        } = &self.meta.host;
+        let cpus = counted(u64::from(*cpus), "CPU");
+        let host = format!("{hostname} · Linux {kernel_release} {machine} · {cpus}");
+        writeln!(out, "host   {}", escaped(&host))?;
+        let path = self.path.to_string_lossy();
+        let trace = format!("{path} · {} · {}", self.duration(), self.what());
+        writeln!(out, "trace  {}", escaped(&trace))?;
+        writeln!(
+            out,
+            "{} · {} lost · recorder: {}",
+            counted(rows.counted, "context switch"),
+            grouped(self.lost()),
+            self.overhead(),
+        )?;
+        for line in self.warnings(rows) {
+            writeln!(out, "note: {}", escaped(&line))?;
+        }
+        writeln!(out)
+    }
+
+    /// What was traced, in words.
+    pub fn what(&self) -> String {
+        let Meta { command, scope, .. } = &self.meta;
+        if command.is_empty() {
+            scope.clone()
+        } else {
+            command.join(" ")
+        }
+    }
+
+    fn overhead(&self) -> String {
+        let overhead = &self.meta.overhead;
+        if self.meta.state == State::Recording {
+            return "not told (the recording did not end)".to_owned();
+        }
+        if self.meta.imported.is_some() {
+            return "not told (imported)".to_owned();
+        }
+        let cpu = Nanos::from_ns(overhead.recorder_cpu_ns);
+        let megabytes = overhead.recorder_peak_rss_bytes.div_ceil(1_000_000);
+        format!("{cpu} CPU, {megabytes} MB")
+    }
+
+    /// What a reader must know before reading the numbers.
+    pub fn warnings(&self, rows: Rows) -> Vec<String> {
+        let mut lines = Vec::new();
+        lines.extend(self.meta.imported.as_ref().map(|imported| {
+            format!(
+                "imported from {} ({}): that tells neither the system call nor who asked for a reschedule, so \
+                 most reasons are only blocked or preempted",
+                imported.file, imported.format
+            )
+        }));
+        let imported = self.meta.imported.as_ref();
+        let unstarted = imported.map_or(0, |imported| imported.runs_without_start);
+        if unstarted > 0 {
+            lines.push(format!(
+                "run times are lower bounds: the file does not tell when {} began",
+                counted(unstarted, "run")
+            ));
+        }
+        lines.extend(self.missing());
+        if !self.meta.hooks.missing.is_empty() {
+            let missing = self.meta.hooks.missing.join(", ");
+            lines.push(format!(
+                "this kernel lacks {missing}: reasons that need it are inferred"
+            ));
+        }
+        if !self.meta.hooks.left_out.is_empty() {
+            let left_out = self.meta.hooks.left_out.join(", ");
+            lines.push(format!(
+                "{left_out} was left out, because eBPF on it can crash this kernel: reasons that need it \
+                 are inferred"
+            ));
+        }
+        if let Some(filter) = &self.filter {
+            let (counted, all) = (grouped(rows.counted), grouped(self.rows));
+            lines.push(format!(
+                "only {filter}: {counted} of the trace's {all} rows"
+            ));
+        }
+        lines
+    }
+
+    /// What of the recording is not in the rows, one sentence each; empty if nothing is missing.
+    /// Every output says these sentences: tables and pages above their numbers, and outputs without
+    /// room for them on stderr.
+    pub fn missing(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(why) = &self.incomplete {
+            let rows = counted(self.rows, "row");
+            let length = self.duration();
+            lines.push(format!("{why}; {rows} can be read, which span {length}"));
+        }
+        if let Some(reason) = &self.meta.stop_reason {
+            lines.push(format!("the recording stopped early: {reason}"));
+        }
+        let imported = self.meta.imported.as_ref();
+        lines.extend(imported.and_then(Imported::incomplete));
+        lines.extend(self.losses());
+        lines
+    }
+
+    /// Prints [`Self::missing`] on stderr, for formats that hold rows only.
+    pub fn tell_missing(&self) {
+        for line in self.missing() {
+            message!("swtch: note: {}", escaped(&line));
+        }
+    }
+
+    /// What was lost, where and when.
+    fn losses(&self) -> Vec<String> {
+        let Counts {
+            unnamed,
+            storage_failed,
+            storage_refused,
+            ..
+        } = self.meta.counts;
+        let mut lines = Vec::new();
+        if !self.gaps.is_empty() {
+            let lost = sum(self.gaps.iter().map(|gap| gap.lost));
+            let lengths = self.gaps.iter().filter_map(|gap| gap.end.since(gap.start));
+            let time: Nanos = lengths.sum();
+            let gaps = counted(u64::try_from(self.gaps.len()).unwrap_or(u64::MAX), "gap");
+            lines.push(format!(
+                "{} lost in {gaps} ({time} of CPU time): counts and sums are lower bounds",
+                counted(lost, "record")
+            ));
+        }
+        if unnamed > 0 {
+            let switches = counted(unnamed, "context switch");
+            lines.push(format!(
+                "{switches} of tasks that could not be named are in no row"
+            ));
+        }
+        if storage_failed > 0 {
+            let rows = counted(storage_failed, "row");
+            lines.push(format!("{rows} could not be written to disk"));
+        }
+        if let Some(missed) = self
+            .meta
+            .tree
+            .map(|tree| tree.missed)
+            .filter(|missed| *missed > 0)
+        {
+            let tasks = counted(missed, "task");
+            lines.push(format!(
+                "{tasks} could not be looked at when the recording began: processes below those of -p may be \
+                 missing"
+            ));
+        }
+        if storage_refused > 0 {
+            let times = counted(storage_refused, "time");
+            lines.push(format!(
+                "the kernel refused {times} to keep what is known of a task: wakers and lengths of waits \
+                 are missing there, and rows may be"
+            ));
+        }
+        lines
+    }
+
+    /// The `host` object of a JSON report.
+    pub fn to_json_host(&self) -> Value {
+        let host = &self.meta.host;
+        json!({
+            "hostname": host.hostname,
+            "kernel_release": host.kernel_release,
+            "machine": host.machine,
+            "cpus": host.cpus,
+            "usable_cpus": host.usable_cpus,
+        })
+    }
+
+    /// The `trace` object of a JSON report.
+    pub fn to_json_trace(&self, rows: Rows) -> Value {
+        let meta = &self.meta;
+        let gaps: Vec<_> = self.gaps.iter().map(gap_to_json).collect();
+        json!({
+            "path": self.path.to_string_lossy(),
+            "command": meta.command,
+            "scope": meta.scope,
+            "imported": meta.imported,
+            "duration_ns": self.duration().as_ns(),
+            "switches": rows.counted,
+            "rows": self.rows,
+            "rows_out_of_scope": rows.out_of_scope,
+            "filter": self.filter,
+            "lost": self.lost(),
+            "gaps": gaps,
+            "incomplete": self.incomplete,
+            "stop_reason": meta.stop_reason,
+            "rules_version": meta.rules_version,
+            "missing_hooks": meta.hooks.missing,
+            "left_out_hooks": meta.hooks.left_out,
+            "overhead": {
+                "recorder_cpu_ns": meta.overhead.recorder_cpu_ns,
+                "recorder_peak_rss_bytes": meta.overhead.recorder_peak_rss_bytes,
+                "bytes": meta.overhead.bytes,
+            },
+        })
+    }
+
+    /// Where every switch went: seen = stored + filtered + lost, and what the kernel counted.
+    pub fn balance(&self) -> String {
+        if self.meta.state == State::Recording {
+            let rows = counted(self.rows, "row");
+            return format!("not known, the recording did not end; {rows} can be read");
+        }
+        let counts = &self.meta.counts;
+        let parts = [
+            (counts.stored, "stored"),
+            (counts.filtered, "of others (filtered)"),
+            (counts.lost, "lost"),
+            (counts.unnamed, "unnamed"),
+            (counts.storage_failed, "not written"),
+        ];
+        let sum = sum(parts.iter().map(|part| part.0));
+        let is_shown = |part: &&(u64, &str)| part.0 > 0 || part.1 == "lost" || part.1 == "stored";
+        let shown: Vec<_> = parts
+            .iter()
+            .filter(is_shown)
+            .map(|(count, word)| format!("{} {word}", grouped(*count)))
+            .collect();
+        let seen = grouped(counts.switches_seen);
+        let balance = format!("{seen} seen = {}", shown.join(" + "));
+        if sum == counts.switches_seen {
+            format!("{balance}{}", self.kernel_count())
+        } else {
+            let missing = counts.switches_seen.abs_diff(sum);
+            format!("{balance}: DOES NOT BALANCE by {}", grouped(missing))
+        }
+    }
+
+    /// The `balance` object of a JSON report.
+    pub fn to_json_balance(&self) -> Value {
+        let Meta { counts, kernel, .. } = &self.meta;
+        json!({
+            "switches_seen": counts.switches_seen,
+            "stored": counts.stored,
+            "filtered": counts.filtered,
+            "lost": counts.lost,
+            "unnamed": counts.unnamed,
+            "storage_failed": counts.storage_failed,
+            "storage_refused": counts.storage_refused,
+            "idle": counts.idle,
+            "kernel_ctxt_before": kernel.ctxt_before,
+            "kernel_ctxt_after": kernel.ctxt_after,
+        })
+    }
+
+    /// How many switches the kernel counted on the whole machine meanwhile, those from idle
+    /// included.
+    fn kernel_count(&self) -> String {
+        let kernel = &self.meta.kernel;
+        let (Some(before), Some(after)) = (kernel.ctxt_before, kernel.ctxt_after) else {
+            return String::new();
+        };
+        let counts = &self.meta.counts;
+        format!(
+            "; on all CPUs the kernel counted {} ({} with idle's {} here)",
+            grouped(after.saturating_sub(before)),
+            grouped(counts.switches_seen + counts.idle),
+            grouped(counts.idle),
+        )
+    }
+}
+
+/// Length of a recording by its own facts; `None` if it did not end.
+pub fn told_length(meta: &Meta) -> Option<Nanos> {
+    let length = meta.end_ns.checked_sub(meta.start_ns);
+    length.filter(|_| meta.end_ns > 0).map(Nanos::from_ns)
+}
+
+fn gap_to_json(gap: &Gap) -> Value {
+    json!({
+        "cpu": gap.cpu.get(),
+        "start_ns": gap.start.as_ns(),
+        "end_ns": gap.end.as_ns(),
+        "lost": gap.lost,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::head;
+    use swtch_core::{CpuId, Timestamp};
+
+    fn lines(head: &Head, rows: Rows) -> String {
+        let mut out = Vec::new();
+        head.write(rows, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    const TEN: Rows = Rows {
+        counted: 10,
+        out_of_scope: 3,
+    };
+
+    #[test]
+    fn the_head_says_machine_length_losses_and_cost() {
+        let expected = "\
+host   db1 · Linux 6.18.0 x86_64 · 2 CPUs
+trace  run.swtch · 2.00 s · perf bench
+10 context switches · 0 lost · recorder: 120 ms CPU, 45 MB
+
+";
+        assert_eq!(lines(&head(), TEN), expected);
+    }
+
+    #[test]
+    fn what_would_mislead_is_said_first() {
+        let mut head = head();
+        head.incomplete = Some("unfinished: the recorder was killed".into());
+        head.meta.hooks.missing = vec!["sched_exit_tp".into()];
+        head.meta.hooks.left_out = vec!["sched_set_need_resched_tp".into()];
+        head.gaps = vec![Gap {
+            cpu: CpuId::new(1),
+            start: Timestamp::from_ns(10),
+            end: Timestamp::from_ns(2010),
+            lost: 7,
+            level: swtch_core::Level::Os,
+        }];
+        head.filter = Some("--pid 10".into());
+        let expected = "\
+10 context switches · 7 lost · recorder: 120 ms CPU, 45 MB
+note: unfinished: the recorder was killed; 13 rows can be read, which span 2.00 s
+note: 7 records lost in 1 gap (2.00 µs of CPU time): counts and sums are lower bounds
+note: this kernel lacks sched_exit_tp: reasons that need it are inferred
+note: sched_set_need_resched_tp was left out, because eBPF on it can crash this kernel: reasons that need it are inferred
+note: only --pid 10: 10 of the trace's 13 rows
+";
+        assert!(
+            lines(&head, TEN).contains(expected),
+            "{}",
+            lines(&head, TEN)
+        );
+    }
+
+    #[test]
+    fn a_command_with_escapes_is_harmless_in_the_head() {
+        let mut head = head();
+        head.meta.command = vec!["sh".into(), "\u{1b}[2Jx".into()];
+        assert!(lines(&head, TEN).contains("sh \\x1b[2Jx"));
+    }
+
+    #[test]
+    fn a_balance_that_does_not_close_is_said_loudly() {
+        let mut head = head();
+        assert_eq!(
+            head.balance(),
+            "15 seen = 13 stored + 2 of others (filtered) + 0 lost"
+        );
+        head.meta.counts.switches_seen = 20;
+        assert!(
+            head.balance().ends_with("DOES NOT BALANCE by 5"),
+            "{}",
+            head.balance()
+        );
+    }
+
+    #[test]
+    fn complete_is_only_what_balances_without_a_loss() {
+        assert!(head().is_complete());
+        let incomplete: [fn(&mut Head); 5] = [
+            |head| head.meta.counts.lost = 1,
+            |head| head.meta.counts.switches_seen = 20,
+            |head| head.meta.counts.storage_refused = 1,
+            |head| head.meta.state = State::Recording,
+            |head| head.incomplete = Some("unfinished".into()),
+        ];
+        for change in incomplete {
+            let mut head = head();
+            change(&mut head);
+            assert!(!head.is_complete(), "{:?}", head.meta.counts);
+        }
+    }
+
+    /// The counters of a killed recorder were never written, so their zeros are not what it saw.
+    #[test]
+    fn a_recording_that_did_not_end_claims_no_balance() {
+        let mut head = head();
+        head.meta.state = State::Recording;
+        let expected = "not known, the recording did not end; 13 rows can be read";
+        assert_eq!(head.balance(), expected);
+        assert!(lines(&head, TEN).contains("recorder: not told"));
+    }
+}

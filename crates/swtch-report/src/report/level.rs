@@ -1,0 +1,569 @@
+//! `report --by level`: how often the kernel and a user-mode scheduler switch, and how the runs of
+//! the two levels nest.
+//!
+//! ```text
+//! user  ├──── 7 ────┤├─ 9 ─┤├──── 7 ────┤      a user run, and OS switches inside it: 1, 0, 0
+//! os    ├─ thread ─┤   ├───── thread ──────┤   an OS run, and user switches inside it:  0, 2
+//! ```
+//!
+//! This is the only report that reads rows of both levels. It never adds them: it exists because a
+//! count at one level says nothing about the other.
+
+use std::io::Write;
+
+use anyhow::{Context as _, Result};
+use rustc_hash::FxHashMap;
+use serde_json::json;
+use swtch_core::{Distribution, Level, Nanos, Reason, Switch, Timestamp};
+use swtch_output::format::{Format, write_answer};
+use swtch_output::text::{counted, grouped};
+use swtch_store::{Columns, Trace, UserCounts};
+
+use super::session::Session;
+use super::sheet::{Cell, Sheet};
+use super::tally::Tally;
+use super::{Request, WAIT, write_sheet};
+
+const COLUMNS: [&str; 15] = [
+    "level",
+    "switches",
+    "per_s",
+    "voluntary",
+    "involuntary",
+    "main_reason",
+    "main_reason_pct",
+    "ran_ns",
+    "run_mean_ns",
+    "run_p50_ns",
+    "run_p99_ns",
+    "waits",
+    "off_ns",
+    "blocked_ns",
+    "runq_ns",
+];
+
+/// Writes the report.
+///
+/// # Errors
+///
+/// As [`super::report`].
+pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<()> {
+    let mut session = Session::open(trace, &request.filter)?;
+    let columns = Columns::TS
+        | Columns::RULE
+        | Columns::BITS
+        | Columns::RAN
+        | Columns::LEVEL
+        | Columns::USER_TASK
+        | Columns::USER
+        | WAIT;
+    let start = Timestamp::from_ns(trace.meta().start_ns);
+    let mut levels = Levels::new(start);
+    let rows = session.scan_levels(columns, &mut |row, task, counted| {
+        levels.add(row, task, counted.switch, counted.wait);
+    })?;
+    let head = session.head();
+    let seconds = request.filter.is_of_all_time().then(|| head.duration());
+    let mut sheet = levels.sheet(seconds);
+    sheet.notes = levels.notes(trace.meta().user.as_ref());
+    let parts = levels.parts();
+    let more = parts
+        .iter()
+        .map(|part| (part.key.to_owned(), part.sheet.to_json_rows().into()));
+    let mut more: serde_json::Map<_, _> = more.collect();
+    more.insert("attribution".into(), levels.attribution.to_json());
+    more.insert("user".into(), json!(trace.meta().user));
+    let table = Sheet::write_table;
+    write_sheet(sheet, head, rows, request, table, more.into(), out)?;
+    if request.format == Format::Table {
+        let mut written = Vec::new();
+        for part in &parts {
+            writeln!(written, "\n{}", part.title)?;
+            part.sheet.write_table(usize::MAX, &mut written)?;
+        }
+        write_answer(out, &written).context("writing the report")?;
+    }
+    Ok(())
+}
+
+/// A table below the first.
+struct LevelTable {
+    /// Heading above the table, for people.
+    title: &'static str,
+    /// Name of its member in the JSON object.
+    key: &'static str,
+    sheet: Sheet,
+}
+
+#[derive(Debug)]
+struct Levels {
+    start: Timestamp,
+    of: [OneLevel; Level::ALL.len()],
+    threads: FxHashMap<usize, Thread>,
+    attribution: Attribution,
+    os_in_user_run: Histogram,
+    user_in_os_run: Histogram,
+}
+
+#[derive(Debug, Default)]
+struct OneLevel {
+    tally: Tally,
+    run: Distribution,
+    /// Yields after which the same worker ran on, which are not switches.
+    alone: u64,
+}
+
+/// What is known of one thread so far.
+#[derive(Debug, Default)]
+struct Thread {
+    /// The user run in which OS switches were seen: worker and number of the run.
+    user_run: Option<(u64, u32)>,
+    os_switches: u64,
+    /// User switches since the last OS switch; `None` before the first one of either.
+    user_switches: Option<u64>,
+    /// Whether the OS run began after the first user switch was seen.
+    is_whole: bool,
+}
+
+/// OS switches of threads that belong to user-mode schedulers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Attribution {
+    /// Switches while a worker ran, which stopped that worker, too.
+    with_worker: u64,
+    /// Switches while no worker ran: the scheduler was idle.
+    without_worker: u64,
+}
+
+impl Levels {
+    fn new(start: Timestamp) -> Self {
+        Self {
+            start,
+            of: std::array::from_fn(|_| OneLevel::default()),
+            threads: FxHashMap::default(),
+            attribution: Attribution::default(),
+            os_in_user_run: Histogram::default(),
+            user_in_os_run: Histogram::default(),
+        }
+    }
+
+    /// Adds a row of `thread`. `counts` is about its switch, `wait_counts` about its wait.
+    fn add(&mut self, row: &Switch, thread: usize, counts: bool, wait_counts: bool) {
+        let level = &mut self.of[row.level.index()];
+        if wait_counts {
+            level.tally.add_wait(row);
+        }
+        if !counts {
+            return;
+        }
+        if row.level == Level::User
+            && row.user_task.is_some()
+            && row.user_task == row.user.next_task
+        {
+            level.alone += 1;
+            return;
+        }
+        level.tally.add_switch(row);
+        if let Some(ran) = row.ran {
+            level.run.record(ran);
+        }
+        match row.level {
+            Level::Os => self.add_os(row, thread),
+            Level::User => self.add_user(row, thread),
+        }
+    }
+
+    fn add_os(&mut self, row: &Switch, thread: usize) {
+        if let Some(run) = row.user.run {
+            let state = self.threads.entry(thread).or_default();
+            match row.user_task {
+                Some(task) => {
+                    self.attribution.with_worker += 1;
+                    if state.user_run.replace((task, run)) != Some((task, run)) {
+                        state.os_switches = 0;
+                    }
+                    state.os_switches += 1;
+                }
+                None => self.attribution.without_worker += 1,
+            }
+        }
+        let Some(state) = self.threads.get_mut(&thread) else {
+            return;
+        };
+        if let Some(switches) = &mut state.user_switches {
+            let inside = std::mem::take(switches);
+            if std::mem::replace(&mut state.is_whole, true) {
+                self.user_in_os_run.add(inside);
+            }
+        }
+    }
+
+    fn add_user(&mut self, row: &Switch, thread: usize) {
+        let state = self.threads.entry(thread).or_default();
+        *state.user_switches.get_or_insert(0) += 1;
+        let run = row.user_task.zip(row.user.run);
+        let inside = match state.user_run.take() {
+            seen if seen == run => state.os_switches,
+            _ => 0,
+        };
+        state.os_switches = 0;
+        // OS switches before the trace began have no row, so a run that began earlier is left out.
+        let began = row
+            .ran
+            .and_then(|ran| row.ts.as_ns().checked_sub(ran.as_ns()));
+        if began.is_some_and(|ns| ns >= self.start.as_ns()) {
+            self.os_in_user_run.add(inside);
+        }
+    }
+
+    fn of(&self, level: Level) -> &OneLevel {
+        &self.of[level.index()]
+    }
+
+    fn sheet(&self, duration: Option<Nanos>) -> Sheet {
+        let mut sheet = Sheet::new("level", &COLUMNS);
+        let shown = Level::ALL
+            .iter()
+            .filter(|level| **level == Level::Os || !self.of(**level).tally.is_empty());
+        sheet.rows = shown
+            .map(|level| self.of(*level).cells(*level, duration))
+            .collect();
+        sheet
+    }
+
+    fn parts(&self) -> Vec<LevelTable> {
+        let mut parts = vec![LevelTable {
+            title: "switches by reason",
+            key: "reasons",
+            sheet: self.reasons(),
+        }];
+        if !self.of(Level::User).tally.is_empty() {
+            parts.push(LevelTable {
+                title: "OS switches inside one user run",
+                key: "os_switches_in_user_run",
+                sheet: self.os_in_user_run.sheet("os_switches", "user_runs"),
+            });
+            parts.push(LevelTable {
+                title: "user switches inside one OS run of a scheduler's thread",
+                key: "user_switches_in_os_run",
+                sheet: self.user_in_os_run.sheet("user_switches", "os_runs"),
+            });
+        }
+        parts
+    }
+
+    fn reasons(&self) -> Sheet {
+        let mut sheet = Sheet::new("level", &["reason", "category", "os", "user"]);
+        let count = |level: Level, reason: Reason| self.of(level).tally.reasons[reason.index()];
+        let rows = Reason::ALL.iter().map(|reason| {
+            let counts = Level::ALL.iter().map(|level| count(*level, *reason));
+            (*reason, counts.collect::<Vec<_>>())
+        });
+        let rows = rows.filter(|(_, counts)| counts.iter().any(|count| *count > 0));
+        sheet.rows = rows
+            .map(|(reason, counts)| {
+                let words = [reason.as_str(), reason.category().as_str()].map(Cell::text);
+                words
+                    .into_iter()
+                    .chain(counts.into_iter().map(Cell::Count))
+                    .collect()
+            })
+            .collect();
+        sheet
+    }
+
+    /// What a reader must know to read the numbers correctly.
+    fn notes(&self, user: Option<&UserCounts>) -> Vec<String> {
+        let mut notes = vec![
+            "the two levels are never one count: the kernel does not know of the switches of the other"
+                .to_owned(),
+        ];
+        notes.extend(self.attribution.in_words());
+        if self.of(Level::User).alone > 0 {
+            notes.push(format!(
+                "{} found nobody else runnable: no switch",
+                counted(self.of(Level::User).alone, "yield")
+            ));
+        }
+        if !self.of(Level::User).tally.is_empty() {
+            notes.push(
+                "a worker's run ends when the worker leaves, not when its thread does: it contains the time in \
+                 which the kernel let others run, and may be longer than any run of its thread"
+                    .to_owned(),
+            );
+        }
+        let Some(user) = user else {
+            notes.push("no user-mode scheduler was met".to_owned());
+            return notes;
+        };
+        notes.push(format!(
+            "user level: {} written by {} = {} stored + {} idle + {} lost + {} unnamed + {} not on disk",
+            counted(user.written, "event"),
+            counted(user.processes, "process"),
+            grouped(user.stored),
+            grouped(user.idle),
+            grouped(user.lost),
+            grouped(user.unnamed),
+            grouped(user.storage_failed),
+        ));
+        if user.words_unread > 0 {
+            notes.push(format!(
+                "at {} OS switches the worker could not be read",
+                grouped(user.words_unread)
+            ));
+        }
+        notes.extend(user.refused.iter().cloned());
+        notes
+    }
+}
+
+impl OneLevel {
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    fn cells(&self, level: Level, duration: Option<Nanos>) -> Vec<Cell> {
+        let tally = &self.tally;
+        let seconds = duration.map(|length| length.as_ns() as f64 / 1e9);
+        let per_s = seconds
+            .filter(|s| *s > 0.0)
+            .map(|s| tally.switches as f64 / s);
+        let main = tally.main_reason();
+        let mean = tally.ran.as_ns().checked_div(self.run.count());
+        vec![
+            Cell::text(level.as_str()),
+            Cell::Count(tally.switches),
+            per_s.map_or(Cell::Missing, Cell::Ratio),
+            Cell::Count(tally.voluntary),
+            Cell::Count(tally.switches - tally.voluntary),
+            main.map_or(Cell::Missing, |main| Cell::text(main.0.as_str())),
+            main.map_or(Cell::Missing, |main| Cell::share(main.1, tally.switches)),
+            Cell::Time(tally.ran),
+            Cell::time(mean.map(Nanos::from_ns)),
+            Cell::time(self.run.percentile(50.0)),
+            Cell::time(self.run.percentile(99.0)),
+            Cell::Count(tally.waits),
+            Cell::Time(tally.off),
+            Cell::Time(tally.blocked),
+            Cell::Time(tally.runq),
+        ]
+    }
+}
+
+impl Attribution {
+    const fn all(self) -> u64 {
+        self.with_worker + self.without_worker
+    }
+
+    fn in_words(self) -> Option<String> {
+        let share = super::sheet::percent(self.with_worker, self.all())?;
+        Some(format!(
+            "of {} OS switches of schedulers' threads, {} ({share:.1} %) came while a worker ran, which \
+             they carry, and {} while the scheduler ran none",
+            grouped(self.all()),
+            grouped(self.with_worker),
+            grouped(self.without_worker),
+        ))
+    }
+
+    fn to_json(self) -> serde_json::Value {
+        json!({
+            "os_switches_of_scheduler_threads": self.all(),
+            "with_worker": self.with_worker,
+            "without_worker": self.without_worker,
+            "with_worker_pct": super::sheet::percent(self.with_worker, self.all()),
+        })
+    }
+}
+
+/// How often each number was seen: 0, 1, 2–3, 4–7, ….
+#[derive(Clone, Debug)]
+struct Histogram([u64; Self::BUCKETS]);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self([0; Self::BUCKETS])
+    }
+}
+
+impl Histogram {
+    const BUCKETS: usize = 65;
+
+    fn add(&mut self, number: u64) {
+        let bucket = number.checked_ilog2().map_or(0, |log| log as usize + 1);
+        self.0[bucket] += 1;
+    }
+
+    /// The smallest and the largest number of a bucket.
+    const fn ends(bucket: usize) -> (u64, u64) {
+        match bucket {
+            0 => (0, 0),
+            _ => (1 << (bucket - 1), u64::MAX >> (64 - bucket)),
+        }
+    }
+
+    /// One row per bucket, up to the last that is not empty.
+    fn sheet(&self, number: &'static str, what: &'static str) -> Sheet {
+        let mut sheet = Sheet::new("level", &[number, "from", "to", what, "share_pct"]);
+        let all = self.0.iter().sum();
+        let used = self
+            .0
+            .iter()
+            .rposition(|count| *count > 0)
+            .map_or(0, |last| last + 1);
+        sheet.rows = (0..used)
+            .map(|bucket| {
+                let (from, to) = Self::ends(bucket);
+                let words = match from == to {
+                    true => grouped(from),
+                    false => format!("{}–{}", grouped(from), grouped(to)),
+                };
+                let count = self.0[bucket];
+                vec![
+                    Cell::text(words),
+                    Cell::Count(from),
+                    Cell::Count(to),
+                    Cell::Count(count),
+                    Cell::share(count, all),
+                ]
+            })
+            .collect();
+        sheet.not_in_tables = &["from", "to"];
+        sheet
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::row;
+
+    const THREAD: usize = 1;
+
+    /// An OS switch at `us` µs, during this run of this worker.
+    fn os(us: u64, word: Option<(u64, u32)>) -> Switch {
+        let mut row = row(1, Reason::Slice);
+        row.ts = Timestamp::from_ns(us * 1_000);
+        row.user_task = word.map(|word| word.0).filter(|task| *task > 0);
+        row.user.run = word.map(|word| word.1);
+        row
+    }
+
+    /// A user switch at `us` µs that ends a run of 10 µs.
+    fn user(us: u64, task: u64, run: u32, next: u64) -> Switch {
+        let mut row = row(1, Reason::Yield);
+        row.level = Level::User;
+        row.ts = Timestamp::from_ns(us * 1_000);
+        row.ran = Some(Nanos::from_ns(10_000));
+        row.user_task = Some(task);
+        row.user.run = Some(run);
+        row.user.next_task = Some(next);
+        row
+    }
+
+    fn levels(rows: &[Switch]) -> Levels {
+        let mut levels = Levels::new(Timestamp::from_ns(0));
+        rows.iter()
+            .for_each(|row| levels.add(row, THREAD, true, true));
+        levels
+    }
+
+    /// ```text
+    /// user  ├─ 7 ─────────┤├─ 9 ─┤├─ 7 ───────┤
+    /// os         ✕  ✕                 ✕   ✕ idle
+    /// ```
+    #[test]
+    fn os_switches_are_counted_in_the_run_that_they_interrupt() {
+        let levels = levels(&[
+            os(12, Some((7, 1))),
+            os(14, Some((7, 1))),
+            user(20, 7, 1, 9),
+            user(30, 9, 1, 7),
+            os(35, Some((7, 2))),
+            os(38, Some((0, 0))),
+            user(40, 7, 2, 9),
+        ]);
+        let buckets = &levels.os_in_user_run.0;
+        assert_eq!((buckets[0], buckets[1], buckets[2]), (1, 1, 1));
+        assert_eq!(
+            levels.attribution,
+            Attribution {
+                with_worker: 3,
+                without_worker: 1
+            }
+        );
+    }
+
+    /// The first OS run began before the first user switch was seen.
+    #[test]
+    fn user_switches_are_counted_in_whole_os_runs() {
+        let levels = levels(&[
+            user(20, 7, 1, 9),
+            os(25, Some((9, 1))),
+            user(30, 9, 1, 7),
+            user(40, 7, 2, 9),
+            user(50, 9, 2, 7),
+            os(55, Some((7, 3))),
+            os(58, Some((7, 3))),
+        ]);
+        let buckets = &levels.user_in_os_run.0;
+        assert_eq!((buckets[0], buckets[1], buckets[2]), (1, 0, 1));
+    }
+
+    /// If the end of a run was lost, its OS switches must not be counted in the next run.
+    #[test]
+    fn a_run_without_an_end_counts_nowhere() {
+        let levels = levels(&[
+            os(12, Some((7, 1))),
+            os(14, Some((7, 1))),
+            os(25, Some((9, 1))),
+            user(30, 9, 1, 7),
+        ]);
+        let buckets = &levels.os_in_user_run.0;
+        assert_eq!((buckets[0], buckets[1], buckets[2]), (0, 1, 0));
+    }
+
+    #[test]
+    fn levels_are_counted_apart_and_a_yield_alone_is_no_switch() {
+        let levels = levels(&[
+            os(5, None),
+            user(20, 7, 1, 9),
+            user(30, 9, 1, 9),
+            user(40, 9, 2, 7),
+        ]);
+        let sheet = levels.sheet(Some(Nanos::from_ns(2_000_000_000)));
+        let rows = sheet.to_json_rows();
+        assert_eq!(
+            (&rows[0]["level"], &rows[0]["switches"]),
+            (&json!("os"), &json!(1))
+        );
+        assert_eq!(
+            (&rows[1]["level"], &rows[1]["switches"]),
+            (&json!("user"), &json!(2))
+        );
+        assert_eq!(rows[1]["per_s"], 1.0);
+        assert_eq!(
+            (&rows[1]["voluntary"], &rows[1]["run_mean_ns"]),
+            (&json!(2), &json!(10_000))
+        );
+        assert_eq!(levels.of(Level::User).alone, 1);
+        assert_eq!(levels.reasons().rows.len(), 2);
+    }
+
+    /// A thread without a scheduler has neither words nor user switches.
+    #[test]
+    fn a_trace_without_schedulers_has_one_level() {
+        let levels = levels(&[os(5, None), os(9, None)]);
+        assert_eq!(levels.sheet(None).rows.len(), 1);
+        assert_eq!(levels.parts().len(), 1);
+        assert_eq!(levels.attribution.in_words(), None);
+    }
+
+    #[test]
+    fn a_bucket_holds_a_power_of_two_of_numbers() {
+        let mut histogram = Histogram::default();
+        for number in [0, 1, 2, 3, 4, u64::MAX] {
+            histogram.add(number);
+        }
+        assert_eq!(&histogram.0[..4], [1, 1, 2, 1]);
+        assert_eq!((Histogram::ends(2), Histogram::ends(3)), ((2, 3), (4, 7)));
+        assert_eq!(Histogram::ends(64).1, u64::MAX);
+        assert_eq!(histogram.0[64], 1);
+    }
+}

@@ -1,0 +1,583 @@
+//! Reports: from a trace to an answer.
+//!
+//! ```text
+//! Trace ──scan──▶ Switch ─▶ Selection (what counts of it?) ─▶ one aggregator ─▶ Sheet ─▶ table
+//!    │                                                         reason, group,            json
+//!    └─ tasks, gaps ─▶ Names, Head                             preemptor, waker,         csv
+//!                                                              wait, stack, level
+//! ```
+//!
+//! - `session` opens the trace for one question: the names of its tasks, which rows count, the
+//!   head.
+//! - Each aggregator takes rows one by one and keeps counts, never rows: a trace may be larger
+//!   than memory.
+//! - `sheet` knows the three formats. Nothing else does, except stacks, which are not a table.
+//! - All reports count switches of the kernel; only `level` reads those of user-mode schedulers,
+//!   too.
+//! - [`bill()`] joins rows with prices, which are not part of a trace, to say what switches cost.
+//! - [`explain()`] puts the main reports together and ends with findings (`verdict`).
+//!
+//! To add a report: a variant of [`By`], a file with an aggregator that ends in a [`sheet::Sheet`],
+//! and its arm in `sheet_of`.
+
+mod accounts;
+mod bill;
+mod departure;
+mod empty;
+mod ends;
+mod explain;
+mod filter;
+mod group;
+mod head;
+mod last;
+mod level;
+mod names;
+mod preemptor;
+mod pricing;
+mod programs;
+mod reason;
+mod screen;
+mod session;
+mod sheet;
+mod stack;
+mod summary;
+mod tally;
+mod verdict;
+mod wait;
+mod waker;
+mod worth;
+
+#[cfg(test)]
+pub mod drawn;
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result};
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+use swtch_core::cost::PriceList;
+use swtch_core::{Contention, Coverage, Gap, Nanos, Switch};
+use swtch_output::format::{Format, write_answer};
+use swtch_output::text;
+use swtch_store::{Columns, Meta, Trace};
+
+pub use bill::{BillBy, bill};
+pub use departure::successor;
+pub use empty::{is_failure, why_empty};
+pub use explain::{Extent, Parts, Told, explain, parts};
+pub use filter::{EmptySpan, Filter, Moment, Selection, takes_task};
+pub use group::Call;
+pub use names::Names;
+pub use programs::Programs;
+pub use session::{Session, coverage};
+pub use sheet::{Cell, Sheet, Shown, View};
+pub use stack::Symbols;
+pub use wait::{Object, Objects, Waited, object_of};
+
+use group::{Groups, Words, reason_of_open};
+use head::Head;
+pub use head::Rows;
+
+use preemptor::Preemptors;
+use reason::ByReason;
+use stack::Places;
+use waker::Wakers;
+
+/// Rows that a table shows if `top` does not say otherwise.
+const ROWS_OF_TABLE: usize = 20;
+
+/// What a person asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What a row stands for.
+    pub by: By,
+    /// The format on stdout.
+    pub format: Format,
+    /// Which rows count.
+    pub filter: Filter,
+    /// Number of rows to show; `None` means 20 in a table, and all in other formats.
+    pub top: Option<usize>,
+}
+
+/// What a row of a report stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Why the task left its CPU.
+    Reason,
+    /// The process of the task that left.
+    Process,
+    /// The task that left.
+    Thread,
+    /// The task that had the CPU while others were runnable.
+    Preemptor,
+    /// The task or interrupt that made blocked tasks runnable.
+    Waker,
+    /// The system call in which the task left.
+    Syscall,
+    /// The object that was waited for.
+    Wait,
+    /// The user and kernel stack at which the task waited.
+    Stack,
+    /// The CPU that it left.
+    Cpu,
+    /// The cgroup of the task.
+    Cgroup,
+    /// The level: the kernel, or a user-mode scheduler.
+    Level,
+}
+
+impl By {
+    /// All of them, in the order in which help names them.
+    pub const ALL: [Self; 11] = [
+        Self::Reason,
+        Self::Process,
+        Self::Thread,
+        Self::Preemptor,
+        Self::Waker,
+        Self::Syscall,
+        Self::Wait,
+        Self::Stack,
+        Self::Cpu,
+        Self::Cgroup,
+        Self::Level,
+    ];
+
+    /// The word on the command line, with which the name of the JSON schema ends, too.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reason => "reason",
+            Self::Process => "process",
+            Self::Thread => "thread",
+            Self::Preemptor => "preemptor",
+            Self::Waker => "waker",
+            Self::Syscall => "syscall",
+            Self::Wait => "wait",
+            Self::Stack => "stack",
+            Self::Cpu => "cpu",
+            Self::Cgroup => "cgroup",
+            Self::Level => "level",
+        }
+    }
+
+    /// The variant with this word; `None` if there is none.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|by| by.as_str() == word)
+    }
+}
+
+/// Writes the report that `request` asks for.
+///
+/// # Errors
+///
+/// When the trace cannot be read or `out` cannot be written. It is not an error if the reader of
+/// `out` has gone away.
+pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<()> {
+    if request.by == By::Level {
+        return level::report(trace, request, out);
+    }
+    let mut session = Session::open(trace, &request.filter)?;
+    let (sheet, rows) = sheet_of(&mut session, request.by)?;
+    let table: WriteTable = match request.by {
+        By::Stack => stack::write_table,
+        _ => |sheet, most, out| sheet.write_table_in(text::table_width(), most, out),
+    };
+    write_sheet(sheet, session.head(), rows, request, table, json!({}), out)
+}
+
+/// The first lines of every report, and how many records were lost.
+#[derive(Clone, Debug)]
+pub struct FirstLines {
+    /// The lines of text, without empty ones.
+    pub lines: Vec<String>,
+    /// Number of records that were lost.
+    pub lost: u64,
+}
+
+/// The first lines of a report that counts `rows`. `duration` is the length of a trace that does
+/// not tell its own end.
+///
+/// # Errors
+///
+/// When the trace cannot be read.
+pub fn first_lines(trace: &Trace, rows: Rows, duration: Nanos) -> Result<FirstLines> {
+    let session = Session::open(trace, &Filter::default())?;
+    let mut head = session.head().clone();
+    head.duration = duration;
+    let mut written = Vec::new();
+    head.write(rows, &mut written)?;
+    let text = String::from_utf8_lossy(&written);
+    Ok(FirstLines {
+        lines: text
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect(),
+        lost: head.lost(),
+    })
+}
+
+/// What differs between the machine of a price list and that of a trace, one sentence each.
+pub fn warnings(trace: &Trace, list: &PriceList) -> Vec<String> {
+    pricing::warnings(&list.origin, trace.meta())
+}
+
+/// Writes the first rows of a sheet for people.
+type WriteTable = fn(&Sheet, usize, &mut dyn Write) -> io::Result<()>;
+
+/// Writes a sheet in the requested format. `more` holds further members of the JSON object.
+fn write_sheet(
+    sheet: Sheet,
+    head: &Head,
+    rows: Rows,
+    request: &Request,
+    table: WriteTable,
+    more: Value,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let mut written = Vec::new();
+    match request.format {
+        Format::Table => {
+            let most = request.top.unwrap_or(ROWS_OF_TABLE);
+            head.write(rows, &mut written)?;
+            table(&sheet, most, &mut written)?;
+        }
+        Format::Csv => {
+            head.tell_missing();
+            sheet.with_most(request.top).write_csv(&mut written)?;
+        }
+        Format::Json => {
+            let sheet = sheet.with_most(request.top);
+            let mut object = json!({
+                "schema": format!("swtch.report.{}/1", sheet.name),
+                "host": head.to_json_host(),
+                "trace": head.to_json_trace(rows),
+                "rows": sheet.to_json_rows(),
+                "total": sheet.to_json_total(),
+                "notes": sheet.notes,
+            });
+            if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+                object.extend(more);
+            }
+            write_json(&object, &mut written)?;
+        }
+    }
+    write_answer(out, &written).context("writing the report")
+}
+
+/// Writes an indented JSON object without hostile characters.
+fn write_json(object: &serde_json::Value, out: &mut Vec<u8>) -> Result<()> {
+    let json = serde_json::to_string_pretty(object).context("writing JSON")?;
+    out.extend_from_slice(text::json_escaped(&json).as_bytes());
+    out.push(b'\n');
+    Ok(())
+}
+
+fn sheet_of(session: &mut Session<'_>, by: By) -> Result<(Sheet, Rows)> {
+    match by {
+        By::Reason => by_reason(session),
+        By::Preemptor => by_preemptor(session),
+        By::Waker => by_waker(session),
+        By::Wait => by_wait(session),
+        By::Stack => by_stack(session),
+        By::Process | By::Thread | By::Syscall | By::Cpu | By::Cgroup => by_group(session, by),
+        By::Level => unreachable!("it reads both levels and has a function of its own"),
+    }
+}
+
+/// Columns of the wait before a run.
+const WAIT: Columns = Columns::OFF_REASON.and(Columns::OFF).and(Columns::RUNQ);
+
+/// Columns of the object that a task began to wait for.
+const WAIT_OBJECT: Columns = Columns::WAIT_OBJECT
+    .and(Columns::WAIT_KEY)
+    .and(Columns::SYSCALL)
+    .and(Columns::BITS)
+    .and(Columns::ARGS);
+
+/// Columns that are needed to split run-queue waits among the holders of the CPU.
+pub const CONTENTION: Columns = Columns::TS
+    .and(Columns::CPU)
+    .and(Columns::TASK)
+    .and(Columns::RAN)
+    .and(Columns::IRQ)
+    .and(Columns::STOLEN)
+    .and(Columns::NEXT_TASK)
+    .and(Columns::WAKE_CPU)
+    .and(Columns::MOVED)
+    .and(WAIT);
+
+fn by_reason(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+    let columns = Columns::RULE | Columns::BITS | Columns::RAN | WAIT;
+    let mut by = ByReason::default();
+    let rows = session.scan(columns, &mut |row, _, counted| by.add(row, counted))?;
+    for open in session.opens()? {
+        if let Some(reason) = reason_of_open(&open) {
+            by.add_open(reason, &open);
+        }
+    }
+    Ok((by.sheet(), rows))
+}
+
+fn by_group(session: &mut Session<'_>, by: By) -> Result<(Sheet, Rows)> {
+    let own = match by {
+        By::Cpu => Columns::CPU,
+        By::Cgroup => Columns::CGROUP,
+        By::Syscall => Columns::SYSCALL,
+        _ => Columns::NONE,
+    };
+    let columns = Columns::REASON | Columns::BITS | Columns::RAN | WAIT | own;
+    let names = session.names();
+    let mut groups = Groups::new(by, &names);
+    let add = &mut |row: &_, task, counted| groups.add(row, task, counted, &names);
+    // A wait belongs to the call of the switch-out before it, which may lie before the span.
+    let rows = match by {
+        By::Syscall => session.scan_from_start(columns, add)?,
+        _ => session.scan(columns, add)?,
+    };
+    for open in session.opens()? {
+        groups.add_open(&open, &names);
+    }
+    let cgroups: FxHashMap<_, _> = match by {
+        By::Cgroup => session.cgroups()?,
+        _ => FxHashMap::default(),
+    };
+    let words = Words {
+        names: &names,
+        arch: session.arch(),
+        cgroups: &cgroups,
+    };
+    Ok((groups.sheet(&words), rows))
+}
+
+fn by_preemptor(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+    let columns = Columns::REASON | Columns::NOMINATOR | CONTENTION;
+    let (names, selection) = (session.names(), session.selection());
+    let mut preemptors = Preemptors::new(contention_of(session), &names);
+    let rows = session.scan_from_start(columns, &mut |row, task, counted| {
+        preemptors.add(row, task, counted, &names, &selection);
+    })?;
+    preemptors.finish(&names, &selection);
+    Ok((preemptors.sheet(&names), rows))
+}
+
+fn contention_of(session: &Session<'_>) -> Contention {
+    let head = session.head();
+    contention(session.coverage(), &head.meta, &head.gaps)
+}
+
+/// Splits the run-queue waits of a trace among those who had the CPU.
+pub fn contention(coverage: Coverage, meta: &Meta, gaps: &[Gap]) -> Contention {
+    let cpus = usize::try_from(meta.host.cpus).unwrap_or(1);
+    Contention::new(coverage, cpus, gaps)
+}
+
+fn by_waker(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+    let columns = Columns::REASON | Columns::WAKER | WAIT;
+    let names = session.names();
+    let mut wakers = Wakers::default();
+    let rows = session.scan(columns, &mut |row, task, counted| {
+        if counted.wait {
+            wakers.add(row, task, &names);
+        }
+    })?;
+    Ok((wakers.sheet(&names), rows))
+}
+
+fn by_wait(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+    let (stacks, symbols) = match session.head().meta.stacks {
+        Some(_) => (Columns::WAKER_STACKS, Some(session.symbols()?)),
+        None => (Columns::NONE, None),
+    };
+    let (objects, rows) = waits_by_object(session, stacks, &mut |_, _| ())?;
+    Ok((objects.sheet(&session.names(), symbols.as_ref()), rows))
+}
+
+/// Counts waits by what was waited for. `each` gets every counted wait as the row that ends it,
+/// with `more` of its columns.
+///
+/// # Errors
+///
+/// When the trace cannot be read.
+pub fn waits_by_object(
+    session: &mut Session<'_>,
+    more: Columns,
+    each: &mut dyn FnMut(Object, &Switch),
+) -> Result<(Objects, Rows)> {
+    let columns = Columns::REASON | WAIT_OBJECT | Columns::WAKER | WAIT | more;
+    let names = session.names();
+    let mut objects = Objects::new(&names);
+    let rows = session.scan_from_start(columns, &mut |row, task, counted| {
+        if let Some(object) = objects.add(row, task, counted, &names) {
+            each(object, row);
+        }
+    })?;
+    Ok((objects, rows))
+}
+
+fn by_stack(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+    let columns = Columns::REASON | Columns::STACKS | WAIT;
+    let names = session.names();
+    let mut places = Places::default();
+    let rows = session.scan(columns, &mut |row, task, counted| {
+        if counted.wait {
+            places.add(row, task, &names);
+        }
+    })?;
+    let asked = session.head().meta.stacks.is_some();
+    let symbols = match asked {
+        true => session.symbols()?,
+        false => Symbols::default(),
+    };
+    Ok((places.sheet(&symbols, &names, asked), rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{after, head, row, seen};
+    use serde_json::Value;
+    use std::io;
+    use swtch_core::{CgroupId, CpuId, Reason, TaskEvent, Timestamp};
+    use swtch_store::Writer;
+
+    /// A finished trace of four rows, of which the last is of a task out of scope, and its
+    /// directory.
+    fn trace(meta: &Meta) -> (Trace, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.swtch");
+        let mut writer = Writer::create(&path, meta).unwrap();
+        let hostile = seen(1, 10, 10, "\u{1b}[31m,\"a\"\n");
+        let other = TaskEvent {
+            in_scope: false,
+            ..seen(2, 20, 20, "other")
+        };
+        writer.push_task(&hostile).unwrap();
+        writer.push_task(&other).unwrap();
+        writer.push_cgroup(CgroupId::new(1), "/a\u{202e}b").unwrap();
+        let mut rows = [
+            row(1, Reason::Pipe),
+            after(row(1, Reason::Wakeup), Reason::Pipe, 40_000, 10_000),
+            after(row(1, Reason::Pipe), Reason::Wakeup, 0, 20_000),
+            row(2, Reason::Slice),
+        ];
+        for (row, ms) in rows.iter_mut().zip(1..) {
+            row.ts = Timestamp::from_ns(1_000_000_000 + ms * 1_000_000);
+            writer.push_switch(row).unwrap();
+        }
+        writer
+            .push_gap(&Gap {
+                cpu: CpuId::new(1),
+                start: Timestamp::from_ns(1),
+                end: Timestamp::from_ns(2),
+                lost: 5,
+                level: swtch_core::Level::Os,
+            })
+            .unwrap();
+        writer.finish(meta, &mut |_, _| ()).unwrap();
+        (Trace::open(&path).unwrap(), dir)
+    }
+
+    fn written(by: By, format: Format, filter: Filter) -> String {
+        let request = Request {
+            by,
+            format,
+            filter,
+            top: None,
+        };
+        let mut out = Vec::new();
+        let (trace, _dir) = trace(&head().meta);
+        report(&trace, &request, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn json(by: By, filter: Filter) -> Value {
+        serde_json::from_str(&written(by, Format::Json, filter)).unwrap()
+    }
+
+    #[test]
+    fn every_report_has_every_format_and_shows_nothing_hostile() {
+        for by in By::ALL {
+            for format in Format::ALL {
+                let text = written(by, format, Filter::default());
+                let is_plain =
+                    |c: char| c == '\n' || c == '\r' || !swtch_output::text::is_hostile(c);
+                assert!(text.chars().all(is_plain), "{by:?} {format:?}: {text}");
+            }
+            let json = json(by, Filter::default());
+            assert_eq!(json["schema"], format!("swtch.report.{}/1", by.as_str()));
+            assert_eq!(json["trace"]["lost"], 5);
+        }
+    }
+
+    #[test]
+    fn tasks_out_of_scope_are_in_no_count() {
+        let json = json(By::Reason, Filter::default());
+        assert_eq!(json["total"]["switches"], 3);
+        assert_eq!(json["trace"]["switches"], 3);
+        assert_eq!(json["trace"]["rows"], 4);
+        assert_eq!(json["trace"]["rows_out_of_scope"], 1);
+        for by in [By::Process, By::Thread, By::Syscall, By::Cpu, By::Cgroup] {
+            assert_eq!(json_total(by), 3, "{by:?}");
+        }
+    }
+
+    fn json_total(by: By) -> Value {
+        json(by, Filter::default())["total"]["switches"].clone()
+    }
+
+    /// Rows at 1, 2 and 3 ms after the start.
+    #[test]
+    fn a_span_of_time_counts_only_what_lies_in_it() {
+        let at = |words: &str| Some(words.parse::<Moment>().unwrap());
+        let filter = Filter {
+            since: at("1.5ms"),
+            until: at("0.003"),
+            ..Filter::default()
+        };
+        let json = json(By::Syscall, filter);
+        assert_eq!(json["total"]["switches"], 1);
+        assert_eq!(json["total"]["off_ns"], 50_000);
+        assert_eq!(json["trace"]["filter"], "--since 0.0015 --until 0.003");
+    }
+
+    #[test]
+    fn a_gap_is_said_before_the_numbers() {
+        let table = written(By::Reason, Format::Table, Filter::default());
+        let note = "note: 5 records lost in 1 gap";
+        assert!(
+            table.find(note).unwrap() < table.find("reason").unwrap(),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn a_page_is_written_and_csv_of_it_is_refused() {
+        let mut request = Request {
+            by: By::Reason,
+            format: Format::Table,
+            filter: Filter::default(),
+            top: None,
+        };
+        let (trace, _dir) = trace(&head().meta);
+        let mut out = Vec::new();
+        explain(&trace, &request, None, Extent::Full, &mut out).unwrap();
+        let page = String::from_utf8(out).unwrap();
+        assert!(
+            page.contains("\nwhy tasks left the CPU\n") && page.contains("\nverdict\n"),
+            "{page}"
+        );
+        request.format = Format::Csv;
+        let refusal = explain(&trace, &request, None, Extent::Full, &mut io::sink()).unwrap_err();
+        assert!(refusal.to_string().contains("report --by"), "{refusal}");
+    }
+
+    /// What a wait cost is the time after the switch: 0 + 20 µs for the wakeup.
+    #[test]
+    fn time_by_reason_survives_the_disk() {
+        let json = json(By::Reason, Filter::default());
+        let wakeup = json["rows"].as_array().unwrap();
+        let wakeup = wakeup.iter().find(|row| row["reason"] == "wakeup").unwrap();
+        assert_eq!(wakeup["runq_ns"], Nanos::from_ns(20_000).as_ns());
+        assert_eq!(wakeup["blocked_ns"], 0);
+    }
+}

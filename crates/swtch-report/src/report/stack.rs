@@ -1,0 +1,342 @@
+//! `report --by stack`: the places that waited, as user and kernel stacks.
+//!
+//! A stack belongs to a wait. It was taken where the task left, if the wait lasted as long as the
+//! recording asked for. Waits without a stack are not in this report, but it says how many there
+//! are.
+
+use rustc_hash::FxHashMap;
+use std::io::{self, Write};
+use swtch_core::{Nanos, Reason, Switch};
+use swtch_output::text;
+use swtch_store::{FrameRow, StackKind, StackRow};
+
+use super::names::Names;
+use super::sheet::{Cell, Sheet};
+
+const COLUMNS: [&str; 10] = [
+    "switches",
+    "share_pct",
+    "off_ns",
+    "blocked_ns",
+    "runq_ns",
+    "reasons",
+    "processes",
+    "user_frames",
+    "kernel_frames",
+    "folded",
+];
+
+/// The note for a trace without stacks.
+pub const NO_STACKS: &str = "this trace has no stacks: record again with --stacks (or \
+    --stacks=1ms, to take them only of waits that were blocked that long)";
+
+/// Processes named beside a stack.
+const PROCESSES_NAMED: usize = 3;
+
+/// What is counted of one pair of stacks.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// Waits that began at these stacks.
+    pub waits: u64,
+    pub off: Nanos,
+    pub blocked: Nanos,
+    pub runq: Nanos,
+    reasons: FxHashMap<Reason, u64>,
+    processes: Vec<usize>,
+}
+
+/// Numbers of a user and a kernel stack; either may be missing.
+pub type Stacks = (Option<u32>, Option<u32>);
+
+/// Counts by pair of stacks.
+#[derive(Debug, Default)]
+pub struct Places {
+    places: FxHashMap<Stacks, Place>,
+    waits: u64,
+    without: u64,
+}
+
+impl Places {
+    /// Adds the wait of a row that counts, of the task with this index.
+    pub fn add(&mut self, row: &Switch, task: usize, names: &Names) {
+        let Some(off) = row.wait.off else {
+            return;
+        };
+        let stacks = (row.wait.user_stack, row.wait.kernel_stack);
+        if stacks == (None, None) {
+            self.without += 1;
+            return;
+        }
+        self.waits += 1;
+        let place = self.places.entry(stacks).or_default();
+        place.waits += 1;
+        place.off += off;
+        place.blocked += row.wait.blocked().unwrap_or(Nanos::ZERO);
+        place.runq += row.wait.runq.unwrap_or(Nanos::ZERO);
+        let reason = row.wait.reason.unwrap_or(Reason::Unknown);
+        *place.reasons.entry(reason).or_default() += 1;
+        let process = names.thread(task).process;
+        if place.processes.len() < PROCESSES_NAMED && !place.processes.contains(&process) {
+            place.processes.push(process);
+        }
+    }
+
+    /// Pairs of stacks, longest off-CPU time first.
+    pub fn ranked(&self) -> Vec<(Stacks, &Place)> {
+        let mut ranked: Vec<_> = self
+            .places
+            .iter()
+            .map(|(stacks, place)| (*stacks, place))
+            .collect();
+        ranked.sort_by(|a, b| b.1.off.cmp(&a.1.off).then(a.0.cmp(&b.0)));
+        ranked
+    }
+
+    /// The report. `asked` says whether the recording took stacks at all.
+    pub fn sheet(&self, symbols: &Symbols, names: &Names, asked: bool) -> Sheet {
+        let mut sheet = Sheet::new("stack", &COLUMNS);
+        for (stacks, place) in self.ranked() {
+            sheet.rows.push(self.cells(stacks, place, symbols, names));
+        }
+        if !asked {
+            sheet.notes.push(NO_STACKS.to_owned());
+        } else if self.without > 0 {
+            sheet.notes.push(format!(
+                "{} had no stack: shorter than asked for, or the task stayed runnable",
+                text::counted(self.without, "wait")
+            ));
+        }
+        sheet
+    }
+
+    fn cells(&self, stacks: Stacks, place: &Place, symbols: &Symbols, names: &Names) -> Vec<Cell> {
+        let user = symbols.frames(StackKind::User, stacks.0);
+        let kernel = symbols.frames(StackKind::Kernel, stacks.1);
+        let processes = place
+            .processes
+            .iter()
+            .map(|p| names.process(*p).comm.clone());
+        let processes: Vec<_> = processes.collect();
+        let folded = folded(&processes, &user, &kernel);
+        vec![
+            Cell::Count(place.waits),
+            Cell::share(place.waits, self.waits),
+            Cell::Time(place.off),
+            Cell::Time(place.blocked),
+            Cell::Time(place.runq),
+            Cell::List(place.reasons()),
+            Cell::List(processes),
+            Cell::List(user),
+            Cell::List(kernel),
+            Cell::Text(folded),
+        ]
+    }
+}
+
+impl Place {
+    /// Reasons of the waits, most frequent first.
+    fn reasons(&self) -> Vec<String> {
+        let mut reasons: Vec<_> = self.reasons.iter().collect();
+        reasons.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        reasons
+            .iter()
+            .map(|(reason, _)| reason.as_str().to_owned())
+            .collect()
+    }
+}
+
+/// Frames of the stacks of a trace, as words.
+#[derive(Debug, Default)]
+pub struct Symbols {
+    stacks: FxHashMap<(StackKind, u32), Vec<u32>>,
+    frames: FxHashMap<u32, String>,
+}
+
+impl Symbols {
+    /// The stacks and frames of a trace.
+    pub fn new(stacks: Vec<StackRow>, frames: &[FrameRow]) -> Self {
+        let stacks = stacks
+            .into_iter()
+            .map(|row| ((row.kind, row.stack), row.frames));
+        Self {
+            stacks: stacks.collect(),
+            frames: frames
+                .iter()
+                .map(|row| (row.frame, words_of(row)))
+                .collect(),
+        }
+    }
+
+    /// Frames of a stack, the innermost first.
+    pub fn frames(&self, kind: StackKind, stack: Option<u32>) -> Vec<String> {
+        let Some(stack) = stack else {
+            return Vec::new();
+        };
+        let Some(frames) = self.stacks.get(&(kind, stack)) else {
+            return vec!["(stack lost)".to_owned()];
+        };
+        let words = |frame: &u32| {
+            self.frames
+                .get(frame)
+                .map_or("(frame lost)", String::as_str)
+        };
+        frames.iter().map(|frame| words(frame).to_owned()).collect()
+    }
+}
+
+/// `symbol+0x12 [module]`, or the address where nothing more is known.
+fn words_of(frame: &FrameRow) -> String {
+    let offset = frame.offset.filter(|offset| *offset > 0);
+    let place = match (&frame.symbol, offset) {
+        (Some(symbol), Some(offset)) => format!("{symbol}+{offset:#x}"),
+        (Some(symbol), None) => symbol.clone(),
+        (None, _) => format!("{:#x}", frame.address),
+    };
+    match &frame.module {
+        // `[kernel]`, `[vdso]`: no file, and bracketed already.
+        Some(module) if module.starts_with('[') => format!("{place} {module}"),
+        Some(module) => format!("{place} [{}]", module.rsplit('/').next().unwrap_or(module)),
+        None => place,
+    }
+}
+
+/// One line from the outermost to the innermost frame, as flame graph programs read it.
+pub fn folded(processes: &[String], user: &[String], kernel: &[String]) -> String {
+    let clean = |frame: &String| frame.replace(';', ":");
+    let mut line: Vec<String> = processes.first().map(clean).into_iter().collect();
+    line.extend(user.iter().rev().map(clean));
+    line.extend(
+        kernel
+            .iter()
+            .rev()
+            .map(|frame| format!("{}_[k]", clean(frame))),
+    );
+    line.join(";")
+}
+
+/// Writes the first `most` stacks, each under a line of its numbers, the innermost frame first.
+pub fn write_table(sheet: &Sheet, most: usize, out: &mut dyn Write) -> io::Result<()> {
+    for row in sheet.rows.iter().take(most) {
+        let [
+            waits,
+            share,
+            off,
+            blocked,
+            runq,
+            reasons,
+            processes,
+            user,
+            kernel,
+            _,
+        ] = &row[..]
+        else {
+            unreachable!("a row has a cell for each column");
+        };
+        writeln!(
+            out,
+            "{} waits  {} %  off {}  blocked {}  runq {}  {}  ({})",
+            waits.to_table(),
+            share.to_table(),
+            off.to_table(),
+            blocked.to_table(),
+            runq.to_table(),
+            reasons.to_table(),
+            processes.to_table(),
+        )?;
+        write_frames("kernel", kernel, out)?;
+        write_frames("user", user, out)?;
+        writeln!(out)?;
+    }
+    sheet.write_rest(most, out)
+}
+
+/// Writes the frames of a stack, one a line, the innermost first.
+pub fn write_frames(part: &str, frames: &Cell, out: &mut dyn Write) -> io::Result<()> {
+    let Cell::List(frames) = frames else {
+        return Ok(());
+    };
+    for (place, frame) in frames.iter().enumerate() {
+        let part = if place == 0 { part } else { "" };
+        writeln!(out, "  {part:<6}  {}", text::escaped(frame))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{after, names, row};
+
+    fn symbols() -> Symbols {
+        let frame = |frame, symbol: &str, module: Option<&str>| FrameRow {
+            frame,
+            address: 0x1000,
+            symbol: Some(symbol.to_owned()),
+            offset: Some(16),
+            module: module.map(str::to_owned),
+            ..FrameRow::default()
+        };
+        let frames = [
+            frame(1, "schedule", None),
+            frame(2, "pipe_read", None),
+            frame(3, "read\u{1b};x", Some("/lib/libc.so.6")),
+            FrameRow {
+                frame: 4,
+                address: 0xabc,
+                ..FrameRow::default()
+            },
+        ];
+        let stack = |stack, kind, frames| StackRow {
+            stack,
+            kind,
+            pid: None,
+            frames,
+        };
+        let stacks = vec![
+            stack(7, StackKind::Kernel, vec![1, 2]),
+            stack(7, StackKind::User, vec![3, 4]),
+        ];
+        Symbols::new(stacks, &frames)
+    }
+
+    fn fed() -> Sheet {
+        let names = names();
+        let mut places = Places::default();
+        let mut with = after(row(1, Reason::Pipe), Reason::Pipe, 900, 100);
+        (with.wait.user_stack, with.wait.kernel_stack) = (Some(7), Some(7));
+        let without = after(row(1, Reason::Pipe), Reason::Pipe, 1, 1);
+        for row in [with, without] {
+            places.add(&row, names.index(row.task), &names);
+        }
+        places.sheet(&symbols(), &names, true)
+    }
+
+    #[test]
+    fn a_stack_is_shown_from_the_innermost_frame_and_harmless() {
+        let mut out = Vec::new();
+        write_table(&fed(), 20, &mut out).unwrap();
+        let expected = "\
+1 waits  100.0 %  off 1.00 µs  blocked 900 ns  runq 100 ns  pipe  (server)
+  kernel  schedule+0x10
+          pipe_read+0x10
+  user    read\\x1b;x+0x10 [libc.so.6]
+          0xabc
+
+note: 1 wait had no stack: shorter than asked for, or the task stayed runnable
+";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn folded_stacks_run_from_the_outside_and_hold_no_stray_separator() {
+        let folded =
+            "server;0xabc;read\u{1b}:x+0x10 [libc.so.6];pipe_read+0x10_[k];schedule+0x10_[k]";
+        assert_eq!(fed().rows[0][9], Cell::text(folded));
+    }
+
+    #[test]
+    fn a_trace_without_stacks_says_how_to_get_them() {
+        let sheet = Places::default().sheet(&Symbols::default(), &names(), false);
+        assert!(sheet.notes[0].contains("--stacks"));
+    }
+}

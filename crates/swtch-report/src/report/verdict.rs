@@ -1,0 +1,496 @@
+//! What a person should know first, in plain words: the causes that stand out, where they come
+//! from, which tasks took the CPU, and what could be changed.
+//!
+//! Each rule looks at counts and says nothing unless they stand out: 10 % of the switches, 10 % of
+//! the blocked time, or 5 % of the time in which tasks ran or wanted to run. A reason that stands
+//! out and has no rule of its own gets a plain sentence, so that the main reason is never left out.
+//! Advice follows from a number that is shown with it, never from the name of a reason alone. No
+//! rule knows what the program is *for*: a switch that stands out may be the right one.
+//!
+//! - [`preempted`]: tasks that lost their CPU, or gave it away, and could have run on.
+//! - [`locks`]: threads that waited for each other.
+//! - [`blocked`]: tasks that blocked for anything else.
+//! - [`queued`]: run-queue time in which no task had the CPU.
+//! - [`who`]: the programs, threads, calls and wakers that a sentence names.
+
+mod blocked;
+mod locks;
+mod preempted;
+mod queued;
+mod who;
+
+use std::cmp::Reverse;
+
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+use swtch_core::{
+    Arch, Category, CgroupId, Distribution, Nanos, Reason, Rule, Switch, TaskKey, Timestamp,
+};
+use swtch_output::text::grouped;
+
+use super::ends::Ends;
+use super::group::Groups;
+use super::names::Names;
+use super::preemptor::Preemptors;
+use super::programs::Programs;
+use super::reason::ByReason;
+use super::sheet::percent;
+use super::stack::Symbols;
+use super::tally::Tally;
+use super::wait::{Object, Objects};
+use super::worth::Saving;
+use who::main_of;
+
+/// From this share of the switches on, a reason stands out by number.
+const OFTEN_PCT: f64 = 10.0;
+
+/// Fewer switches than this are not "often", whatever their share.
+const FEWEST_SWITCHES: u64 = 100;
+
+/// From this share of run time and run-queue time on, a cause stands out by time.
+const COSTLY_PCT: f64 = 5.0;
+
+/// From this share of all blocked time on, a reason stands out by blocked time.
+const LONG_PCT: f64 = 10.0;
+
+/// Less time than this is not costly, whatever its share.
+const LEAST_TIME: Nanos = Nanos::from_ns(1_000_000);
+
+/// From this share on, one of several is called the main one.
+const MOST_PCT: f64 = 50.0;
+
+/// From this share of the switches on, unknown reasons are mentioned.
+const UNKNOWN_PCT: f64 = 1.0;
+
+/// The rule for kernel threads that slept.
+const KERNEL_THREAD: &str = "kernel_thread";
+
+/// How many threads, calls or pairs a finding names.
+pub const NAMED: usize = 3;
+
+/// If even the first has a smaller share, names would mislead, and only their number is given.
+const SPREAD_PCT: f64 = 5.0;
+
+/// What the reports of one trace found, from which the verdict is drawn.
+#[derive(Debug)]
+pub struct Picture<'a> {
+    pub reasons: &'a ByReason,
+    pub processes: &'a Groups,
+    pub threads: &'a Groups,
+    pub calls: &'a Groups,
+    /// Who had the CPU during run-queue waits.
+    pub preemptors: &'a Preemptors,
+    /// The objects that tasks waited for.
+    pub objects: &'a Objects,
+    /// Which rules decided, and which cgroups were throttled.
+    pub details: &'a Details,
+    pub names: &'a Names,
+    /// Which processes belong to one program.
+    pub programs: &'a Programs,
+    /// Functions of the stacks, where the recording has stacks.
+    pub symbols: Option<&'a Symbols>,
+    /// Architecture, for the names of system calls.
+    pub arch: Option<Arch>,
+    /// Paths of the cgroups, by id.
+    pub cgroups: &'a FxHashMap<CgroupId, String>,
+    /// Number of CPUs of the machine.
+    pub cpus: u32,
+}
+
+/// Counts that only the verdict needs.
+#[derive(Debug)]
+pub struct Details {
+    rules: FxHashMap<&'static str, (&'static Rule, u64)>,
+    throttled: FxHashMap<CgroupId, Nanos>,
+    /// What was counted of kernel threads, by reason.
+    kernel: Vec<Tally>,
+    /// How the waits of programs began and ended, by reason.
+    ends: Vec<Ends>,
+    /// The longest waits of programs, by reason.
+    longest: FxHashMap<Reason, Longest>,
+}
+
+impl Default for Details {
+    fn default() -> Self {
+        Self {
+            rules: FxHashMap::default(),
+            throttled: FxHashMap::default(),
+            kernel: vec![Tally::default(); Reason::ALL.len()],
+            ends: vec![Ends::default(); Reason::ALL.len()],
+            longest: FxHashMap::default(),
+        }
+    }
+}
+
+impl Details {
+    /// Adds a switch that counts, of the task with this index.
+    pub fn add_switch(&mut self, row: &Switch, task: usize, names: &Names) {
+        self.rules.entry(row.rule.name).or_insert((row.rule, 0)).1 += 1;
+        if names.process_of(task).is_kernel {
+            self.kernel[row.rule.reason.index()].add_switch(row);
+        }
+    }
+
+    /// Adds a wait that counts, of the task with this index.
+    pub fn add_wait(&mut self, row: &Switch, task: usize, names: &Names) {
+        let Some(reason) = row.wait.reason else {
+            return;
+        };
+        if reason == Reason::Throttle {
+            let runq = row.wait.runq.unwrap_or(Nanos::ZERO);
+            *self.throttled.entry(row.cgroup).or_default() += runq;
+        }
+        if names.process_of(task).is_kernel {
+            self.kernel[reason.index()].add_wait(row);
+            return;
+        }
+        self.keep_longest(reason, row);
+        self.ends[reason.index()].add(row, names);
+    }
+
+    fn keep_longest(&mut self, reason: Reason, row: &Switch) {
+        let (Some(length), Some(ran)) = (row.wait.length(), row.ran) else {
+            return;
+        };
+        let longest = Longest {
+            length,
+            task: row.task,
+            ended: row.ts.before(ran),
+        };
+        let kept = self.longest.entry(reason).or_insert(longest);
+        if kept.length < length {
+            *kept = longest;
+        }
+    }
+
+    /// The longest wait for a reason.
+    pub fn longest(&self, reason: Reason) -> Option<Longest> {
+        self.longest.get(&reason).copied()
+    }
+
+    /// How the waits of programs for a reason began and ended.
+    pub fn ends_of(&self, reason: Reason) -> &Ends {
+        &self.ends[reason.index()]
+    }
+
+    /// Rules that decided for a reason, most often first.
+    fn rules_of(&self, reason: Reason) -> Vec<(&'static Rule, u64)> {
+        let rules = self.rules.values().copied();
+        let mut rules: Vec<_> = rules.filter(|rule| rule.0.reason == reason).collect();
+        rules.sort_by_key(|(rule, count)| (Reverse(*count), rule.name));
+        rules
+    }
+
+    fn count_of(&self, rule: &str) -> u64 {
+        self.rules.get(rule).map_or(0, |rule| rule.1)
+    }
+}
+
+/// Which switches a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// All switches for this reason.
+    Reason(Reason),
+    /// Switches into waits for this object.
+    Object(Object),
+    /// No switches: time that passed without one.
+    Time,
+}
+
+/// One cause that stands out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// A stable name, such as `wakeup_preemption`.
+    pub name: &'static str,
+    /// The reason that it is about.
+    pub reason: Option<Reason>,
+    /// The switches that it is about.
+    pub subject: Subject,
+    /// Number of switches that it explains.
+    pub switches: u64,
+    /// Time in which tasks did not run because of it.
+    pub time: Nanos,
+    /// What was seen, with its numbers.
+    pub seen: String,
+    /// Where it comes from, and which tasks took the CPU.
+    pub places: Vec<String>,
+    /// What a person could change; `None` if the numbers suggest nothing.
+    pub advice: Option<String>,
+}
+
+impl Finding {
+    /// The finding as a JSON object, with the saving, and the longest wait for its reason.
+    pub fn to_json(&self, all: u64, saving: Option<&Saving>, longest: Value) -> Value {
+        json!({
+            "name": self.name,
+            "reason": self.reason.map(Reason::as_str),
+            "switches": self.switches,
+            "share_pct": percent(self.switches, all),
+            "time_ns": self.time.as_ns(),
+            "seen": self.seen,
+            "places": self.places,
+            "advice": self.advice,
+            "worth": saving.map(Saving::to_json),
+            "longest": longest,
+        })
+    }
+}
+
+/// The longest wait for a reason: its length, its task, and when it ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Longest {
+    length: Nanos,
+    task: TaskKey,
+    ended: Timestamp,
+}
+
+impl Longest {
+    /// The wait as JSON, in ns since the start of the trace.
+    pub fn to_json(self, start: Timestamp) -> Value {
+        let to = self.ended.since(start).unwrap_or(Nanos::ZERO);
+        json!({
+            "task": self.task.get(),
+            "from_ns": to.saturating_sub(self.length).as_ns(),
+            "to_ns": to.as_ns(),
+        })
+    }
+}
+
+/// The findings about all causes that stand out, the weightiest first.
+pub fn findings(picture: &Picture<'_>) -> Vec<Finding> {
+    let rules = [
+        Picture::throttle,
+        Picture::slice,
+        Picture::wakeup,
+        Picture::class,
+        Picture::migrate,
+        Picture::yields,
+        Picture::one_lock,
+        Picture::parked,
+        Picture::pipe,
+        Picture::net,
+        Picture::ipc,
+        Picture::poll,
+        Picture::sleep,
+        Picture::io,
+        Picture::fault,
+        Picture::child,
+        Picture::exit,
+        Picture::kernel_threads,
+        Picture::interrupts,
+        Picture::steal,
+        Picture::idle,
+        Picture::unknown,
+    ];
+    let total = picture.reasons.total();
+    let mut findings: Vec<_> = rules
+        .iter()
+        .filter_map(|rule| rule(picture, &total))
+        .collect();
+    let is_told = |reason| {
+        let is_about = |finding: &Finding| finding.reason == Some(reason);
+        findings.iter().any(is_about)
+    };
+    let untold: Vec<_> = Reason::ALL
+        .iter()
+        .filter(|reason| !is_told(**reason))
+        .collect();
+    findings.extend(
+        untold
+            .iter()
+            .filter_map(|reason| picture.plain(**reason, &total)),
+    );
+    // The weight is the share of switches plus the share of time, since a cause may matter by
+    // either.
+    let weight = |finding: &Finding| {
+        let demand = total.ran + total.runq + finding.time;
+        let switches = parts_per_million(finding.switches, total.switches);
+        switches + parts_per_million(finding.time.as_ns(), demand.as_ns())
+    };
+    findings.sort_by_key(|finding| Reverse(weight(finding)));
+    findings
+}
+
+/// The sentence for a trace in which no rule finds anything.
+pub fn nothing_stands_out() -> String {
+    format!(
+        "Nothing stands out: no reason makes {OFTEN_PCT} % of the switches or {LONG_PCT} % of the \
+         blocked time, and none costs {COSTLY_PCT} % of the time in which threads ran or wanted to run."
+    )
+}
+
+impl Picture<'_> {
+    fn unknown(&self, total: &Tally) -> Option<Finding> {
+        let tally = self.of_programs(Reason::Unknown);
+        percent(tally.switches, total.switches).filter(|share| *share >= UNKNOWN_PCT)?;
+        let rules = self.details.rules_of(Reason::Unknown);
+        let of_programs = rules.iter().filter(|(rule, _)| rule.name != KERNEL_THREAD);
+        let words = of_programs.take(NAMED);
+        let words =
+            words.map(|(rule, count)| format!("{} {}: {}", grouped(*count), rule.name, rule.help));
+        let mut places: Vec<String> = words.collect();
+        places.extend(self.places(Reason::Unknown));
+        let blocked = self.details.count_of("call_without_rule");
+        let advice = percent(blocked, tally.switches).filter(|share| *share >= MOST_PCT);
+        let advice =
+            advice.map(|_| "record with --stacks: the stacks show where they wait".to_owned());
+        Some(Finding {
+            name: "unknown",
+            reason: Some(Reason::Unknown),
+            subject: Subject::Reason(Reason::Unknown),
+            switches: tally.switches,
+            time: Nanos::ZERO,
+            seen: format!("The reason is not known: {}.", self.switches(&tally, total)),
+            places,
+            advice,
+        })
+    }
+
+    /// Kernel threads sleep until there is work for them, which costs nothing; those that block in
+    /// the middle of their work wait uninterruptibly.
+    fn kernel_threads(&self, total: &Tally) -> Option<Finding> {
+        let mut sum = Tally::default();
+        for tally in &self.details.kernel {
+            sum.add(tally);
+        }
+        if !is_often(sum.switches, total) {
+            return None;
+        }
+        let is_kernel = |place: &usize| self.names.process(*place).is_kernel;
+        let mut programs = self.programs.ranked(self.processes, |tally| tally.switches);
+        programs.retain(|program| program.places.iter().all(is_kernel));
+        let named = programs.iter().map(|program| {
+            let count = program.tally.switches;
+            (
+                format!("{} {}", program.words(), share(count, sum.switches)),
+                count,
+            )
+        });
+        Some(Finding {
+            name: "kernel_threads",
+            reason: None,
+            subject: Subject::Time,
+            switches: sum.switches,
+            time: Nanos::ZERO,
+            seen: format!(
+                "Threads of the kernel itself: {}, on the CPU for {} in all. They sleep until there is work \
+                 for them.",
+                self.switches(&sum, total),
+                sum.ran,
+            ),
+            places: main_of(named, sum.switches)
+                .map(|words| format!("threads: {words}"))
+                .into_iter()
+                .collect(),
+            advice: Some(
+                "what they do is done for programs (disk, network, memory): fewer requests make fewer of \
+                 these switches"
+                    .to_owned(),
+            ),
+        })
+    }
+
+    /// The finding for a reason that stands out and has no rule of its own.
+    fn plain(&self, reason: Reason, total: &Tally) -> Option<Finding> {
+        let one = self.reasons.of(reason);
+        let tally = self.of_programs(reason);
+        let is_preempted = reason.category() == Category::Preemption;
+        let time = if is_preempted {
+            tally.runq
+        } else {
+            Nanos::ZERO
+        };
+        let is_long = !is_preempted && self.is_long(tally.blocked);
+        if !is_often(tally.switches, total) && !is_costly(time, total) && !is_long {
+            return None;
+        }
+        let places = self.places_and_wakers(reason);
+        Some(Finding {
+            name: "reason",
+            reason: Some(reason),
+            subject: Subject::Reason(reason),
+            switches: tally.switches,
+            time,
+            seen: format!(
+                "{}: {}, {} each (median).",
+                capitalised(in_words(reason)),
+                self.switches(&tally, total),
+                typical(&one.off)
+            ),
+            places,
+            advice: None,
+        })
+    }
+
+    /// Whether this is a large part of the time that programs were blocked.
+    fn is_long(&self, blocked: Nanos) -> bool {
+        let all: Nanos = Reason::ALL
+            .iter()
+            .map(|reason| self.of_programs(*reason).blocked)
+            .sum();
+        let share = percent(blocked.as_ns(), all.as_ns());
+        blocked >= LEAST_TIME && share.is_some_and(|share| share >= LONG_PCT)
+    }
+}
+
+/// Why threads left the CPU, in a few words.
+pub const fn in_words(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Slice => "time slice used up",
+        Reason::Wakeup => "preempted by a woken thread",
+        Reason::Class => "preempted by a real-time task",
+        Reason::Throttle => "CPU quota used up",
+        Reason::Migrate => "moved to another CPU",
+        Reason::Other => "preempted for a rare reason",
+        Reason::Yield => "called sched_yield",
+        Reason::Futex => "waited for another thread (lock)",
+        Reason::Ipc => "waited for a semaphore or eventfd",
+        Reason::Io => "waited for a file or disk",
+        Reason::Pipe => "waited for a pipe",
+        Reason::Net => "waited for a socket",
+        Reason::Poll => "waited in epoll, poll or select",
+        Reason::Sleep => "slept, or waited for a signal",
+        Reason::Fault => "waited for memory",
+        Reason::Child => "waited for a child process",
+        Reason::Stop => "stopped (debugger, job control)",
+        Reason::Exit => "ended",
+        Reason::Unknown => "not known",
+        Reason::Preemptive => "left its user-mode scheduler",
+        Reason::Policy => "changed its own priority",
+        Reason::Blocked => "blocked (not told on what)",
+        Reason::Preempted => "preempted (not told why)",
+    }
+}
+
+fn capitalised(words: &str) -> String {
+    let mut letters = words.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
+}
+
+fn stands_out(switches: u64, time: Nanos, total: &Tally) -> bool {
+    is_often(switches, total) || is_costly(time, total)
+}
+
+fn is_often(switches: u64, total: &Tally) -> bool {
+    let share = percent(switches, total.switches);
+    switches >= FEWEST_SWITCHES && share.is_some_and(|share| share >= OFTEN_PCT)
+}
+
+fn is_costly(time: Nanos, total: &Tally) -> bool {
+    let share = percent(time.as_ns(), (total.ran + total.runq).as_ns());
+    time >= LEAST_TIME && share.is_some_and(|share| share >= COSTLY_PCT)
+}
+
+pub fn share(part: u64, whole: u64) -> String {
+    percent(part, whole).map_or_else(|| "-".to_owned(), |share| format!("{share:.1} %"))
+}
+
+fn typical(lengths: &Distribution) -> String {
+    let median = lengths.percentile(50.0);
+    median.map_or_else(|| "unknown length".to_owned(), |median| median.to_string())
+}
+
+fn parts_per_million(part: u64, whole: u64) -> u128 {
+    u128::from(part) * 1_000_000 / u128::from(whole.max(1))
+}

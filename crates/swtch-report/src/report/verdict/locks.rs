@@ -1,0 +1,311 @@
+//! Findings about threads that waited for each other on futexes.
+//!
+//! A futex word is where threads wait in the kernel: for a mutex, a condition, or the end of a
+//! thread. The threads that wait and the threads that wake them show which of these it is:
+//!
+//! ```text
+//! many threads at one word, woken by threads that wait there too    a lock
+//! many threads at one word, woken by others                         work is handed over
+//! a word for each thread, woken by threads that wait so too         a lock that queues its waiters
+//! a word for each thread, woken by others                           idle workers
+//! ```
+//!
+//! A lock may have several adjacent words: a mutex and its conditions, as in Python's global lock.
+
+use std::cmp::Reverse;
+
+use swtch_core::{Nanos, Reason};
+use swtch_output::text::counted;
+
+use super::super::ends::Ends;
+use super::super::sheet::percent;
+use super::super::tally::Tally;
+use super::super::wait::{Object, ObjectKind, Waited};
+use super::super::waker::Waker;
+use super::{Finding, MOST_PCT, Picture, Subject, is_often, share};
+
+/// A share of waits on one lock that makes it worth naming.
+const WORD_PCT: f64 = 25.0;
+
+/// Most bytes between two adjacent words of one lock: the two conditions and mutexes of Python's
+/// global lock take 176 bytes (`struct _gil_runtime_state`, `CPython` 3.11, with glibc's types).
+const MOST_APART: u64 = 192;
+
+/// How Java (`HotSpot`) calls the threads that collect garbage, as `jstack` lists them. `VM Thread`
+/// begins a collection and ends it.
+const COLLECTORS: [&str; 5] = ["GC Thread#", "G1 ", "ZWorker", "Shenandoah", "VM Thread"];
+
+/// Futex words at which several threads wait, side by side in one process.
+#[derive(Debug)]
+struct Lock<'a> {
+    words: Vec<&'a Object>,
+    sum: Sum,
+}
+
+/// What is counted of several futex words.
+#[derive(Clone, Debug, Default)]
+struct Sum {
+    switches: u64,
+    blocked: Nanos,
+    /// The most threads at one of them.
+    waiters: u64,
+    woken_by_task: u64,
+    woken_by_waiter: u64,
+    woken_by_peer: u64,
+    ends: Ends,
+}
+
+impl Sum {
+    fn add(&mut self, waited: &Waited) {
+        self.switches += waited.switches;
+        self.blocked += waited.blocked;
+        self.waiters = self.waiters.max(waited.waiters);
+        self.woken_by_task += waited.woken_by_task;
+        self.woken_by_waiter += waited.woken_by_waiter;
+        self.woken_by_peer += waited.woken_by_peer;
+        self.ends.merge(&waited.ends);
+    }
+
+    /// Whether the wakers wait there, too. If no task was seen to wake, there is no sign of a lock.
+    fn is_lock(&self) -> bool {
+        let by_waiter = percent(self.woken_by_waiter, self.woken_by_task);
+        self.waiters > 1 && by_waiter.is_some_and(|share| share >= MOST_PCT)
+    }
+}
+
+impl Picture<'_> {
+    /// The lock with the most waits, if it accounts for enough of the waits for futexes.
+    pub(super) fn one_lock(&self, total: &Tally) -> Option<Finding> {
+        let lock = self.main_lock(total)?;
+        let Lock { words, sum } = lock;
+        let first = *words.first()?;
+        let process = self.names.process(first.process).label();
+        let of_futexes = self.of_programs(Reason::Futex).switches;
+        let what = match (words.len(), self.is_python(first.process)) {
+            (1, _) => "One futex word",
+            (_, true) => {
+                "Futex words side by side, most likely Python's global interpreter lock (GIL)"
+            }
+            (_, false) => "Futex words side by side, as those of one lock and its conditions",
+        };
+        let advice = match (sum.is_lock(), words.len() > 1 && self.is_python(first.process)) {
+            (true, true) => {
+                "only one thread of a Python process runs Python code at a time: use processes instead of \
+                 threads (multiprocessing, ProcessPoolExecutor), or a Python built without the GIL"
+                    .to_owned()
+            }
+            (true, false) => format!(
+                "{} of its wakeups came from threads that wait for it too, as with a lock: hold it shorter, \
+                 or split it{}",
+                share(sum.woken_by_waiter, sum.woken_by_task),
+                self.how_to_name_it(),
+            ),
+            (false, _) => "its wakers do not wait for it, as with a hand-over of work: hand over more at once"
+                .to_owned(),
+        };
+        Some(self.blamed_on_collector(Finding {
+            name: match sum.is_lock() {
+                true => "futex_contention",
+                false => "futex_hand_over",
+            },
+            reason: Some(Reason::Futex),
+            subject: match words.len() {
+                1 => Subject::Object(*first),
+                _ => Subject::Reason(Reason::Futex),
+            },
+            switches: sum.switches,
+            // A worker without work loses nothing by being blocked; one that waits for a lock does.
+            time: if sum.is_lock() {
+                sum.blocked
+            } else {
+                Nanos::ZERO
+            },
+            seen: format!(
+                "{what}, {:#x} in {process}: {} ({} of all, {} of those for a futex) by {}, blocked {} in all.",
+                first.key,
+                counted(sum.switches, "context switch"),
+                share(sum.switches, total.switches),
+                share(sum.switches, of_futexes),
+                counted(sum.waiters, "thread"),
+                sum.blocked,
+            ),
+            places: self.course(&sum.ends),
+            advice: Some(advice),
+        }))
+    }
+
+    /// Threads that each wait at a futex word of their own.
+    pub(super) fn parked(&self, total: &Tally) -> Option<Finding> {
+        let main = self.main_lock(total);
+        let is_of_main = |object: &Object| {
+            main.as_ref()
+                .is_some_and(|main| main.words.contains(&object))
+        };
+        let objects = self.objects.ranked();
+        let rest = objects
+            .iter()
+            .filter(|(object, _)| object.kind == ObjectKind::Futex && !is_of_main(object));
+        let mut sum = Sum::default();
+        let mut words = 0;
+        for (_, waited) in rest {
+            sum.add(waited);
+            words += 1;
+        }
+        if !self.is_much(sum.switches, sum.blocked, total) {
+            return None;
+        }
+        let is_queue =
+            percent(sum.woken_by_peer, sum.woken_by_task).is_some_and(|share| share >= MOST_PCT);
+        // If there is a lock besides, the list of threads that wait for any futex says nothing
+        // about these.
+        let who = self.who(Reason::Futex).filter(|_| main.is_none());
+        let mut places: Vec<_> = who.into_iter().collect();
+        places.extend(self.course(&sum.ends));
+        let count = self.switches(
+            &Tally {
+                switches: sum.switches,
+                ..Tally::default()
+            },
+            total,
+        );
+        let where_ = counted(words, "futex word");
+        let (name, seen, advice) = match is_queue {
+            true => (
+                "futex_queue",
+                format!(
+                    "Threads wait for each other, at {where_}: {count}, blocked {} in all. {} of these wakeups \
+                     came from threads that wait so too: a lock that queues its waiters (a Java monitor, a lock \
+                     of Go, Rust or PostgreSQL), or threads that hand work to each other.",
+                    sum.blocked,
+                    share(sum.woken_by_peer, sum.woken_by_task),
+                ),
+                format!(
+                    "a lock: hold it shorter, split it, or let fewer threads meet there; a queue or a pool: hand \
+                     over more at once{}",
+                    self.how_to_name_it()
+                ),
+            ),
+            false => (
+                "futex_idle",
+                format!(
+                    "Threads wait for work, at {where_}: {count}, blocked {} in all. Those who wake them do \
+                     not wait so themselves.",
+                    sum.blocked,
+                ),
+                "a thread that has nothing to do costs nothing; each hand-over costs a switch: hand over more at \
+                 once, or let fewer threads serve"
+                    .to_owned(),
+            ),
+        };
+        Some(self.blamed_on_collector(Finding {
+            name,
+            reason: Some(Reason::Futex),
+            // The saving is for all futex waits, so it is given for one of the two findings only.
+            subject: match main {
+                Some(_) => Subject::Time,
+                None => Subject::Reason(Reason::Futex),
+            },
+            switches: sum.switches,
+            time: Nanos::ZERO,
+            seen,
+            places,
+            advice: Some(advice),
+        }))
+    }
+
+    /// With most wakeups from the collector of a Java machine its threads are no lock of the program's:
+    /// they hand work to each other, and let the others go when they are done.
+    fn blamed_on_collector(&self, mut finding: Finding) -> Finding {
+        let wakers = &self.details.ends_of(Reason::Futex).wakers;
+        let is_collector = |waker: &Waker| match waker {
+            Waker::Task(task) => {
+                let name = &self.names.thread(*task).comm;
+                COLLECTORS.iter().any(|known| name.starts_with(known))
+            }
+            Waker::Other(_) => false,
+        };
+        let all: u64 = wakers.values().sum();
+        let by_it = wakers.iter().filter(|(waker, _)| is_collector(waker));
+        let by_it: u64 = by_it.map(|(_, count)| count).sum();
+        if percent(by_it, all).is_some_and(|share| share >= MOST_PCT) {
+            let words = format!(
+                " {} of all wakeups from futexes came from Java's garbage collector (GC threads, VM Thread).",
+                share(by_it, all)
+            );
+            finding.seen.push_str(&words);
+            finding.advice = Some(
+                "the collector's log says how often it stops the program (-Xlog:gc): a larger heap (-Xmx), fewer \
+                 allocations, or a collector that runs beside the program (G1, ZGC)"
+                    .to_owned(),
+            );
+        }
+        finding
+    }
+
+    /// The adjacent futex words with the most waits, if these are a large part of all futex waits.
+    fn main_lock(&self, total: &Tally) -> Option<Lock<'_>> {
+        let main = self
+            .locks()
+            .into_iter()
+            .max_by_key(|lock| (lock.sum.switches, lock.sum.blocked, Reverse(lock.words[0])))?;
+        let of_futexes = self.of_programs(Reason::Futex).switches;
+        let is_main = percent(main.sum.switches, of_futexes)? >= WORD_PCT;
+        let blocked = if main.sum.is_lock() {
+            main.sum.blocked
+        } else {
+            Nanos::ZERO
+        };
+        (is_main && self.is_much(main.sum.switches, blocked, total)).then_some(main)
+    }
+
+    /// Futex words; adjacent words at which several threads wait are joined.
+    fn locks(&self) -> Vec<Lock<'_>> {
+        let mut words = self.objects.ranked();
+        words.retain(|(object, waited)| object.kind == ObjectKind::Futex && waited.switches > 0);
+        words.sort_by_key(|(object, _)| *object);
+        let mut locks: Vec<Lock<'_>> = Vec::new();
+        let mut shared_until: Option<(usize, u64)> = None;
+        for (object, waited) in words {
+            let is_shared = waited.waiters > 1;
+            let is_beside = shared_until.is_some_and(|(process, key)| {
+                is_shared && process == object.process && object.key - key <= MOST_APART
+            });
+            shared_until = is_shared.then_some((object.process, object.key));
+            if !is_beside {
+                locks.push(Lock {
+                    words: Vec::new(),
+                    sum: Sum::default(),
+                });
+            }
+            if let Some(lock) = locks.last_mut() {
+                lock.words.push(object);
+                lock.sum.add(waited);
+            }
+        }
+        locks
+    }
+
+    /// Whether the switches are often, or the blocked time is long.
+    fn is_much(&self, switches: u64, blocked: Nanos, total: &Tally) -> bool {
+        is_often(switches, total) || self.is_long(blocked)
+    }
+
+    /// Whether the program or its main thread is called `python…`.
+    fn is_python(&self, process: usize) -> bool {
+        let process = self.names.process(process);
+        let command = process.command.as_deref().unwrap_or_default();
+        let program = command.split(' ').next().unwrap_or_default();
+        let program = program.rsplit('/').next().unwrap_or_default();
+        [program, &process.comm]
+            .iter()
+            .any(|name| name.starts_with("python"))
+    }
+
+    /// A hint for traces without stacks, in which nothing tells which lock it is.
+    fn how_to_name_it(&self) -> &'static str {
+        match self.symbols {
+            Some(_) => "",
+            None => "; record with --stacks to see in which functions it is taken and let go",
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! `report --by wait`: the objects that tasks waited for: a futex word, a pipe, a socket.
+//!
+//! A row says what its task began to wait for. How long the wait was, and what ended it, is in the
+//! task's next row. A futex word is an address in one process, so objects are distinguished by
+//! process, too: the two ends of a pipe in two processes are two rows with the same inode number.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use swtch_core::{Evidence, EvidenceBits, Nanos, Reason, Switch, WaitObject};
+use swtch_output::text;
+use swtch_store::StackKind;
+
+use super::ends::Ends;
+use super::filter::Counted;
+use super::last::Last;
+use super::names::Names;
+use super::sheet::{Cell, Sheet};
+use super::stack::Symbols;
+use super::waker::{Waker, is_blocking};
+use super::worth::own_functions;
+
+const COLUMNS: [&str; 14] = [
+    "wait_key",
+    "kind",
+    "process",
+    "pid",
+    "switches",
+    "share_pct",
+    "waits",
+    "off_ns",
+    "blocked_ns",
+    "runq_ns",
+    "waiters",
+    "woken_by_waiters_pct",
+    "last_wakers",
+    "woken_from",
+];
+
+/// Most functions that are named of a waker's stack.
+const FUNCTIONS_NAMED: usize = 3;
+
+/// How many of the last different wakers are kept.
+const WAKERS_KEPT: usize = 3;
+
+/// What threads wait for: a futex word, or a file or socket by its inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Object {
+    /// The process that waits, as its place in [`Names::process`].
+    pub process: usize,
+    /// What its key is.
+    pub kind: ObjectKind,
+    /// Address of the futex word, or inode number.
+    pub key: u64,
+}
+
+/// Kinds of objects that tasks wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectKind {
+    Futex,
+    /// What lies behind a file descriptor.
+    File(WaitObject),
+}
+
+impl ObjectKind {
+    /// The word used in columns.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Futex => "futex",
+            Self::File(object) => object.as_str(),
+        }
+    }
+}
+
+/// What is counted of one object.
+#[derive(Clone, Debug, Default)]
+pub struct Waited {
+    /// Switch-outs into a wait for it.
+    pub switches: u64,
+    /// Waits for it that ended.
+    pub waits: u64,
+    /// Time off the CPU in these waits: blocked and in the run queue.
+    pub off: Nanos,
+    /// Time asleep.
+    pub blocked: Nanos,
+    /// Time runnable in a run queue.
+    pub runq: Nanos,
+    /// How many threads waited for it.
+    pub waiters: u64,
+    /// Waits that were ended by a task.
+    pub woken_by_task: u64,
+    /// Of these, waits ended by a task that had itself waited for the object: the sign of a lock.
+    pub woken_by_waiter: u64,
+    /// Of these, waits ended by a task of the same program that had itself waited for an object of
+    /// this kind.
+    pub woken_by_peer: u64,
+    /// The last different wakers, latest first.
+    pub last_wakers: Vec<Waker>,
+    /// What ended these waits, and in which functions they began and ended.
+    pub ends: Ends,
+}
+
+/// The objects that threads waited for, as rows are counted.
+#[derive(Debug)]
+pub struct Objects {
+    places: FxHashMap<Object, usize>,
+    objects: Vec<(Object, Waited)>,
+    waiters: FxHashSet<(usize, usize)>,
+    /// Tasks that have waited for something of a kind.
+    peers: FxHashSet<(ObjectKind, usize)>,
+    /// What each task began to wait for when it last left.
+    last: Last<usize>,
+    switches: u64,
+    nameless: u64,
+}
+
+impl Objects {
+    /// For a trace with these tasks.
+    pub fn new(names: &Names) -> Self {
+        Self {
+            places: FxHashMap::default(),
+            objects: Vec::new(),
+            waiters: FxHashSet::default(),
+            peers: FxHashSet::default(),
+            last: Last::new(names),
+            switches: 0,
+            nameless: 0,
+        }
+    }
+
+    /// Adds what counts of a row of the task with this index, and returns the object of the wait
+    /// that was counted. Rows that do not count are needed, too: they may begin a wait that does.
+    pub fn add(
+        &mut self,
+        row: &Switch,
+        task: usize,
+        counted: Counted,
+        names: &Names,
+    ) -> Option<Object> {
+        // Without a reason, the wait did not begin with the task's last row in the trace.
+        let began = self.last.of(row.task, task);
+        let began = began.filter(|_| row.wait.reason.is_some());
+        let ended = began.filter(|_| counted.wait && row.wait.off.is_some());
+        if let Some(place) = ended {
+            self.add_wait(place, row, names);
+        }
+        let object = object_of(row, names.thread(task).process);
+        let place = object.map(|object| self.place(object));
+        self.last.set(row.task, task, place);
+        if counted.switch {
+            self.add_switch(row, task, place);
+        }
+        ended.map(|place| self.objects[place].0)
+    }
+
+    /// Objects, most blocked time first.
+    pub fn ranked(&self) -> Vec<&(Object, Waited)> {
+        let used = |waited: &Waited| waited.switches + waited.waits > 0;
+        let mut ranked: Vec<_> = self.objects.iter().filter(|(_, w)| used(w)).collect();
+        ranked.sort_by(|a, b| {
+            let by_time = b.1.blocked.cmp(&a.1.blocked);
+            by_time
+                .then(b.1.switches.cmp(&a.1.switches))
+                .then(a.0.cmp(&b.0))
+        });
+        ranked
+    }
+
+    /// The report. With `symbols` it names the functions that ended the waits, such as those that
+    /// release a lock.
+    pub fn sheet(&self, names: &Names, symbols: Option<&Symbols>) -> Sheet {
+        let mut sheet = Sheet::new("wait", &COLUMNS);
+        sheet.not_in_tables = &["woken_by_waiters_pct"];
+        for (object, waited) in self.ranked() {
+            let process = names.process(object.process);
+            let pid = process.pid.map(swtch_core::Pid::get);
+            let wakers = waited.last_wakers.iter().map(|waker| waker.label(names));
+            sheet.rows.push(vec![
+                Cell::Hex(object.key),
+                Cell::text(object.kind.as_str()),
+                Cell::text(&process.comm),
+                pid.map_or(Cell::Missing, |pid| Cell::Id(u64::from(pid))),
+                Cell::Count(waited.switches),
+                Cell::share(waited.switches, self.switches),
+                Cell::Count(waited.waits),
+                Cell::Time(waited.off),
+                Cell::Time(waited.blocked),
+                Cell::Time(waited.runq),
+                Cell::Count(waited.waiters),
+                Cell::share(waited.woken_by_waiter, waited.woken_by_task),
+                Cell::List(wakers.collect()),
+                symbols
+                    .and_then(|symbols| woken_from(&waited.ends, symbols))
+                    .map_or(Cell::Missing, Cell::Text),
+            ]);
+        }
+        if self.nameless > 0 {
+            sheet.notes.push(format!(
+                "{} blocked on something that has no address or inode number (sleep, poll, child, …)",
+                text::counted(self.nameless, "more context switch")
+            ));
+        }
+        sheet
+    }
+
+    fn add_switch(&mut self, row: &Switch, task: usize, place: Option<usize>) {
+        self.switches += 1;
+        let Some(place) = place else {
+            self.nameless += u64::from(is_blocking(row.rule.reason));
+            return;
+        };
+        let (object, waited) = &mut self.objects[place];
+        waited.switches += 1;
+        waited.waiters += u64::from(self.waiters.insert((place, task)));
+        self.peers.insert((object.kind, task));
+    }
+
+    fn add_wait(&mut self, place: usize, row: &Switch, names: &Names) {
+        let (object, waited) = &mut self.objects[place];
+        waited.waits += 1;
+        waited.off += row.wait.off.unwrap_or(Nanos::ZERO);
+        waited.blocked += row.wait.blocked().unwrap_or(Nanos::ZERO);
+        waited.runq += row.wait.runq.unwrap_or(Nanos::ZERO);
+        waited.ends.add(row, names);
+        let Some(waker) = Waker::of(row, names) else {
+            return;
+        };
+        if let Waker::Task(task) = waker {
+            waited.woken_by_task += 1;
+            waited.woken_by_waiter += u64::from(self.waiters.contains(&(place, task)));
+            // Processes of one program may share a lock in memory, as PostgreSQL's do.
+            let is_of_program = names.process_of(task).comm == names.process(object.process).comm;
+            let is_peer = is_of_program && self.peers.contains(&(object.kind, task));
+            waited.woken_by_peer += u64::from(is_peer);
+        }
+        if waited.last_wakers.first() != Some(&waker) {
+            waited.last_wakers.retain(|known| *known != waker);
+            waited.last_wakers.insert(0, waker);
+            waited.last_wakers.truncate(WAKERS_KEPT);
+        }
+    }
+
+    fn place(&mut self, object: Object) -> usize {
+        let next = self.objects.len();
+        let place = *self.places.entry(object).or_insert(next);
+        if place == next {
+            self.objects.push((object, Waited::default()));
+        }
+        place
+    }
+}
+
+/// The functions in which most of these waits were ended, the innermost first.
+fn woken_from(ends: &Ends, symbols: &Symbols) -> Option<String> {
+    let (stack, _) = ends
+        .woken_from
+        .iter()
+        .max_by_key(|(stack, count)| (**count, **stack))?;
+    let frames = symbols.frames(StackKind::User, Some(*stack));
+    let functions = own_functions(&frames, FUNCTIONS_NAMED);
+    (!functions.is_empty()).then(|| functions.join(" < "))
+}
+
+/// What the row's task begins to wait for, if the trace tells.
+pub fn object_of(row: &Switch, process: usize) -> Option<Object> {
+    if !is_blocking(row.rule.reason) {
+        return None;
+    }
+    let (kind, key) = match row.rule.reason {
+        Reason::Futex => (ObjectKind::Futex, futex_word(&row.evidence)?),
+        _ => (
+            ObjectKind::File(row.evidence.wait_object),
+            row.evidence.wait_key?,
+        ),
+    };
+    Some(Object { process, kind, key })
+}
+
+/// Calls that wait for several futexes: their first argument is not a word but a list of words
+/// (`include/uapi/asm-generic/unistd.h`, v6.12; the same numbers on all architectures).
+const LISTS_OF_WORDS: [u32; 2] = [449, 456];
+
+/// The address of the futex word: the first argument of the call.
+fn futex_word(evidence: &Evidence) -> Option<u64> {
+    let first = || {
+        let call = evidence.syscall?;
+        // The registers of 32-bit programs hold other arguments.
+        let is_word = !LISTS_OF_WORDS.contains(&call) && !evidence.bits.has(EvidenceBits::COMPAT);
+        Some(evidence.args[0]).filter(|word| is_word && *word != 0)
+    };
+    evidence.wait_key.or_else(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{after, names, row, woken_by};
+
+    const BOTH: Counted = Counted {
+        switch: true,
+        wait: true,
+    };
+
+    fn on(mut row: Switch, key: u64) -> Switch {
+        row.evidence.wait_key = Some(key);
+        row
+    }
+
+    fn fed(rows: &[Switch]) -> Objects {
+        let names = names();
+        let mut objects = Objects::new(&names);
+        for row in rows {
+            objects.add(row, names.index(row.task), BOTH, &names);
+        }
+        objects
+    }
+
+    /// Task 1 leaves for the word, comes back after 80 ns blocked, woken by task 2 which had
+    /// itself waited for the word: a lock.
+    #[test]
+    fn time_and_wakers_come_from_the_next_row() {
+        let objects = fed(&[
+            on(row(2, Reason::Futex), 0xf00),
+            on(row(1, Reason::Futex), 0xf00),
+            woken_by(after(row(1, Reason::Exit), Reason::Futex, 80, 20), 2),
+        ]);
+        let mut out = Vec::new();
+        objects
+            .sheet(&names(), None)
+            .write_table(20, &mut out)
+            .unwrap();
+        let expected = "\
+wait key  kind   process  pid  switches  share %  waits     off  blocked   runq  waiters  last wakers
+─────────────────────────────────────────────────────────────────────────────────────────────────────
+   0xf00  futex  server    10         2     66.7      1  100 ns    80 ns  20 ns        2  worker/11
+";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    /// The recorder keeps the arguments of a call that blocks; futex, 202 on x86-64, has the word
+    /// first.
+    #[test]
+    fn a_futex_word_is_the_first_argument_of_its_call() {
+        let called = |number, bits| {
+            let mut row = row(1, Reason::Futex);
+            row.evidence.syscall = Some(number);
+            row.evidence.bits = bits;
+            row.evidence.args = [0xf00, 0x80, 2];
+            object_of(&row, 0).map(|object| (object.kind, object.key))
+        };
+        let word = Some((ObjectKind::Futex, 0xf00));
+        assert_eq!(called(202, EvidenceBits::VOLUNTARY), word);
+        assert_eq!(called(449, EvidenceBits::VOLUNTARY), None);
+        assert_eq!(called(240, EvidenceBits::COMPAT), None);
+    }
+
+    #[test]
+    fn one_address_in_two_processes_is_two_objects() {
+        let objects = fed(&[on(row(1, Reason::Futex), 8), on(row(3, Reason::Futex), 8)]);
+        assert_eq!(objects.ranked().len(), 2);
+    }
+
+    /// Tasks without a name share an index, but they do not wait for the same objects.
+    #[test]
+    fn a_task_without_a_name_ends_no_wait_of_another() {
+        let back = |task| after(row(task, Reason::Exit), Reason::Futex, 80, 20);
+        let objects = fed(&[on(row(77, Reason::Futex), 8), back(78)]);
+        assert_eq!(objects.ranked()[0].1.waits, 0);
+        let objects = fed(&[on(row(77, Reason::Futex), 8), back(78), back(77)]);
+        assert_eq!(objects.ranked()[0].1.waits, 1);
+    }
+
+    /// The wait did not begin with the task's last row in the trace.
+    #[test]
+    fn a_wait_after_a_lost_switch_belongs_to_no_object() {
+        let mut lost = after(row(1, Reason::Exit), Reason::Futex, 80, 20);
+        lost.wait.reason = None;
+        let objects = fed(&[on(row(1, Reason::Futex), 8), lost]);
+        assert_eq!(objects.ranked()[0].1.waits, 0);
+    }
+
+    #[test]
+    fn a_preempted_task_waits_for_no_object() {
+        let objects = fed(&[on(row(1, Reason::Wakeup), 8)]);
+        assert!(objects.ranked().is_empty());
+        assert!(objects.sheet(&names(), None).notes.is_empty());
+    }
+}
