@@ -14,13 +14,14 @@ has_nightly() { cargo +nightly --version >/dev/null 2>&1; }
 
 # corosensei tells the sanitizer of each switch. Faults are the tests' own, control blocks are
 # never freed on purpose (worker.rs), and stalls are judged by time, which a sanitizer stretches.
-asan() {
+asan() (
     has_nightly || die "AddressSanitizer needs nightly Rust"
-    RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/asan \
-        ASAN_OPTIONS=handle_segv=0:handle_sigbus=0:detect_leaks=0 \
-        cargo +nightly test --locked -p swtch-fiber --features corosensei/sanitizer \
-        --target "$target" --lib --tests --no-fail-fast -- --skip stall --skip starve --skip interrupt
-}
+    export RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=target/asan
+    export ASAN_OPTIONS=handle_segv=0:handle_sigbus=0:detect_leaks=0
+    cargo +nightly test --locked -p swtch-fiber --features corosensei/sanitizer \
+        --target "$target" --lib --tests --no-fail-fast -- --skip stall --skip starve --skip interrupt &&
+        cargo +nightly test --locked -p swtch-observe --target "$target" --lib
+)
 
 # Test programs one by one, as the build names them. What is skipped is about time, about memory
 # that valgrind keeps itself, about what the kernel says of blocked threads (valgrind's wait for its one
@@ -42,7 +43,7 @@ valgrind_tests() {
         say "valgrind: ${program##*/}"
         timeout 600 valgrind --quiet --error-exitcode=9 --fair-sched=yes "$program" --test-threads=1 \
             --skip stall --skip interrupt --skip probes --skip stack:: --skip a_thousand_idle \
-            --skip all_waiting --skip without_a_worker --skip observe:: \
+            --skip all_waiting --skip without_a_worker \
             --skip without_descriptors || code=1
     done
     return "$code"
@@ -53,7 +54,8 @@ miri() {
     has_nightly || die "Miri needs nightly Rust"
     MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test --locked -p swtch-fiber --test sync_outside &&
         MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks" cargo +nightly miri test --locked -p swtch-fiber --lib -- \
-            scheduler:: stack:: pair:: page::text
+            scheduler:: stack:: pair:: &&
+        cargo +nightly miri test --locked -p swtch-observe --lib -- names::
 }
 
 for judge in "${@:-asan valgrind miri}"; do

@@ -11,10 +11,11 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use std::thread;
 
+use swtch_observe::layout::thread_kind;
+
 use crate::error::Error;
 use crate::futex;
 use crate::interrupted::Marker;
-use crate::page::layout::thread_kind;
 use crate::page::{self, ThreadSlot};
 use crate::runtime::Shared;
 use crate::scheduler::{Leave, Scheduler};
@@ -23,7 +24,7 @@ use crate::worker::{self, WorkerCell};
 
 thread_local! {
     /// The calling thread's index and record, once it works for a scheduler.
-    static RECORD: std::cell::Cell<Option<(u32, &'static page::layout::ThreadRecord)>> =
+    static RECORD: std::cell::Cell<Option<(u32, &'static swtch_observe::layout::ThreadRecord)>> =
         const { std::cell::Cell::new(None) };
 
     /// Notices that the OS interrupted the calling thread's run.

@@ -4,8 +4,9 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::clock;
-use crate::page::layout::{WaitRecord, WorkerRecord, worker_state};
+use swtch_observe::clock;
+use swtch_observe::layout::{WaitRecord, WorkerRecord, worker_state};
+
 use crate::page::{self, Page};
 use crate::runtime::{Runtime, SchedulerEntry};
 use crate::wait_type::WaitType;

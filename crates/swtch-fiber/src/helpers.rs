@@ -15,8 +15,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use swtch_observe::layout::thread_kind;
+
 use crate::error::Error;
-use crate::page::layout::thread_kind;
 use crate::page::{self, ThreadSlot};
 use crate::stack::overflow;
 

@@ -26,10 +26,10 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use swtch_observe::clock;
+use swtch_observe::layout::io_driver;
 
-use crate::clock;
 use crate::error::Error;
-use crate::page::layout::io_driver;
 use crate::park::Deadline;
 use crate::runtime::Mode;
 use crate::scheduler::Scheduler;

@@ -43,7 +43,6 @@
 mod affinity;
 mod atomics;
 mod baton;
-mod clock;
 mod counters;
 mod error;
 mod fiber;
@@ -56,7 +55,6 @@ mod io;
 mod last_words;
 mod monitor;
 pub mod net;
-pub mod observe;
 mod page;
 mod pair;
 mod park;
@@ -74,6 +72,8 @@ mod wait_queue;
 mod wait_type;
 mod worker;
 mod yielding;
+
+pub use swtch_observe as observe;
 
 pub use counters::{SchedulerCounters, WaitCounters, WorkerCounters};
 pub use error::{Error, JoinError, Panic};

@@ -12,12 +12,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use swtch_observe::clock;
+use swtch_observe::layout::thread_kind;
+
 use crate::error::Error;
-use crate::page::layout::thread_kind;
 use crate::page::{self, ThreadSlot, add};
 use crate::runtime::{SchedulerEntry, Shared};
 use crate::stack::overflow;
-use crate::{clock, futex, stall};
+use crate::{futex, stall};
 use stacks::StackMeter;
 use stalls::StallWatch;
 

@@ -4,9 +4,7 @@
 //! signallers, observers and signal handlers may hold addresses in it at any time. Most of it is
 //! never touched and takes no memory.
 
-pub mod layout;
 mod slots;
-pub(crate) mod text;
 
 use std::fmt;
 use std::fs::File;
@@ -16,14 +14,15 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use crate::clock;
-use crate::error::Error;
-use crate::fork;
-use crate::wait_type;
-use layout::{
+use swtch_observe::layout::{
     Anchor, Event, Header, MAGIC, RingHeader, SchedulerRecord, Table, ThreadRecord, VERSION,
     WAIT_TYPES, WaitRecord, WaitTypeName, WorkerName, WorkerRecord, WorkerStack,
 };
+use swtch_observe::{clock, names};
+
+use crate::error::Error;
+use crate::fork;
+use crate::wait_type;
 pub(crate) use slots::{SchedulerSlot, ThreadSlot, WorkerSlot, gettid};
 
 /// Most schedulers that a process can have.
@@ -108,7 +107,7 @@ pub(crate) fn describe_worker(index: u32, out: &mut dyn fmt::Write) -> fmt::Resu
         return write!(out, "worker {index}, without a task,");
     }
     write!(out, "task {task} ")?;
-    text::write(&page.worker_name(index).bytes, out)?;
+    names::write(&page.worker_name(index).bytes, out)?;
     write!(out, "(worker {index})")
 }
 

@@ -14,7 +14,8 @@ use std::panic::resume_unwind;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::clock;
+use swtch_observe::clock;
+
 use crate::fork;
 use crate::futex;
 use crate::scheduler::Scheduler;

@@ -7,13 +7,14 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use swtch_observe::layout::{SchedulerRecord, scheduler_status, thread_kind};
+
 pub use builder::Builder;
 
 use crate::error::{Error, JoinError};
 use crate::helpers::Helpers;
 use crate::io::Io;
 use crate::monitor::Monitor;
-use crate::page::layout::{SchedulerRecord, scheduler_status, thread_kind};
 use crate::page::{self, SchedulerSlot, ThreadSlot};
 use crate::scheduler::{Core, Scheduler};
 use crate::stack::{StackPool, overflow};

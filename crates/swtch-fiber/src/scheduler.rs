@@ -33,9 +33,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::atomics::lock;
-use crate::clock;
 use crate::error::JoinError;
-use crate::page::layout::RUN_BITS;
 use crate::park::{self, Deadline, Waiter};
 use crate::runtime::{Mode, Shared};
 use crate::worker::{self, WorkerCell};
@@ -45,6 +43,9 @@ pub(crate) use core::Core;
 use inbox::Inbox;
 use load::Load;
 use tasks::OpenQueue;
+
+use swtch_observe::clock;
+use swtch_observe::layout::RUN_BITS;
 
 /// How a worker leaves the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

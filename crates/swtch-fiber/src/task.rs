@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use crate::clock;
+use swtch_observe::clock;
+
 use crate::error::{Error, JoinError, Panic};
 use crate::pair::{Half, pair};
 use crate::park::{self, Cancelled, Deadline, Waiter, Wake};

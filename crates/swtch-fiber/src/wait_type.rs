@@ -6,9 +6,12 @@
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
+use swtch_observe::layout::WAIT_TYPES;
+use swtch_observe::names;
+
 use crate::error::Error;
-use crate::page::layout::WAIT_TYPES;
-use crate::page::{self, text};
+
+use crate::page;
 
 /// What a worker waits for. Built-in types are constants; [`WaitType::named`] makes more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,7 +132,7 @@ pub(crate) fn publish_all(page: &page::Page) {
 }
 
 fn publish(page: &page::Page, number: usize, name: &str) {
-    text::store(&page.wait_type_name(number).bytes, name);
+    names::store(&page.wait_type_name(number).bytes, name);
     let used = &page.header().wait_type_names.used;
     let count = u32::try_from(number + 1).expect("there are at most 128 wait types");
     used.store(used.load(Ordering::Relaxed).max(count), Ordering::Release);

@@ -11,10 +11,11 @@ use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use swtch_observe::layout::RUN_BITS;
+
 use crate::atomics::lock;
 use crate::fiber::Fiber;
 use crate::page::WorkerSlot;
-use crate::page::layout::RUN_BITS;
 use crate::park::Limit;
 use crate::scheduler::Scheduler;
 use crate::task::BoundTask;

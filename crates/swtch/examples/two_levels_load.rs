@@ -20,8 +20,8 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
-use swtch_fiber::observe::{Page, Snapshot, ThreadKind};
 use swtch_fiber::{Mode, Runtime, check_quantum, sleep, spawn, yield_now};
+use swtch_observe::{Page, Snapshot, ThreadKind};
 
 /// The counters at one moment.
 struct CounterReading {
@@ -115,7 +115,7 @@ impl CounterReading {
     fn now() -> Result<Self, String> {
         let page = Page::of_process(std::process::id()).map_err(|error| error.to_string())?;
         let snapshot = page.snapshot().map_err(|error| error.to_string())?;
-        let sum = |count: fn(&swtch_fiber::observe::SchedulerRow) -> u64| {
+        let sum = |count: fn(&swtch_observe::SchedulerRow) -> u64| {
             snapshot.schedulers.iter().map(count).sum()
         };
         Ok(Self {

@@ -5,7 +5,7 @@
 //! /proc/PID/task/TID         ─▶ counters ─┴─▶ rates of both levels, side by side, every second
 //! ```
 //!
-//! The target neither stops nor answers: its page is mapped ([`swtch_fiber::observe`]), and the
+//! The target neither stops nor answers: its page is mapped ([`swtch_observe`]), and the
 //! kernel's counters are read from procfs. Columns are named as in SQL Server's views
 //! (`sys.dm_os_schedulers` and its like), with the unit added. Single switches are not recorded
 //! here; `swtch record` does that.
@@ -15,7 +15,7 @@ use std::io::{Write, stdout};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use swtch_fiber::observe::Page;
+use swtch_observe::Page;
 use swtch_output::format::{Format, write_answer};
 use swtch_report::report::Sheet;
 

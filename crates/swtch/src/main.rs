@@ -155,7 +155,7 @@ fn tell(error: &anyhow::Error) -> u8 {
         .downcast_ref::<swtch_store::Error>()
         .and_then(|e| e.advice());
     let of_fiber = error
-        .downcast_ref::<swtch_fiber::observe::Error>()
+        .downcast_ref::<swtch_observe::Error>()
         .and_then(|e| e.advice());
     let of_opening = error.downcast_ref().map(opening::NoTrace::advice);
     if let Some(advice) = of_capture.or(of_store).or(of_fiber).or(of_opening) {

@@ -13,12 +13,13 @@ use std::ptr;
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
+use swtch_observe::clock;
 
 use super::driver::PATIENCE;
 use super::operation::{Operation, Request};
 use super::{Interest, time_until};
+use crate::last_words;
 use crate::park::Waiter;
-use crate::{clock, last_words};
 
 /// Most events that one system call returns.
 const EVENTS: usize = 128;

@@ -13,13 +13,14 @@ use std::ptr;
 
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
+use swtch_observe::clock;
 
 use super::driver::PATIENCE;
 use super::operation::{Operation, Request};
 use super::{Interest, time_until};
+use crate::last_words;
 use crate::park::Waiter;
 use crate::runtime::Mode;
-use crate::{clock, last_words};
 
 /// Most operations that one system call submits; more wait in `backlog` for the next call.
 const SUBMISSIONS: u32 = 256;

@@ -6,7 +6,8 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::page::layout::worker_state;
+use swtch_observe::layout::worker_state;
+
 use crate::page::{self, Page};
 use crate::runtime::Shared;
 use crate::stack::bytes_used;

@@ -3,13 +3,14 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::layout::{
+use swtch_observe::clock;
+use swtch_observe::layout::{
     SchedulerRecord, Table, ThreadRecord, WAIT_TYPES, WaitRecord, WorkerRecord, scheduler_status,
     thread_kind, worker_state,
 };
+
 use super::{Page, SCHEDULERS, THREADS, WORKERS};
 use crate::atomics::lock;
-use crate::clock;
 use crate::error::Error;
 
 /// The free records of one table: those given back, and those never used.

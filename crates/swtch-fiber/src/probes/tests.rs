@@ -5,8 +5,9 @@ use std::os::fd::FromRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use swtch_observe::layout::SchedulerRecord;
+
 use super::Arguments;
-use crate::page::layout::SchedulerRecord;
 use crate::worker::{self, WorkerCell};
 use crate::{Runtime, spawn, yield_now};
 

@@ -17,13 +17,15 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::events::{Departure, Ring};
-use super::{Leave, core::BOOSTS_IN_A_ROW};
-use crate::clock;
-use crate::page::layout::{
+use swtch_observe::clock;
+use swtch_observe::layout::{
     BUCKETS, RUN_BITS, SchedulerRecord, ThreadRecord, WaitRecord, event_kind, worker_state,
 };
-use crate::page::{self, SchedulerSlot, add, add_small, text};
+use swtch_observe::names;
+
+use super::events::{Departure, Ring};
+use super::{Leave, core::BOOSTS_IN_A_ROW};
+use crate::page::{self, SchedulerSlot, add, add_small};
 use crate::probes::{self, Arguments};
 use crate::task::Task;
 use crate::wait_type::WaitType;
@@ -404,7 +406,7 @@ impl Accounts {
         let name = &page.worker_name(slot.index).bytes;
         // Most tasks have no name, and a table that is never touched takes no memory.
         if task.name.is_some() || name[0].load(Ordering::Relaxed) != 0 {
-            text::store(name, task.name.as_deref().unwrap_or_default());
+            names::store(name, task.name.as_deref().unwrap_or_default());
         }
     }
 

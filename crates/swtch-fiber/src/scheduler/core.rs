@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
+use swtch_observe::clock;
+
 use super::Scheduler;
 use super::account::Accounts;
 use super::timers::Timers;
-use crate::clock;
 use crate::error::{Error, JoinError};
 use crate::interrupted::Marker;
 use crate::io::driver::Driver;

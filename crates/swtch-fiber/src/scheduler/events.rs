@@ -10,7 +10,8 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use crate::page::layout::{Event, RingHeader};
+use swtch_observe::layout::{Event, RingHeader};
+
 use crate::page::{EVENTS, Page};
 use crate::worker::Before;
 

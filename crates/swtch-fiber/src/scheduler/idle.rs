@@ -4,8 +4,9 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use swtch_observe::clock;
+
 use super::Scheduler;
-use crate::clock;
 
 impl Scheduler {
     /// Returns when a worker is runnable (true), or when the scheduler is closing and has no task

@@ -11,7 +11,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use crate::clock;
+use swtch_observe::clock;
+
 use crate::park::{Deadline, Waiter};
 
 /// While there are timers the clock is read at least this often. The rate of ticks is known to

@@ -6,7 +6,8 @@
 use std::fmt::{self, Write};
 use std::sync::atomic::Ordering;
 
-use crate::page::layout::{RUN_BITS, ThreadRecord, thread_kind, worker_state};
+use swtch_observe::layout::{RUN_BITS, ThreadRecord, thread_kind, worker_state};
+
 use crate::page::{self, Page, gettid};
 
 /// Addresses this far below a stack count as its guard: a frame may reach beyond the guard's one

@@ -8,10 +8,11 @@
 
 use std::sync::atomic::Ordering;
 
+use swtch_observe::layout::{scheduler_status, thread_kind};
+
 use super::capture;
 use super::evidence::{self, Call};
 use crate::page::Page;
-use crate::page::layout::{scheduler_status, thread_kind};
 
 /// Whether any thread could. `runtime` is the one that waits; its own threads do not count.
 ///

@@ -7,14 +7,16 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+use swtch_observe::layout::{SchedulerRecord, ThreadRecord, thread_kind, worker_state};
+use swtch_observe::layout::{WorkerRecord, scheduler_status};
+use swtch_observe::names;
+
 use super::evidence;
 use super::places;
 use super::report::StalledWorker;
 use super::verdict::SchedulerDuty;
 use super::watch::Subject;
-use crate::page::layout::{SchedulerRecord, ThreadRecord, thread_kind, worker_state};
-use crate::page::layout::{WorkerRecord, scheduler_status};
-use crate::page::{Page, text};
+use crate::page::Page;
 use crate::scheduler::Scheduler;
 
 /// Most workers whose stacks are searched: each takes some 10 µs of the monitor's time.
@@ -170,7 +172,7 @@ impl Records {
 
     /// The name of a worker's task, or `#` and the task's id.
     fn task_name(self, worker: u32) -> String {
-        let name = text::load(&self.page.worker_name(worker).bytes);
+        let name = names::load(&self.page.worker_name(worker).bytes);
         if name.is_empty() {
             let task = &self.page.worker(worker).task_id;
             return format!("#{}", task.load(Ordering::Relaxed));

@@ -10,10 +10,12 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::Ordering;
 
+use swtch_observe::layout::{WAIT_TYPES, WorkerRecord, worker_state};
+use swtch_observe::names;
+
 use super::deadlock::{BlockedOn, Blocker, Deadlock, Waiting, circles};
 use super::{memory, places};
-use crate::page::layout::{WAIT_TYPES, WorkerRecord, worker_state};
-use crate::page::{Page, text};
+use crate::page::Page;
 use crate::sync::owners::{NAMED, SEVERAL};
 use crate::wait_type::WaitType;
 use crate::worker::WorkerCell;
@@ -176,7 +178,7 @@ impl Waits {
         Waiting {
             worker: one.worker,
             task: self.task_name(one),
-            wait_type: text::load(&self.page.wait_type_name(wait_type).bytes),
+            wait_type: names::load(&self.page.wait_type_name(wait_type).bytes),
             resource: one.resource,
             blocker: edge.map(|(blocker, has_to)| {
                 let blocker = &self.all[blocker];
@@ -190,7 +192,7 @@ impl Waits {
     }
 
     fn task_name(&self, one: &Suspended) -> String {
-        let name = text::load(&self.page.worker_name(one.worker).bytes);
+        let name = names::load(&self.page.worker_name(one.worker).bytes);
         if name.is_empty() {
             return format!("#{}", one.task);
         }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 use swtch_core::{Nanos, cost};
-use swtch_fiber::observe::{Mode, Snapshot};
+use swtch_observe::{Mode, Snapshot};
 use swtch_output::text::json_escaped;
 use swtch_output::text::{self, counted, escaped};
 use swtch_report::report::Sheet;

@@ -3,8 +3,8 @@
 use std::ops::Add;
 
 use swtch_core::{Nanos, Pid, Tid};
-use swtch_fiber::observe::{Snapshot, Tids};
 use swtch_host::thread::{Counters, read_counters};
+use swtch_observe::{Snapshot, Tids};
 
 /// The kernel's counters of each thread of a snapshot, in the order of the snapshot.
 #[derive(Clone, Debug, Default)]

@@ -147,7 +147,7 @@ fn brief(rate: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use swtch_fiber::observe::Mode;
+    use swtch_observe::Mode;
 
     use super::super::rates::OsRates;
     use super::*;

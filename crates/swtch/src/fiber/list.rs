@@ -3,7 +3,7 @@
 use std::fs;
 
 use swtch_core::Nanos;
-use swtch_fiber::observe::{Error, Mode, Page};
+use swtch_observe::{Error, Mode, Page};
 use swtch_output::text::counted;
 use swtch_report::report::{Cell, Sheet};
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use swtch_capture::signals::stop_on_signals;
 use swtch_core::Nanos;
-use swtch_fiber::observe::{Mode, Page, Snapshot};
+use swtch_observe::{Mode, Page, Snapshot};
 use swtch_output::format::Format;
 use swtch_output::message;
 use swtch_output::text::wrapped;

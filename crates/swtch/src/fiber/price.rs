@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use swtch_core::Reason;
 use swtch_core::cost::{Billing, Case, Successor};
-use swtch_fiber::observe::{Mode, Page};
 use swtch_fiber::{Runtime, spawn, yield_now};
+use swtch_observe::{Mode, Page};
 use swtch_report::price_file;
 
 use super::kernel::{Threads, cpu_time};

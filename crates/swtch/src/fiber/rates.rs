@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use swtch_core::Nanos;
-use swtch_fiber::observe::{Mode, Page, SchedulerRow, Snapshot};
 use swtch_host::thread::Counters;
+use swtch_observe::{Mode, Page, SchedulerRow, Snapshot};
 use swtch_report::report::Cell;
 
 use super::kernel::{Threads, cpu_time};
@@ -24,7 +24,7 @@ impl Look {
     ///
     /// # Errors
     /// As [`Page::snapshot`].
-    pub fn at(page: &Page) -> Result<Self, swtch_fiber::observe::Error> {
+    pub fn at(page: &Page) -> Result<Self, swtch_observe::Error> {
         let snapshot = page.snapshot()?;
         let threads = Threads::read(page.pid(), &snapshot);
         Ok(Self { snapshot, threads })

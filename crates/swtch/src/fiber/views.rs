@@ -3,7 +3,7 @@
 
 use clap::ValueEnum;
 use swtch_core::Nanos;
-use swtch_fiber::observe::{
+use swtch_observe::{
     Consistency, SchedulerRow, Snapshot, TaskRow, ThreadRow, WaitRow, WaitingRow, WorkerRow,
 };
 use swtch_report::report::{Cell, Sheet, View as Table};
@@ -464,8 +464,8 @@ fn consistency(consistency: Consistency) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use swtch_fiber::observe::Page;
     use swtch_fiber::{Runtime, TaskBuilder, sleep};
+    use swtch_observe::Page;
 
     /// A cell too many or too few would put every number after it under a wrong name.
     #[test]

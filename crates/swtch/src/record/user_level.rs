@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A process without a scheduler is inspected a few times and then left alone. The contents of a
-//! page are checked in `swtch_fiber::observe`; here they are only converted to rows. Losses at this
+//! page are checked in `swtch_observe`; here they are only converted to rows. Losses at this
 //! level are counted apart: they are not losses of the kernel's switches.
 
 mod finder;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use serde::{Deserialize, Serialize};
 use swtch_core::{Pid, Tid};
-use swtch_fiber::observe::{Mode as Observed, Page};
 use swtch_fiber::{Mode, Runtime, WaitType, preemptive, sleep, spawn, yield_now};
 use swtch_host::thread::read_counters;
+use swtch_observe::{Mode as Observed, Page};
 
 /// A kind of event that a scheduler counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

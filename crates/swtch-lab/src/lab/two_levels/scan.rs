@@ -19,9 +19,9 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use swtch_bench::load::Places;
 use swtch_core::Tid;
-use swtch_fiber::observe::{EventKind, Lease, Page, Ring, Snapshot, ThreadKind};
 use swtch_fiber::{Runtime, TaskBuilder, check_quantum};
 use swtch_host::thread::read_counters;
+use swtch_observe::{EventKind, Lease, Page, Ring, Snapshot, ThreadKind};
 
 use super::script::{Counts, Phase, Scan, Scanned, UserRun, WINDOWS, Waited, Who, Window};
 

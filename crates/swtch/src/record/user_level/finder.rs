@@ -30,7 +30,7 @@ use std::process::{Child, Command};
 use nix::time::{ClockId, clock_getcpuclockid};
 use rustc_hash::FxHashMap;
 use swtch_core::{Nanos, Pid, TaskEvent, TaskEventKind};
-use swtch_fiber::observe::Page;
+use swtch_observe::Page;
 
 use wire::{Answer, Hint, Patience};
 

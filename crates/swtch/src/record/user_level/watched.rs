@@ -6,14 +6,14 @@ use swtch_core::{
     CpuId, Event, Gap, Level, Pid, Tid, Timestamp, UserDeparture, UserSwitchEvent, UserWait,
     UserWord, classify_user,
 };
-use swtch_fiber::observe::{Clock, EventKind, Lease, Page, Ring, Tids, UserSwitch};
+use swtch_observe::{Clock, EventKind, Lease, Page, Ring, Tids, UserSwitch};
 use swtch_store::UserCounts;
 
 use super::Brought;
 use super::wait_types::{WaitType, WaitTypes};
 
 // A word in the target's memory must have the layout that the rules expect.
-const _: () = assert!(UserWord::RUN_BITS == swtch_fiber::observe::RUN_BITS);
+const _: () = assert!(UserWord::RUN_BITS == swtch_observe::RUN_BITS);
 
 /// The target writes switches down for this long after a renewal, so that it stops when the
 /// recorder dies.

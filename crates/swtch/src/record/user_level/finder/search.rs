@@ -14,7 +14,7 @@ use swtch_capture::{
     refuse_system_calls,
 };
 use swtch_core::Pid;
-use swtch_fiber::observe::{Error, Page};
+use swtch_observe::{Error, Page};
 use swtch_output::caller::Caller;
 
 use super::super::EVERY;

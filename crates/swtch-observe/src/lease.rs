@@ -7,7 +7,7 @@ use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::mapping::{Access, Mapping};
-use crate::page::layout::Header;
+use crate::layout::Header;
 
 /// The right to have switches recorded. It has a small mapping of its own, the only memory of a
 /// target that an observer can change.

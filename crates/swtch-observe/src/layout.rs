@@ -225,7 +225,7 @@ pub struct SchedulerRecord {
 impl SchedulerRecord {
     /// A number that changes whenever a worker gives the scheduler up and when it goes idle, so it
     /// distinguishes one run from the next.
-    pub(crate) fn progress(&self) -> u64 {
+    pub fn progress(&self) -> u64 {
         self.yield_count.load(Ordering::Relaxed)
             + self.tasks_completed_count.load(Ordering::Relaxed)
             + self.idle_switches_count.load(Ordering::Relaxed)
@@ -233,7 +233,7 @@ impl SchedulerRecord {
 
     /// The result of a `look` during which the scheduler changed nothing; `None` when it always
     /// did, in this many tries.
-    pub(crate) fn undisturbed<Seen>(&self, tries: usize, look: impl Fn() -> Seen) -> Option<Seen> {
+    pub fn undisturbed<Seen>(&self, tries: usize, look: impl Fn() -> Seen) -> Option<Seen> {
         for _ in 0..tries {
             let before = self.sequence.load(Ordering::Acquire);
             if before.is_multiple_of(2) {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::page::layout;
+use crate::layout;
 
 /// Why a process's schedulers cannot be looked at.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::layout::NAME_BYTES;
 
 /// Writes `name`, cut at a character border if it is too long.
-pub(crate) fn store(words: &[AtomicU64], name: &str) {
+pub fn store(words: &[AtomicU64], name: &str) {
     let mut end = name.len().min(words.len() * 8);
     while !name.is_char_boundary(end) {
         end -= 1;
@@ -22,7 +22,7 @@ pub(crate) fn store(words: &[AtomicU64], name: &str) {
 }
 
 /// Reads a name; bytes that are not UTF-8 are replaced.
-pub(crate) fn load(words: &[AtomicU64]) -> String {
+pub fn load(words: &[AtomicU64]) -> String {
     let mut bytes = Vec::with_capacity(words.len() * 8);
     for word in words {
         bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
@@ -36,7 +36,7 @@ pub(crate) fn load(words: &[AtomicU64]) -> String {
 
 /// Writes a name in quotes and a space after it; nothing if the name is empty. Neither allocates
 /// nor locks.
-pub(crate) fn write(words: &[AtomicU64; NAME_BYTES / 8], out: &mut dyn fmt::Write) -> fmt::Result {
+pub fn write(words: &[AtomicU64; NAME_BYTES / 8], out: &mut dyn fmt::Write) -> fmt::Result {
     let mut bytes = [0; NAME_BYTES];
     for (eight, word) in bytes.chunks_exact_mut(8).zip(words) {
         eight.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::error::Error;
 use super::mapping::{Access, Mapping, Shared};
 use super::page::Page;
-use crate::page::layout::{
+use crate::layout::{
     Event, Header, MAGIC, RingHeader, SchedulerRecord, Table, ThreadRecord, VERSION, WAIT_TYPES,
     WaitRecord, WaitTypeName, WorkerName, WorkerRecord, WorkerStack, event_kind, scheduler_status,
     thread_kind,

@@ -14,7 +14,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::page::{Page, read};
 use super::rows::EventKind;
-use crate::page::layout::{Event, RUN_BITS};
+use crate::layout::{Event, RUN_BITS};
 
 /// Events copied between two readings of the writer's count: 16 kB.
 const TURN: u64 = 256;

@@ -1,8 +1,6 @@
 //! The rows that an observer sees, with the names of SQL Server's views; times in ns.
 
-use crate::page::layout::{
-    BUCKETS, event_kind, io_driver, scheduler_status, thread_kind, worker_state,
-};
+use crate::layout::{BUCKETS, event_kind, io_driver, scheduler_status, thread_kind, worker_state};
 
 /// Enums whose variants have a number in the layout and a word in the views.
 macro_rules! numbered {

@@ -11,7 +11,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use crate::clock::{Moment, moment, rate};
-use crate::page::layout::Header;
+use crate::layout::Header;
 
 /// A line through the anchors may be wrong by one part in this many: the anchors are read to within
 /// microseconds, and the first two lie milliseconds apart.

@@ -8,14 +8,14 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::clock::Clock;
 use super::error::Error;
 use super::page::{Page, read, wait_index};
 use super::rows::{
     Consistency, IoDriver, Mode, SchedulerRow, TaskRow, ThreadKind, ThreadRow, WaitRow, WaitingRow,
     WorkerRow, WorkerState,
 };
-use crate::page::layout::{
+use super::target_clock::Clock;
+use crate::layout::{
     BUCKETS, RUN_BITS, SchedulerRecord, ThreadRecord, WAIT_TYPES, WaitRecord, WorkerRecord,
     WorkerStack,
 };
@@ -364,7 +364,7 @@ mod tests {
 
     use super::super::test_page::TestPage;
     use super::*;
-    use crate::page::layout::{WaitTypeName, worker_state};
+    use crate::layout::{WaitTypeName, worker_state};
 
     fn name(record: &WaitTypeName, text: &str) {
         for (word, bytes) in record.bytes.iter().zip(text.as_bytes().chunks(8)) {

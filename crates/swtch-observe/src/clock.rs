@@ -17,28 +17,29 @@ use std::time::Duration;
 static COUNTER: AtomicBool = AtomicBool::new(false);
 
 /// Two anchors this far apart give the rate to about one part in 10⁴ at the start; the monitor
-/// moves the later one on, see [`crate::page`].
+/// moves the later one on, see the crate `swtch-fiber`.
 const FIRST_SPAN: Duration = Duration::from_millis(2);
 
 /// One moment in both clocks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub struct Moment {
     /// Reading of the processor's counter, see [`ticks`].
-    pub(crate) ticks: u64,
+    pub ticks: u64,
     /// `CLOCK_MONOTONIC` at the same moment, ns.
-    pub(crate) monotonic_ns: u64,
+    pub monotonic_ns: u64,
 }
 
 /// How ticks relate to nanoseconds, as measured when the process first asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rate {
+pub struct Rate {
     origin: Moment,
     later: Moment,
     ns_per_tick: f64,
 }
 
+/// Reads the clock, in ticks. Until [`rate`] was called once in this process, ticks are nanoseconds.
 #[inline(always)]
-pub(crate) fn ticks() -> u64 {
+pub fn ticks() -> u64 {
     if COUNTER.load(Ordering::Relaxed) {
         counter()
     } else {
@@ -47,7 +48,7 @@ pub(crate) fn ticks() -> u64 {
 }
 
 /// Reads the clock `CLOCK_MONOTONIC`, in nanoseconds.
-pub(crate) fn monotonic_ns() -> u64 {
+pub fn monotonic_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -59,7 +60,7 @@ pub(crate) fn monotonic_ns() -> u64 {
 
 /// Reads both clocks at one moment: of five attempts, the one whose two counter readings lie
 /// closest.
-pub(crate) fn moment() -> Moment {
+pub fn moment() -> Moment {
     let attempt = || {
         let before = ticks();
         let monotonic_ns = monotonic_ns();
@@ -83,7 +84,7 @@ pub(crate) fn moment() -> Moment {
 }
 
 /// The rate, measured once per process.
-pub(crate) fn rate() -> Rate {
+pub fn rate() -> Rate {
     static RATE: OnceLock<Rate> = OnceLock::new();
     *RATE.get_or_init(|| {
         // Miri cannot execute the processor's counter instruction.
@@ -107,7 +108,7 @@ impl Rate {
     }
 
     /// The two moments that the rate was measured at.
-    pub(crate) fn anchors(&self) -> [Moment; 2] {
+    pub fn anchors(&self) -> [Moment; 2] {
         [self.origin, self.later]
     }
 
@@ -118,7 +119,7 @@ impl Rate {
         clippy::cast_sign_loss,
         reason = "a span in ticks fits for centuries"
     )]
-    pub(crate) fn ticks_in(&self, span: Duration) -> u64 {
+    pub fn ticks_in(&self, span: Duration) -> u64 {
         (span.as_nanos() as f64 / self.ns_per_tick) as u64
     }
 
@@ -129,7 +130,7 @@ impl Rate {
         clippy::cast_sign_loss,
         reason = "a span in nanoseconds fits for centuries"
     )]
-    pub(crate) fn length(&self, ticks: u64) -> Duration {
+    pub fn length(&self, ticks: u64) -> Duration {
         Duration::from_nanos((ticks as f64 * self.ns_per_tick) as u64)
     }
 }

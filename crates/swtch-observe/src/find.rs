@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 
 use super::error::Error;
-use crate::page::layout::FILE_NAME;
+use crate::layout::FILE_NAME;
 
 /// A process, by a pid file descriptor, which never refers to another process.
 #[derive(Debug)]

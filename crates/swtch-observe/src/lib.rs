@@ -7,7 +7,7 @@
 //!                                                 └─ lease     ◀─ "go on writing switches"
 //! ```
 //!
-//! The target always writes its page (`page/layout.rs` of this crate); an observer maps the same
+//! The target always writes its page ([`layout`]); an observer maps the same
 //! memory. Nothing in that memory is trusted: offsets and sizes are checked once, when the page is
 //! opened, and kept; indices are checked at each use. A page with false contents can show wrong
 //! numbers, but cannot make an observer read elsewhere or panic. The mapping stays readable when
@@ -16,7 +16,7 @@
 //! Reading needs no privilege for processes of one's own; for others, `CAP_SYS_PTRACE`.
 //!
 //! ```no_run
-//! use swtch_fiber::observe::{Error, Page};
+//! use swtch_observe::{Error, Page};
 //!
 //! # fn main() -> Result<(), Error> {
 //! let page = Page::of_process(4711)?;
@@ -28,20 +28,22 @@
 //! # }
 //! ```
 
-mod clock;
+pub mod clock;
 mod error;
 mod find;
+pub mod layout;
 mod lease;
 mod mapping;
+pub mod names;
 mod page;
 mod ring;
 mod rows;
 mod snapshot;
+mod target_clock;
 #[cfg(test)]
 mod test_page;
 mod threads;
 
-pub use clock::Clock;
 pub use error::Error;
 pub use lease::Lease;
 pub use page::Page;
@@ -51,7 +53,8 @@ pub use rows::{
     WaitingRow, WorkerRow, WorkerState,
 };
 pub use snapshot::Snapshot;
+pub use target_clock::Clock;
 pub use threads::{Tids, pid_in_namespace};
 
 /// Bits of a thread's word that count the runs of its task; the bits above are the task's id.
-pub const RUN_BITS: u32 = crate::page::layout::RUN_BITS;
+pub const RUN_BITS: u32 = crate::layout::RUN_BITS;

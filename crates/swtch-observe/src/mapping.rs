@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 
-use crate::page::layout::{
+use crate::layout::{
     Event, Header, RingHeader, SchedulerRecord, ThreadRecord, WaitRecord, WaitTypeName,
     WorkerRecord, WorkerStack,
 };

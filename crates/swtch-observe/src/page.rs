@@ -10,18 +10,18 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::clock::{Clock, now_ns};
 use super::error::Error;
 use super::find::{Process, system};
 use super::lease::Lease;
 use super::mapping::{Access, Mapping, Shared};
 use super::ring::Ring;
+use super::target_clock::{Clock, now_ns};
 use super::threads::pid_in_namespace;
-use crate::page::layout::{
+use crate::layout::{
     Event, Header, MAGIC, RingHeader, SchedulerRecord, Table, ThreadRecord, VERSION, WAIT_TYPES,
     WaitRecord, WaitTypeName, WorkerName, WorkerRecord, WorkerStack, thread_kind,
 };
-use crate::page::text;
+use crate::names;
 
 /// A larger page is refused: a million workers take only 300 MB.
 const MOST_BYTES: u64 = 8 << 30;
@@ -189,7 +189,7 @@ impl Page {
 
     pub(super) fn name(&self, table: Place, index: usize) -> Option<String> {
         let record: &WaitTypeName = self.record(table, index)?;
-        let name = text::load(&record.bytes);
+        let name = names::load(&record.bytes);
         (!name.is_empty()).then_some(name)
     }
 
