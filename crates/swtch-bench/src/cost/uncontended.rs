@@ -180,10 +180,15 @@ mod tests {
     #[test]
     fn nothing_blocks_when_nobody_else_is_there() {
         for what in Uncontended::ALL {
-            let timing = what.act().unwrap().block(10_000).unwrap();
-            assert_eq!(timing.operations, 10_000, "{what:?}");
-            assert_eq!(timing.counted.voluntary, 0, "{what:?}");
-            assert!(timing.elapsed.as_ns() > 1_000, "{what:?} {timing:?}");
+            // A page fault waits while another test of this process changes the memory map, which
+            // is no switch of the operation's: of five blocks, one at least must be without any.
+            let slept = (0..5).map(|_| {
+                let timing = what.act().unwrap().block(10_000).unwrap();
+                assert_eq!(timing.operations, 10_000, "{what:?}");
+                assert!(timing.elapsed.as_ns() > 1_000, "{what:?} {timing:?}");
+                timing.counted.voluntary
+            });
+            assert_eq!(slept.min(), Some(0), "{what:?}");
         }
     }
 }
