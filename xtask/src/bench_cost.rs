@@ -30,11 +30,11 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::bench_record::host::Host;
+use crate::bench_record::host::HostFacts;
 use crate::bench_record::tool::{find_swtch, installed};
 use command::Runner;
 pub use hogs::run as run_hog;
-use self_check::{Load, Runs};
+use self_check::{BackgroundLoad, SelfCheckRuns};
 
 /// Time limit of each program: a check takes 2 s, and 4 s with a hog on its CPU.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -47,7 +47,7 @@ const RUNS: usize = 20;
 
 /// A part of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ReportPart {
     /// Our hand-off compared with that of other programs.
     Peers,
     /// How often two equal arms are reported to differ.
@@ -60,7 +60,7 @@ pub enum Part {
     Coverage,
 }
 
-impl Part {
+impl ReportPart {
     const ALL: [Self; 5] = [
         Self::Peers,
         Self::Alarms,
@@ -101,7 +101,7 @@ impl Part {
 /// The options of `xtask bench-cost`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {
-    parts: Vec<Part>,
+    parts: Vec<ReportPart>,
     runs: Option<usize>,
     cpu: Option<u32>,
     swtch: Option<PathBuf>,
@@ -126,7 +126,7 @@ impl Options {
             let value = words.next();
             let value = value.with_context(|| format!("{word} needs a value"));
             match word.as_str() {
-                "--part" => options.parts.push(Part::from_word(value?)?),
+                "--part" => options.parts.push(ReportPart::from_word(value?)?),
                 "--runs" => options.runs = Some(value?.parse().context("--runs takes a number")?),
                 "--cpu" => options.cpu = Some(value?.parse().context("--cpu takes a number")?),
                 "--swtch" => options.swtch = Some(value?.into()),
@@ -136,12 +136,12 @@ impl Options {
         }
         ensure!(options.runs != Some(0), "--runs takes a number above 0");
         if options.parts.is_empty() {
-            options.parts = Part::ALL.to_vec();
+            options.parts = ReportPart::ALL.to_vec();
         }
         Ok(options)
     }
 
-    fn wants(&self, part: Part) -> bool {
+    fn wants(&self, part: ReportPart) -> bool {
         self.parts.contains(&part)
     }
 
@@ -152,12 +152,12 @@ impl Options {
 
     /// The loads under which the self-check runs: idle for every part that needs it, and hogs for
     /// alarms and resolution.
-    fn loads(&self) -> &'static [Load] {
-        let has_hogs = self.wants(Part::Alarms) || self.wants(Part::Resolution);
-        let has_any = self.wants(Part::Injected) || self.wants(Part::Coverage);
+    fn loads(&self) -> &'static [BackgroundLoad] {
+        let has_hogs = self.wants(ReportPart::Alarms) || self.wants(ReportPart::Resolution);
+        let has_any = self.wants(ReportPart::Injected) || self.wants(ReportPart::Coverage);
         match (has_hogs, has_any) {
-            (true, _) => &[Load::Idle, Load::Hogs],
-            (false, true) => &[Load::Idle],
+            (true, _) => &[BackgroundLoad::Idle, BackgroundLoad::Hogs],
+            (false, true) => &[BackgroundLoad::Idle],
             (false, false) => &[],
         }
     }
@@ -165,9 +165,9 @@ impl Options {
 
 /// All measurements that the report and the JSON file are made from.
 #[derive(Debug)]
-struct Measured {
+struct CostMeasurements {
     rounds: Vec<peers::Round>,
-    runs: Vec<Runs>,
+    runs: Vec<SelfCheckRuns>,
 }
 
 /// Measures, prints the report to stdout, and writes the JSON file if one was asked for.
@@ -182,16 +182,16 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     installed("taskset").context("no taskset: install util-linux")?;
     let swtch = find_swtch(options.swtch.as_deref())?;
     let versions = [installed("perf"), Some(swtch.clone())];
-    let host = Host::read(versions.iter().flatten().map(PathBuf::as_path))?;
+    let host = HostFacts::read(versions.iter().flatten().map(PathBuf::as_path))?;
     let cpus = hogs::allowed_cpus()?;
     let cpu = options.cpu.or_else(|| cpus.last().copied());
     let cpu = cpu.context("this process may use no CPU")?;
     let runner = Runner::new(&interrupted, LIMIT);
-    let mut measured = Measured {
+    let mut measured = CostMeasurements {
         rounds: Vec::new(),
         runs: Vec::new(),
     };
-    if options.wants(Part::Peers) {
+    if options.wants(ReportPart::Peers) {
         measured.rounds = peers::measure(&runner, &swtch, cpu, options.rounds())?;
     }
     for load in options.loads() {
@@ -208,17 +208,19 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// The report in Markdown: the host, and a table for each part.
-fn report(options: &Options, host: &Host, cpu: u32, measured: &Measured) -> String {
+fn report(options: &Options, host: &HostFacts, cpu: u32, measured: &CostMeasurements) -> String {
     let mut report = format!("{host}. Measured on CPU {cpu}.\n");
-    let of_parts = Part::ALL.into_iter().filter(|part| options.wants(*part));
+    let of_parts = ReportPart::ALL
+        .into_iter()
+        .filter(|part| options.wants(*part));
     for part in of_parts {
         let runs = &measured.runs;
         let table = match part {
-            Part::Peers => peers::table(&measured.rounds),
-            Part::Alarms => self_check::alarms_table(runs),
-            Part::Resolution => self_check::resolution_table(runs),
-            Part::Injected => self_check::injected_table(runs),
-            Part::Coverage => self_check::coverage_table(runs),
+            ReportPart::Peers => peers::table(&measured.rounds),
+            ReportPart::Alarms => self_check::alarms_table(runs),
+            ReportPart::Resolution => self_check::resolution_table(runs),
+            ReportPart::Injected => self_check::injected_table(runs),
+            ReportPart::Coverage => self_check::coverage_table(runs),
         };
         report.push_str(&format!(
             "\n### {}\n\n{}",
@@ -230,13 +232,13 @@ fn report(options: &Options, host: &Host, cpu: u32, measured: &Measured) -> Stri
     report
 }
 
-fn to_json(host: &Host, cpu: u32, measured: &Measured) -> Value {
+fn to_json(host: &HostFacts, cpu: u32, measured: &CostMeasurements) -> Value {
     let peers: Vec<Value> = measured
         .rounds
         .iter()
         .map(|round| round.to_json())
         .collect();
-    let of_load = |runs: &Runs| {
+    let of_load = |runs: &SelfCheckRuns| {
         let lists: Vec<&Value> = runs.lists.iter().map(|list| &list.json).collect();
         json!({ "load": runs.load.title(), "lists": lists })
     };
@@ -262,9 +264,12 @@ mod tests {
     #[test]
     fn all_parts_are_measured_when_none_is_named() {
         let options = parse(&[]).unwrap();
-        assert_eq!(options.parts, Part::ALL);
+        assert_eq!(options.parts, ReportPart::ALL);
         assert_eq!(options.rounds(), LEAST_ROUNDS);
-        assert_eq!(options.loads(), [Load::Idle, Load::Hogs]);
+        assert_eq!(
+            options.loads(),
+            [BackgroundLoad::Idle, BackgroundLoad::Hogs]
+        );
     }
 
     #[test]
@@ -272,11 +277,11 @@ mod tests {
         let peers = parse(&["--part", "peers", "--runs", "9"]).unwrap();
         assert_eq!((peers.rounds(), peers.loads()), (9, [].as_slice()));
         let injected = parse(&["--part", "injected"]).unwrap();
-        assert_eq!(injected.loads(), [Load::Idle]);
-        assert!(!injected.wants(Part::Peers));
+        assert_eq!(injected.loads(), [BackgroundLoad::Idle]);
+        assert!(!injected.wants(ReportPart::Peers));
         assert_eq!(
             parse(&["--part", "alarms"]).unwrap().loads(),
-            [Load::Idle, Load::Hogs]
+            [BackgroundLoad::Idle, BackgroundLoad::Hogs]
         );
     }
 
@@ -297,11 +302,11 @@ mod tests {
     #[test]
     fn a_report_has_a_table_for_each_part_that_was_asked_for() {
         let options = parse(&["--part", "alarms", "--part", "coverage"]).unwrap();
-        let host = Host::read([]).unwrap();
-        let measured = Measured {
+        let host = HostFacts::read([]).unwrap();
+        let measured = CostMeasurements {
             rounds: Vec::new(),
-            runs: vec![Runs {
-                load: Load::Idle,
+            runs: vec![SelfCheckRuns {
+                load: BackgroundLoad::Idle,
                 lists: Vec::new(),
             }],
         };

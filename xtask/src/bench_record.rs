@@ -32,10 +32,10 @@ use nix::unistd::geteuid;
 use serde_json::{Value, json};
 
 use benchmark::Benchmark;
-use host::Host;
-use measure::{Measurer, Run};
-use summary::{Summary, Target};
-use tool::{Programs, Tool};
+use host::HostFacts;
+use measure::{Measurer, RunMeasurements};
+use summary::{TargetNumber, ToolSummary};
+use tool::{RecorderPaths, Tool};
 
 /// Fewer rounds than this do not show the spread.
 const LEAST_ROUNDS: usize = 5;
@@ -100,11 +100,11 @@ impl Options {
 
 /// One run with its place in the experiment.
 #[derive(Debug)]
-pub struct Trial {
+pub struct PlacedRun {
     round: usize,
     benchmark: Benchmark,
     tool: Tool,
-    run: Run,
+    run: RunMeasurements,
 }
 
 /// Measures, prints the tables to stdout, and writes the files that were asked for.
@@ -116,8 +116,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         geteuid().is_root(),
         "recording needs root: sudo, or `make bench-record`"
     );
-    let programs = Programs::find(options.swtch.as_deref(), options.peers_only)?;
-    let host = Host::read(programs.with_versions())?;
+    let programs = RecorderPaths::find(options.swtch.as_deref(), options.peers_only)?;
+    let host = HostFacts::read(programs.with_versions())?;
     for missing in programs.missing() {
         eprintln!("not installed, left out: {missing}");
     }
@@ -135,7 +135,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn measure_all(options: &Options, programs: &Programs) -> Result<Vec<Trial>> {
+fn measure_all(options: &Options, programs: &RecorderPaths) -> Result<Vec<PlacedRun>> {
     let measurer = Measurer::new(programs, options.quick)?;
     let mut trials = Vec::new();
     for round in 0..options.rounds {
@@ -151,7 +151,7 @@ fn measure_all(options: &Options, programs: &Programs) -> Result<Vec<Trial>> {
                     .inspect_err(|_| eprintln!("failed"))
                     .with_context(|| format!("{benchmark} under {tool}"))?;
                 eprintln!("{:.0} ms of CPU", millis(run.benchmark.cpu_ns));
-                trials.push(Trial {
+                trials.push(PlacedRun {
                     round,
                     benchmark,
                     tool,
@@ -186,9 +186,9 @@ fn heading(options: &Options) -> String {
 
 fn text_report(
     options: &Options,
-    host: &Host,
-    summaries: &[Summary],
-    targets: &[Target],
+    host: &HostFacts,
+    summaries: &[ToolSummary],
+    targets: &[TargetNumber],
 ) -> String {
     let costs = table::costs(summaries).to_text();
     let targets = table::targets(targets).to_text();
@@ -197,9 +197,9 @@ fn text_report(
 
 fn markdown_report(
     options: &Options,
-    host: &Host,
-    summaries: &[Summary],
-    targets: &[Target],
+    host: &HostFacts,
+    summaries: &[ToolSummary],
+    targets: &[TargetNumber],
 ) -> String {
     let costs = table::costs(summaries).to_markdown();
     let targets = table::targets(targets).to_markdown();
@@ -208,13 +208,13 @@ fn markdown_report(
 
 fn json_report(
     options: &Options,
-    host: &Host,
-    summaries: &[Summary],
-    targets: &[Target],
-    trials: &[Trial],
+    host: &HostFacts,
+    summaries: &[ToolSummary],
+    targets: &[TargetNumber],
+    trials: &[PlacedRun],
 ) -> Value {
-    let summaries: Vec<Value> = summaries.iter().map(Summary::to_json).collect();
-    let targets: Vec<Value> = targets.iter().map(Target::to_json).collect();
+    let summaries: Vec<Value> = summaries.iter().map(ToolSummary::to_json).collect();
+    let targets: Vec<Value> = targets.iter().map(TargetNumber::to_json).collect();
     let runs: Vec<Value> = trials
         .iter()
         .map(|trial| {

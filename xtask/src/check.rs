@@ -61,7 +61,7 @@ fn check_layers(root: &Path) -> Result<Vec<String>> {
 }
 
 fn check_docs(root: &Path) -> Result<Vec<String>> {
-    let tree = named_paths::Tree::read(root)?;
+    let tree = named_paths::TreePaths::read(root)?;
     let targets = named_paths::make_targets(&read(&root.join("Makefile"))?);
     let mut complaints = Vec::new();
     for page in tree.pages() {

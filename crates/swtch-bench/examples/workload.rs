@@ -8,7 +8,7 @@
 use std::env;
 use std::process::ExitCode;
 
-use swtch_bench::{Outcome, Workload, workload_named, workloads};
+use swtch_bench::{Workload, WorkloadOutcome, workload_named, workloads};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = env::args().skip(1).collect();
@@ -60,7 +60,7 @@ fn chosen(name: &str) -> Result<&'static Workload, String> {
         .ok_or_else(|| format!("no workload {name}; without a name they are listed"))
 }
 
-fn play(workload: &Workload, count: u64) -> Result<Outcome, String> {
+fn play(workload: &Workload, count: u64) -> Result<WorkloadOutcome, String> {
     workload.run(count).map_err(|error| {
         let advice = error.advice().map(|advice| format!("; {advice}"));
         format!("{error}{}", advice.unwrap_or_default())

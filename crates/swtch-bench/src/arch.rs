@@ -50,7 +50,7 @@ compile_error!("swtch-bench knows the registers of x86_64 and aarch64 only");
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Registers {
+pub enum ExtendedRegisters {
     /// No extended register is in use.
     Init,
     /// The 128-bit vector registers (SSE).
@@ -63,7 +63,7 @@ pub enum Registers {
     Amx,
 }
 
-impl Registers {
+impl ExtendedRegisters {
     /// All states, from the least to the most.
     pub const ALL: [Self; 5] = [Self::Init, Self::Sse, Self::Avx2, Self::Avx512, Self::Amx];
 }

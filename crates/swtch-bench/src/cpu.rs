@@ -123,12 +123,12 @@ pub(crate) fn set_fifo_priority(tid: u32, priority: i32) -> Result<(), Error> {
 /// Keeps the main thread on one CPU under one policy; the workers that it starts inherit both.
 /// Dropping it restores CPUs and policy.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct CpuPolicyGuard {
     before: Box<libc::cpu_set_t>,
     pub(crate) cpu: usize,
 }
 
-impl Stage {
+impl CpuPolicyGuard {
     /// Moves the calling thread to [`home`] and sets its policy.
     pub(crate) fn at_home(policy: Policy) -> Result<Self, Error> {
         let stage = Self {
@@ -141,7 +141,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for CpuPolicyGuard {
     fn drop(&mut self) {
         let policy = Policy::Other.adopt();
         let affinity = set_affinity(0, &self.before);

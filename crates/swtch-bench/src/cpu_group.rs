@@ -11,14 +11,14 @@ use crate::error::Error;
 
 /// The hierarchy in which groups of the CPU controller can be made.
 #[derive(Clone, Debug)]
-pub(crate) enum CpuController {
+pub(crate) enum CgroupHierarchy {
     /// Mount point of the cgroup version 1 hierarchy with the controller `cpu`.
     V1(PathBuf),
     /// Mount point of cgroup version 2.
     V2(PathBuf),
 }
 
-impl CpuController {
+impl CgroupHierarchy {
     /// The hierarchy that has the controller; `None` if none is mounted.
     pub(crate) fn find() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
@@ -55,13 +55,13 @@ pub(crate) struct CpuGroup {
 
 impl CpuGroup {
     /// Makes a group below the root, without a limit of CPU time.
-    pub(crate) fn new(controller: &CpuController, name: &str) -> Result<Self, Error> {
-        let (CpuController::V1(root) | CpuController::V2(root)) = controller;
+    pub(crate) fn new(controller: &CgroupHierarchy, name: &str) -> Result<Self, Error> {
+        let (CgroupHierarchy::V1(root) | CgroupHierarchy::V2(root)) = controller;
         let mut group = Self {
             path: root.join(name),
             enabled_in: None,
         };
-        if let CpuController::V2(root) = controller {
+        if let CgroupHierarchy::V2(root) = controller {
             group.enable_for_children_of(root)?;
         }
         group.make()?;
@@ -70,18 +70,18 @@ impl CpuGroup {
 
     /// Makes a group whose tasks may use `quota` of CPU time in every `period`.
     pub(crate) fn with_quota(
-        controller: &CpuController,
+        controller: &CgroupHierarchy,
         quota: Duration,
         period: Duration,
     ) -> Result<Self, Error> {
         let group = Self::new(controller, &format!("swtch-{}", std::process::id()))?;
         let (quota, period) = (quota.as_micros(), period.as_micros());
         match controller {
-            CpuController::V1(_) => {
+            CgroupHierarchy::V1(_) => {
                 write(&group.path.join("cpu.cfs_period_us"), &period.to_string())?;
                 write(&group.path.join("cpu.cfs_quota_us"), &quota.to_string())?;
             }
-            CpuController::V2(_) => {
+            CgroupHierarchy::V2(_) => {
                 write(&group.path.join("cpu.max"), &format!("{quota} {period}"))?;
             }
         }
@@ -173,8 +173,8 @@ mod tests {
     #[test]
     fn version_1_is_found_by_its_mount_option() {
         let line = "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,relatime,cpu,cpuacct 0 0";
-        let found = CpuController::in_mount(line);
-        assert!(matches!(found, Some(CpuController::V1(path)) if path.ends_with("cpu,cpuacct")));
+        let found = CgroupHierarchy::in_mount(line);
+        assert!(matches!(found, Some(CgroupHierarchy::V1(path)) if path.ends_with("cpu,cpuacct")));
     }
 
     /// `cpuset` and `cpuacct` begin with the same letters.
@@ -185,7 +185,7 @@ mod tests {
             "cgroup /sys/fs/cgroup/cpuacct cgroup rw,relatime,cpuacct 0 0",
             "/dev/vda / ext4 rw,relatime 0 0",
         ] {
-            assert!(CpuController::in_mount(line).is_none(), "{line}");
+            assert!(CgroupHierarchy::in_mount(line).is_none(), "{line}");
         }
     }
 }

@@ -23,7 +23,6 @@
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
 
 pub mod arch;
-mod cast;
 mod clock;
 mod coroutine_switch;
 pub mod cost;
@@ -40,9 +39,13 @@ mod shared;
 mod shared_page;
 mod signals_held;
 mod token;
+mod workers;
 mod workload;
 
 pub use error::Error;
 pub use needs::Needs;
-pub use outcome::{Amount, BYSTANDERS, Counted, Expect, Outcome, Tally, ThreadId, ThreadOutcome};
+pub use outcome::{
+    BYSTANDERS, Expect, ExpectedRows, ReasonTally, SwitchCounts, ThreadId, ThreadOutcome,
+    WorkloadOutcome,
+};
 pub use workload::{Workload, workload_named, workloads};

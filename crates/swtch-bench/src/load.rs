@@ -41,28 +41,28 @@ mod resources;
 mod ring;
 mod stage;
 
-pub use check::{At, Fault};
+pub use check::{Fault, LoadPart};
 pub use event::EventKind;
-pub use gap::Gap;
+pub use gap::OffCpuGap;
 pub use kernel::{Kernel, calibrate};
-pub use lock::LockKind;
-pub use places::Places;
-pub use ring::{RingKind, RingSpec};
+pub use lock::LoadLockKind;
+pub use places::UsableCpus;
+pub use ring::{LoadRingSpec, RingKind};
 
 /// A load: groups of tasks that start together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
     /// The groups; other types refer to them by index.
     pub groups: Vec<Group>,
-    /// Kinds of locks by name; a lock that is not listed is a [`LockKind::Mutex`].
+    /// Kinds of locks by name; a lock that is not listed is a [`LoadLockKind::Mutex`].
     #[serde(default)]
-    pub locks: BTreeMap<String, LockKind>,
+    pub locks: BTreeMap<String, LoadLockKind>,
     /// Kinds of events by name; an event that is not listed is an [`EventKind::Condition`].
     #[serde(default)]
     pub events: BTreeMap<String, EventKind>,
-    /// Rings by name; a ring that is not listed is a default [`RingSpec`].
+    /// Rings by name; a ring that is not listed is a default [`LoadRingSpec`].
     #[serde(default)]
-    pub rings: BTreeMap<String, RingSpec>,
+    pub rings: BTreeMap<String, LoadRingSpec>,
     /// A load that takes longer is ended, and its error says what each member waits for.
     pub limit: Nanos,
 }
@@ -192,7 +192,7 @@ pub enum Step {
 
 /// The results of a load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Played {
+pub struct LoadResults {
     /// When all were released: ns of `CLOCK_MONOTONIC`, the clock of traces.
     pub started_ns: u64,
     /// All members, in the order of the groups.
@@ -226,7 +226,7 @@ pub struct PlayedMember {
     pub involuntary: u64,
     /// The longest gaps that its [`Step::Watch`] steps saw, in order of time.
     #[serde(default)]
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<OffCpuGap>,
 }
 
 impl Load {

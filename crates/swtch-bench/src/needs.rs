@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::cpu;
-use crate::cpu_group::CpuController;
+use crate::cpu_group::CgroupHierarchy;
 use crate::scratch::Scratch;
 
 /// A need of a workload, beyond an ordinary user's rights on one CPU.
@@ -29,7 +29,7 @@ impl Needs {
             Self::Nothing => true,
             Self::Root => is_root(),
             Self::TwoCpus => cpu::allowed().is_ok_and(|cpus| cpus.len() >= 2),
-            Self::CpuController => is_root() && CpuController::find().is_some(),
+            Self::CpuController => is_root() && CgroupHierarchy::find().is_some(),
             Self::Disk => Scratch::new().is_ok(),
         }
     }

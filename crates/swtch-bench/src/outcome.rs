@@ -1,7 +1,7 @@
 //! The expected content of a trace of a workload, and the comparison with what was found.
 //!
 //! The construction of a workload gives bounds per thread and reason ([`Expect`]); the kernel's own
-//! counters give the total ([`Counted`]). A trace is right when both hold:
+//! counters give the total ([`SwitchCounts`]). A trace is right when both hold:
 //!
 //! ```text
 //!  fork                                     counters read   exit
@@ -53,7 +53,7 @@ const UNTOLD: u64 = 2;
 
 /// The expected content of a trace of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct WorkloadOutcome {
     /// The threads that are checked. The workload's main thread is not among them.
     pub threads: Vec<ThreadOutcome>,
 }
@@ -67,7 +67,7 @@ pub struct ThreadOutcome {
     pub ids: Vec<ThreadId>,
     /// Sum of what the kernel had counted for each thread when it read its counters, just before
     /// its end.
-    pub counted: Counted,
+    pub counted: SwitchCounts,
     /// Switches that the kernel counted after that until the end, for those tasks where it can be
     /// read.
     pub leaving: u64,
@@ -86,14 +86,14 @@ pub struct ThreadId {
 
 /// The kernel's switch counters of a thread, from its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct SwitchCounts {
     /// `nvcsw`: switches out in a sleeping state.
     pub voluntary: u64,
     /// `nivcsw`: switches out while runnable. The kernel counts `sched_yield` here.
     pub involuntary: u64,
 }
 
-impl Counted {
+impl SwitchCounts {
     /// All switches out, voluntary and involuntary.
     pub const fn total(self) -> u64 {
         self.voluntary + self.involuntary
@@ -123,7 +123,7 @@ pub struct Expect {
     #[serde(with = "words")]
     pub reasons: Vec<Reason>,
     /// Number of rows that must have one of these reasons.
-    pub amount: Amount,
+    pub amount: ExpectedRows,
     /// Why this follows from the construction.
     pub because: Cow<'static, str>,
 }
@@ -131,7 +131,7 @@ pub struct Expect {
 /// How many rows are expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Amount {
+pub enum ExpectedRows {
     /// A number of rows, bounds included.
     Count {
         /// Fewest rows that are right.
@@ -151,7 +151,7 @@ impl Expect {
     pub fn between(reason: Reason, at_least: u64, at_most: u64, because: &'static str) -> Self {
         Self::new(
             reason,
-            Amount::Count {
+            ExpectedRows::Count {
                 at_least,
                 at_most: Some(at_most),
             },
@@ -186,7 +186,7 @@ impl Expect {
     pub fn at_least(reason: Reason, at_least: u64, because: &'static str) -> Self {
         Self::new(
             reason,
-            Amount::Count {
+            ExpectedRows::Count {
                 at_least,
                 at_most: None,
             },
@@ -203,7 +203,11 @@ impl Expect {
 
     /// Expects at least this percentage of the rows in which the thread left while runnable.
     pub fn share_of_runnable(reason: Reason, at_least_pct: u8, because: &'static str) -> Self {
-        Self::new(reason, Amount::ShareOfRunnable { at_least_pct }, because)
+        Self::new(
+            reason,
+            ExpectedRows::ShareOfRunnable { at_least_pct },
+            because,
+        )
     }
 
     /// Also accepts `reason`; the call site says when the kernel may choose it.
@@ -213,7 +217,7 @@ impl Expect {
         self
     }
 
-    fn new(reason: Reason, amount: Amount, because: &'static str) -> Self {
+    fn new(reason: Reason, amount: ExpectedRows, because: &'static str) -> Self {
         Self {
             reasons: vec![reason],
             amount,
@@ -221,16 +225,16 @@ impl Expect {
         }
     }
 
-    fn is_met_by(&self, tally: &Tally) -> bool {
+    fn is_met_by(&self, tally: &ReasonTally) -> bool {
         self.deviation(tally) == (0, 0)
     }
 
     /// Number of missing rows, and number of excess rows.
-    fn deviation(&self, tally: &Tally) -> (u64, u64) {
+    fn deviation(&self, tally: &ReasonTally) -> (u64, u64) {
         let found = tally.of_any(&self.reasons);
         let (at_least, at_most) = match self.amount {
-            Amount::Count { at_least, at_most } => (at_least, at_most),
-            Amount::ShareOfRunnable { at_least_pct } => {
+            ExpectedRows::Count { at_least, at_most } => (at_least, at_most),
+            ExpectedRows::ShareOfRunnable { at_least_pct } => {
                 let share = tally.runnable() * u64::from(at_least_pct);
                 // Two rows of tolerance, so that one odd row among ten is no failure.
                 (share.div_ceil(100).saturating_sub(2), None)
@@ -247,15 +251,15 @@ impl fmt::Display for Expect {
         let reasons: Vec<_> = self.reasons.iter().map(|reason| reason.as_str()).collect();
         write!(f, "{} ", reasons.join("|"))?;
         match self.amount {
-            Amount::Count {
+            ExpectedRows::Count {
                 at_least,
                 at_most: Some(most),
             } => write!(f, "{at_least}..={most}")?,
-            Amount::Count {
+            ExpectedRows::Count {
                 at_least,
                 at_most: None,
             } => write!(f, "{at_least}..")?,
-            Amount::ShareOfRunnable { at_least_pct } => {
+            ExpectedRows::ShareOfRunnable { at_least_pct } => {
                 write!(f, "at least {at_least_pct} % of those that left runnable")?;
             }
         }
@@ -265,9 +269,9 @@ impl fmt::Display for Expect {
 
 /// Rows of a trace for one [`ThreadOutcome`], counted by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally(BTreeMap<Reason, u64>);
+pub struct ReasonTally(BTreeMap<Reason, u64>);
 
-impl Tally {
+impl ReasonTally {
     /// Adds `rows` rows with this reason.
     pub fn add(&mut self, reason: Reason, rows: u64) {
         *self.0.entry(reason).or_default() += rows;
@@ -295,7 +299,7 @@ impl Tally {
     }
 }
 
-impl FromIterator<Reason> for Tally {
+impl FromIterator<Reason> for ReasonTally {
     fn from_iter<I: IntoIterator<Item = Reason>>(reasons: I) -> Self {
         let mut tally = Self::default();
         for reason in reasons {
@@ -308,7 +312,7 @@ impl FromIterator<Reason> for Tally {
 impl ThreadOutcome {
     /// Compares the rows of a trace for these threads with the expectations. Returns one line for
     /// each statement that does not hold; none when the trace is right.
-    pub fn misses(&self, tally: &Tally) -> Vec<String> {
+    pub fn misses(&self, tally: &ReasonTally) -> Vec<String> {
         let unmet = self.expect.iter().filter(|expect| !expect.is_met_by(tally));
         unmet
             .map(|expect| format!("{}: expected {expect}; found {:?}", self.name, tally.0))
@@ -319,7 +323,7 @@ impl ThreadOutcome {
 
     /// Lower bound of the number of rows with a wrong reason. A row that is missing under one
     /// reason may be in excess under another, so the larger of the two counts is used.
-    pub fn wrong_rows(&self, tally: &Tally) -> u64 {
+    pub fn wrong_rows(&self, tally: &ReasonTally) -> u64 {
         let (missing, excess): (Vec<_>, Vec<_>) = self
             .expect
             .iter()
@@ -331,7 +335,7 @@ impl ThreadOutcome {
     }
 
     /// Reports a kernel count that does not match the number of rows.
-    fn imbalance(&self, tally: &Tally) -> Option<String> {
+    fn imbalance(&self, tally: &ReasonTally) -> Option<String> {
         let counted = self.counted.total();
         let threads = u64::try_from(self.ids.len()).unwrap_or(u64::MAX);
         let after = self.leaving + AFTER_COUNT * threads;
@@ -342,14 +346,17 @@ impl ThreadOutcome {
     }
 
     /// Reports rows whose reasons neither the construction nor bystanders explain.
-    fn strangers(&self, tally: &Tally) -> Option<String> {
+    fn strangers(&self, tally: &ReasonTally) -> Option<String> {
         let strangers: Vec<_> = self.stranger_rows(tally).collect();
         let rows: u64 = strangers.iter().map(|(_, rows)| rows).sum();
         (rows > STRANGERS + tally.total() * STRANGERS_PCT / 100)
             .then(|| format!("{}: nothing explains {strangers:?}", self.name))
     }
 
-    fn stranger_rows<'t>(&self, tally: &'t Tally) -> impl Iterator<Item = (Reason, u64)> + 't {
+    fn stranger_rows<'t>(
+        &self,
+        tally: &'t ReasonTally,
+    ) -> impl Iterator<Item = (Reason, u64)> + 't {
         let expected = self.expect.iter().flat_map(|expect| &expect.reasons);
         let explained: Vec<Reason> = expected.chain(&BYSTANDERS).copied().collect();
         let rows = tally.0.iter().map(|(reason, rows)| (*reason, *rows));
@@ -391,7 +398,7 @@ mod tests {
         ThreadOutcome {
             name: "ponger".into(),
             ids: vec![ThreadId { pid: 1, tid: 2 }],
-            counted: Counted {
+            counted: SwitchCounts {
                 voluntary,
                 involuntary,
             },
@@ -403,8 +410,8 @@ mod tests {
         }
     }
 
-    fn tally(rows: &[(Reason, u64)]) -> Tally {
-        let mut tally = Tally::default();
+    fn tally(rows: &[(Reason, u64)]) -> ReasonTally {
+        let mut tally = ReasonTally::default();
         for (reason, count) in rows {
             tally.add(*reason, *count);
         }
@@ -451,11 +458,14 @@ mod tests {
 
     #[test]
     fn an_outcome_survives_json() {
-        let outcome = Outcome {
+        let outcome = WorkloadOutcome {
             threads: vec![ponger(100, 7)],
         };
         let text = serde_json::to_string(&outcome).unwrap();
         assert!(text.contains(r#""reasons":["pipe"]"#), "{text}");
-        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome);
+        assert_eq!(
+            serde_json::from_str::<WorkloadOutcome>(&text).unwrap(),
+            outcome
+        );
     }
 }

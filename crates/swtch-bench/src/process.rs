@@ -13,12 +13,12 @@ const FAILED: i32 = 101;
 
 /// A child process. Dropping it kills and reaps it.
 #[derive(Debug)]
-pub(crate) struct Child {
+pub(crate) struct ForkedChild {
     pid: libc::pid_t,
     is_reaped: bool,
 }
 
-impl Child {
+impl ForkedChild {
     /// Starts a child that runs `act` and ends. It dies with the thread that started it.
     ///
     /// `act` must not need a lock or a thread that another thread of the parent holds: only the
@@ -145,7 +145,7 @@ fn retried(mut call: impl FnMut() -> Result<i32, Error>) -> Result<i32, Error> {
     }
 }
 
-impl Drop for Child {
+impl Drop for ForkedChild {
     fn drop(&mut self) {
         if !self.is_reaped {
             let ended = self.kill().and_then(|()| self.wait());

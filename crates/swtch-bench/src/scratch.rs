@@ -20,9 +20,9 @@ const IN_MEMORY: [libc::c_long; 2] = [0x0102_1994, 0x8584_58f6];
 /// A block aligned for `O_DIRECT`.
 #[derive(Debug)]
 #[repr(align(4096))]
-pub(crate) struct Block(pub(crate) [u8; BLOCK]);
+pub(crate) struct AlignedBlock(pub(crate) [u8; BLOCK]);
 
-impl Block {
+impl AlignedBlock {
     /// A block filled with dots. While it is moved to the heap, a copy may be on the caller's
     /// stack.
     pub(crate) fn new() -> Box<Self> {
@@ -61,7 +61,7 @@ impl Scratch {
     /// A file of `blocks` blocks that have been written to the disk.
     pub(crate) fn with_blocks(blocks: u64) -> Result<Self, Error> {
         let mut scratch = Self::new()?;
-        let block = Block::new();
+        let block = AlignedBlock::new();
         for _ in 0..blocks {
             scratch
                 .file

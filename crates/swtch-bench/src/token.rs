@@ -16,7 +16,7 @@ pub(crate) use futex::{Futex, SharedFutex, private_wait_while, private_wake};
 pub(crate) use message_queue::MessageQueue;
 pub(crate) use polled::{EpolledPipe, PolledPipe};
 pub(crate) use process_mutex::ProcessMutex;
-pub(crate) use semaphore::Semaphore;
+pub(crate) use semaphore::SemaphoreToken;
 pub(crate) use stream::{EventFd, Pipe, Tcp, UnixSocket};
 pub(crate) use sysv_semaphore::SysvSemaphore;
 

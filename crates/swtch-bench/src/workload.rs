@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::Outcome;
+use crate::outcome::WorkloadOutcome;
 
 mod affinity;
 mod children;
@@ -42,7 +42,7 @@ pub struct Workload {
     pub default_count: u64,
     /// The unit of the count: "rounds", "ms".
     pub count_is: &'static str,
-    play: fn(u64) -> Result<Outcome, Error>,
+    run: fn(u64) -> Result<WorkloadOutcome, Error>,
 }
 
 impl Workload {
@@ -56,7 +56,7 @@ impl Workload {
     ///
     /// [`Error::Missing`] when [`Self::needs`] is not met; otherwise the call that the kernel
     /// refused.
-    pub fn run(&self, count: u64) -> Result<Outcome, Error> {
+    pub fn run(&self, count: u64) -> Result<WorkloadOutcome, Error> {
         if !self.needs.are_met() {
             return Err(Error::Missing {
                 workload: self.name,
@@ -64,7 +64,7 @@ impl Workload {
             });
         }
         let _watchdog = Watchdog::start();
-        (self.play)(count)
+        (self.run)(count)
     }
 }
 

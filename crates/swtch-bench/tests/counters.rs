@@ -14,7 +14,8 @@ use std::env;
 use std::process::{Command, ExitCode};
 
 use swtch_bench::{
-    Amount, Expect, Needs, Outcome, ThreadOutcome, Workload, workload_named, workloads,
+    Expect, ExpectedRows, Needs, ThreadOutcome, Workload, WorkloadOutcome, workload_named,
+    workloads,
 };
 use swtch_core::reason::{Category, Reason};
 use swtch_test::Results;
@@ -78,7 +79,7 @@ fn misses(workload: &Workload) -> Vec<String> {
     if !played.status.success() {
         return vec![String::from_utf8_lossy(&played.stderr).into_owned()];
     }
-    let outcome: Outcome = match serde_json::from_slice(&played.stdout) {
+    let outcome: WorkloadOutcome = match serde_json::from_slice(&played.stdout) {
         Ok(outcome) => outcome,
         Err(error) => return vec![format!("no outcome: {error}")],
     };
@@ -140,7 +141,7 @@ fn at_least(thread: &ThreadOutcome, is_of_kind: impl Fn(Reason) -> bool) -> u64 
     let of_kind = |expect: &&Expect| expect.reasons.iter().all(|reason| is_of_kind(*reason));
     let mut strictest: Vec<(&[Reason], u64)> = Vec::new();
     for expect in thread.expect.iter().filter(of_kind) {
-        let Amount::Count {
+        let ExpectedRows::Count {
             at_least: least_of_this,
             ..
         } = expect.amount
@@ -176,8 +177,8 @@ fn bound(thread: &ThreadOutcome, reason: Reason) -> Option<u64> {
         .iter()
         .filter(|expect| expect.reasons == [reason]);
     let bounds = of_reason.filter_map(|expect| match expect.amount {
-        Amount::Count { at_most, .. } => at_most,
-        Amount::ShareOfRunnable { .. } => None,
+        ExpectedRows::Count { at_most, .. } => at_most,
+        ExpectedRows::ShareOfRunnable { .. } => None,
     });
     bounds.min()
 }

@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use swtch_bench::load::{
-    Class, Cpus, EventKind, Group, Kernel, Load, LockKind, Places, Played, RingKind, RingSpec,
-    Step, calibrate,
+    Class, Cpus, EventKind, Group, Kernel, Load, LoadLockKind, LoadResults, LoadRingSpec, RingKind,
+    Step, UsableCpus, calibrate,
 };
 use swtch_core::Nanos;
 use swtch_core::cost::Members;
@@ -71,10 +71,10 @@ fn group(name: &str, count: u32, body: Vec<Step>) -> Group {
 }
 
 fn last_cpu() -> u32 {
-    *Places::here().unwrap().allowed.last().unwrap()
+    *UsableCpus::here().unwrap().allowed.last().unwrap()
 }
 
-fn play(load: &Load) -> Played {
+fn play(load: &Load) -> LoadResults {
     load.play().unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -104,7 +104,7 @@ fn work(cpu_time: Duration) -> Step {
     spin(iterations)
 }
 
-fn took(played: &Played, member: usize) -> Duration {
+fn took(played: &LoadResults, member: usize) -> Duration {
     let member = &played.members[member];
     Duration::from_nanos(member.ended_ns - member.began_ns)
 }
@@ -164,7 +164,7 @@ fn every_step_is_played() {
 
 /// Members are dealt round robin over the allowed CPUs.
 fn members_are_where_they_were_put() {
-    let allowed = Places::here().unwrap().allowed;
+    let allowed = UsableCpus::here().unwrap().allowed;
     let played = play(&Load::of(vec![Group {
         cpus: Cpus::Dealt(allowed.clone()),
         ..group("put", 5, vec![spin(1000)])
@@ -219,7 +219,7 @@ fn ring(name: &str, members: u32, laps: u64) -> Group {
 fn with_ring(load: Load, name: &str, kind: RingKind, tokens: u32) -> Load {
     let mut load = load;
     load.rings
-        .insert(name.to_owned(), RingSpec { kind, tokens });
+        .insert(name.to_owned(), LoadRingSpec { kind, tokens });
     load
 }
 
@@ -247,8 +247,8 @@ fn every_ring_goes_round() {
         .into_iter();
     // A member that spins for a lock on the CPU of its holder waits for a whole slice: that is
     // slow.
-    let locks = LockKind::ALL.into_iter().map(|(_, kind)| kind);
-    let locks = locks.filter(|kind| *kind != LockKind::Spin);
+    let locks = LoadLockKind::ALL.into_iter().map(|(_, kind)| kind);
+    let locks = locks.filter(|kind| *kind != LoadLockKind::Spin);
     for kind in kinds.chain(locks.map(RingKind::Locks)) {
         for (members, tokens) in [(2, 1), (7, 3), (7, 7)] {
             for processes in [Members::Threads, Members::Processes] {
@@ -378,7 +378,7 @@ fn a_crowd_is_made_or_refused() {
 
 /// Members on all CPUs, with or without the permission; without it, a note says so.
 fn real_time_members_end() {
-    let cpus = Places::here().unwrap().allowed;
+    let cpus = UsableCpus::here().unwrap().allowed;
     let count = u32::try_from(cpus.len()).unwrap();
     let played = play(&Load::of(vec![Group {
         class: Class::Fifo { priority: 1 },

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use swtch_bench::Counted;
+use swtch_bench::SwitchCounts;
 use swtch_bench::cost::{ArmSpec, Plan, RingSpec, Tree};
 use swtch_core::cost::{Members, Policy, Primitive};
 
@@ -145,7 +145,7 @@ struct PerOperation {
 
 /// Sums over those blocks of an act that `is_chosen` accepts by their counts.
 #[expect(clippy::cast_precision_loss, reason = "counts below 2⁵³ are exact")]
-fn sum(tree: &Tree, arm: usize, act: usize, is_chosen: fn(Counted) -> bool) -> PerOperation {
+fn sum(tree: &Tree, arm: usize, act: usize, is_chosen: fn(SwitchCounts) -> bool) -> PerOperation {
     let samples = tree
         .samples
         .iter()

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use swtch_bench::arch::{self, Registers};
+use swtch_bench::arch::{self, ExtendedRegisters};
 use swtch_bench::cost::{
-    ArmSpec, Ending, Groups, Mitigation, MitigationSpec, Order, PageSize, Patterns, Plan,
-    Protected, RingSpec, Sample, Sharing, Tree, WorkSpec,
+    ArmSpec, MemorySharing, Mitigation, MitigationSpec, Order, PageSize, Patterns, Plan, Protected,
+    RegisterEnding, RingCgroups, RingSpec, Sample, Tree, WorkSpec,
 };
 use swtch_core::cost::{Members, Policy, Primitive};
 
@@ -89,9 +89,9 @@ fn every_work_is_timed() -> Result<(), String> {
     };
     let works = [
         WorkSpec::Nothing,
-        set(Sharing::Private, Order::Random),
-        set(Sharing::Shared, Order::Random),
-        set(Sharing::Shared, Order::Sequential),
+        set(MemorySharing::Private, Order::Random),
+        set(MemorySharing::Shared, Order::Random),
+        set(MemorySharing::Shared, Order::Sequential),
         WorkSpec::Pages {
             pages: 0,
             size: PageSize::Small,
@@ -128,13 +128,22 @@ fn every_work_is_timed() -> Result<(), String> {
 /// XINUSE as each member finds it after a switch: the bits of the state are set in every lap of the
 /// one work, and in none of the other.
 fn touched_registers_are_live_at_every_hand_over() -> Result<(), String> {
-    let states = [(Registers::Avx2, 0b100), (Registers::Avx512, 0b1110_0100)];
+    let states = [
+        (ExtendedRegisters::Avx2, 0b100),
+        (ExtendedRegisters::Avx512, 0b1110_0100),
+    ];
     for (registers, bits) in states {
         if !arch::is_supported(registers) || arch::live_components().is_none() {
             continue;
         }
         let touch = |ending| WorkSpec::Registers { registers, ending };
-        let tree = time(&[two_works(touch(Ending::Live), touch(Ending::Cleared))], 5)?;
+        let tree = time(
+            &[two_works(
+                touch(RegisterEnding::Live),
+                touch(RegisterEnding::Cleared),
+            )],
+            5,
+        )?;
         for live in blocks(&tree, 0, 0).iter().map(|sample| sample.live) {
             if live.is_none_or(|live| live.always & bits != bits) {
                 return Err(format!("{registers:?} was not live: {live:x?}"));
@@ -200,7 +209,7 @@ fn a_mitigation_is_timed_or_missing_with_the_reason() -> Result<(), String> {
 
 /// Without root no group can be created, and the error says why.
 fn cgroups_are_timed_or_missing_with_the_reason() -> Result<(), String> {
-    let rings = [Groups::One, Groups::Two].map(|groups| RingSpec {
+    let rings = [RingCgroups::One, RingCgroups::Two].map(|groups| RingSpec {
         groups,
         ..ring(Members::Processes)
     });

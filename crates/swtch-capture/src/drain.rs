@@ -58,7 +58,7 @@ pub(crate) struct SwitchRings {
 }
 
 /// Result of draining one ring of switches.
-struct Turn {
+struct DrainedTurn {
     taken: u64,
     waiting: u64,
     last: Option<Timestamp>,
@@ -75,7 +75,7 @@ impl SwitchRings {
     }
 
     /// Takes up to [`TURN`] records from one CPU's ring.
-    fn take(&self, states: &CpuStates, cpu: usize, sink: &mut impl FnMut(Event)) -> Turn {
+    fn take(&self, states: &CpuStates, cpu: usize, sink: &mut impl FnMut(Event)) -> DrainedTurn {
         let head = states
             .counter(cpu, offset_of!(cpu_state, head))
             .load(Ordering::Acquire);
@@ -86,7 +86,7 @@ impl SwitchRings {
         let origin = states
             .counter(cpu, offset_of!(cpu_state, origin))
             .load(Ordering::Relaxed);
-        let mut turn = Turn {
+        let mut turn = DrainedTurn {
             taken: waiting.min(TURN),
             waiting,
             last: None,
@@ -121,18 +121,18 @@ impl SwitchRings {
 /// The rings of task records.
 pub(crate) struct TaskRings {
     rings: Vec<RingBuffer<'static>>,
-    inbox: Rc<RefCell<Inbox>>,
+    inbox: Rc<RefCell<TaskEventBuffer>>,
 }
 
 #[derive(Default)]
-struct Inbox {
+struct TaskEventBuffer {
     events: Vec<Event>,
     unreadable: u64,
 }
 
 impl TaskRings {
     pub fn open(maps: Vec<MapHandle>) -> Result<Self, Error> {
-        let inbox = Rc::new(RefCell::new(Inbox::default()));
+        let inbox = Rc::new(RefCell::new(TaskEventBuffer::default()));
         let failed = |source| Error::Map {
             map: "rings",
             source,

@@ -35,7 +35,7 @@ use crate::confine::forbid_new_privileges;
 use crate::counters::CpuStates;
 use crate::error::Error;
 use crate::load::{Capture, kernel_version};
-use crate::privilege::{Kept, drop_privileges, empty_bounding_set};
+use crate::privilege::{KeptPrivileges, drop_privileges, empty_bounding_set};
 
 /// Time between two checks of the rings, per slot of a ring: at a million switches a second on one
 /// CPU its ring is two fifths full at the next check. A check costs about 45 µs including its
@@ -70,7 +70,7 @@ pub enum GuardPriority {
 
 /// How much the recorder borrowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lent {
+pub struct GuardUse {
     /// How often the rings were found filling.
     pub times: u64,
     /// Time in which the recorder could run at the guard's priority.
@@ -82,7 +82,7 @@ pub struct Lent {
 pub struct Guard {
     priority: GuardPriority,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Lent>>,
+    thread: Option<JoinHandle<GuardUse>>,
     /// The calling thread holds the lock, so the guard must not be sent to another thread.
     of_one_thread: PhantomData<*const ()>,
 }
@@ -94,14 +94,14 @@ impl Capture {
     ///
     /// # Errors
     /// When no thread can be started, or the kernel refuses to take rights away from it.
-    pub fn guard(&self, kept: Kept) -> Result<Guard, Error> {
+    pub fn guard(&self, kept: KeptPrivileges) -> Result<Guard, Error> {
         let room = self.switch_rings().slots_per_cpu();
         Guard::start(self.cpu_states().clone(), room, kept)
     }
 }
 
 impl Guard {
-    fn start(states: CpuStates, room: u64, kept: Kept) -> Result<Self, Error> {
+    fn start(states: CpuStates, room: u64, kept: KeptPrivileges) -> Result<Self, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let loan = Loan::held_by_caller();
         let (tell, told) = channel();
@@ -115,7 +115,7 @@ impl Guard {
             let _ = tell.send(confined.map(|()| priority));
             match is_needed {
                 true => watch(&states, room, &loan, &is_over),
-                false => Lent::default(),
+                false => GuardUse::default(),
             }
         };
         let thread = thread::Builder::new()
@@ -138,14 +138,14 @@ impl Guard {
     }
 
     /// Ends the guard; returns how much it lent.
-    pub fn end(mut self) -> Lent {
+    pub fn end(mut self) -> GuardUse {
         self.join()
     }
 
-    fn join(&mut self) -> Lent {
+    fn join(&mut self) -> GuardUse {
         self.stop.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else {
-            return Lent::default();
+            return GuardUse::default();
         };
         thread.thread().unpark();
         // The thread calls nothing that panics; if it did, nothing was lent.
@@ -161,15 +161,15 @@ impl Drop for Guard {
 
 /// Gives up rights as the recorder does in its own thread: capabilities, the bounding set and
 /// `no_new_privs` belong to a thread.
-fn give_up_rights(kept: Kept) -> Result<(), Error> {
+fn give_up_rights(kept: KeptPrivileges) -> Result<(), Error> {
     empty_bounding_set();
     drop_privileges(kept, kernel_version())?;
     forbid_new_privileges()
 }
 
 /// Checks the rings and lends the priority while they fill.
-fn watch(states: &CpuStates, room: u64, loan: &Loan, is_over: &AtomicBool) -> Lent {
-    let mut lent = Lent::default();
+fn watch(states: &CpuStates, room: u64, loan: &Loan, is_over: &AtomicBool) -> GuardUse {
+    let mut lent = GuardUse::default();
     let mut helps = false;
     while !is_over.load(Ordering::Relaxed) {
         let was_helping = helps;
@@ -252,7 +252,7 @@ impl Loan {
 /// `struct sched_attr`, its first version: `include/uapi/linux/sched/types.h`.
 #[repr(C)]
 #[derive(Default)]
-struct SchedAttr {
+struct RawSchedAttr {
     size: u32,
     policy: u32,
     flags: u64,
@@ -271,20 +271,20 @@ const HIGHEST_FIFO: u8 = 99;
 /// Gives the calling thread the highest real-time priority that it may have.
 fn take_priority() -> GuardPriority {
     let ns = |length: Duration| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-    let deadline = SchedAttr {
+    let deadline = RawSchedAttr {
         policy: libc::SCHED_DEADLINE.cast_unsigned(),
         runtime_ns: ns(RUNTIME),
         deadline_ns: ns(PERIOD),
         period_ns: ns(PERIOD),
-        ..SchedAttr::default()
+        ..RawSchedAttr::default()
     };
     if set_scheduler(deadline) {
         return GuardPriority::Deadline;
     }
-    let fifo = |priority: u8| SchedAttr {
+    let fifo = |priority: u8| RawSchedAttr {
         policy: libc::SCHED_FIFO.cast_unsigned(),
         priority: u32::from(priority),
-        ..SchedAttr::default()
+        ..RawSchedAttr::default()
     };
     [HIGHEST_FIFO, highest_allowed()]
         .into_iter()
@@ -293,9 +293,9 @@ fn take_priority() -> GuardPriority {
 }
 
 /// Sets the policy of the calling thread; true if the kernel allowed it.
-fn set_scheduler(attr: SchedAttr) -> bool {
-    let attr = SchedAttr {
-        size: u32::try_from(size_of::<SchedAttr>()).unwrap_or(0),
+fn set_scheduler(attr: RawSchedAttr) -> bool {
+    let attr = RawSchedAttr {
+        size: u32::try_from(size_of::<RawSchedAttr>()).unwrap_or(0),
         flags: SCHED_FLAG_RESET_ON_FORK,
         ..attr
     };

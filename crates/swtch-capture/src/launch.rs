@@ -25,7 +25,7 @@ use swtch_core::Pid;
 
 use crate::confine::forbid_new_privileges;
 use crate::error::Error;
-use crate::privilege::{Kept, MAPS_READ_FREELY, drop_privileges, empty_bounding_set};
+use crate::privilege::{KeptPrivileges, MAPS_READ_FREELY, drop_privileges, empty_bounding_set};
 use crate::signals::hand_signals_down;
 
 /// Time between two checks of a caller that waits.
@@ -102,7 +102,7 @@ impl Parent {
             let ending = loop {
                 match orders.recv_timeout(WAIT_STEP) {
                     Ok(()) => {
-                        let dropped = drop_privileges(Kept::default(), MAPS_READ_FREELY);
+                        let dropped = drop_privileges(KeptPrivileges::default(), MAPS_READ_FREELY);
                         drop(tell_obeyed.send(dropped.and_then(|()| forbid_new_privileges())));
                         break child.wait();
                     }

@@ -37,16 +37,16 @@ pub use confine::{forbid_new_privileges, refuse_system_calls};
 pub use counters::Counters;
 pub use drain::Drained;
 pub use error::Error;
-pub use guard::{Guard, GuardPriority, Lent};
+pub use guard::{Guard, GuardPriority, GuardUse};
 pub use launch::{HeldCommand, LaunchError};
-pub use load::{BeforeWalk, Capture, Hook, MissedEvents, Settings, kernel_version};
+pub use load::{BeforeWalk, Capture, MissedEvents, OptionalHook, Settings, kernel_version};
 pub use privilege::{
-    Kept, drop_privileges, empty_bounding_set, raise_priority, take_ordinary_priority,
+    KeptPrivileges, drop_privileges, empty_bounding_set, raise_priority, take_ordinary_priority,
 };
 pub use refusal::Refusal;
-pub use scope::{Children, Scope, Target, require_proc};
-pub use share::{KernelShare, ShareCounts, Shares, Whose};
-pub use stacks::{Frame, Stack, StackKind, Stacks};
+pub use scope::{Children, RecordingScope, TargetProcess, require_proc};
+pub use share::{KernelShare, MeasuredTasks, ShareCounts, Shares};
+pub use stacks::{CapturedStackKind, Frame, Stack, Stacks};
 pub use tree::TreeCount;
 
 #[allow(

@@ -19,16 +19,17 @@ use crate::error::Error;
 use crate::probe::can_crash;
 use crate::refusal;
 use crate::scope::{
-    CgroupTarget, Children, Scope, Target, cgroup_target, is_unified, require_host_pids,
+    CgroupTarget, Children, RecordingScope, TargetProcess, cgroup_target, is_unified,
+    require_host_pids,
 };
 use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder, types};
-use crate::tree::{ProcessTree, TreeCount};
+use crate::tree::{RecordedTree, TreeCount};
 
 /// What is recorded, and how.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The tasks whose switches are recorded.
-    pub scope: Scope,
+    pub scope: RecordingScope,
     /// Record stacks of waits that blocked for at least this long; `None` for no stacks.
     pub stacks: Option<Nanos>,
     /// Number of switch records that fit into a CPU's ring; a power of two.
@@ -73,7 +74,7 @@ impl fmt::Debug for BeforeWalk {
 #[derive(Clone, Copy, Debug)]
 pub struct MissedEvents {
     /// The hooks whose events are missed.
-    pub hooks: &'static [Hook],
+    pub hooks: &'static [OptionalHook],
     /// One of this many events is missed, counted on each CPU.
     pub one_in: u32,
 }
@@ -81,7 +82,7 @@ pub struct MissedEvents {
 /// A hook whose events can be missed; the numbers are those of `enum hook` in `bpf/record.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Hook {
+pub enum OptionalHook {
     /// Tracepoint `sched_switch`: a task replaces another.
     Switch,
     /// Tracepoint `sched_waking`: a wakeup begins.
@@ -122,7 +123,7 @@ impl Settings {
 
     /// The defaults for this scope on a machine with this many CPUs. With two CPUs a ring holds
     /// half a second at 500,000 switches a second.
-    pub fn new(scope: Scope, cpus: usize) -> Self {
+    pub fn new(scope: RecordingScope, cpus: usize) -> Self {
         let share = Self::ALL_SLOTS / cpus.max(1).next_power_of_two();
         let slots = share.clamp(Self::LEAST_SLOTS, Self::MOST_SLOTS);
         Self {
@@ -175,9 +176,9 @@ pub struct Capture {
     switch_rings: SwitchRings,
     task_rings: TaskRings,
     cpus: CpuStates,
-    hooks: Hooks,
-    targets: Vec<Target>,
-    tree: Option<ProcessTree>,
+    hooks: FoundHooks,
+    targets: Vec<TargetProcess>,
+    tree: Option<RecordedTree>,
     started: Timestamp,
 }
 
@@ -196,7 +197,7 @@ impl Capture {
     /// When privileges, BTF, a needed hook or a target of the scope is missing.
     pub fn start(settings: &Settings, arch: Arch) -> Result<Self, Error> {
         refusal::listen();
-        let hooks = Hooks::find(settings)?;
+        let hooks = FoundHooks::find(settings)?;
         let cpus = libbpf_rs::num_possible_cpus().map_err(Error::Load)?;
         let plan = ScopePlan::new(&settings.scope)?;
         // The object must outlive everything that borrows from it; a process has one capture.
@@ -325,14 +326,14 @@ impl Capture {
 
 /// The optional hooks, as this kernel has them.
 #[derive(Debug)]
-struct Hooks {
+struct FoundHooks {
     missing: Vec<String>,
     /// Hooks that are present, but on which eBPF can crash this kernel.
     left_out: Vec<String>,
     has_state_argument: bool,
 }
 
-impl Hooks {
+impl FoundHooks {
     fn find(settings: &Settings) -> Result<Self, Error> {
         let version = kernel_version();
         if version != UNKNOWN_VERSION && version < OLDEST_VERSION {
@@ -393,7 +394,7 @@ pub fn kernel_version() -> (u32, u32) {
 /// The scope in the form that the kernel side compares tasks with.
 struct ScopePlan {
     all: bool,
-    targets: Vec<Target>,
+    targets: Vec<TargetProcess>,
     children: Children,
     cgroup: Option<CgroupTarget>,
 }
@@ -402,7 +403,7 @@ impl ScopePlan {
     /// Space in the map `targets` for children of processes that end while the tree is taken.
     const ORPHANS: usize = 4096;
 
-    fn new(scope: &Scope) -> Result<Self, Error> {
+    fn new(scope: &RecordingScope) -> Result<Self, Error> {
         let nothing = Self {
             all: false,
             targets: Vec::new(),
@@ -410,19 +411,19 @@ impl ScopePlan {
             cgroup: None,
         };
         match scope {
-            Scope::All => Ok(Self {
+            RecordingScope::All => Ok(Self {
                 all: true,
                 ..nothing
             }),
-            Scope::Cgroup(path) => Ok(Self {
+            RecordingScope::Cgroup(path) => Ok(Self {
                 cgroup: Some(cgroup_target(path)?),
                 ..nothing
             }),
-            Scope::Processes { pids, children } => {
+            RecordingScope::Processes { pids, children } => {
                 require_host_pids()?;
                 let targets = pids
                     .iter()
-                    .map(|pid| Target::find(*pid))
+                    .map(|pid| TargetProcess::find(*pid))
                     .collect::<Result<_, _>>()?;
                 Ok(Self {
                     targets,
@@ -448,7 +449,7 @@ impl ScopePlan {
         &self,
         skel: &mut SwtchSkel<'static>,
         settings: &Settings,
-    ) -> Result<Option<ProcessTree>, Error> {
+    ) -> Result<Option<RecordedTree>, Error> {
         if self.targets.is_empty() {
             return Ok(None);
         }
@@ -460,7 +461,7 @@ impl ScopePlan {
                 program: "walk_tasks".to_owned(),
                 source,
             })?;
-        let tree = ProcessTree::take(
+        let tree = RecordedTree::take(
             &link,
             shared(skel),
             self.children,
@@ -479,7 +480,7 @@ fn set_constants(
     open: &mut OpenSwtchSkel<'_>,
     settings: &Settings,
     plan: &ScopePlan,
-    hooks: &Hooks,
+    hooks: &FoundHooks,
     arch: Arch,
 ) {
     let calls = SyscallTable::of(arch);
@@ -521,7 +522,7 @@ fn choose_programs(
     open: &mut OpenSwtchSkel<'_>,
     settings: &Settings,
     plan: &ScopePlan,
-    hooks: &Hooks,
+    hooks: &FoundHooks,
 ) {
     let progs = &mut open.progs;
     progs.walk_tasks.set_autoload(!plan.targets.is_empty());

@@ -6,7 +6,7 @@ use crate::error::Error;
 
 /// Privileges to keep after the programs were loaded. The default is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptPrivileges {
     /// Capabilities for reading the rings; none are needed since Linux 5.19.
     pub rings: bool,
     /// `CAP_SYS_PTRACE`: to read other users' `/proc/PID/maps` when stacks are symbolised, or to
@@ -37,7 +37,7 @@ const CAP_BPF: u32 = 39;
 pub(crate) const MAPS_READ_FREELY: (u32, u32) = (5, 19);
 
 #[repr(C)]
-struct Header {
+struct CapabilityHeader {
     version: u32,
     pid: i32,
 }
@@ -90,8 +90,8 @@ pub fn empty_bounding_set() {
 ///
 /// # Errors
 /// When the kernel refuses.
-pub fn drop_privileges(kept: Kept, kernel: (u32, u32)) -> Result<(), Error> {
-    let header = Header {
+pub fn drop_privileges(kept: KeptPrivileges, kernel: (u32, u32)) -> Result<(), Error> {
+    let header = CapabilityHeader {
         version: VERSION_3,
         pid: 0,
     };

@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// The tasks whose switches are recorded.
 #[derive(Clone, Debug)]
-pub enum Scope {
+pub enum RecordingScope {
     /// All tasks of the machine.
     All,
     /// These processes with all their threads.
@@ -37,7 +37,7 @@ pub enum Children {
 /// A process as the kernel side identifies it: an id may be reused, an id with a start time is
 /// unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct TargetProcess {
     pub(crate) pid: Pid,
     /// Start in 1/100 s since boot, field 22 of `/proc/PID/stat`.
     pub(crate) start_ticks: u64,
@@ -57,7 +57,7 @@ const CGROUP2_SUPER_MAGIC: i64 = 0x6367_7270;
 /// `PROC_PID_INIT_INO`, `include/linux/proc_ns.h`: the process id namespace of the machine itself.
 const INIT_PID_NAMESPACE: u64 = 0xefff_fffc;
 
-impl Target {
+impl TargetProcess {
     /// The process that has this id now.
     ///
     /// # Errors
@@ -205,14 +205,14 @@ mod tests {
 
     #[test]
     fn a_process_is_gone_when_its_id_is_free_or_another_s() {
-        let own = Target::find(Pid::new(std::process::id())).expect("it runs");
+        let own = TargetProcess::find(Pid::new(std::process::id())).expect("it runs");
         assert!(!own.is_gone());
-        let reused = Target {
+        let reused = TargetProcess {
             start_ticks: own.start_ticks + 1,
             ..own
         };
         assert!(reused.is_gone());
-        let free = Target {
+        let free = TargetProcess {
             pid: Pid::new(u32::MAX),
             ..own
         };
@@ -226,7 +226,7 @@ mod tests {
             // SAFETY: gettid has no memory effects.
             let tid = unsafe { libc::gettid() };
             let tid = Pid::new(u32::try_from(tid).expect("ids are positive"));
-            Target::find(tid).expect_err("it is not the first thread")
+            TargetProcess::find(tid).expect_err("it is not the first thread")
         });
         let error = tid.join().expect("it did not panic");
         let own = std::process::id();

@@ -49,7 +49,7 @@ const SLOTS: usize = 513;
 
 /// The tasks whose switches count. Switches to or from idle never do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum MeasuredTasks {
     /// Switches between any two tasks.
     Everyone,
     /// Switches between two tasks of this policy (`SCHED_BATCH`, …), which separates the tasks of a
@@ -193,7 +193,7 @@ impl KernelShare {
     ///
     /// # Errors
     /// When privileges, BTF or a tracepoint is missing (Linux before 6.15).
-    pub fn attach(cpu: CpuId, whose: Whose) -> Result<Self, Error> {
+    pub fn attach(cpu: CpuId, whose: MeasuredTasks) -> Result<Self, Error> {
         refusal::listen();
         require_hooks()?;
         // When the skeleton is dropped, only a few bytes of this storage stay allocated.
@@ -205,8 +205,8 @@ impl KernelShare {
         };
         constants.only_cpu = u32::from(cpu.get());
         constants.only_policy = match whose {
-            Whose::Everyone => -1,
-            Whose::Policy(policy) => i32::try_from(policy).unwrap_or(i32::MAX),
+            MeasuredTasks::Everyone => -1,
+            MeasuredTasks::Policy(policy) => i32::try_from(policy).unwrap_or(i32::MAX),
         };
         let mut skel = open.load().map_err(refused)?;
         let state = Mapped::new(&skel.maps.share, 1)?;

@@ -23,7 +23,7 @@ use crate::load::Capture;
 
 /// The part of a stack that was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StackKind {
+pub enum CapturedStackKind {
     /// Frames of code in the kernel.
     Kernel,
     /// Frames of code in the program.
@@ -36,7 +36,7 @@ pub struct Stack {
     /// Number of the stack in the switch records.
     pub id: u32,
     /// Whether the frames are the kernel's or the program's.
-    pub kind: StackKind,
+    pub kind: CapturedStackKind,
     /// The process in which it was first seen; `None` in the kernel.
     pub pid: Option<Pid>,
     /// Numbers of the frames, the innermost first.
@@ -75,7 +75,7 @@ pub struct Stacks {
     normalizer: Normalizer,
     symbolizer: Symbolizer,
     frames: FxHashMap<CodeAddress, Frame>,
-    known: FxHashSet<(StackKind, u32)>,
+    known: FxHashSet<(CapturedStackKind, u32)>,
     fresh: Vec<Stack>,
     unread: u64,
 }
@@ -109,29 +109,33 @@ impl Stacks {
     }
 
     /// Looks a stack up if its number is new.
-    pub fn meet(&mut self, capture: &Capture, kind: StackKind, id: u32, pid: Option<Pid>) {
+    pub fn meet(&mut self, capture: &Capture, kind: CapturedStackKind, id: u32, pid: Option<Pid>) {
         if !self.known.insert((kind, id)) {
             return;
         }
         let addresses = match kind {
-            StackKind::Kernel => addresses(capture.kernel_stacks(), id),
-            StackKind::User => addresses(capture.user_stacks(), id),
+            CapturedStackKind::Kernel => addresses(capture.kernel_stacks(), id),
+            CapturedStackKind::User => addresses(capture.user_stacks(), id),
         };
         let Some(addresses) = addresses else {
             self.unread += 1;
             return;
         };
         let places = match (kind, pid) {
-            (StackKind::Kernel, _) => addresses.iter().map(|a| CodeAddress::Kernel(*a)).collect(),
-            (StackKind::User, Some(pid)) => self.places(pid, &addresses),
-            (StackKind::User, None) => addresses.iter().map(|a| CodeAddress::Nowhere(*a)).collect(),
+            (CapturedStackKind::Kernel, _) => {
+                addresses.iter().map(|a| CodeAddress::Kernel(*a)).collect()
+            }
+            (CapturedStackKind::User, Some(pid)) => self.places(pid, &addresses),
+            (CapturedStackKind::User, None) => {
+                addresses.iter().map(|a| CodeAddress::Nowhere(*a)).collect()
+            }
         };
         let frames = places
             .into_iter()
             .zip(addresses)
             .map(|(p, a)| self.frame(p, a))
             .collect();
-        let pid = pid.filter(|_| kind == StackKind::User);
+        let pid = pid.filter(|_| kind == CapturedStackKind::User);
         self.fresh.push(Stack {
             id,
             kind,
@@ -215,7 +219,7 @@ impl Stacks {
             .collect()
     }
 
-    fn in_file(&self, path: &Path, offset: u64, debug_syms: bool) -> Found<'_> {
+    fn in_file(&self, path: &Path, offset: u64, debug_syms: bool) -> SymbolizedFrame<'_> {
         let source = Source::Elf(Elf {
             debug_syms,
             ..Elf::new(path)
@@ -252,7 +256,7 @@ impl Stacks {
     }
 }
 
-type Found<'a> = blazesym::Result<Symbolized<'a>>;
+type SymbolizedFrame<'a> = blazesym::Result<Symbolized<'a>>;
 
 fn kernel() -> Source<'static> {
     // Only kallsyms is used: it is right for the running kernel, and small.

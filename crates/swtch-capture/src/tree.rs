@@ -32,14 +32,14 @@ pub struct TreeCount {
 }
 
 /// The tree as it was taken, with the iterators for both counts.
-pub(crate) struct ProcessTree {
+pub(crate) struct RecordedTree {
     start: Iter,
     end: Iter,
     processes: u64,
     missed: u64,
 }
 
-impl ProcessTree {
+impl RecordedTree {
     /// Marks the descendants of the targets, and opens the iterators for later counts: opening
     /// needs privilege, reading does not.
     pub fn take(

@@ -64,7 +64,7 @@ pub enum Holder {
 
 /// A part of a wait, with one holder of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct WaitPart {
     /// What the CPU was used for in this part.
     pub holder: Holder,
     /// Length of this part of the wait.
@@ -78,7 +78,7 @@ pub struct Contended<'a> {
     pub row: &'a Switch,
     /// What the CPU was used for, latest first; one holder may come more than once. The times sum
     /// to `row.wait.runq`.
-    pub parts: &'a [Part],
+    pub parts: &'a [WaitPart],
 }
 
 /// Which tasks' runs the trace holds.
@@ -93,7 +93,7 @@ pub enum Coverage {
 
 /// A run on a CPU; `task` is `None` where the user of the CPU is not known.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct CpuRun {
     start: Timestamp,
     end: Timestamp,
     task: Option<TaskKey>,
@@ -117,12 +117,12 @@ struct Stretch {
 struct KeptBack {
     row: Switch,
     stretch: Stretch,
-    parts: Vec<Part>,
+    parts: Vec<WaitPart>,
 }
 
 #[derive(Debug, Default)]
-struct Cpu {
-    runs: VecDeque<Run>,
+struct CpuHistory {
+    runs: VecDeque<CpuRun>,
     /// End of the last run that was dropped from memory.
     forgotten: Option<Timestamp>,
     kept_back: VecDeque<KeptBack>,
@@ -134,9 +134,9 @@ struct Cpu {
 pub struct Contention {
     coverage: Coverage,
     runs_per_cpu: usize,
-    cpus: Vec<Cpu>,
+    cpus: Vec<CpuHistory>,
     last_cpu: Vec<Option<CpuId>>,
-    parts: Vec<Part>,
+    parts: Vec<WaitPart>,
     beyond_memory: u64,
 }
 
@@ -199,7 +199,7 @@ impl Contention {
         }
         self.parts.clear();
         if row.wait.reason == Some(Reason::Throttle) {
-            self.parts.push(Part {
+            self.parts.push(WaitPart {
                 holder: Holder::Throttle,
                 time: runq,
             });
@@ -297,11 +297,11 @@ impl Contention {
     }
 
     /// Splits a stretch among the holders of the CPU, from its end back to its start.
-    fn split(&mut self, stretch: Stretch, waiter: TaskKey, parts: &mut Vec<Part>) {
+    fn split(&mut self, stretch: Stretch, waiter: TaskKey, parts: &mut Vec<WaitPart>) {
         let index = self.cpu_index(stretch.cpu);
         let cpu = &self.cpus[index];
         let mut to = stretch.to;
-        let mut after: Option<&Run> = None;
+        let mut after: Option<&CpuRun> = None;
         for run in cpu.runs.iter().rev() {
             if to <= stretch.from {
                 return;
@@ -347,7 +347,7 @@ impl Contention {
         }
         let most = self.runs_per_cpu;
         let cpu = self.cpu_mut(row.cpu);
-        let run = Run::of(row, cpu.runs.back());
+        let run = CpuRun::of(row, cpu.runs.back());
         if cpu.runs.len() == most {
             cpu.forgotten = cpu.runs.pop_front().map(|run| run.end);
         }
@@ -362,12 +362,12 @@ impl Contention {
     fn cpu_index(&mut self, cpu: CpuId) -> usize {
         let index = usize::from(cpu.get());
         if index >= self.cpus.len() {
-            self.cpus.resize_with(index + 1, Cpu::default);
+            self.cpus.resize_with(index + 1, CpuHistory::default);
         }
         index
     }
 
-    fn cpu_mut(&mut self, cpu: CpuId) -> &mut Cpu {
+    fn cpu_mut(&mut self, cpu: CpuId) -> &mut CpuHistory {
         let index = self.cpu_index(cpu);
         &mut self.cpus[index]
     }
@@ -376,11 +376,11 @@ impl Contention {
 /// Time between two runs on a CPU; an end is `None` where no run is in memory.
 #[derive(Clone, Copy)]
 struct Hole<'a> {
-    before: Option<&'a Run>,
-    after: Option<&'a Run>,
+    before: Option<&'a CpuRun>,
+    after: Option<&'a CpuRun>,
 }
 
-impl Cpu {
+impl CpuHistory {
     fn holder_of_hole(
         &self,
         hole: Hole<'_>,
@@ -445,7 +445,7 @@ impl Hole<'_> {
     }
 }
 
-impl Run {
+impl CpuRun {
     fn of(row: &Switch, previous: Option<&Self>) -> Self {
         let run = Self {
             start: row.ran.map_or(row.ts, |ran| row.ts.before(ran)),
@@ -472,7 +472,7 @@ impl Run {
 
     /// Splits `time` of this run among the task, interrupts and steal, in proportion to the whole
     /// run.
-    fn give_to_holders(&self, time: Nanos, waiter: TaskKey, parts: &mut Vec<Part>) {
+    fn give_to_holders(&self, time: Nanos, waiter: TaskKey, parts: &mut Vec<WaitPart>) {
         let Some(task) = self.task.filter(|task| *task != waiter) else {
             // The task's own run cannot be a part of its wait; it looks so where the clocks of two
             // CPUs differ.
@@ -491,9 +491,9 @@ impl Run {
     }
 }
 
-fn give(parts: &mut Vec<Part>, holder: Holder, time: Nanos) {
+fn give(parts: &mut Vec<WaitPart>, holder: Holder, time: Nanos) {
     if time > Nanos::ZERO {
-        parts.push(Part { holder, time });
+        parts.push(WaitPart { holder, time });
     }
 }
 

@@ -44,15 +44,15 @@ pub use bill::{
     Account, Amount, Basis, Billing, Case, DirectCost, Displacement, Return, Successor, Tariff,
 };
 pub use cliff::Cliff;
-pub use drop::{Block, Dropped, Kept};
+pub use drop::{Block, Dropped, KeptBlocks};
 pub use estimate::{CONFIDENCE, Contrast, Estimate, LEAST_TREES, Pair};
-pub use interval::{Interval, SignInterval, iqr_pct, median, quantile, sign_interval};
+pub use interval::{ConfidenceInterval, SignInterval, iqr_pct, median, quantile, sign_interval};
 pub use kind::{Members, Place, Policy, Primitive};
 pub use order::LatinSquare;
 pub use price::{
-    COUNT_TOLERANCE, Curve, Fact, KernelShareRow, Missing, NamedContrast, Origin, PRICES_VERSION,
-    Per, Point, Price, PriceList, REFERENCE, Session,
+    COUNT_TOLERANCE, Curve, KernelShareRow, MissingPrice, NamedContrast, Origin, PRICES_VERSION,
+    Point, Price, PriceFact, PriceList, PriceUnit, REFERENCE, Session,
 };
 pub use regimes::Regimes;
 pub use sign_test::sign_test;
-pub use verdict::{Difference, Noise, Reason, Verdict, differs, margin_pct};
+pub use verdict::{Difference, MeasurementVerdict, Noise, Reason, differs, margin_pct};

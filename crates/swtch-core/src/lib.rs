@@ -32,7 +32,7 @@ pub mod timeline;
 pub mod units;
 pub mod user;
 
-pub use contention::{Contended, Contention, Coverage, Holder, Part};
+pub use contention::{Contended, Contention, Coverage, Holder, WaitPart};
 pub use distribution::Distribution;
 pub use event::{Event, SwitchEvent};
 pub use evidence::{Cause, Class, Evidence, EvidenceBits, WaitObject, WakerKind};

@@ -40,7 +40,7 @@ const CHARGE_SKEW: Nanos = Nanos::from_ns(20_000);
     clippy::large_enum_variant,
     reason = "nearly all steps are switches, and go by value from stage to stage"
 )]
-pub enum Step {
+pub enum TraceRow {
     /// A row of the table `switch`.
     Switch(Switch),
     /// A row of the table `task`.
@@ -102,14 +102,14 @@ impl Timeline {
 
     /// Takes the next event. `None` if no row comes of it now: an event that cannot become a row is
     /// counted, and a user-mode switch may wait for its CPU ([`Self::take_placed`]).
-    pub fn push(&mut self, event: Event) -> Option<Step> {
+    pub fn push(&mut self, event: Event) -> Option<TraceRow> {
         match event {
             Event::Task(task) => {
                 self.threads.name(&task);
-                Some(Step::Task(task))
+                Some(TraceRow::Task(task))
             }
-            Event::User(event) => self.user_switch(&event).map(Step::Switch),
-            Event::Switch(event) => self.switch(&event).map(Step::Switch),
+            Event::User(event) => self.user_switch(&event).map(TraceRow::Switch),
+            Event::Switch(event) => self.switch(&event).map(TraceRow::Switch),
         }
     }
 

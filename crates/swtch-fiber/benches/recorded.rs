@@ -89,12 +89,12 @@ fn parse(words: Vec<String>) -> Result<Options, Box<dyn Error>> {
 }
 
 /// Two workers on one scheduler, bound to a CPU.
-struct Pair {
+struct WorkerPair {
     runtime: Runtime,
     yields: u64,
 }
 
-impl Pair {
+impl WorkerPair {
     /// Measures how many yields make a block.
     fn new(block: Duration) -> Result<Self, Box<dyn Error>> {
         // On a busy machine the thread may not be scheduled, which is not of interest here.
@@ -149,13 +149,13 @@ fn cpu_time() -> Duration {
 
 /// How much more a kind of block cost than the plain ones beside it, and the cost of those.
 #[derive(Default)]
-struct Kind {
+struct BlockCosts {
     plain: Vec<f64>,
     ns: Vec<f64>,
     more: Vec<f64>,
 }
 
-impl Kind {
+impl BlockCosts {
     fn add(&mut self, before: f64, blocks: &[f64], after: f64) {
         let plain = before.midpoint(after);
         let Some(ns) = statistics::median(blocks) else {
@@ -180,9 +180,13 @@ impl Kind {
 }
 
 fn measure(options: &Options) -> Result<(), Box<dyn Error>> {
-    let pair = Pair::new(options.block)?;
+    let pair = WorkerPair::new(options.block)?;
     let page = Page::of_process(std::process::id())?;
-    let (mut plain, mut events, mut recorded) = (Kind::default(), Kind::default(), Kind::default());
+    let (mut plain, mut events, mut recorded) = (
+        BlockCosts::default(),
+        BlockCosts::default(),
+        BlockCosts::default(),
+    );
     let mut obstacle = None;
     let mut written = 0;
     for round in 0..options.rounds {
@@ -220,7 +224,11 @@ fn measure(options: &Options) -> Result<(), Box<dyn Error>> {
 
 /// A block while switches are written into the ring without a reader; `None` when some were not
 /// written.
-fn while_written(page: &Page, pair: &Pair, block: Duration) -> Result<Option<f64>, Box<dyn Error>> {
+fn while_written(
+    page: &Page,
+    pair: &WorkerPair,
+    block: Duration,
+) -> Result<Option<f64>, Box<dyn Error>> {
     let clock = page.clock().ok_or("the process is too young")?;
     let lease: Lease = page.lease()?;
     // Long enough for an interrupted block. A lease cannot be taken back, so it is waited out.
@@ -241,10 +249,10 @@ fn while_written(page: &Page, pair: &Pair, block: Duration) -> Result<Option<f64
 fn while_recorded(
     swtch: &Path,
     page: &Page,
-    pair: &Pair,
+    pair: &WorkerPair,
 ) -> Result<(Vec<f64>, u64), Box<dyn Error>> {
     let place = std::env::temp_dir().join(format!("swtch-recorded-{}", std::process::id()));
-    let recorder = Recorder::attach(swtch, &place, page, pair)?;
+    let recorder = RecorderProcess::attach(swtch, &place, page, pair)?;
     let mut ring = page.ring(0).ok_or("there is no scheduler")?;
     let blocks = (0..BLOCKS_WHILE_RECORDED).map(|_| pair.block());
     let blocks = blocks.collect::<Result<Vec<_>, _>>()?;
@@ -256,18 +264,18 @@ fn while_recorded(
 }
 
 /// A running `swtch record`, attached to this process.
-struct Recorder {
+struct RecorderProcess {
     process: Child,
     trace: PathBuf,
 }
 
-impl Recorder {
+impl RecorderProcess {
     /// Starts it, and waits until it records our switches.
     fn attach(
         swtch: &Path,
         trace: &Path,
         page: &Page,
-        pair: &Pair,
+        pair: &WorkerPair,
     ) -> Result<Self, Box<dyn Error>> {
         let mut command = Command::new(swtch);
         command.args(["record", "-p", &std::process::id().to_string(), "-o"]);
@@ -298,7 +306,7 @@ impl Recorder {
     }
 }
 
-impl Drop for Recorder {
+impl Drop for RecorderProcess {
     fn drop(&mut self) {
         // The recording itself is not needed.
         let _ = self.process.kill();

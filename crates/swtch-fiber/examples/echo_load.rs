@@ -17,7 +17,7 @@ use swtch_fiber::{JoinHandle, Runtime, spawn};
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Clone)]
-struct Load {
+struct EchoLoad {
     address: String,
     connections: usize,
     rounds: usize,
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn play(load: &Load) -> Result<(), Failure> {
+fn play(load: &EchoLoad) -> Result<(), Failure> {
     let runtime = Runtime::builder().schedulers(1).name("load").build()?;
     let theirs = load.clone();
     let played = runtime.run(move || all_connections(&theirs));
@@ -66,7 +66,7 @@ fn play(load: &Load) -> Result<(), Failure> {
     Ok(())
 }
 
-fn all_connections(load: &Load) -> Result<(Vec<Duration>, Duration), Failure> {
+fn all_connections(load: &EchoLoad) -> Result<(Vec<Duration>, Duration), Failure> {
     // All connections are made before the first one sends.
     let mut streams = Vec::new();
     for _ in 0..load.connections {
@@ -104,9 +104,9 @@ fn round_trips(
     Ok(times)
 }
 
-fn arguments() -> Result<Load, Failure> {
+fn arguments() -> Result<EchoLoad, Failure> {
     let mut words = std::env::args().skip(1);
-    let mut load = Load {
+    let mut load = EchoLoad {
         address: words
             .next()
             .ok_or("the address of an echo server is needed; --help tells the rest")?,

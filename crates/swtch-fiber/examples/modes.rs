@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Both, Failure, Words, grouped, own_page, rounded, time};
+use support::{Both, CommandLine, Failure, grouped, own_page, rounded, time};
 use swtch_fiber::{Mode, Runtime, check_quantum, yield_now};
 
 mod support;
@@ -34,19 +34,19 @@ cargo run --release -p swtch-fiber --example modes -- [OPTION N]...
 
 /// One part: how many workers, and what each does.
 #[derive(Clone, Copy)]
-struct Program {
+struct WorkerProgram {
     name: &'static str,
     workers: usize,
     step: fn(),
 }
 
-const PROGRAMS: [Program; 2] = [
-    Program {
+const PROGRAMS: [WorkerProgram; 2] = [
+    WorkerProgram {
         name: "2 workers that only yield",
         workers: 2,
         step: yield_now,
     },
-    Program {
+    WorkerProgram {
         name: "3 workers that use their quanta up",
         workers: 3,
         step: || {
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Failure> {
-    let words = Words::read(&["rounds", "seconds"])?;
+    let words = CommandLine::read(&["rounds", "seconds"])?;
     let rounds: usize = words.value("rounds", 3)?;
     let seconds: f64 = words.value("seconds", 1.0)?;
     println!(
@@ -89,7 +89,7 @@ fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-fn play(mode: Mode, program: Program, seconds: f64) -> Result<RunResult, Failure> {
+fn play(mode: Mode, program: WorkerProgram, seconds: f64) -> Result<RunResult, Failure> {
     // On one CPU, so that a hand-off between threads is a switch and not a wakeup of another CPU.
     let runtime = Runtime::builder()
         .schedulers(1)
@@ -129,7 +129,7 @@ fn play(mode: Mode, program: Program, seconds: f64) -> Result<RunResult, Failure
     })
 }
 
-fn show(program: Program, fiber: &[RunResult], thread: &[RunResult]) {
+fn show(program: WorkerProgram, fiber: &[RunResult], thread: &[RunResult]) {
     let median = |plays: &[RunResult], value: fn(&RunResult) -> f64| {
         let mut values: Vec<f64> = plays.iter().map(value).collect();
         values.sort_by(f64::total_cmp);

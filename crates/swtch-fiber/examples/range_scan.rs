@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Both, Failure, Words, grouped, own_page, rounded, time};
+use support::{Both, CommandLine, Failure, grouped, own_page, rounded, time};
 use swtch_fiber::observe::Page;
 use swtch_fiber::{JoinHandle, Mode, Runtime, TaskBuilder, check_quantum, sleep, spawn, yield_now};
 
@@ -44,7 +44,7 @@ const PORTION: usize = 2_048;
 /// How often the fourth worker wants to wake.
 const PERIOD: Duration = Duration::from_millis(10);
 
-struct Settings {
+struct ScanSettings {
     megabytes: usize,
     seconds: u64,
     schedulers: usize,
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Failure> {
-    let settings = Settings::read()?;
+    let settings = ScanSettings::read()?;
     let price_ns = price_of_a_switch(settings.mode)?;
     let runtime = Runtime::builder()
         .schedulers(settings.schedulers)
@@ -87,7 +87,7 @@ fn run() -> Result<(), Failure> {
     show_waits(&own_page()?.0)
 }
 
-impl Settings {
+impl ScanSettings {
     fn read() -> Result<Self, Failure> {
         let known = [
             "megabytes",
@@ -97,7 +97,7 @@ impl Settings {
             "quantum",
             "mode",
         ];
-        let words = Words::read(&known)?;
+        let words = CommandLine::read(&known)?;
         let mode = words.value("mode", "fiber".to_owned())?;
         Ok(Self {
             megabytes: words.value("megabytes", 256)?,
@@ -167,7 +167,7 @@ fn price_of_a_switch(mode: Mode) -> Result<u64, Failure> {
 
 fn start(
     runtime: &Runtime,
-    settings: &Settings,
+    settings: &ScanSettings,
     table: &Arc<[u64]>,
     told: &Arc<SharedResults>,
 ) -> Result<Vec<JoinHandle<()>>, Failure> {
@@ -216,7 +216,7 @@ fn wake_every_period(told: &SharedResults) {
 }
 
 /// Prints a line per second for each scheduler.
-fn report(settings: &Settings, told: &SharedResults, price_ns: u64) -> Result<(), Failure> {
+fn report(settings: &ScanSettings, told: &SharedResults, price_ns: u64) -> Result<(), Failure> {
     let (page, schedulers) = own_page()?;
     let look = || -> Result<Vec<Both>, Failure> {
         let snapshot = page.snapshot()?;

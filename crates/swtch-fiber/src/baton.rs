@@ -17,8 +17,8 @@ use crate::error::Error;
 use crate::futex;
 use crate::interrupted::Marker;
 use crate::page::{self, ThreadSlot};
-use crate::runtime::Shared;
-use crate::scheduler::{Leave, Scheduler};
+use crate::runtime::RuntimeState;
+use crate::scheduler::{LeaveKind, Scheduler};
 use crate::stack::overflow;
 use crate::worker::{self, WorkerCell};
 
@@ -39,7 +39,7 @@ pub(crate) fn start_worker(
     scheduler: &'static Scheduler,
     scheduler_index: u32,
     cell: &'static WorkerCell,
-    shared: &Shared,
+    shared: &RuntimeState,
 ) -> Result<thread::JoinHandle<()>, Error> {
     // SAFETY: the caller holds the scheduler; the worker does not run.
     let number = unsafe { cell.slot() }.index;
@@ -70,7 +70,7 @@ fn work(scheduler: &'static Scheduler, cell: &'static WorkerCell) {
     while let Some(task) = unsafe { cell.own() }.next_task.take() {
         enter(scheduler, cell);
         task.run(cell);
-        leave(scheduler, cell, Leave::Done);
+        leave(scheduler, cell, LeaveKind::Done);
     }
 }
 
@@ -96,21 +96,21 @@ fn take_over(scheduler: &'static Scheduler) {
 }
 
 /// The calling worker leaves the scheduler, and returns when it is chosen again. Two cases differ:
-/// [`Leave::Preemptive`] returns at once, without the baton, and [`Leave::Done`] also returns when
+/// [`LeaveKind::Preemptive`] returns at once, without the baton, and [`LeaveKind::Done`] also returns when
 /// the worker is retired.
-pub(crate) fn leave(scheduler: &'static Scheduler, cell: &'static WorkerCell, leave: Leave) {
+pub(crate) fn leave(scheduler: &'static Scheduler, cell: &'static WorkerCell, leave: LeaveKind) {
     let now = scheduler.now();
     worker::set_current(None);
     if !scheduler.leaves(cell, leave, now) {
         worker::set_current(Some(cell));
         return;
     }
-    if leave == Leave::Preemptive {
+    if leave == LeaveKind::Preemptive {
         give_away(scheduler, now);
         return;
     }
     let hold = next_with_the_baton(scheduler, cell, now);
-    if leave != Leave::Done {
+    if leave != LeaveKind::Done {
         debug_assert!(hold, "only workers without a task are retired");
         enter(scheduler, cell);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use swtch_observe::clock;
 use swtch_observe::layout::{WaitRecord, WorkerRecord, worker_state};
 
-use crate::page::{self, Page};
+use crate::page::{self, WritablePage};
 use crate::runtime::{Runtime, SchedulerEntry};
 use crate::wait_type::WaitType;
 
@@ -118,7 +118,7 @@ impl Runtime {
     }
 }
 
-fn read(page: &Page, entry: &SchedulerEntry) -> SchedulerCounters {
+fn read(page: &WritablePage, entry: &SchedulerEntry) -> SchedulerCounters {
     let record = entry.record;
     let workers = (0..page.header().workers.used.load(Ordering::Acquire))
         .map(|index| page.worker(index))

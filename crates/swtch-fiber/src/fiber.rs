@@ -11,17 +11,17 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use crate::error::Error;
 use crate::interrupted::Marker;
 use crate::page::ThreadSlot;
-use crate::runtime::Shared;
-use crate::scheduler::{Leave, Scheduler};
+use crate::runtime::RuntimeState;
+use crate::scheduler::{LeaveKind, Scheduler};
 use crate::stack::{PooledStack, StackHandle};
 use crate::stall::places;
 use crate::worker::{self, WorkerCell};
 
 /// A worker as a coroutine.
 pub(crate) struct Fiber {
-    coroutine: Coroutine<(), Leave, (), PooledStack>,
+    coroutine: Coroutine<(), LeaveKind, (), PooledStack>,
     /// Suspends the worker; null before its first run.
-    yielder: *const Yielder<(), Leave>,
+    yielder: *const Yielder<(), LeaveKind>,
 }
 
 impl std::fmt::Debug for Fiber {
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Fiber {
 pub(crate) fn attach_stack(
     cell: &'static WorkerCell,
     worker_index: u32,
-    shared: &Shared,
+    shared: &RuntimeState,
 ) -> Result<(), Error> {
     let pool = shared.stacks.expect("a runtime in fiber mode has stacks");
     let stack = pool.take()?;
@@ -54,7 +54,7 @@ pub(crate) fn attach_stack(
 }
 
 /// The body of a worker's coroutine: runs tasks until it is resumed without one.
-fn work(cell: &'static WorkerCell, stack: StackHandle, yielder: &Yielder<(), Leave>) {
+fn work(cell: &'static WorkerCell, stack: StackHandle, yielder: &Yielder<(), LeaveKind>) {
     // SAFETY: the calling worker runs.
     let own = unsafe { cell.own() };
     own.fiber.as_mut().expect("made by `furnish`").yielder = yielder;
@@ -64,7 +64,7 @@ fn work(cell: &'static WorkerCell, stack: StackHandle, yielder: &Yielder<(), Lea
         stack.trim_periodically();
         let scheduler = cell.scheduler().expect("a worker has a scheduler");
         if !scheduler.goes_on(cell) {
-            yielder.suspend(Leave::Done);
+            yielder.suspend(LeaveKind::Done);
         }
     }
 }
@@ -74,9 +74,9 @@ fn work(cell: &'static WorkerCell, stack: StackHandle, yielder: &Yielder<(), Lea
 /// A worker that is unwinding cannot leave: std counts panics per thread, and other workers would
 /// run with that count. Then a yield does nothing, and a wait ends the process with the reason.
 #[inline(always)]
-pub(crate) fn leave(cell: &'static WorkerCell, leave: Leave) {
+pub(crate) fn leave(cell: &'static WorkerCell, leave: LeaveKind) {
     if std::thread::panicking() {
-        if leave == Leave::Yield {
+        if leave == LeaveKind::Yield {
             return;
         }
         abort_since_unwinding();
@@ -141,7 +141,7 @@ fn run_until_it_leaves(scheduler: &'static Scheduler, cell: &'static WorkerCell)
 }
 
 #[inline(always)]
-fn resume(cell: &'static WorkerCell) -> Leave {
+fn resume(cell: &'static WorkerCell) -> LeaveKind {
     // SAFETY: the holder resumes a worker that does not run. The worker reaches other parts of
     // `Own` meanwhile, never its coroutine.
     let fiber: *mut Fiber = unsafe { cell.own() }

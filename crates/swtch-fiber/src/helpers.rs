@@ -51,14 +51,14 @@ impl Job {
 /// The helpers of a runtime.
 #[derive(Debug)]
 pub(crate) struct Helpers {
-    state: Mutex<State>,
+    state: Mutex<HelpersState>,
     work_or_end: Condvar,
     /// Limit of helpers at a time.
     most: usize,
 }
 
 #[derive(Default)]
-struct State {
+struct HelpersState {
     jobs: VecDeque<Job>,
     /// When a job was last taken, or was added to an empty queue.
     moved: Option<Instant>,
@@ -72,7 +72,7 @@ struct State {
     ending: bool,
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for HelpersState {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("State")
@@ -98,13 +98,13 @@ impl Helpers {
     /// Starts no helper yet; allows `most` at a time.
     pub(crate) fn new(most: usize) -> Self {
         Self {
-            state: Mutex::new(State::default()),
+            state: Mutex::new(HelpersState::default()),
             work_or_end: Condvar::new(),
             most,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, HelpersState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -117,7 +117,7 @@ impl Helpers {
     pub(crate) fn run(
         &self,
         job: Job,
-        shared: &std::sync::Arc<crate::runtime::Shared>,
+        shared: &std::sync::Arc<crate::runtime::RuntimeState>,
     ) -> Result<(), Error> {
         let mut state = self.lock();
         if state.jobs.is_empty() {
@@ -208,7 +208,7 @@ impl Helpers {
 }
 
 /// The body of a helper's thread.
-fn help(shared: &crate::runtime::Shared) {
+fn help(shared: &crate::runtime::RuntimeState) {
     // Without the guard an overflow is reported by Rust's library, with the name of the thread.
     let _guard = overflow::guard_one_of_many().ok();
     // A helper also works without a record; a recorder then cannot tell whose work it does.

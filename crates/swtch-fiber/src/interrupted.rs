@@ -48,13 +48,13 @@ const SIGNATURE: u32 = 0;
 
 /// A critical section that is data: no thread ever executes it, so none is ever inside.
 #[repr(C)]
-struct Nowhere {
+struct UnusedCriticalSection {
     inside: u64,
     signature: u32,
     after: u32,
 }
 
-static NOWHERE: Nowhere = Nowhere {
+static NOWHERE: UnusedCriticalSection = UnusedCriticalSection {
     inside: 0,
     signature: SIGNATURE,
     after: 0,
@@ -62,7 +62,7 @@ static NOWHERE: Nowhere = Nowhere {
 
 /// Layout of `struct rseq_cs`, from `include/uapi/linux/rseq.h`.
 #[repr(C, align(32))]
-struct Section {
+struct RseqCriticalSection {
     version: u32,
     flags: u32,
     start: *const u64,
@@ -71,9 +71,9 @@ struct Section {
 }
 
 // SAFETY: read-only data, and addresses of read-only data.
-unsafe impl Sync for Section {}
+unsafe impl Sync for RseqCriticalSection {}
 
-static SECTION: Section = Section {
+static SECTION: RseqCriticalSection = RseqCriticalSection {
     version: 0,
     flags: 0,
     start: &raw const NOWHERE.inside,
@@ -86,14 +86,14 @@ const RSEQ_CS_OFFSET: isize = 8;
 
 /// Detects that the OS interrupted the thread that it was made for.
 pub struct Marker {
-    source: Source,
+    source: InterruptSource,
     /// The word belongs to one thread.
     thread: PhantomData<*const ()>,
 }
 
 /// Where the answer comes from, with the kernel's count of this thread's involuntary switches at
 /// the last reading.
-enum Source {
+enum InterruptSource {
     /// The kernel clears this word of the thread's `rseq` area.
     Rseq {
         word: &'static AtomicUsize,
@@ -110,7 +110,10 @@ impl Marker {
     pub fn for_this_thread() -> Self {
         let source = rseq_word()
             .filter(|word| word.load(Ordering::Relaxed) == 0)
-            .map_or_else(Source::counter, |word| Source::Rseq { word, switches: 0 });
+            .map_or_else(InterruptSource::counter, |word| InterruptSource::Rseq {
+                word,
+                switches: 0,
+            });
         let mut marker = Self {
             source,
             thread: PhantomData,
@@ -126,8 +129,8 @@ impl Marker {
     #[inline]
     pub fn begin(&mut self) {
         match &self.source {
-            Source::Rseq { word, .. } => word.store(parked(), Ordering::Relaxed),
-            Source::Counter { .. } => self.begin_after_a_sleep(),
+            InterruptSource::Rseq { word, .. } => word.store(parked(), Ordering::Relaxed),
+            InterruptSource::Counter { .. } => self.begin_after_a_sleep(),
         }
     }
 
@@ -135,11 +138,11 @@ impl Marker {
     pub fn begin_after_a_sleep(&mut self) {
         let now = involuntary_switches();
         match &mut self.source {
-            Source::Rseq { word, switches } => {
+            InterruptSource::Rseq { word, switches } => {
                 word.store(parked(), Ordering::Relaxed);
                 *switches = now;
             }
-            Source::Counter { switches, runs } => {
+            InterruptSource::Counter { switches, runs } => {
                 *switches = now;
                 *runs = 0;
             }
@@ -154,13 +157,13 @@ impl Marker {
     #[inline]
     pub fn was_interrupted(&mut self) -> bool {
         match &mut self.source {
-            Source::Rseq { word, .. } => {
+            InterruptSource::Rseq { word, .. } => {
                 if word.load(Ordering::Relaxed) == parked() {
                     return false;
                 }
                 self.moved()
             }
-            Source::Counter { runs, .. } => {
+            InterruptSource::Counter { runs, .. } => {
                 *runs += 1;
                 *runs >= RUNS_PER_READ && self.counted()
             }
@@ -170,7 +173,7 @@ impl Marker {
     /// Handles a word that is not what this marker stored.
     #[cold]
     fn moved(&mut self) -> bool {
-        let Source::Rseq { word, .. } = &self.source else {
+        let InterruptSource::Rseq { word, .. } = &self.source else {
             return false;
         };
         if word.load(Ordering::Relaxed) == 0 {
@@ -179,7 +182,7 @@ impl Marker {
         }
         // Other code has begun to use the word since (an allocator loaded later), so leave it
         // alone.
-        self.source = Source::counter();
+        self.source = InterruptSource::counter();
         false
     }
 
@@ -188,8 +191,8 @@ impl Marker {
     fn counted(&mut self) -> bool {
         let now = involuntary_switches();
         let switches = match &mut self.source {
-            Source::Rseq { switches, .. } => switches,
-            Source::Counter { switches, runs } => {
+            InterruptSource::Rseq { switches, .. } => switches,
+            InterruptSource::Counter { switches, runs } => {
                 *runs = 0;
                 switches
             }
@@ -204,7 +207,7 @@ impl Marker {
 impl Drop for Marker {
     /// Resets the word to what it was, so that the next marker of this thread can use it.
     fn drop(&mut self) {
-        if let Source::Rseq { word, .. } = &self.source
+        if let InterruptSource::Rseq { word, .. } = &self.source
             && word.load(Ordering::Relaxed) == parked()
         {
             word.store(0, Ordering::Relaxed);
@@ -215,14 +218,14 @@ impl Drop for Marker {
 impl fmt::Debug for Marker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = match self.source {
-            Source::Rseq { .. } => "rseq",
-            Source::Counter { .. } => "getrusage",
+            InterruptSource::Rseq { .. } => "rseq",
+            InterruptSource::Counter { .. } => "getrusage",
         };
         f.debug_struct("Marker").field("source", &source).finish()
     }
 }
 
-impl Source {
+impl InterruptSource {
     /// Starts counting from the kernel's present count.
     fn counter() -> Self {
         Self::Counter {

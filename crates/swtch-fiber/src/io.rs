@@ -35,7 +35,7 @@ use crate::runtime::Mode;
 use crate::scheduler::Scheduler;
 use crate::worker;
 use crate::yielding::check_quantum;
-pub(crate) use operation::{Request, run};
+pub(crate) use operation::{IoRequest, run};
 
 /// How sockets and files are driven.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -124,7 +124,7 @@ pub(crate) fn wait_ready(
     deadline: Option<Deadline>,
 ) -> io::Result<()> {
     if scheduler_here().is_some() {
-        let request = Request::Ready {
+        let request = IoRequest::Ready {
             descriptor,
             interest,
         };

@@ -17,7 +17,7 @@ use swtch_observe::layout::thread_kind;
 
 use crate::error::Error;
 use crate::page::{self, ThreadSlot, add};
-use crate::runtime::{SchedulerEntry, Shared};
+use crate::runtime::{RuntimeState, SchedulerEntry};
 use crate::stack::overflow;
 use crate::{futex, stall};
 use stacks::StackMeter;
@@ -68,7 +68,7 @@ impl Monitor {
         self.number
     }
 
-    pub(crate) fn start(shared: &Arc<Shared>) -> Result<thread::JoinHandle<()>, Error> {
+    pub(crate) fn start(shared: &Arc<RuntimeState>) -> Result<thread::JoinHandle<()>, Error> {
         let name = format!("{}-mon", shared.name);
         let watched = shared.clone();
         thread::Builder::new()
@@ -114,7 +114,7 @@ struct SchedulerProgress {
     since: u64,
 }
 
-fn watch(shared: &Shared) {
+fn watch(shared: &RuntimeState) {
     // The monitor also works without a record in the page.
     let _slot = page::page()
         .and_then(|page| ThreadSlot::take(page, thread_kind::MONITOR, None))
@@ -161,7 +161,7 @@ fn watch(shared: &Shared) {
 }
 
 /// Checked each time, since handlers may be installed before or after the runtime was made.
-fn warn_of_handlers(shared: &Shared) {
+fn warn_of_handlers(shared: &RuntimeState) {
     if shared.stacks.is_some()
         && shared.stalls.is_some()
         && let Some(warning) = overflow::warning_of_handlers()
@@ -202,14 +202,18 @@ fn look(
     Some(now.saturating_add(quantum))
 }
 
-fn all_idle(shared: &Shared) -> bool {
+fn all_idle(shared: &RuntimeState) -> bool {
     shared.entries().iter().all(|entry| {
         let waits = entry.scheduler.is_closing() || entry.scheduler.nothing_came_in();
         entry.record.is_idle.load(Ordering::SeqCst) != 0 && waits
     })
 }
 
-fn sleep_while_all_are_idle(shared: &Shared, stalls: &mut StallWatch, meter: &mut StackMeter) {
+fn sleep_while_all_are_idle(
+    shared: &RuntimeState,
+    stalls: &mut StallWatch,
+    meter: &mut StackMeter,
+) {
     let monitor = &shared.monitor;
     let order = (Ordering::SeqCst, Ordering::Relaxed);
     if monitor

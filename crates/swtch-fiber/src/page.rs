@@ -15,8 +15,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use swtch_observe::layout::{
-    Anchor, Event, Header, MAGIC, RingHeader, SchedulerRecord, Table, ThreadRecord, VERSION,
-    WAIT_TYPES, WaitRecord, WaitTypeName, WorkerName, WorkerRecord, WorkerStack,
+    Anchor, Header, MAGIC, RingEvent, RingHeader, SchedulerRecord, TableLayout, ThreadRecord,
+    VERSION, WAIT_TYPES, WaitRecord, WaitTypeName, WorkerName, WorkerRecord, WorkerStack,
 };
 use swtch_observe::{clock, names};
 
@@ -39,21 +39,21 @@ const PAGE: u64 = 4096;
 
 /// The page of this process, mapped for writing.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct WritablePage {
     base: NonNull<u8>,
-    places: Places,
+    places: TableOffsets,
     /// Kept open, because observers find the page as a file descriptor of this process.
     file: File,
 }
 
 // SAFETY: all that is reached through `base` are atomics.
-unsafe impl Send for Page {}
+unsafe impl Send for WritablePage {}
 // SAFETY: as above.
-unsafe impl Sync for Page {}
+unsafe impl Sync for WritablePage {}
 
 /// Offsets of the tables in the file, bytes.
 #[derive(Clone, Copy, Debug)]
-struct Places {
+struct TableOffsets {
     wait_type_names: u64,
     schedulers: u64,
     threads: u64,
@@ -66,19 +66,19 @@ struct Places {
 }
 
 /// Bytes of one scheduler's ring.
-const RING_STRIDE: u64 = PAGE + EVENTS as u64 * size_of::<Event>() as u64;
+const RING_STRIDE: u64 = PAGE + EVENTS as u64 * size_of::<RingEvent>() as u64;
 
-static PAGE_OF_PROCESS: OnceLock<Page> = OnceLock::new();
+static PAGE_OF_PROCESS: OnceLock<WritablePage> = OnceLock::new();
 
 /// The page of this process, made at the first call.
 ///
 /// # Errors
-/// [`Error::Page`] when the kernel refuses memory.
-pub(crate) fn page() -> Result<&'static Page, Error> {
+/// [`Error::WritablePage`] when the kernel refuses memory.
+pub(crate) fn page() -> Result<&'static WritablePage, Error> {
     if let Some(page) = PAGE_OF_PROCESS.get() {
         return Ok(page);
     }
-    let page = Page::new()?;
+    let page = WritablePage::new()?;
     // If two threads make one at the same time, the later one's is unmapped again.
     let page = PAGE_OF_PROCESS.get_or_init(|| page);
     let length = usize::try_from(page.places.end).expect("64-bit");
@@ -92,7 +92,7 @@ pub(crate) fn page() -> Result<&'static Page, Error> {
 }
 
 /// The page, if a runtime has been made.
-pub(crate) fn page_if_there() -> Option<&'static Page> {
+pub(crate) fn page_if_there() -> Option<&'static WritablePage> {
     PAGE_OF_PROCESS.get()
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn describe_worker(index: u32, out: &mut dyn fmt::Write) -> fmt::Resu
     write!(out, "(worker {index})")
 }
 
-impl Places {
+impl TableOffsets {
     fn new() -> Self {
         let mut end = 0;
         let mut table = |stride: usize, capacity: u64| {
@@ -137,9 +137,9 @@ impl Places {
     }
 }
 
-impl Page {
+impl WritablePage {
     fn new() -> Result<Self, Error> {
-        let places = Places::new();
+        let places = TableOffsets::new();
         let file = memory_file(places.end)?;
         let base = map(&file, places.end)?;
         let page = Self { base, places, file };
@@ -150,7 +150,7 @@ impl Page {
     fn fill_header(&self) {
         let header = self.header();
         let places = &self.places;
-        let set = |table: &Table, offset: u64, stride: usize, capacity: u32| {
+        let set = |table: &TableLayout, offset: u64, stride: usize, capacity: u32| {
             table.offset.store(offset, Ordering::Relaxed);
             table.stride.store(
                 stride.try_into().expect("records are small"),
@@ -279,7 +279,7 @@ impl Page {
         self.record(self.places.waits, scheduler as usize)
     }
 
-    pub(crate) fn ring(&self, scheduler: u32) -> (&RingHeader, &[Event; EVENTS as usize]) {
+    pub(crate) fn ring(&self, scheduler: u32) -> (&RingHeader, &[RingEvent; EVENTS as usize]) {
         assert!(scheduler < SCHEDULERS, "no scheduler {scheduler}");
         let begin = self.places.rings + u64::from(scheduler) * RING_STRIDE;
         (self.record(begin, 0), self.record(begin + PAGE, 0))
@@ -288,7 +288,7 @@ impl Page {
     /// The record `index` of the table at `offset`; callers have checked that it has that many.
     fn record<Record>(&self, offset: u64, index: usize) -> &Record {
         let offset = usize::try_from(offset).expect("64-bit") + index * size_of::<Record>();
-        // SAFETY: tables lie within the mapping, one after the other (`Places`), and `index` is
+        // SAFETY: tables lie within the mapping, one after the other (`TableOffsets`), and `index` is
         // below the capacity.
         let record = unsafe { self.base.add(offset) }.cast::<Record>();
         // SAFETY: tables begin at page borders, records are multiples of their alignment; they are
@@ -297,7 +297,7 @@ impl Page {
     }
 }
 
-impl Drop for Page {
+impl Drop for WritablePage {
     fn drop(&mut self) {
         let length = usize::try_from(self.places.end).expect("64-bit");
         // SAFETY: only a page that lost the race for `PAGE_OF_PROCESS` is dropped, before any
@@ -306,7 +306,7 @@ impl Drop for Page {
     }
 }
 
-fn store_anchor(anchor: &Anchor, moment: clock::Moment) {
+fn store_anchor(anchor: &Anchor, moment: clock::ClockReading) {
     anchor.ticks.store(moment.ticks, Ordering::Relaxed);
     anchor
         .monotonic_ns

@@ -12,46 +12,46 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The allocation that both owners point to.
-pub(crate) struct Shared<Value: ?Sized> {
+pub(crate) struct PairAllocation<Value: ?Sized> {
     /// Set by the first owner that is dropped.
     alone: AtomicBool,
     value: Value,
 }
 
 /// One of the two owners.
-pub(crate) struct Half<Value: ?Sized> {
-    shared: NonNull<Shared<Value>>,
+pub(crate) struct PairOwner<Value: ?Sized> {
+    shared: NonNull<PairAllocation<Value>>,
 }
 
 // SAFETY: as for `Arc`: both owners reach the value, and either may drop it.
-unsafe impl<Value: ?Sized + Send + Sync> Send for Half<Value> {}
+unsafe impl<Value: ?Sized + Send + Sync> Send for PairOwner<Value> {}
 // SAFETY: as above.
-unsafe impl<Value: ?Sized + Send + Sync> Sync for Half<Value> {}
+unsafe impl<Value: ?Sized + Send + Sync> Sync for PairOwner<Value> {}
 
 /// Makes both owners of a new value.
-pub(crate) fn pair<Value>(value: Value) -> (Half<Value>, Half<Value>) {
+pub(crate) fn pair<Value>(value: Value) -> (PairOwner<Value>, PairOwner<Value>) {
     let alone = AtomicBool::new(false);
-    let shared = NonNull::from(Box::leak(Box::new(Shared { alone, value })));
-    (Half { shared }, Half { shared })
+    let shared = NonNull::from(Box::leak(Box::new(PairAllocation { alone, value })));
+    (PairOwner { shared }, PairOwner { shared })
 }
 
-impl<Value> Half<Value> {
+impl<Value> PairOwner<Value> {
     /// Converts an owner to one that knows its value only as `Less`, such as a trait object.
     ///
     /// # Safety
     /// `unsize` is the coercion, `|shared| shared`. A function cannot do it for any two types.
     pub(crate) unsafe fn unsized_by<Less: ?Sized>(
         self,
-        unsize: fn(*mut Shared<Value>) -> *mut Shared<Less>,
-    ) -> Half<Less> {
+        unsize: fn(*mut PairAllocation<Value>) -> *mut PairAllocation<Less>,
+    ) -> PairOwner<Less> {
         let shared = unsize(ManuallyDrop::new(self).shared.as_ptr());
         // SAFETY: by the caller's promise it is the same pointer.
         let shared = unsafe { NonNull::new_unchecked(shared) };
-        Half { shared }
+        PairOwner { shared }
     }
 }
 
-impl<Value: ?Sized> Deref for Half<Value> {
+impl<Value: ?Sized> Deref for PairOwner<Value> {
     type Target = Value;
 
     fn deref(&self) -> &Value {
@@ -60,13 +60,13 @@ impl<Value: ?Sized> Deref for Half<Value> {
     }
 }
 
-impl<Value: ?Sized + Debug> Debug for Half<Value> {
+impl<Value: ?Sized + Debug> Debug for PairOwner<Value> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         (**self).fmt(formatter)
     }
 }
 
-impl<Value: ?Sized> Drop for Half<Value> {
+impl<Value: ?Sized> Drop for PairOwner<Value> {
     fn drop(&mut self) {
         // SAFETY: the allocation lives while an owner does.
         let alone = &unsafe { self.shared.as_ref() }.alone;
@@ -125,7 +125,7 @@ mod tests {
     fn an_owner_that_knows_less_owns_the_same() {
         let (one, other) = pair([1, 2, 3]);
         // SAFETY: it is the coercion.
-        let slice: Half<[i32]> = unsafe { one.unsized_by(|shared| shared) };
+        let slice: PairOwner<[i32]> = unsafe { one.unsized_by(|shared| shared) };
         drop(other);
         assert_eq!(&*slice, [1, 2, 3]);
     }

@@ -32,7 +32,7 @@ pub(crate) struct Waiter {
 /// How a wait ended. A wait that was cancelled does not return: it unwinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Wake {
+pub(crate) enum WaitOutcome {
     /// The resource signalled the waiter.
     Signalled,
     /// The deadline passed before a signal came.
@@ -76,13 +76,13 @@ pub(crate) struct Expired {
 
 thread_local! {
     /// The control block by which this thread waits, if it is not a worker.
-    static OUTSIDER: Outsider = Outsider(WorkerCell::take(None));
+    static OUTSIDER: OutsideThread = OutsideThread(WorkerCell::take(None));
 }
 
 #[derive(Debug)]
-struct Outsider(&'static WorkerCell);
+struct OutsideThread(&'static WorkerCell);
 
-impl Drop for Outsider {
+impl Drop for OutsideThread {
     fn drop(&mut self) {
         // SAFETY: the thread of this block ends, and so does not wait.
         unsafe { self.0.give_back() };
@@ -143,7 +143,7 @@ fn limit_before(cell: &WorkerCell, deadline: Option<Deadline>) -> Option<Limit> 
 /// Waits until `waiter` is signalled or `deadline` has passed.
 ///
 /// Unwinds when the task is cancelled, or when a timeout around the wait has passed.
-pub(crate) fn wait(waiter: Waiter, deadline: Option<Deadline>) -> Wake {
+pub(crate) fn wait(waiter: Waiter, deadline: Option<Deadline>) -> WaitOutcome {
     let Waiter { cell, ticket } = waiter;
     let limit = limit_before(cell, deadline);
     let deadline = limit.map(|limit| limit.deadline).or(deadline);
@@ -165,10 +165,10 @@ pub(crate) fn wait(waiter: Waiter, deadline: Option<Deadline>) -> Wake {
         wait_in_kernel(waiter, deadline);
     }
     match cell.wait.phase() {
-        Phase::Signalled => Wake::Signalled,
+        Phase::Signalled => WaitOutcome::Signalled,
         Phase::TimedOut => match limit {
             Some(Limit { number, .. }) => resume_unwind(Box::new(Expired { number })),
-            None => Wake::TimedOut,
+            None => WaitOutcome::TimedOut,
         },
         Phase::Cancelled => resume_unwind(Box::new(Cancelled)),
         Phase::AtWork | Phase::Armed => unreachable!("nobody runs before its wait is decided"),
@@ -240,14 +240,14 @@ fn wait_in_kernel(waiter: Waiter, deadline: Option<Deadline>) {
 /// A wait that has been decided. The owner of this value has to wake the worker.
 #[derive(Debug)]
 #[must_use = "the worker sleeps until it is woken"]
-pub(crate) struct Claim {
+pub(crate) struct PendingWake {
     cell: &'static WorkerCell,
     /// Read before the wait was decided. After that a thread that is not a worker may continue and
     /// end, and its block may belong to a worker by the time of the wake.
     scheduler: Option<&'static Scheduler>,
 }
 
-impl Claim {
+impl PendingWake {
     /// Makes the worker runnable, or wakes the thread.
     pub(crate) fn wake(self) {
         match self.scheduler {
@@ -271,20 +271,20 @@ impl Waiter {
     /// that hold the lock of a resource. `None` when the wait had ended already.
     ///
     /// A thread that is not a worker may run from here on; a worker does not run before
-    /// [`Claim::wake`].
-    pub(crate) fn claim(self) -> Option<Claim> {
+    /// [`PendingWake::wake`].
+    pub(crate) fn claim(self) -> Option<PendingWake> {
         self.decide(Phase::Signalled)
     }
 
     /// Ends the wait because its deadline has passed, or its task was cancelled.
     pub(crate) fn end(self, phase: Phase) -> bool {
-        self.decide(phase).map(Claim::wake).is_some()
+        self.decide(phase).map(PendingWake::wake).is_some()
     }
 
-    fn decide(self, phase: Phase) -> Option<Claim> {
+    fn decide(self, phase: Phase) -> Option<PendingWake> {
         let scheduler = self.cell.scheduler();
         let decided = self.cell.wait.decide(self.ticket, phase);
-        decided.then_some(Claim {
+        decided.then_some(PendingWake {
             cell: self.cell,
             scheduler,
         })

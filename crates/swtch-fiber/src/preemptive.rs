@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::helpers::Job;
 use crate::park;
 use crate::runtime::Mode;
-use crate::scheduler::{Leave, Scheduler};
+use crate::scheduler::{LeaveKind, Scheduler};
 use crate::wait_type::WaitType;
 use crate::worker::{self, WorkerCell};
 use crate::{baton, fiber};
@@ -83,7 +83,7 @@ where
         debug_assert!(withdrawn, "the job was dropped");
         panic!("a preemptive section needs a helper thread: {error}");
     }
-    fiber::leave(cell, Leave::Preemptive);
+    fiber::leave(cell, LeaveKind::Preemptive);
     result.expect("the job has run")
 }
 
@@ -97,7 +97,7 @@ where
     Body: FnOnce() -> Output,
 {
     let waiter = park::prepare_uncancellable(wait_type, 0);
-    baton::leave(scheduler, cell, Leave::Preemptive);
+    baton::leave(scheduler, cell, LeaveKind::Preemptive);
     let result = catch_unwind(AssertUnwindSafe(body));
     let waits = waiter.signal();
     debug_assert!(waits, "nobody else ends this wait");

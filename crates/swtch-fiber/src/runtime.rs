@@ -35,7 +35,7 @@ pub enum Mode {
 
 /// The state that all parts of a runtime share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct RuntimeState {
     pub(crate) name: String,
     pub(crate) mode: Mode,
     pub(crate) accounting: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Shared {
 
 /// Counts one scheduler as idle, while this value lives.
 #[derive(Debug)]
-pub(crate) struct IdleScheduler(Arc<Shared>);
+pub(crate) struct IdleScheduler(Arc<RuntimeState>);
 
 impl Drop for IdleScheduler {
     fn drop(&mut self) {
@@ -80,7 +80,7 @@ pub(crate) struct SchedulerEntry {
     pub(crate) index: u32,
 }
 
-impl Shared {
+impl RuntimeState {
     pub(crate) fn entries(&self) -> &[SchedulerEntry] {
         self.entries.get().map_or(&[], Vec::as_slice)
     }
@@ -198,7 +198,7 @@ impl Shared {
 /// wait for its own end, so the process is aborted with that message.
 #[derive(Debug)]
 pub struct Runtime {
-    shared: Arc<Shared>,
+    shared: Arc<RuntimeState>,
     threads: Vec<thread::JoinHandle<()>>,
     monitor: Option<thread::JoinHandle<()>>,
 }
@@ -276,7 +276,7 @@ impl Runtime {
         self.shared.io
     }
 
-    fn start(shared: Shared, cpus: Option<&[u32]>, schedulers: u32) -> Result<Self, Error> {
+    fn start(shared: RuntimeState, cpus: Option<&[u32]>, schedulers: u32) -> Result<Self, Error> {
         let page = page::page()?;
         let shared = Arc::new(shared);
         let slots: Vec<_> = (0..schedulers)
@@ -344,11 +344,11 @@ impl Runtime {
 /// What the thread of a scheduler does before it runs workers.
 fn set_up(
     scheduler: &'static Scheduler,
-    shared: Arc<Shared>,
+    shared: Arc<RuntimeState>,
     slot: SchedulerSlot,
     number: u32,
     cpu: Option<u32>,
-) -> Result<(ThreadSlot, Option<overflow::Guard>), Error> {
+) -> Result<(ThreadSlot, Option<overflow::OverflowGuard>), Error> {
     if let Some(cpu) = cpu {
         affinity::bind_to(cpu).map_err(|source| Error::Bind {
             scheduler: number,
@@ -384,7 +384,7 @@ fn set_up(
 
 /// Makes a stack overflow of a worker be reported with the name of its task. In thread mode each
 /// worker's thread does that itself.
-fn guard_workers(shared: &Shared) -> Result<Option<overflow::Guard>, Error> {
+fn guard_workers(shared: &RuntimeState) -> Result<Option<overflow::OverflowGuard>, Error> {
     overflow::set_describe(page::describe_worker);
     if shared.mode == Mode::Thread {
         return Ok(None);

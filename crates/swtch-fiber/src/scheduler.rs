@@ -35,13 +35,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::atomics::lock;
 use crate::error::JoinError;
 use crate::park::{self, Deadline, Waiter};
-use crate::runtime::{Mode, Shared};
+use crate::runtime::{Mode, RuntimeState};
 use crate::worker::{self, WorkerCell};
 use crate::{baton, fiber, fork};
 use alarm::Alarm;
 pub(crate) use core::Core;
 use inbox::Inbox;
-use load::Load;
+use load::SchedulerLoad;
 use tasks::OpenQueue;
 
 use swtch_observe::clock;
@@ -49,7 +49,7 @@ use swtch_observe::layout::RUN_BITS;
 
 /// How a worker leaves the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leave {
+pub(crate) enum LeaveKind {
     /// It goes to the tail of the runnable queue.
     Yield,
     /// It waits for what its control block says.
@@ -73,7 +73,7 @@ pub(crate) struct Scheduler {
     /// Tasks that wait for a worker and that other schedulers may take.
     open: OpenQueue,
     /// Number of tasks that have not ended.
-    pub(crate) load: Load,
+    pub(crate) load: SchedulerLoad,
     /// When the holder last prepared to sleep: a worker was free, or could be made.
     takes_tasks: AtomicBool,
     /// Whether a wait had a deadline when the scheduler went idle, so that it will wake by itself.
@@ -103,7 +103,7 @@ impl Scheduler {
                 inbox: Inbox::new(),
                 alarm: Alarm::new()?,
                 open: OpenQueue::new(),
-                load: Load::default(),
+                load: SchedulerLoad::default(),
                 takes_tasks: AtomicBool::new(true),
                 has_deadline: AtomicBool::new(false),
                 closing: AtomicBool::new(false),
@@ -157,7 +157,7 @@ impl Scheduler {
     /// # Safety
     /// The caller holds the scheduler. The reference is valid while a task of the runtime lives. It
     /// points outside of the core, which may be changed meanwhile.
-    pub(crate) unsafe fn shared(&self) -> &Shared {
+    pub(crate) unsafe fn shared(&self) -> &RuntimeState {
         // SAFETY: by the caller's promise.
         &unsafe { self.core() }.shared
     }
@@ -192,7 +192,7 @@ impl Scheduler {
         {
             core.reselect(self, cell);
         } else {
-            self.leave(cell, Leave::Yield);
+            self.leave(cell, LeaveKind::Yield);
         }
         // Checked after the yield, so that a task that was cancelled while runnable ends when it is
         // chosen.
@@ -202,12 +202,12 @@ impl Scheduler {
     /// Blocks the calling worker until its wait is decided.
     #[inline(always)]
     pub(crate) fn suspend(&'static self, cell: &'static WorkerCell) {
-        self.leave(cell, Leave::Suspend);
+        self.leave(cell, LeaveKind::Suspend);
     }
 
     /// Gives the scheduler to other workers until this worker is chosen again.
     #[inline(always)]
-    pub(crate) fn leave(&'static self, cell: &'static WorkerCell, leave: Leave) {
+    pub(crate) fn leave(&'static self, cell: &'static WorkerCell, leave: LeaveKind) {
         fork::refuse_in_child();
         // SAFETY: the calling worker holds the scheduler.
         match unsafe { self.core() }.shared.mode {
@@ -288,22 +288,27 @@ impl Scheduler {
     /// Does the accounting for a worker that leaves, and queues it. False when it yielded and no
     /// other worker is runnable: then it has not left.
     #[inline(always)]
-    pub(crate) fn leaves(&'static self, cell: &'static WorkerCell, leave: Leave, now: u64) -> bool {
-        if leave == Leave::Yield {
+    pub(crate) fn leaves(
+        &'static self,
+        cell: &'static WorkerCell,
+        leave: LeaveKind,
+        now: u64,
+    ) -> bool {
+        if leave == LeaveKind::Yield {
             self.gather(now);
         }
         // SAFETY: called by the holder.
         let core = unsafe { self.core() };
-        if leave == Leave::Yield && core.nobody_runnable() {
+        if leave == LeaveKind::Yield && core.nobody_runnable() {
             core.reselect(self, cell);
             return false;
         }
         core.note_interruption(cell);
         core.accounts.left(cell, leave, now);
         match leave {
-            Leave::Yield => core.queue_at_tail(cell),
-            Leave::Suspend | Leave::Preemptive => self.gather(now),
-            Leave::Done => {
+            LeaveKind::Yield => core.queue_at_tail(cell),
+            LeaveKind::Suspend | LeaveKind::Preemptive => self.gather(now),
+            LeaveKind::Done => {
                 core.becomes_idle(self, cell);
                 self.gather(now);
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, JoinError};
-use crate::park::Wake;
+use crate::park::WaitOutcome;
 use crate::sync::owners::Owners;
 use crate::task::{JoinHandle, TaskBuilder, ended_by};
 use crate::wait_queue::{Cancelling, WaitQueue};
@@ -26,7 +26,7 @@ where
     Body: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Output,
 {
     let scope = Scope {
-        family: Arc::new(Family::new()),
+        family: Arc::new(ScopeState::new()),
         scope: PhantomData,
         env: PhantomData,
     };
@@ -55,7 +55,7 @@ where
 /// Where [`scope`]'s body starts tasks.
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
-    family: Arc<Family>,
+    family: Arc<ScopeState>,
     /// Makes both lifetimes invariant, so neither can be shortened or lengthened.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -64,7 +64,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// The state of a scope and its tasks.
 #[derive(Debug)]
 #[repr(C)]
-struct Family {
+struct ScopeState {
     /// The tasks that run. It is the first field, because the monitor reads there which tasks a
     /// parent waits for.
     named: Owners,
@@ -79,7 +79,7 @@ struct Family {
     members: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Family {
+impl ScopeState {
     fn new() -> Self {
         Self {
             named: Owners::of_group(),
@@ -95,7 +95,7 @@ impl Family {
         let all_ended = || self.living.load(Ordering::Acquire) == 0;
         let what = (WaitType::JOIN, std::ptr::from_ref(&self.named).addr());
         let wake = self.parent.wait_until(what, None, cancelling, all_ended);
-        debug_assert_eq!(wake, Wake::Signalled, "it has no deadline");
+        debug_assert_eq!(wake, WaitOutcome::Signalled, "it has no deadline");
     }
 
     fn members(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
@@ -124,16 +124,16 @@ impl Family {
 }
 
 /// Counts a task as living until it is dropped, which is the last thing done for the task.
-struct Living(Arc<Family>);
+struct LivingTask(Arc<ScopeState>);
 
-impl Living {
-    fn new(family: &Arc<Family>) -> Self {
+impl LivingTask {
+    fn new(family: &Arc<ScopeState>) -> Self {
         family.living.fetch_add(1, Ordering::Relaxed);
         Self(family.clone())
     }
 }
 
-impl Drop for Living {
+impl Drop for LivingTask {
     fn drop(&mut self) {
         if self.0.living.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.parent.signal_all();
@@ -147,7 +147,7 @@ struct Legacy<Output> {
     /// The task's id, once it runs. It is the first field, because the monitor reads there which
     /// task a joiner waits for.
     task: AtomicU64,
-    family: Arc<Family>,
+    family: Arc<ScopeState>,
     ended: AtomicBool,
     result: Mutex<Option<Result<Output, JoinError>>>,
     heir: WaitQueue,
@@ -179,10 +179,10 @@ impl<Output> Drop for Legacy<Output> {
 }
 
 /// A task of a scope. Its fields are dropped in their order, also when it never runs.
-struct Member<Body, Output> {
+struct ScopedTask<Body, Output> {
     body: Option<Body>,
     legacy: LegacyOf<Output>,
-    living: Living,
+    living: LivingTask,
 }
 
 /// The task's reference to its result: on drop it marks the task as ended in any case.
@@ -196,7 +196,7 @@ impl<Output> Drop for LegacyOf<Output> {
     }
 }
 
-impl<Body: FnOnce() -> Output, Output> Member<Body, Output> {
+impl<Body: FnOnce() -> Output, Output> ScopedTask<Body, Output> {
     fn run(mut self) {
         if let Some(body) = self.body.take() {
             self.legacy
@@ -248,10 +248,10 @@ impl<'scope> Scope<'scope, '_> {
             result: Mutex::new(None),
             heir: WaitQueue::new(),
         });
-        let member = Member {
+        let member = ScopedTask {
             body: Some(body),
             legacy: LegacyOf(legacy.clone()),
-            living: Living::new(&self.family),
+            living: LivingTask::new(&self.family),
         };
         let work: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || member.run());
         // SAFETY: only the lifetime changes. Whether the closure runs, unwinds, or is dropped
@@ -304,7 +304,7 @@ impl<Output> ScopedJoinHandle<'_, Output> {
             .legacy
             .heir
             .wait_until(what, None, Cancelling::Ends, ended);
-        debug_assert_eq!(wake, Wake::Signalled, "it has no deadline");
+        debug_assert_eq!(wake, WaitOutcome::Signalled, "it has no deadline");
         self.legacy.take()
     }
 }

@@ -34,12 +34,12 @@ pub(crate) mod waits;
 mod watch;
 
 pub use backtrace::Backtrace;
-pub use deadlock::{BlockedOn, Blocker, Deadlock, Waiting};
+pub use deadlock::{BlockedOn, Blocker, Deadlock, WaitingWorker};
 pub use evidence::Call;
 #[doc(hidden)]
 pub use holder::waited_at;
-pub use report::{Holder, Stall, StalledWorker};
+pub use report::{LockHolder, Stall, StalledWorker};
 pub(crate) use report::{Reporter, write};
 pub(crate) use verdict::SchedulerDuty;
-pub use verdict::{Numbers, Verdict};
-pub(crate) use watch::Watch;
+pub use verdict::{Numbers, StallVerdict};
+pub(crate) use watch::ProgressWatch;

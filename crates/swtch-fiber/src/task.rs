@@ -12,9 +12,9 @@ use std::time::Duration;
 use swtch_observe::clock;
 
 use crate::error::{Error, JoinError, Panic};
-use crate::pair::{Half, pair};
-use crate::park::{self, Cancelled, Deadline, Waiter, Wake};
-use crate::runtime::Shared;
+use crate::pair::{PairOwner, pair};
+use crate::park::{self, Cancelled, Deadline, WaitOutcome, Waiter};
+use crate::runtime::RuntimeState;
 use crate::wait_type::WaitType;
 use crate::worker::{self, Phase, WorkerCell};
 
@@ -35,7 +35,7 @@ pub(crate) struct Task {
     pub(crate) queued_ticks: u64,
     /// It was asked to run on one scheduler: no other may steal it.
     pub(crate) placed: bool,
-    work: Half<dyn Work>,
+    work: PairOwner<dyn ErasedClosure>,
 }
 
 impl std::fmt::Debug for Task {
@@ -48,16 +48,16 @@ impl std::fmt::Debug for Task {
 }
 
 /// A closure with its result, without their types.
-trait Work: Send + Sync {
+trait ErasedClosure: Send + Sync {
     /// Runs the closure; never unwinds.
     ///
     /// # Safety
-    /// Called once at most, and not after [`Work::abandon`].
+    /// Called once at most, and not after [`ErasedClosure::abandon`].
     unsafe fn run(&self);
     /// Ends the task without running it.
     ///
     /// # Safety
-    /// Called once at most, and not after [`Work::run`].
+    /// Called once at most, and not after [`ErasedClosure::run`].
     unsafe fn abandon(&self, why: JoinError);
     fn control(&self) -> &Control;
 }
@@ -130,7 +130,7 @@ impl<Body, Output> Packet<Body, Output> {
     }
 }
 
-impl<Body, Output> Work for Packet<Body, Output>
+impl<Body, Output> ErasedClosure for Packet<Body, Output>
 where
     Body: FnOnce() -> Output + Send,
     Output: Send,
@@ -173,7 +173,7 @@ pub(crate) fn ended_by(payload: Box<dyn Any + Send>) -> JoinError {
 }
 
 /// A task that has a worker. The worker's record has its id and name, so this can be small.
-pub(crate) struct BoundTask(Half<dyn Work>);
+pub(crate) struct BoundTask(PairOwner<dyn ErasedClosure>);
 
 impl std::fmt::Debug for BoundTask {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -274,7 +274,7 @@ impl Control {
     }
 
     /// Waits until the task has ended. Called by the one owner of the handle.
-    fn wait(&self, deadline: Option<Deadline>) -> Wake {
+    fn wait(&self, deadline: Option<Deadline>) -> WaitOutcome {
         while !self.is_done() {
             let waiter = park::prepare(WaitType::JOIN, ptr::from_ref(self).addr());
             let attached = Attached { control: self };
@@ -291,17 +291,17 @@ impl Control {
                 debug_assert!(withdrawn, "nobody knew it");
                 break;
             }
-            if park::wait(waiter, deadline) == Wake::TimedOut {
+            if park::wait(waiter, deadline) == WaitOutcome::TimedOut {
                 drop(attached);
                 // If the end came after the deadline but before this check, it counts.
                 return if self.is_done() {
-                    Wake::Signalled
+                    WaitOutcome::Signalled
                 } else {
-                    Wake::TimedOut
+                    WaitOutcome::TimedOut
                 };
             }
         }
-        Wake::Signalled
+        WaitOutcome::Signalled
     }
 }
 
@@ -328,7 +328,7 @@ impl Drop for Attached<'_> {
 #[derive(Debug)]
 pub struct JoinHandle<Output> {
     id: u64,
-    packet: Half<dyn Joinable<Output>>,
+    packet: PairOwner<dyn Joinable<Output>>,
 }
 
 /// The part of a [`Packet`] that depends on the type of the result.
@@ -385,7 +385,7 @@ impl<Output> JoinHandle<Output> {
         if self.id == worker::task_here() {
             return Err(JoinError::Itself);
         }
-        let Wake::Signalled = self.wait(None) else {
+        let WaitOutcome::Signalled = self.wait(None) else {
             unreachable!("without a deadline nothing times out")
         };
         self.result()
@@ -397,12 +397,12 @@ impl<Output> JoinHandle<Output> {
     /// Gives the handle back when the task has not ended by then.
     pub fn join_timeout(self, span: Duration) -> Result<Result<Output, JoinError>, Self> {
         match self.wait(Some(Deadline::after(span))) {
-            Wake::Signalled => Ok(self.result()),
-            Wake::TimedOut => Err(self),
+            WaitOutcome::Signalled => Ok(self.result()),
+            WaitOutcome::TimedOut => Err(self),
         }
     }
 
-    fn wait(&self, deadline: Option<Deadline>) -> Wake {
+    fn wait(&self, deadline: Option<Deadline>) -> WaitOutcome {
         self.packet.control().wait(deadline)
     }
 
@@ -474,7 +474,7 @@ impl TaskBuilder {
 
     pub(crate) fn spawn_in<Body, Output>(
         self,
-        shared: &Shared,
+        shared: &RuntimeState,
         id: u64,
         parent: u64,
         body: Body,
@@ -489,9 +489,9 @@ impl TaskBuilder {
             result: UnsafeCell::new(None),
         });
         // SAFETY: it is the coercion.
-        let work: Half<dyn Work> = unsafe { work.unsized_by(|packet| packet) };
+        let work: PairOwner<dyn ErasedClosure> = unsafe { work.unsized_by(|packet| packet) };
         // SAFETY: it is the coercion.
-        let packet: Half<dyn Joinable<Output>> = unsafe { packet.unsized_by(|packet| packet) };
+        let packet: PairOwner<dyn Joinable<Output>> = unsafe { packet.unsized_by(|packet| packet) };
         let task = Task {
             id,
             parent,

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::park::{self, Deadline, Expired, Limit, Wake};
+use crate::park::{self, Deadline, Expired, Limit, WaitOutcome};
 use crate::wait_type::WaitType;
 
 /// Lets others run for at least `span`. A thread that is not a worker sleeps in the kernel.
@@ -23,7 +23,7 @@ pub fn sleep_until(moment: Instant) {
 fn sleep_to(deadline: Deadline) {
     let waiter = park::prepare(WaitType::SLEEP_TASK, 0);
     let wake = park::wait(waiter, Some(deadline));
-    debug_assert_eq!(wake, Wake::TimedOut, "nobody else knows the waiter");
+    debug_assert_eq!(wake, WaitOutcome::TimedOut, "nobody else knows the waiter");
 }
 
 /// The error of a [`timeout`] whose time has passed.

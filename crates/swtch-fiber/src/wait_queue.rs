@@ -10,8 +10,8 @@
 //! ready, or the signaller sees that there is a waiter.
 
 use crate::atomics::{AtomicUsize, Mutex, MutexGuard, Ordering, const_new, fence, lock};
-use crate::park::{self, Deadline, Waiter, Wake};
-use crate::sync::line::{Line, wait_in_line};
+use crate::park::{self, Deadline, WaitOutcome, Waiter};
+use crate::sync::line::{WaiterLine, wait_in_line};
 use crate::wait_type::WaitType;
 
 /// A queue of waits. The lock is held for a few instructions, never over a switch.
@@ -19,7 +19,7 @@ use crate::wait_type::WaitType;
 pub(crate) struct WaitQueue {
     /// Length of the queue: a thread that reads 0 need not take the lock.
     length: AtomicUsize,
-    line: Mutex<Line<()>>,
+    line: Mutex<WaiterLine<()>>,
 }
 
 /// Whether cancelling the task ends a wait.
@@ -34,7 +34,7 @@ impl WaitQueue {
         pub(crate) fn new() -> Self {
             Self {
                 length: AtomicUsize::new(0),
-                line: Mutex::new(Line::new()),
+                line: Mutex::new(WaiterLine::new()),
             }
         }
     }
@@ -48,7 +48,7 @@ impl WaitQueue {
         deadline: Option<Deadline>,
         cancelling: Cancelling,
         mut is_ready: impl FnMut() -> bool,
-    ) -> Wake {
+    ) -> WaitOutcome {
         while !is_ready() {
             let waiter = match cancelling {
                 Cancelling::Ends => park::prepare(wait_type, resource),
@@ -62,14 +62,14 @@ impl WaitQueue {
                     // The signal was not needed here, so pass it on to another waiter.
                     self.signal_one();
                 }
-                return Wake::Signalled;
+                return WaitOutcome::Signalled;
             }
             let leave = || self.remove(waiter);
-            if wait_in_line(waiter, deadline, leave) == Wake::TimedOut {
-                return Wake::TimedOut;
+            if wait_in_line(waiter, deadline, leave) == WaitOutcome::TimedOut {
+                return WaitOutcome::TimedOut;
             }
         }
-        Wake::Signalled
+        WaitOutcome::Signalled
     }
 
     /// Adds a waiter at the end. If a signal misses the waiter, the resource was ready before, and
@@ -105,7 +105,7 @@ impl WaitQueue {
             }
         }
         self.unlock(line);
-        claim.map(park::Claim::wake).is_some()
+        claim.map(park::PendingWake::wake).is_some()
     }
 
     /// Wakes all waiters that wait now.
@@ -115,7 +115,7 @@ impl WaitQueue {
         }
         let mut line = lock(&self.line);
         let claims = line.claim_all();
-        *line = Line::new();
+        *line = WaiterLine::new();
         self.unlock(line);
         claims.wake();
     }
@@ -127,11 +127,11 @@ impl WaitQueue {
         self.length.load(Ordering::Relaxed) == 0
     }
 
-    fn measure(&self, line: &Line<()>) {
+    fn measure(&self, line: &WaiterLine<()>) {
         self.length.store(line.len(), Ordering::Relaxed);
     }
 
-    fn unlock(&self, line: MutexGuard<'_, Line<()>>) {
+    fn unlock(&self, line: MutexGuard<'_, WaiterLine<()>>) {
         self.measure(&line);
     }
 }

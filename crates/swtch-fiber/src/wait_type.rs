@@ -122,7 +122,7 @@ impl WaitType {
 }
 
 /// Writes all names known so far into a page that is being set up.
-pub(crate) fn publish_all(page: &page::Page) {
+pub(crate) fn publish_all(page: &page::WritablePage) {
     let added = ADDED
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -131,7 +131,7 @@ pub(crate) fn publish_all(page: &page::Page) {
     }
 }
 
-fn publish(page: &page::Page, number: usize, name: &str) {
+fn publish(page: &page::WritablePage, number: usize, name: &str) {
     names::store(&page.wait_type_name(number).bytes, name);
     let used = &page.header().wait_type_names.used;
     let count = u32::try_from(number + 1).expect("there are at most 128 wait types");

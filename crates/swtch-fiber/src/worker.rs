@@ -46,7 +46,7 @@ pub(crate) struct WorkerCell {
     /// often.
     pub(crate) bell: AtomicU32,
     /// For the holder of the scheduler, and for the worker itself while it runs.
-    own: UnsafeCell<Own>,
+    own: UnsafeCell<SchedulerData>,
 }
 
 // SAFETY: `own` is reached only by the holder of the scheduler (see `WorkerCell::own`); all else is
@@ -58,7 +58,7 @@ unsafe impl Send for WorkerCell {}
 
 /// The scheduler's private data of a worker.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct SchedulerData {
     /// Its record in the page; `None` for a thread that is not a worker.
     pub(crate) slot: Option<WorkerSlot>,
     /// The coroutine, in fiber mode.
@@ -76,7 +76,7 @@ pub(crate) struct Own {
     /// Present or latest wait type.
     pub(crate) wait_type: WaitType,
     /// The wait that came before the present run.
-    pub(crate) before: Before,
+    pub(crate) before: PreviousWait,
     /// The earliest of the timeouts around its waits.
     pub(crate) limit: Option<Limit>,
     /// Points to the flag that asks its task to end; null without a task.
@@ -85,7 +85,7 @@ pub(crate) struct Own {
 
 /// The wait that came before a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Before {
+pub(crate) struct PreviousWait {
     pub(crate) wait_type: WaitType,
     pub(crate) off_ticks: u64,
     pub(crate) queued_ticks: u64,
@@ -136,7 +136,7 @@ impl WorkerCell {
             signaller_worker: AtomicU32::new(0),
             baton: AtomicU32::new(0),
             bell: AtomicU32::new(0),
-            own: UnsafeCell::new(Own::default()),
+            own: UnsafeCell::new(SchedulerData::default()),
         }
     }
 
@@ -167,7 +167,7 @@ impl WorkerCell {
     /// The caller holds the block's scheduler or is its thread, and no code runs on it.
     pub(crate) unsafe fn give_back(&'static self) {
         // SAFETY: by the caller's promise no other code accesses it.
-        unsafe { *self.own.get() = Own::default() };
+        unsafe { *self.own.get() = SchedulerData::default() };
         lock(&UNUSED).push(self);
     }
 
@@ -181,7 +181,7 @@ impl WorkerCell {
         reason = "the holder of the scheduler is the only one"
     )]
     #[inline(always)]
-    pub(crate) unsafe fn own(&self) -> &mut Own {
+    pub(crate) unsafe fn own(&self) -> &mut SchedulerData {
         // SAFETY: by the caller's promise no other code accesses it.
         unsafe { &mut *self.own.get() }
     }
@@ -207,7 +207,7 @@ impl WorkerCell {
     }
 }
 
-impl Default for Own {
+impl Default for SchedulerData {
     fn default() -> Self {
         Self {
             slot: None,
@@ -218,7 +218,7 @@ impl Default for Own {
             out_ticks: 0,
             since_ticks: 0,
             wait_type: WaitType::NONE,
-            before: Before::default(),
+            before: PreviousWait::default(),
             limit: None,
             cancel: ptr::null(),
         }

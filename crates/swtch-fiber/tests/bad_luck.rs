@@ -67,8 +67,8 @@ fn one_worker_runs_many_tasks_one_after_the_other() {
 /// A worker that unwinds must not let others run with its panic count, so a yield does nothing.
 #[test]
 fn a_yield_in_a_destructor_that_runs_in_a_panic_is_left_out() {
-    struct Yields;
-    impl Drop for Yields {
+    struct YieldOnDrop;
+    impl Drop for YieldOnDrop {
         fn drop(&mut self) {
             yield_now();
         }
@@ -83,7 +83,7 @@ fn a_yield_in_a_destructor_that_runs_in_a_panic_is_left_out() {
             let other = spawn(|| {
                 assert!(!std::thread::panicking(), "the panic of another worker");
             });
-            let _yields = Yields;
+            let _yields = YieldOnDrop;
             assert!(other.is_err(), "meant");
         });
         assert!(matches!(ended, Err(JoinError::Panicked(_))), "{mode:?}");
@@ -96,8 +96,8 @@ fn a_yield_in_a_destructor_that_runs_in_a_panic_is_left_out() {
 fn a_wait_in_a_destructor_that_runs_in_a_panic_ends_the_process_with_the_reason() {
     const NAME: &str =
         "a_wait_in_a_destructor_that_runs_in_a_panic_ends_the_process_with_the_reason";
-    struct Waits;
-    impl Drop for Waits {
+    struct WaitsOnDrop;
+    impl Drop for WaitsOnDrop {
         fn drop(&mut self) {
             sleep(Duration::from_millis(1));
         }
@@ -105,7 +105,7 @@ fn a_wait_in_a_destructor_that_runs_in_a_panic_ends_the_process_with_the_reason(
     if is_child(NAME) {
         let runtime = Runtime::builder().schedulers(1).build().expect("a runtime");
         let ended = runtime.run(|| {
-            let _waits = Waits;
+            let _waits = WaitsOnDrop;
             panic!("meant");
         });
         panic!("must not get here: {ended:?}");

@@ -182,7 +182,7 @@ fn a_signalled_worker_goes_to_the_head_a_thousand_times_in_a_row() {
 
 /// One step of a random program, which must be found in the counters.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum ProgramStep {
     Yield,
     Sleep,
     Preemptive,
@@ -190,7 +190,7 @@ enum Step {
 }
 
 #[derive(Default)]
-struct Done {
+struct PerformedSteps {
     sleeps: u64,
     preemptive: u64,
     yields: u64,
@@ -198,34 +198,39 @@ struct Done {
     took: Duration,
 }
 
-fn perform(steps: &[Step], wait_type: WaitType) -> Done {
+fn perform(steps: &[ProgramStep], wait_type: WaitType) -> PerformedSteps {
     let begun = Instant::now();
-    let mut done = Done::default();
+    let mut done = PerformedSteps::default();
     for step in steps {
         done.tids.extend(std::fs::read_link("/proc/thread-self"));
         match step {
-            Step::Yield => {
+            ProgramStep::Yield => {
                 done.yields += 1;
                 yield_now();
             }
-            Step::Sleep => {
+            ProgramStep::Sleep => {
                 done.sleeps += 1;
                 sleep(Duration::from_micros(100));
             }
-            Step::Preemptive => {
+            ProgramStep::Preemptive => {
                 done.preemptive += 1;
                 preemptive(wait_type, || std::hint::black_box(0));
             }
-            Step::Compute => drop((0..20_000_u64).map(std::hint::black_box).sum::<u64>()),
+            ProgramStep::Compute => drop((0..20_000_u64).map(std::hint::black_box).sum::<u64>()),
         }
     }
     done.took = begun.elapsed();
     done
 }
 
-fn programs(random: &mut Rng) -> Vec<Vec<Step>> {
+fn programs(random: &mut Rng) -> Vec<Vec<ProgramStep>> {
     let step = |random: &mut Rng| {
-        [Step::Yield, Step::Sleep, Step::Preemptive, Step::Compute][random.usize(0..4)]
+        [
+            ProgramStep::Yield,
+            ProgramStep::Sleep,
+            ProgramStep::Preemptive,
+            ProgramStep::Compute,
+        ][random.usize(0..4)]
     };
     let program = |random: &mut Rng| (0..random.usize(1..60)).map(|_| step(random)).collect();
     (0..random.usize(1..20)).map(|_| program(random)).collect()
@@ -235,8 +240,14 @@ fn in_states(worker: &WorkerCounters) -> Duration {
     worker.running + worker.runnable + worker.suspended + worker.preemptive
 }
 
-fn check(runtime: &Runtime, done: &[Done], wait_type: WaitType, wall: Duration, what: &str) {
-    let sum = |of: fn(&Done) -> u64| done.iter().map(of).sum::<u64>();
+fn check(
+    runtime: &Runtime,
+    done: &[PerformedSteps],
+    wait_type: WaitType,
+    wall: Duration,
+    what: &str,
+) {
+    let sum = |of: fn(&PerformedSteps) -> u64| done.iter().map(of).sum::<u64>();
     settled(runtime, done.len() as u64);
     let all = runtime.counters();
     let total = |of: &dyn Fn(&SchedulerCounters) -> u64| all.iter().map(of).sum::<u64>();
@@ -346,7 +357,13 @@ fn counters_of_random_programs_add_up() {
 fn the_states_of_a_worker_add_up_to_its_life() {
     in_both_modes(|runtime| {
         let begun = Instant::now();
-        let steps = [Step::Sleep, Step::Compute, Step::Yield, Step::Preemptive].repeat(20);
+        let steps = [
+            ProgramStep::Sleep,
+            ProgramStep::Compute,
+            ProgramStep::Yield,
+            ProgramStep::Preemptive,
+        ]
+        .repeat(20);
         let wait_type = WaitType::PREEMPTIVE_OTHER;
         let done = runtime
             .run(move || perform(&steps, wait_type))
@@ -385,13 +402,13 @@ fn nothing_is_left_of_a_runtime() {
         let runtime = runtime.expect("a runtime");
         let ended = Arc::new(Mutex::new(0));
         for _ in 0..10 {
-            struct Ends(Arc<Mutex<u32>>);
-            impl Drop for Ends {
+            struct EndCounter(Arc<Mutex<u32>>);
+            impl Drop for EndCounter {
                 fn drop(&mut self) {
                     *self.0.lock().expect("not poisoned") += 1;
                 }
             }
-            let ends = Ends(ended.clone());
+            let ends = EndCounter(ended.clone());
             let body = move || {
                 let _ends = ends;
                 preemptive(WaitType::PREEMPTIVE_OTHER, || ());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use swtch_fiber::stall::{Stall, Verdict};
+use swtch_fiber::stall::{Stall, StallVerdict};
 use swtch_fiber::{Mode, Runtime, WaitType, check_quantum, preemptive, sleep, spawn, yield_now};
 
 const MODES: [Mode; 2] = [Mode::Fiber, Mode::Thread];
@@ -39,14 +39,14 @@ fn one_scheduler(mode: Mode) -> (Runtime, mpsc::Receiver<Stall>) {
 }
 
 /// Repeats a fault until its verdict comes; returns the stall.
-fn assert_verdict(expected: Verdict, mode: Mode, fault: impl Fn(&Runtime)) -> Stall {
+fn assert_verdict(expected: StallVerdict, mode: Mode, fault: impl Fn(&Runtime)) -> Stall {
     assert_stall(expected, mode, fault, |_| true)
 }
 
 /// As [`assert_verdict`], until the stall also has the required contents. On a busy machine a
 /// thread may not run in time to give its backtrace, and the report says so.
 fn assert_stall(
-    expected: Verdict,
+    expected: StallVerdict,
     mode: Mode,
     fault: impl Fn(&Runtime),
     is_told: impl Fn(&Stall) -> bool,
@@ -97,7 +97,7 @@ fn a_user_loop_is_named() {
             task.join().unwrap();
         };
         let has_backtrace = |stall: &Stall| stall.backtrace.missing.is_none();
-        let stall = assert_stall(Verdict::UserLoop, mode, fault, has_backtrace);
+        let stall = assert_stall(StallVerdict::UserLoop, mode, fault, has_backtrace);
         assert_eq!(stall.offender.as_ref().unwrap().name, "greedy");
         let text = stall.to_string();
         assert!(text.contains("a_loop_that_never_yields"), "{text}");
@@ -109,7 +109,7 @@ fn a_user_loop_is_named() {
 fn a_loop_of_system_calls_is_inside_the_kernel() {
     let _turn = turn();
     for mode in MODES {
-        assert_verdict(Verdict::InsideKernel, mode, |runtime| {
+        assert_verdict(StallVerdict::InsideKernel, mode, |runtime| {
             let body = || {
                 let end = Instant::now() + FAULT;
                 let mut bytes = [0_u8; 4096];
@@ -128,7 +128,7 @@ fn a_loop_of_system_calls_is_inside_the_kernel() {
 fn a_blocking_call_is_named() {
     let _turn = turn();
     for mode in MODES {
-        let stall = assert_verdict(Verdict::BlockedInCall, mode, |runtime| {
+        let stall = assert_verdict(StallVerdict::BlockedInCall, mode, |runtime| {
             let body = || {
                 let time = libc::timespec {
                     tv_sec: 0,
@@ -145,9 +145,9 @@ fn a_blocking_call_is_named() {
 }
 
 /// A thread that uses up the CPU on which it is started, until this is dropped.
-struct Hog(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
+struct CpuHog(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
 
-impl Hog {
+impl CpuHog {
     /// Starts it on the CPU of the calling thread, which must be bound to that CPU.
     fn start() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
@@ -161,7 +161,7 @@ impl Hog {
     }
 }
 
-impl Drop for Hog {
+impl Drop for CpuHog {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
         let thread = self.1.take().expect("taken here only");
@@ -181,9 +181,9 @@ fn set_policy(tid: i32, policy: i32) {
 fn a_starved_scheduler_is_not_scheduled() {
     let _turn = turn();
     for mode in MODES {
-        assert_verdict(Verdict::NotScheduled, mode, |runtime| {
+        assert_verdict(StallVerdict::NotScheduled, mode, |runtime| {
             let body = || {
-                let hog = Hog::start();
+                let hog = CpuHog::start();
                 set_policy(0, libc::SCHED_IDLE);
                 spin(FAULT);
                 set_policy(0, libc::SCHED_OTHER);
@@ -199,7 +199,7 @@ fn a_starved_scheduler_is_not_scheduled() {
 fn preemptive_work_that_starves_its_scheduler_is_named() {
     let _turn = turn();
     for mode in MODES {
-        assert_verdict(Verdict::StarvedByPreemptive, mode, |runtime| {
+        assert_verdict(StallVerdict::StarvedByPreemptive, mode, |runtime| {
             let body = || {
                 let wait_type = WaitType::named("PREEMPTIVE_HOG").unwrap();
                 let hog = spawn(move || preemptive(wait_type, || spin(FAULT * 2))).unwrap();
@@ -231,7 +231,7 @@ fn a_queue_that_is_not_served_is_stalled() {
     // SAFETY: the handler calls nothing but `nanosleep`.
     unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()) };
     for mode in MODES {
-        assert_verdict(Verdict::QueueStalled, mode, |runtime| {
+        assert_verdict(StallVerdict::QueueStalled, mode, |runtime| {
             let tid = runtime.run(gettid).unwrap();
             std::thread::sleep(Duration::from_millis(10));
             // SAFETY: a thread of this process, which has a handler.
@@ -340,8 +340,8 @@ fn oversubscription_alone_is_no_stall() {
         drop(runtime);
         let mut others = 0;
         for stall in stalls {
-            others += u32::from(stall.verdict == Verdict::NotScheduled);
-            assert_eq!(stall.verdict, Verdict::NotScheduled, "{stall}");
+            others += u32::from(stall.verdict == StallVerdict::NotScheduled);
+            assert_eq!(stall.verdict, StallVerdict::NotScheduled, "{stall}");
         }
         eprintln!("{mode:?}: {others} times others used the CPU for 25 ms");
     }

@@ -16,9 +16,9 @@ use sync_common::{in_all_shapes, in_both_modes, until_waits};
 const LONG: Duration = Duration::from_secs(1000);
 const SHORT: Duration = Duration::from_millis(3);
 
-struct Counts(Arc<AtomicUsize>);
+struct DropCount(Arc<AtomicUsize>);
 
-impl Drop for Counts {
+impl Drop for DropCount {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -32,7 +32,7 @@ fn a_timeout_ends_the_wait_it_is_in_and_nothing_else() {
         let theirs = dropped.clone();
         let body = move || {
             let cut = timeout(SHORT, || {
-                let _counts = Counts(theirs);
+                let _counts = DropCount(theirs);
                 sleep(LONG);
             });
             let in_time = timeout(LONG, || {
@@ -160,7 +160,7 @@ fn a_scope_that_unwinds_ends_its_tasks_first() {
                         for number in 0..4 {
                             let (data, theirs) = (&data, theirs.clone());
                             let sleeper = move || {
-                                let _counts = Counts(theirs);
+                                let _counts = DropCount(theirs);
                                 data.lock().push(number);
                                 sleep(LONG);
                                 data.lock().push(number);

@@ -1,6 +1,8 @@
 //! Price lists with curves, of the shapes that real ones have.
 
-use swtch_core::cost::{Curve, Estimate, Fact, Origin, PRICES_VERSION, Point, PriceList, Session};
+use swtch_core::cost::{
+    Curve, Estimate, Origin, PRICES_VERSION, Point, PriceFact, PriceList, Session,
+};
 
 const KIB: f64 = 1024.0;
 
@@ -80,14 +82,14 @@ fn session() -> Session {
     }
 }
 
-fn facts() -> Vec<Fact> {
+fn facts() -> Vec<PriceFact> {
     [
         ("cache_l1d_bytes", "49152"),
         ("cache_l2_bytes", "2097152"),
         ("cache_l3_bytes", "37748736"),
         ("tlb_cliff_at", "5"),
     ]
-    .map(|(name, value)| Fact {
+    .map(|(name, value)| PriceFact {
         name: name.to_owned(),
         value: Some(value.to_owned()),
         source: "made up".to_owned(),

@@ -1,8 +1,8 @@
 //! Price lists for the machine of [`meta`](crate::meta).
 
 use swtch_core::cost::{
-    Curve, Estimate, Members, Origin, PRICES_VERSION, Per, Place, Point, Policy, Price, PriceList,
-    REFERENCE, Session,
+    Curve, Estimate, Members, Origin, PRICES_VERSION, Place, Point, Policy, Price, PriceList,
+    PriceUnit, REFERENCE, Session,
 };
 
 /// Prices for the machine of [`meta`](crate::meta), between threads and between processes. They are round
@@ -21,7 +21,7 @@ pub fn prices() -> PriceList {
         net_ns: Some(estimate(point)),
         voluntary_per_op: 1.0,
         involuntary_per_op: 0.0,
-        per: Per::Switch,
+        per: PriceUnit::Switch,
         system_calls: None,
         relative: None,
         dropped_rounds: 0,

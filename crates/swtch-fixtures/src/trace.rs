@@ -5,7 +5,7 @@ use swtch_core::{
     CgroupId, Class, CpuId, Evidence, EvidenceBits, Level, Nanos, Pid, Reason, Switch, TaskEvent,
     TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait, WakerKind,
 };
-use swtch_store::{Counts, Host, Meta, Overhead, State, Trace, Writer};
+use swtch_store::{Counts, Meta, Overhead, RecordingState, Trace, TraceHost, Writer};
 use tempfile::TempDir;
 
 /// The event with which a task first appears in a trace.
@@ -82,13 +82,13 @@ pub fn woken_by(row: Switch, waker: u32) -> Switch {
 /// What is said of a trace of two seconds as a whole.
 pub fn meta() -> Meta {
     Meta {
-        state: State::Finished,
-        host: Host {
+        state: RecordingState::Finished,
+        host: TraceHost {
             hostname: "db1".into(),
             kernel_release: "6.18.0".into(),
             machine: "x86_64".into(),
             cpus: 2,
-            ..Host::default()
+            ..TraceHost::default()
         },
         command: vec!["perf".into(), "bench".into()],
         start_ns: 1_000_000_000,

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::{Fact, Finding, read};
+use super::{Fact, SourcedValue, read};
 
 /// The first CPU stands for all; on hybrid processors other cores may have other caches.
 const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
@@ -38,7 +38,7 @@ pub(super) fn facts() -> Vec<Fact> {
         })
         .collect();
     facts.push(
-        Finding::text_of(&format!("{CACHES}/index0/coherency_line_size")).named(
+        SourcedValue::text_of(&format!("{CACHES}/index0/coherency_line_size")).named(
             "cache_line_bytes",
             "what moves between two CPUs when one of them writes",
         ),
@@ -59,10 +59,10 @@ pub(super) fn largest_bytes() -> Option<u64> {
     caches.iter().map(|cache| cache.size_bytes).max()
 }
 
-fn finding(cache: Option<&Cache>, file: &str, get: impl Fn(&Cache) -> String) -> Finding {
+fn finding(cache: Option<&Cache>, file: &str, get: impl Fn(&Cache) -> String) -> SourcedValue {
     match cache {
-        Some(cache) => Finding::known(get(cache), format!("{}/{file}", cache.source)),
-        None => Finding::unknown("the kernel shows no such cache", CACHES),
+        Some(cache) => SourcedValue::known(get(cache), format!("{}/{file}", cache.source)),
+        None => SourcedValue::unknown("the kernel shows no such cache", CACHES),
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::Value;
+    use crate::FactValue;
 
     #[test]
     fn sizes_are_bytes() {
@@ -152,6 +152,6 @@ mod tests {
         );
         let third = found.iter().find(|cache| cache.is(3, "Unified"));
         let missing = finding(third, "size", |cache| cache.size_bytes.to_string());
-        assert!(matches!(missing.value, Value::Unknown(_)));
+        assert!(matches!(missing.value, FactValue::Unknown(_)));
     }
 }

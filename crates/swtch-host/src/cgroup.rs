@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use swtch_capture::probe::{Cgroups, CpuController};
 
-use super::{Fact, Finding, read};
+use super::{Fact, SourcedValue, read};
 
 const OWN_CGROUP: &str = "/proc/self/cgroup";
 
@@ -44,7 +44,7 @@ pub(super) fn facts(cgroups: Option<&Cgroups>) -> Vec<Fact> {
 /// The quotas of our cgroup and of each above it; `None` if there is none.
 pub(super) fn limits(cgroups: Option<&Cgroups>) -> Option<String> {
     let own = read(OWN_CGROUP).ok()?;
-    let Groups { mount, group } = cpu_groups(cgroups, &own)?;
+    let CgroupPath { mount, group } = cpu_groups(cgroups, &own)?;
     let limits = ancestry(&mount, &group).into_iter().filter_map(|at| {
         let name = at.strip_prefix(&mount).unwrap_or(&at).display().to_string();
         Some(format!("/{name}: {}", limit(&at)?))
@@ -54,25 +54,25 @@ pub(super) fn limits(cgroups: Option<&Cgroups>) -> Option<String> {
 
 /// The path of our cgroup in one hierarchy.
 #[derive(Debug, PartialEq, Eq)]
-struct Groups {
+struct CgroupPath {
     mount: PathBuf,
     group: String,
 }
 
-fn cpu_groups(cgroups: Option<&Cgroups>, own: &str) -> Option<Groups> {
+fn cpu_groups(cgroups: Option<&Cgroups>, own: &str) -> Option<CgroupPath> {
     let (mount, group) = match &cgroups?.cpu {
         CpuController::Absent => return None,
         CpuController::V1(mount) => (mount, group_in(own, Some("cpu"))?),
         CpuController::V2(mount) => (mount, group_in(own, None)?),
     };
-    Some(Groups {
+    Some(CgroupPath {
         mount: mount.clone(),
         group: group.to_owned(),
     })
 }
 
 /// Our cgroup in the v1 hierarchy with `cpuset`, otherwise in that of v2.
-fn cpuset_groups(cgroups: Option<&Cgroups>, own: &str) -> Option<Groups> {
+fn cpuset_groups(cgroups: Option<&Cgroups>, own: &str) -> Option<CgroupPath> {
     let cgroups = cgroups?;
     let holds = |controllers: &[String]| controllers.iter().any(|name| name == "cpuset");
     let v1 = cgroups
@@ -83,7 +83,7 @@ fn cpuset_groups(cgroups: Option<&Cgroups>, own: &str) -> Option<Groups> {
         Some((mount, _)) => (mount, group_in(own, Some("cpuset"))?),
         None => (cgroups.v2.as_ref()?, group_in(own, None)?),
     };
-    Some(Groups {
+    Some(CgroupPath {
         mount: mount.clone(),
         group: group.to_owned(),
     })
@@ -113,9 +113,9 @@ pub(super) fn ancestry(mount: &Path, group: &str) -> Vec<PathBuf> {
 }
 
 /// What `get` finds in our cgroup and in each above it: `/a/b: 50000 100000; /a: …`.
-fn chain(groups: Option<&Groups>, get: impl Fn(&Path) -> Option<String>) -> Finding {
-    let Some(Groups { mount, group }) = groups else {
-        return Finding::known("none: no such controller", "/proc/self/mounts");
+fn chain(groups: Option<&CgroupPath>, get: impl Fn(&Path) -> Option<String>) -> SourcedValue {
+    let Some(CgroupPath { mount, group }) = groups else {
+        return SourcedValue::known("none: no such controller", "/proc/self/mounts");
     };
     let found: Vec<String> = ancestry(mount, group)
         .iter()
@@ -126,9 +126,9 @@ fn chain(groups: Option<&Groups>, get: impl Fn(&Path) -> Option<String>) -> Find
         .collect();
     let source = format!("{}{group} and above", mount.display());
     if found.is_empty() {
-        return Finding::known("none", source);
+        return SourcedValue::known("none", source);
     }
-    Finding::known(found.join("; "), source)
+    SourcedValue::known(found.join("; "), source)
 }
 
 fn text(at: &Path, file: &str) -> Option<String> {
@@ -193,7 +193,7 @@ fn throttled_periods_at(at: &Path) -> Option<u64> {
 /// `None` if no cgroup counts them.
 pub(super) fn throttled_periods(cgroups: Option<&Cgroups>) -> Option<u64> {
     let own = read(OWN_CGROUP).ok()?;
-    let Groups { mount, group } = cpu_groups(cgroups, &own)?;
+    let CgroupPath { mount, group } = cpu_groups(cgroups, &own)?;
     let periods = ancestry(&mount, &group);
     let periods = periods.iter().filter_map(|at| throttled_periods_at(at));
     periods.reduce(|sum, periods| sum + periods)
@@ -206,7 +206,7 @@ fn cpus(at: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Value;
+    use crate::FactValue;
 
     const HYBRID: &str =
         "9:name=systemd:/user.slice\n3:cpu,cpuacct:/docker/4af1\n0::/user.slice/a\n";
@@ -230,7 +230,7 @@ mod tests {
     }
 
     /// The files of a cgroup `/pod/app`, as v2 has them.
-    fn kubernetes() -> (tempfile::TempDir, Groups) {
+    fn kubernetes() -> (tempfile::TempDir, CgroupPath) {
         let mount = tempfile::tempdir().unwrap();
         fs::create_dir_all(mount.path().join("pod/app")).unwrap();
         for (file, text) in [
@@ -252,7 +252,7 @@ mod tests {
         ] {
             fs::write(mount.path().join(file), text).unwrap();
         }
-        let groups = Groups {
+        let groups = CgroupPath {
             mount: mount.path().to_owned(),
             group: "/pod/app".to_owned(),
         };
@@ -263,8 +263,8 @@ mod tests {
     fn every_group_above_us_is_asked() {
         let (_mount, groups) = kubernetes();
         let found = |get: fn(&Path) -> Option<String>| match chain(Some(&groups), get).value {
-            Value::Known(value) => value,
-            Value::Unknown(why) => panic!("{why}"),
+            FactValue::Known(value) => value,
+            FactValue::Unknown(why) => panic!("{why}"),
         };
         assert_eq!(found(limit), "/pod: 50000 of 100000 us");
         assert_eq!(found(weight), "/pod/app: 20");

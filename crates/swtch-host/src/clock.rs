@@ -4,7 +4,7 @@
 //! Sources: `Documentation/timers/timekeeping.rst`, `arch/x86/kernel/tsc.c` (v6.18).
 
 use super::processor::field;
-use super::{Fact, Finding, or_none};
+use super::{Fact, SourcedValue, or_none};
 
 const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0";
 
@@ -19,14 +19,14 @@ const TSC_FLAGS: &[&str] = &[
 
 pub(super) fn facts() -> Vec<Fact> {
     vec![
-        Finding::in_file(&format!("{CLOCKSOURCE}/current_clocksource"), |clock| {
+        SourcedValue::in_file(&format!("{CLOCKSOURCE}/current_clocksource"), |clock| {
             Some(or_none(clock))
         })
         .named(
             "clocksource",
             "hpet and acpi_pm are slow to read: recording and measuring cost more",
         ),
-        Finding::in_file("/proc/cpuinfo", tsc).named(
+        SourcedValue::in_file("/proc/cpuinfo", tsc).named(
             "tsc_flags",
             "without constant_tsc and nonstop_tsc the counter runs with the frequency, or stops",
         ),

@@ -7,7 +7,7 @@ use std::io::Read;
 
 use flate2::read::GzDecoder;
 
-use super::{Fact, Finding, or_none, read};
+use super::{Fact, SourcedValue, or_none, read};
 
 /// The reason given for every option if no configuration can be read.
 pub(super) const NO_CONFIG: &str =
@@ -136,32 +136,32 @@ impl KernelConfig {
 }
 
 /// `on` if an option is built in, otherwise `off`; unknown without a configuration.
-pub(super) fn on_or_off(config: Option<&KernelConfig>, option: &str) -> Finding {
+pub(super) fn on_or_off(config: Option<&KernelConfig>, option: &str) -> SourcedValue {
     config.map_or_else(
-        || Finding::unknown(NO_CONFIG, format!("CONFIG_{option}")),
+        || SourcedValue::unknown(NO_CONFIG, format!("CONFIG_{option}")),
         |config| {
             let word = if config.is_set(option) { "on" } else { "off" };
-            Finding::known(word, config.source(option))
+            SourcedValue::known(word, config.source(option))
         },
     )
 }
 
-fn slow_options(config: Option<&KernelConfig>) -> Finding {
+fn slow_options(config: Option<&KernelConfig>) -> SourcedValue {
     let Some(config) = config else {
-        return Finding::unknown(NO_CONFIG, "CONFIG_DEBUG_*");
+        return SourcedValue::unknown(NO_CONFIG, "CONFIG_DEBUG_*");
     };
     let set: Vec<&str> = SLOW
         .iter()
         .copied()
         .filter(|option| config.is_set(option))
         .collect();
-    Finding::known(or_none(&set.join(" ")), config.path.clone())
+    SourcedValue::known(or_none(&set.join(" ")), config.path.clone())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Value;
+    use crate::FactValue;
 
     fn config(text: &str) -> KernelConfig {
         KernelConfig {
@@ -180,12 +180,12 @@ mod tests {
     #[test]
     fn options_that_slow_a_switch_are_listed() {
         let fedora_debug = config("CONFIG_PROVE_LOCKING=y\nCONFIG_KASAN=y\nCONFIG_HZ=1000\n");
-        let expected = Value::Known("KASAN PROVE_LOCKING".into());
+        let expected = FactValue::Known("KASAN PROVE_LOCKING".into());
         assert_eq!(slow_options(Some(&fedora_debug)).value, expected);
         let plain = config("# CONFIG_KASAN is not set\n");
         assert_eq!(
             slow_options(Some(&plain)).value,
-            Value::Known("none".into())
+            FactValue::Known("none".into())
         );
     }
 
@@ -194,7 +194,7 @@ mod tests {
         for fact in facts(None) {
             assert_eq!(
                 fact.value,
-                Value::Unknown(NO_CONFIG.into()),
+                FactValue::Unknown(NO_CONFIG.into()),
                 "{}",
                 fact.name
             );
@@ -202,11 +202,11 @@ mod tests {
         let on = config("CONFIG_SCHED_CORE=y\n");
         assert_eq!(
             on_or_off(Some(&on), "SCHED_CORE"),
-            Finding::known("on", "CONFIG_SCHED_CORE in /boot/config")
+            SourcedValue::known("on", "CONFIG_SCHED_CORE in /boot/config")
         );
         assert_eq!(
             on_or_off(Some(&on), "UCLAMP_TASK").value,
-            Value::Known("off".into())
+            FactValue::Known("off".into())
         );
     }
 }

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::Read;
 
-use super::{Fact, Finding, or_none, read};
+use super::{Fact, SourcedValue, or_none, read};
 
 const STATES: &str = "/sys/devices/system/cpu/cpu0/cpuidle";
 const HALT_POLL: &str = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
@@ -21,7 +21,7 @@ pub(super) fn facts() -> Vec<Fact> {
             "cpuidle_states",
             "a wakeup on an idle CPU first waits for the exit from the state it is in",
         ),
-        Finding::in_file_or(HALT_POLL, "not in this kernel", nanoseconds).named(
+        SourcedValue::in_file_or(HALT_POLL, "not in this kernel", nanoseconds).named(
             "guest_halt_poll",
             "where governor haltpoll is in use, a guest polls so long before it gives the CPU away",
         ),
@@ -34,22 +34,22 @@ pub(super) fn facts() -> Vec<Fact> {
 
 /// An idle state of a CPU.
 #[derive(Debug)]
-struct State {
+struct IdleState {
     name: String,
     latency_us: String,
     disable: String,
 }
 
-fn states() -> Finding {
-    let states: Vec<State> = (0..16).map_while(State::read).collect();
+fn states() -> SourcedValue {
+    let states: Vec<IdleState> = (0..16).map_while(IdleState::read).collect();
     if states.is_empty() {
-        return Finding::known("none: idle CPUs only halt", format!("no {STATES}/state0"));
+        return SourcedValue::known("none: idle CPUs only halt", format!("no {STATES}/state0"));
     }
-    let shown: Vec<String> = states.iter().map(State::shown).collect();
-    Finding::known(shown.join(", "), format!("{STATES}/state*"))
+    let shown: Vec<String> = states.iter().map(IdleState::shown).collect();
+    SourcedValue::known(shown.join(", "), format!("{STATES}/state*"))
 }
 
-impl State {
+impl IdleState {
     fn read(number: usize) -> Option<Self> {
         let file = |name: &str| read(&format!("{STATES}/state{number}/{name}")).ok();
         Some(Self {
@@ -74,11 +74,11 @@ fn nanoseconds(text: &str) -> Option<String> {
 }
 
 /// Opening the file requests nothing; only writing to it would.
-fn latency_limit() -> Finding {
+fn latency_limit() -> SourcedValue {
     let mut bytes = [0; 4];
     match File::open(DMA_LATENCY).and_then(|mut file| file.read_exact(&mut bytes)) {
-        Ok(()) => Finding::known(limit_text(i32::from_ne_bytes(bytes)), DMA_LATENCY),
-        Err(error) => Finding::unknown(error.to_string(), DMA_LATENCY),
+        Ok(()) => SourcedValue::known(limit_text(i32::from_ne_bytes(bytes)), DMA_LATENCY),
+        Err(error) => SourcedValue::unknown(error.to_string(), DMA_LATENCY),
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_state_shows_its_exit_latency_and_whether_it_is_off() {
-        let mut state = State {
+        let mut state = IdleState {
             name: "C6".to_owned(),
             latency_us: "170".to_owned(),
             disable: "0".to_owned(),

@@ -2,19 +2,19 @@
 //!
 //! Sources: `proc_stat(5)`, `Documentation/admin-guide/sysctl/kernel.rst` (v6.18).
 
-use super::{Fact, Finding};
+use super::{Fact, SourcedValue};
 
 pub(super) fn facts() -> Vec<Fact> {
     vec![
-        Finding::in_file("/proc/stat", |stat| count(stat, "procs_running")).named(
+        SourcedValue::in_file("/proc/stat", |stat| count(stat, "procs_running")).named(
             "runnable_tasks",
             "threads that run or wait for a CPU at this moment, this one included",
         ),
-        Finding::in_file("/proc/stat", |stat| count(stat, "procs_blocked")).named(
+        SourcedValue::in_file("/proc/stat", |stat| count(stat, "procs_blocked")).named(
             "blocked_tasks",
             "threads that wait for a disk at this moment and will want a CPU soon",
         ),
-        Finding::in_file_or(
+        SourcedValue::in_file_or(
             "/proc/sys/kernel/nmi_watchdog",
             "not in this kernel",
             on_or_off,

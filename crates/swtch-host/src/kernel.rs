@@ -6,7 +6,7 @@ use swtch_capture::probe::{
     Capability, KernelTypes, Privilege, Probe, Trial, Unreadable, VMLINUX_BTF,
 };
 
-use super::{Fact, Finding};
+use super::{Fact, SourcedValue};
 
 /// The facts that decide what may be recorded, each with what depends on it.
 pub fn facts(probe: &Probe) -> Vec<Fact> {
@@ -53,7 +53,7 @@ pub fn facts(probe: &Probe) -> Vec<Fact> {
         ),
     ];
     if let Some(bytes) = probe.memlock_limit {
-        let limit = Finding::known(format!("{bytes} bytes"), "/proc/self/limits");
+        let limit = SourcedValue::known(format!("{bytes} bytes"), "/proc/self/limits");
         facts.push(limit.named("memlock", "before Linux 5.11 it limits the recorder's maps"));
     }
     facts
@@ -63,34 +63,36 @@ fn found<T>(
     answer: &Result<T, Unreadable>,
     source: &str,
     shown: impl FnOnce(&T) -> String,
-) -> Finding {
+) -> SourcedValue {
     match answer {
-        Ok(answer) => Finding::known(shown(answer), source),
-        Err(Unreadable { path, why }) => Finding::unknown(why, path.display().to_string()),
+        Ok(answer) => SourcedValue::known(shown(answer), source),
+        Err(Unreadable { path, why }) => SourcedValue::unknown(why, path.display().to_string()),
     }
 }
 
-fn sysctl(answer: &Result<i64, Unreadable>, name: &str) -> Finding {
+fn sysctl(answer: &Result<i64, Unreadable>, name: &str) -> SourcedValue {
     found(answer, &format!("sysctl {name}"), ToString::to_string)
 }
 
-fn trial(trial: &Trial) -> Finding {
+fn trial(trial: &Trial) -> SourcedValue {
     const SOURCE: &str = "bpf(2)";
     match trial {
-        Trial::Works => Finding::known("loaded, attached and taken away again", SOURCE),
+        Trial::Works => SourcedValue::known("loaded, attached and taken away again", SOURCE),
         Trial::Refused { step, errno } => {
             let error = std::io::Error::from_raw_os_error(*errno);
-            Finding::known(format!("refused to {}: {error}", step.word()), SOURCE)
+            SourcedValue::known(format!("refused to {}: {error}", step.word()), SOURCE)
         }
-        Trial::NotTried { why } => Finding::unknown(why, SOURCE),
+        Trial::NotTried { why } => SourcedValue::unknown(why, SOURCE),
     }
 }
 
-fn types(types: &KernelTypes) -> Finding {
+fn types(types: &KernelTypes) -> SourcedValue {
     match types {
-        KernelTypes::Present { bytes } => Finding::known(format!("{bytes} bytes"), VMLINUX_BTF),
+        KernelTypes::Present { bytes } => {
+            SourcedValue::known(format!("{bytes} bytes"), VMLINUX_BTF)
+        }
         KernelTypes::Missing(Unreadable { path, why }) => {
-            Finding::known(format!("missing: {why}"), path.display().to_string())
+            SourcedValue::known(format!("missing: {why}"), path.display().to_string())
         }
     }
 }
@@ -153,6 +155,6 @@ mod tests {
             errno: libc::EPERM,
         };
         let expected = "refused to load a BPF program: Operation not permitted (os error 1)";
-        assert_eq!(trial(&refused), Finding::known(expected, "bpf(2)"));
+        assert_eq!(trial(&refused), SourcedValue::known(expected, "bpf(2)"));
     }
 }

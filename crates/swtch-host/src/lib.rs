@@ -56,7 +56,7 @@ pub struct Fact {
     pub name: &'static str,
     /// The value as text, or why it is not known.
     #[serde(flatten)]
-    pub value: Value,
+    pub value: FactValue,
     /// The file or rule it was read from.
     pub source: String,
     /// Why it changes the answers.
@@ -66,7 +66,7 @@ pub struct Fact {
 /// The value of a fact, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Value {
+pub enum FactValue {
     /// The value as text, as it is shown.
     #[serde(rename = "value")]
     Known(String),
@@ -75,7 +75,7 @@ pub enum Value {
     Unknown(String),
 }
 
-impl std::fmt::Display for Value {
+impl std::fmt::Display for FactValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Known(value) => f.pad(value),
@@ -86,22 +86,22 @@ impl std::fmt::Display for Value {
 
 /// A value with the place where it was read, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
-    value: Value,
+pub(crate) struct SourcedValue {
+    value: FactValue,
     source: String,
 }
 
-impl Finding {
+impl SourcedValue {
     pub(crate) fn known(value: impl Into<String>, source: impl Into<String>) -> Self {
         Self {
-            value: Value::Known(value.into()),
+            value: FactValue::Known(value.into()),
             source: source.into(),
         }
     }
 
     pub(crate) fn unknown(why: impl Into<String>, source: impl Into<String>) -> Self {
         Self {
-            value: Value::Unknown(why.into()),
+            value: FactValue::Unknown(why.into()),
             source: source.into(),
         }
     }
@@ -118,7 +118,7 @@ impl Finding {
         }
     }
 
-    /// As [`Finding::in_file`], but a file that does not exist has the meaning `absent`.
+    /// As [`SourcedValue::in_file`], but a file that does not exist has the meaning `absent`.
     fn in_file_or(path: &str, absent: &str, parse: impl FnOnce(&str) -> Option<String>) -> Self {
         match fs::exists(path) {
             Ok(false) => Self::known(absent, format!("no {path}")),
@@ -239,17 +239,17 @@ pub fn facts() -> Vec<Fact> {
 
 /// All facts in the form of a price list: a fact that is not known has no value, and its source
 /// says why.
-pub fn price_facts() -> Vec<cost::Fact> {
+pub fn price_facts() -> Vec<cost::PriceFact> {
     facts().into_iter().map(Fact::for_prices).collect()
 }
 
 impl Fact {
-    fn for_prices(self) -> cost::Fact {
+    fn for_prices(self) -> cost::PriceFact {
         let (value, source) = match self.value {
-            Value::Known(value) => (Some(value), self.source),
-            Value::Unknown(why) => (None, format!("{}: {why}", self.source)),
+            FactValue::Known(value) => (Some(value), self.source),
+            FactValue::Unknown(why) => (None, format!("{}: {why}", self.source)),
         };
-        cost::Fact {
+        cost::PriceFact {
             name: self.name.to_owned(),
             value,
             source,
@@ -296,21 +296,23 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_unknown_and_says_why() {
-        let finding = Finding::text_of("/proc/no/such/file");
+        let finding = SourcedValue::text_of("/proc/no/such/file");
         let why = "this kernel has no such file".to_owned();
-        assert_eq!(finding.value, Value::Unknown(why));
+        assert_eq!(finding.value, FactValue::Unknown(why));
     }
 
     #[test]
     fn an_unknown_fact_has_no_value_in_a_price_list_but_a_cause() {
-        let fact = Finding::unknown("permission denied", "/f").named("slice", "why");
-        let expected = cost::Fact {
+        let fact = SourcedValue::unknown("permission denied", "/f").named("slice", "why");
+        let expected = cost::PriceFact {
             name: "slice".to_owned(),
             value: None,
             source: "/f: permission denied".to_owned(),
         };
         assert_eq!(fact.for_prices(), expected);
-        let known = Finding::known("8", "/f").named("slice", "why").for_prices();
+        let known = SourcedValue::known("8", "/f")
+            .named("slice", "why")
+            .for_prices();
         assert_eq!(
             (known.value.as_deref(), known.source.as_str()),
             (Some("8"), "/f")
@@ -328,7 +330,7 @@ mod tests {
 
     #[test]
     fn an_unknown_fact_keeps_its_cause_in_json() {
-        let fact = Finding::unknown("permission denied", "/f").named("slice", "why");
+        let fact = SourcedValue::unknown("permission denied", "/f").named("slice", "why");
         let json = serde_json::to_string(&fact).unwrap();
         assert_eq!(
             json,

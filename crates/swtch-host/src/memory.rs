@@ -4,28 +4,28 @@
 //! Sources: `Documentation/admin-guide/mm/transhuge.rst`, `…/hugetlbpage.rst`, `…/ksm.rst`,
 //! `proc_meminfo(5)`.
 
-use super::{Fact, Finding};
+use super::{Fact, SourcedValue};
 
 const MEMINFO: &str = "/proc/meminfo";
 
 pub(super) fn facts() -> Vec<Fact> {
     let own = "/sys/kernel/mm/transparent_hugepage/enabled";
     vec![
-        Finding::in_file_or(own, "not in this kernel", chosen).named(
+        SourcedValue::in_file_or(own, "not in this kernel", chosen).named(
             "transparent_huge_pages",
             "a working set on huge pages needs fewer TLB entries after a switch",
         ),
-        Finding::in_file(MEMINFO, huge_pages).named(
+        SourcedValue::in_file(MEMINFO, huge_pages).named(
             "huge_pages",
             "reserved ones: what can be mapped huge on request",
         ),
-        Finding::in_file(MEMINFO, swap)
+        SourcedValue::in_file(MEMINFO, swap)
             .named("swap", "a page that was swapped out is a wait for I/O"),
-        Finding::in_file_or("/sys/kernel/mm/ksm/run", "not in this kernel", merging).named(
+        SourcedValue::in_file_or("/sys/kernel/mm/ksm/run", "not in this kernel", merging).named(
             "page_merging",
             "ksmd takes CPU time, and pages of processes become shared",
         ),
-        Finding::in_file_or(
+        SourcedValue::in_file_or(
             "/proc/sys/kernel/numa_balancing",
             "not in this kernel",
             balancing,

@@ -3,7 +3,7 @@
 //! Sources: `proc_pid_stat(5)`, `proc_pid_status(5)`, `kernel/sched/debug.c` (v6.18),
 //! `Documentation/userspace-api/spec_ctrl.rst`.
 
-use super::{Fact, Finding};
+use super::{Fact, SourcedValue};
 
 const STAT: &str = "/proc/self/stat";
 const STATUS: &str = "/proc/self/status";
@@ -11,19 +11,19 @@ const SCHED: &str = "/proc/self/sched";
 
 pub(super) fn facts() -> Vec<Fact> {
     vec![
-        Finding::in_file(STAT, policy).named(
+        SourcedValue::in_file(STAT, policy).named(
             "own_policy",
             "who may preempt us, and whom we may; a command started from here inherits it",
         ),
-        Finding::in_file(SCHED, |text| Some(clamp(text))).named(
+        SourcedValue::in_file(SCHED, |text| Some(clamp(text))).named(
             "own_uclamp",
             "the load that is claimed for us: it chooses frequency and, on hybrids, CPUs",
         ),
-        Finding::in_file(STATUS, speculation).named(
+        SourcedValue::in_file(STATUS, speculation).named(
             "own_speculation",
             "with store bypass or indirect branches off, a switch to or from us does more",
         ),
-        Finding::in_file("/proc/sys/kernel/randomize_va_space", randomisation).named(
+        SourcedValue::in_file("/proc/sys/kernel/randomize_va_space", randomisation).named(
             "address_randomisation",
             "each start of a process has other cache and branch conflicts: repeat starts",
         ),

@@ -5,7 +5,7 @@
 //! `arch/x86/include/asm/cpufeatures.h` (v6.18); `proc(5)`.
 
 use super::processor::field;
-use super::{Fact, Finding, or_none, read};
+use super::{Fact, SourcedValue, or_none, read};
 
 const CPUINFO: &str = "/proc/cpuinfo";
 
@@ -73,7 +73,7 @@ impl Flags {
         Self(flags.map(|flags| flags.split_whitespace().map(str::to_owned).collect()))
     }
 
-    fn has(&self, flag: &str) -> Finding {
+    fn has(&self, flag: &str) -> SourcedValue {
         self.answer(|flags| {
             let found = flags.iter().any(|known| known == flag);
             if found { "yes" } else { "no" }.to_owned()
@@ -81,7 +81,7 @@ impl Flags {
     }
 
     /// The flags in `wanted` that the processor has, in that order.
-    fn those_of(&self, wanted: &[&str]) -> Finding {
+    fn those_of(&self, wanted: &[&str]) -> SourcedValue {
         self.answer(|flags| {
             let found = wanted
                 .iter()
@@ -91,10 +91,10 @@ impl Flags {
         })
     }
 
-    fn answer(&self, answer: impl FnOnce(&[String]) -> String) -> Finding {
+    fn answer(&self, answer: impl FnOnce(&[String]) -> String) -> SourcedValue {
         match &self.0 {
-            Some(flags) => Finding::known(answer(flags), "flags in /proc/cpuinfo"),
-            None => Finding::unknown("this architecture's cpuinfo has no flags", CPUINFO),
+            Some(flags) => SourcedValue::known(answer(flags), "flags in /proc/cpuinfo"),
+            None => SourcedValue::unknown("this architecture's cpuinfo has no flags", CPUINFO),
         }
     }
 }
@@ -102,23 +102,26 @@ impl Flags {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Value;
+    use crate::FactValue;
 
     const XEON: &str = "processor : 0\nflags\t\t: fpu fxsr pge pcid avx xsave avx2 xsaveopt\n";
 
     #[test]
     fn flags_are_whole_words() {
         let flags = Flags::of(XEON);
-        assert_eq!(flags.has("pcid").value, Value::Known("yes".into()));
-        assert_eq!(flags.has("invpcid").value, Value::Known("no".into()));
+        assert_eq!(flags.has("pcid").value, FactValue::Known("yes".into()));
+        assert_eq!(flags.has("invpcid").value, FactValue::Known("no".into()));
         let forms = flags.those_of(FORMS).value;
-        assert_eq!(forms, Value::Known("xsave xsaveopt".into()));
-        assert_eq!(flags.those_of(&["la57"]).value, Value::Known("none".into()));
+        assert_eq!(forms, FactValue::Known("xsave xsaveopt".into()));
+        assert_eq!(
+            flags.those_of(&["la57"]).value,
+            FactValue::Known("none".into())
+        );
     }
 
     #[test]
     fn an_architecture_without_flags_is_unknown_and_not_no() {
         let flags = Flags::of("processor : 0\nFeatures : fp asimd\n");
-        assert!(matches!(flags.has("pcid").value, Value::Unknown(_)));
+        assert!(matches!(flags.has("pcid").value, FactValue::Unknown(_)));
     }
 }

@@ -10,41 +10,41 @@ use std::path::Path;
 use swtch_capture::probe::{Cgroups, CpuController};
 
 use super::cgroup::{ancestry, group_in};
-use super::{Fact, Finding, read};
+use super::{Fact, SourcedValue, read};
 
 const OWN_CGROUP: &str = "/proc/self/cgroup";
 const OWN_STATUS: &str = "/proc/self/status";
 
 pub(super) fn facts(cgroups: Option<&Cgroups>) -> Vec<Fact> {
     vec![
-        Finding::in_file(OWN_STATUS, own_cpus).named(
+        SourcedValue::in_file(OWN_STATUS, own_cpus).named(
             "own_cpus",
             "CPUs this process may use; a command started from it inherits them",
         ),
-        Finding::in_file("/proc/meminfo", memory).named(
+        SourcedValue::in_file("/proc/meminfo", memory).named(
             "memory",
             "reclaim makes tasks wait in the kernel (reason fault)",
         ),
-        Finding::in_file("/proc/uptime", uptime)
+        SourcedValue::in_file("/proc/uptime", uptime)
             .named("uptime", "counters since boot cover this time"),
-        Finding::in_file("/proc/loadavg", load).named(
+        SourcedValue::in_file("/proc/loadavg", load).named(
             "load",
             "others who want the CPUs: they cause preemptions of yours",
         ),
-        Finding::in_file("/proc/pressure/cpu", pressure).named(
+        SourcedValue::in_file("/proc/pressure/cpu", pressure).named(
             "pressure_cpu",
             "share of time in which some task waited for a CPU",
         ),
-        Finding::in_file("/proc/pressure/io", pressure).named(
+        SourcedValue::in_file("/proc/pressure/io", pressure).named(
             "pressure_io",
             "share of time in which some task waited for I/O",
         ),
-        Finding::in_file("/proc/pressure/memory", pressure).named(
+        SourcedValue::in_file("/proc/pressure/memory", pressure).named(
             "pressure_memory",
             "share of time in which some task waited for memory",
         ),
         hierarchy(cgroups).named("cgroup_version", "where quotas are set and read"),
-        Finding::in_file(OWN_CGROUP, |text| Some(own_groups(text)))
+        SourcedValue::in_file(OWN_CGROUP, |text| Some(own_groups(text)))
             .named("own_cgroup", "the group whose quota and weight apply to us"),
         own_quota(cgroups).named(
             "cpu_quota",
@@ -111,10 +111,10 @@ fn pressure(text: &str) -> Option<String> {
     Some(format!("{short} {middle} {long} % (10, 60, 300 s)"))
 }
 
-fn hierarchy(cgroups: Option<&Cgroups>) -> Finding {
+fn hierarchy(cgroups: Option<&Cgroups>) -> SourcedValue {
     const MOUNTS: &str = "/proc/self/mounts";
     let Some(cgroups) = cgroups else {
-        return Finding::unknown("the mounts cannot be read", MOUNTS);
+        return SourcedValue::unknown("the mounts cannot be read", MOUNTS);
     };
     let version = match (&cgroups.v2, cgroups.v1.is_empty()) {
         (Some(_), true) => "v2",
@@ -127,7 +127,7 @@ fn hierarchy(cgroups: Option<&Cgroups>) -> Finding {
         CpuController::V1(at) => format!("cpu controller in v1 at {}", at.display()),
         CpuController::V2(at) => format!("cpu controller in v2 at {}", at.display()),
     };
-    Finding::known(format!("{version}; {cpu}"), MOUNTS)
+    SourcedValue::known(format!("{version}; {cpu}"), MOUNTS)
 }
 
 /// The paths of our cgroups in all hierarchies, each path once.
@@ -172,20 +172,20 @@ impl Quota {
 }
 
 /// The tightest quota of our cgroup and all above it.
-fn own_quota(cgroups: Option<&Cgroups>) -> Finding {
+fn own_quota(cgroups: Option<&Cgroups>) -> SourcedValue {
     let Ok(own) = read(OWN_CGROUP) else {
-        return Finding::unknown("our cgroup cannot be read", OWN_CGROUP);
+        return SourcedValue::unknown("our cgroup cannot be read", OWN_CGROUP);
     };
     let (mount, group) = match cgroups.map(|cgroups| &cgroups.cpu) {
-        None => return Finding::unknown("the mounts cannot be read", "/proc/self/mounts"),
+        None => return SourcedValue::unknown("the mounts cannot be read", "/proc/self/mounts"),
         Some(CpuController::Absent) => {
-            return Finding::known("none: no cpu controller is mounted", "/proc/self/mounts");
+            return SourcedValue::known("none: no cpu controller is mounted", "/proc/self/mounts");
         }
         Some(CpuController::V1(mount)) => (mount, group_in(&own, Some("cpu"))),
         Some(CpuController::V2(mount)) => (mount, group_in(&own, None)),
     };
     let Some(group) = group else {
-        return Finding::unknown(
+        return SourcedValue::unknown(
             "the hierarchy of the cpu controller is not listed",
             OWN_CGROUP,
         );
@@ -195,7 +195,7 @@ fn own_quota(cgroups: Option<&Cgroups>) -> Finding {
         .filter_map(|at| Some((quota_of(&at)?, at)))
         .min_by(|(one, _), (other, _)| one.cpus().total_cmp(&other.cpus()));
     match tightest {
-        Some((quota, at)) => Finding::known(
+        Some((quota, at)) => SourcedValue::known(
             format!(
                 "{:.2} CPUs ({} us of {} us)",
                 quota.cpus(),
@@ -204,7 +204,7 @@ fn own_quota(cgroups: Option<&Cgroups>) -> Finding {
             ),
             at.display().to_string(),
         ),
-        None => Finding::known("none", format!("{}{group} and above", mount.display())),
+        None => SourcedValue::known("none", format!("{}{group} and above", mount.display())),
     }
 }
 
@@ -217,17 +217,17 @@ fn quota_of(at: &Path) -> Option<Quota> {
     Quota::of((&quota, &period))
 }
 
-fn container() -> Finding {
+fn container() -> SourcedValue {
     let marker = ["/.dockerenv", "/run/.containerenv"]
         .into_iter()
         .find(|path| fs::exists(path).unwrap_or(false));
     if let Some(marker) = marker {
-        return Finding::known("yes", marker);
+        return SourcedValue::known("yes", marker);
     }
     if let Ok(kind) = read("/run/systemd/container") {
-        return Finding::known(kind, "/run/systemd/container");
+        return SourcedValue::known(kind, "/run/systemd/container");
     }
-    Finding::in_file(OWN_CGROUP, |text| {
+    SourcedValue::in_file(OWN_CGROUP, |text| {
         Some(
             container_of(text)
                 .map_or("none seen", |kind| kind)
@@ -253,7 +253,7 @@ fn container_of(own_cgroup: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Value;
+    use crate::FactValue;
 
     const HYBRID: &str =
         "9:name=systemd:/user.slice\n3:cpu,cpuacct:/docker/4af1\n0::/user.slice/a\n";
@@ -336,8 +336,8 @@ mod tests {
         let expected = "v2; no cpu controller: no quotas";
         assert_eq!(
             hierarchy(Some(&cgroups)).value,
-            Value::Known(expected.into())
+            FactValue::Known(expected.into())
         );
-        assert!(matches!(hierarchy(None).value, Value::Unknown(_)));
+        assert!(matches!(hierarchy(None).value, FactValue::Unknown(_)));
     }
 }

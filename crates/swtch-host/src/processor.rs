@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use super::{Fact, Finding, or_none, read};
+use super::{Fact, SourcedValue, or_none, read};
 
 const CPUS: &str = "/sys/devices/system/cpu";
 const CPUINFO: &str = "/proc/cpuinfo";
@@ -20,37 +20,38 @@ const USER_HZ: f64 = 100.0;
 pub(super) fn facts() -> Vec<Fact> {
     let vulnerabilities = Vulnerabilities::read();
     vec![
-        Finding::in_file(CPUINFO, model).named("cpu_model", "prices differ from model to model"),
+        SourcedValue::in_file(CPUINFO, model)
+            .named("cpu_model", "prices differ from model to model"),
         online().named(
             "cpus_online",
             "more runnable threads than this must take turns",
         ),
-        Finding::text_of(&format!("{CPUS}/isolated")).named(
+        SourcedValue::text_of(&format!("{CPUS}/isolated")).named(
             "cpus_isolated",
             "nothing is moved to these CPUs or away from them",
         ),
-        Finding::in_file_or(&format!("{CPUS}/nohz_full"), "none", |cpus| {
+        SourcedValue::in_file_or(&format!("{CPUS}/nohz_full"), "none", |cpus| {
             Some(or_none(cpus))
         })
         .named(
             "cpus_nohz_full",
             "no tick there while one task runs: no preemption by slice",
         ),
-        Finding::in_file("/sys/devices/system/node/online", |nodes| {
+        SourcedValue::in_file("/sys/devices/system/node/online", |nodes| {
             counted_list(nodes, "")
         })
         .named(
             "numa_nodes",
             "a move to another node leaves cache and memory behind",
         ),
-        Finding::in_file(&format!("{CPUS}/smt/control"), |control| {
+        SourcedValue::in_file(&format!("{CPUS}/smt/control"), |control| {
             smt(control, read(&format!("{CPUS}/smt/active")).ok().as_deref())
         })
         .named(
             "smt",
             "two threads share one core: each slows the other without any switch",
         ),
-        Finding::in_file_or(
+        SourcedValue::in_file_or(
             &format!("{CPUS}/cpu0/cpufreq/scaling_driver"),
             NO_CPUFREQ,
             |driver| Some(or_none(driver)),
@@ -73,7 +74,7 @@ pub(super) fn facts() -> Vec<Fact> {
             "hypervisor",
             "in a virtual machine wakeups of idle CPUs and timer ticks leave the guest",
         ),
-        Finding::in_file("/proc/stat", steal).named(
+        SourcedValue::in_file("/proc/stat", steal).named(
             "steal",
             "time in which the hypervisor ran others while we believed to run",
         ),
@@ -108,9 +109,9 @@ pub(super) fn count_online() -> Option<usize> {
     count_of_list(&read(&format!("{CPUS}/online")).ok()?)
 }
 
-fn online() -> Finding {
+fn online() -> SourcedValue {
     let possible = read(&format!("{CPUS}/possible")).unwrap_or_default();
-    Finding::in_file(&format!("{CPUS}/online"), |online| {
+    SourcedValue::in_file(&format!("{CPUS}/online"), |online| {
         counted_list(online, &possible)
     })
 }
@@ -146,7 +147,7 @@ fn smt(control: &str, active: Option<&str>) -> Option<String> {
 }
 
 /// The frequency governors of all CPUs; different ones are listed side by side.
-fn governors() -> Finding {
+fn governors() -> SourcedValue {
     let source = format!("{CPUS}/cpu*/cpufreq/scaling_governor");
     let numbers = fs::read_dir(CPUS).into_iter().flatten().flatten();
     let governors: BTreeSet<String> = numbers
@@ -156,12 +157,12 @@ fn governors() -> Finding {
         })
         .collect();
     if governors.is_empty() {
-        return Finding::known(NO_CPUFREQ, format!("no {source}"));
+        return SourcedValue::known(NO_CPUFREQ, format!("no {source}"));
     }
-    Finding::known(governors.into_iter().collect::<Vec<_>>().join(", "), source)
+    SourcedValue::known(governors.into_iter().collect::<Vec<_>>().join(", "), source)
 }
 
-fn turbo() -> Finding {
+fn turbo() -> SourcedValue {
     let intel = format!("{CPUS}/intel_pstate/no_turbo");
     let boost = format!("{CPUS}/cpufreq/boost");
     let as_word = |on: &str, off: &str, text: &str| match text {
@@ -170,15 +171,15 @@ fn turbo() -> Finding {
         _ => None,
     };
     if fs::exists(&intel).unwrap_or(false) {
-        return Finding::in_file(&intel, |text| as_word("0", "1", text));
+        return SourcedValue::in_file(&intel, |text| as_word("0", "1", text));
     }
-    Finding::in_file(&boost, |text| as_word("1", "0", text))
+    SourcedValue::in_file(&boost, |text| as_word("1", "0", text))
 }
 
-fn idle_governor() -> Finding {
+fn idle_governor() -> SourcedValue {
     let driver = read(&format!("{CPUS}/cpuidle/current_driver")).unwrap_or_default();
     let governor = format!("{CPUS}/cpuidle/current_governor_ro");
-    Finding::in_file(&governor, |governor| Some(idle_words(governor, &driver)))
+    SourcedValue::in_file(&governor, |governor| Some(idle_words(governor, &driver)))
 }
 
 fn idle_words(governor: &str, driver: &str) -> String {
@@ -209,9 +210,9 @@ impl Vulnerabilities {
         Self(states)
     }
 
-    fn summary(&self) -> Finding {
+    fn summary(&self) -> SourcedValue {
         if self.0.is_empty() {
-            return Finding::unknown("this kernel lists no vulnerabilities", VULNERABILITIES);
+            return SourcedValue::unknown("this kernel lists no vulnerabilities", VULNERABILITIES);
         }
         let begins = |word: &str| {
             let affected = self.0.iter().filter(|(_, state)| state.starts_with(word));
@@ -228,11 +229,11 @@ impl Vulnerabilities {
             listed("vulnerable", &vulnerable),
             self.0.len()
         );
-        Finding::known(value, VULNERABILITIES)
+        SourcedValue::known(value, VULNERABILITIES)
     }
 
     /// The mitigations that act at a switch, or make the time after one slower.
-    fn at_switches(&self) -> Finding {
+    fn at_switches(&self) -> SourcedValue {
         let acts = [
             ("spectre_v2", "IBPB"),
             ("spectre_v2", "STIBP"),
@@ -252,7 +253,7 @@ impl Vulnerabilities {
             .into_iter()
             .filter_map(|(name, act)| Some(format!("{name}: {}", self.part_with(name, act)?)))
             .collect();
-        Finding::known(or_none(&found.join("; ")), VULNERABILITIES)
+        SourcedValue::known(or_none(&found.join("; ")), VULNERABILITIES)
     }
 
     /// The part of a state that names `act`: `IBPB: conditional` out of a longer line.
@@ -276,7 +277,7 @@ struct Virtualisation {
     clocksources: String,
 }
 
-fn hypervisor() -> Finding {
+fn hypervisor() -> SourcedValue {
     let firmware = |name: &str| read(&format!("/sys/class/dmi/id/{name}")).ok();
     let product = match (firmware("sys_vendor"), firmware("product_name")) {
         (Some(vendor), Some(product)) => Some(format!("{vendor} {product}")),
@@ -293,26 +294,26 @@ fn hypervisor() -> Finding {
 }
 
 impl Virtualisation {
-    fn found(&self) -> Finding {
+    fn found(&self) -> SourcedValue {
         let product = self
             .product
             .as_deref()
             .map(|name| format!(" ({name})"))
             .unwrap_or_default();
         if let Some(kind) = &self.kind {
-            return Finding::known(format!("{kind}{product}"), "/sys/hypervisor/type");
+            return SourcedValue::known(format!("{kind}{product}"), "/sys/hypervisor/type");
         }
         let Some(flags) = field(&self.cpuinfo, "flags") else {
-            return Finding::unknown(
+            return SourcedValue::unknown(
                 format!("this architecture's cpuinfo has no flag for it{product}"),
                 CPUINFO,
             );
         };
         if !flags.split_whitespace().any(|flag| flag == "hypervisor") {
-            return Finding::known(format!("none seen{product}"), "flags in /proc/cpuinfo");
+            return SourcedValue::known(format!("none seen{product}"), "flags in /proc/cpuinfo");
         }
         let kind = self.kind_by_clock().unwrap_or("of a kind it does not tell");
-        Finding::known(
+        SourcedValue::known(
             format!("yes, {kind}{product}"),
             "flags in /proc/cpuinfo, clocksources, DMI",
         )
@@ -358,7 +359,7 @@ fn steal(stat: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Value;
+    use crate::FactValue;
 
     #[test]
     fn an_arm_processor_is_named_by_its_numbers() {
@@ -419,17 +420,20 @@ mod tests {
         let expected = "spectre_v2: IBPB: conditional; spectre_v2: STIBP: conditional; \
                         spectre_v2: RSB filling; meltdown: PTI; \
                         l1tf: VMX: conditional cache flushes; mds: Clear CPU buffers";
-        assert_eq!(skylake().at_switches().value, Value::Known(expected.into()));
+        assert_eq!(
+            skylake().at_switches().value,
+            FactValue::Known(expected.into())
+        );
     }
 
     #[test]
     fn the_summary_of_mitigations_names_the_open_ones() {
         let expected = "4 mitigated (l1tf, mds, meltdown, spectre_v2), \
                         1 vulnerable (mmio_stale_data), 7 listed";
-        assert_eq!(skylake().summary().value, Value::Known(expected.into()));
+        assert_eq!(skylake().summary().value, FactValue::Known(expected.into()));
         let none = Vulnerabilities(Vec::new());
-        assert!(matches!(none.summary().value, Value::Unknown(_)));
-        assert!(matches!(none.at_switches().value, Value::Unknown(_)));
+        assert!(matches!(none.summary().value, FactValue::Unknown(_)));
+        assert!(matches!(none.at_switches().value, FactValue::Unknown(_)));
     }
 
     #[test]
@@ -442,13 +446,13 @@ mod tests {
         };
         assert_eq!(
             amazon.found().value,
-            Value::Known("yes, KVM (Amazon EC2 m5.large)".into())
+            FactValue::Known("yes, KVM (Amazon EC2 m5.large)".into())
         );
         let xen = Virtualisation {
             kind: Some("xen".into()),
             ..Virtualisation::default()
         };
-        assert_eq!(xen.found().value, Value::Known("xen".into()));
+        assert_eq!(xen.found().value, FactValue::Known("xen".into()));
         let laptop = Virtualisation {
             cpuinfo: "flags : fpu vme sse\n".into(),
             product: Some("LENOVO 20XW".into()),
@@ -456,13 +460,13 @@ mod tests {
         };
         assert_eq!(
             laptop.found().value,
-            Value::Known("none seen (LENOVO 20XW)".into())
+            FactValue::Known("none seen (LENOVO 20XW)".into())
         );
         let arm = Virtualisation {
             cpuinfo: "Features : fp\n".into(),
             ..Virtualisation::default()
         };
-        assert!(matches!(arm.found().value, Value::Unknown(_)));
+        assert!(matches!(arm.found().value, FactValue::Unknown(_)));
     }
 
     #[test]

@@ -5,12 +5,12 @@
 
 use std::fs;
 
-use super::{Fact, Finding, read};
+use super::{Fact, SourcedValue, read};
 
 const MAPS: &str = "/proc/self/maps";
 
 pub(super) fn facts() -> Vec<Fact> {
-    let built = |value: &str| Finding::known(value, "the build of swtch");
+    let built = |value: &str| SourcedValue::known(value, "the build of swtch");
     vec![
         built(env!("CARGO_PKG_VERSION"))
             .named("swtch_version", "numbers of two versions may differ"),
@@ -31,9 +31,9 @@ pub(super) fn facts() -> Vec<Fact> {
 }
 
 /// Name and version of the C library that this process uses.
-fn library() -> Finding {
+fn library() -> SourcedValue {
     if cfg!(target_feature = "crt-static") {
-        return Finding::known("linked statically", "the build of swtch");
+        return SourcedValue::known("linked statically", "the build of swtch");
     }
     let Some(path) = read(MAPS)
         .ok()
@@ -41,11 +41,11 @@ fn library() -> Finding {
         .and_then(library_path)
         .map(str::to_owned)
     else {
-        return Finding::unknown("no C library is mapped", MAPS);
+        return SourcedValue::unknown("no C library is mapped", MAPS);
     };
     match fs::read(&path).ok().as_deref().and_then(glibc_version) {
-        Some(version) => Finding::known(format!("glibc {version}"), path),
-        None => Finding::known("not glibc, or a version it does not tell", path),
+        Some(version) => SourcedValue::known(format!("glibc {version}"), path),
+        None => SourcedValue::known("not glibc, or a version it does not tell", path),
     }
 }
 

@@ -4,7 +4,7 @@
 //! Sources: `kernel/sched/core.c` and `debug.c`, `init/Makefile` (v6.18); `sched_ext.rst`.
 
 use super::config::{KernelConfig, NO_CONFIG};
-use super::{Fact, Finding, config, read};
+use super::{Fact, SourcedValue, config, read};
 
 const DEBUG_PREEMPT: &str = "/sys/kernel/debug/sched/preempt";
 const DEBUG_BASE_SLICE: &str = "/sys/kernel/debug/sched/base_slice_ns";
@@ -26,7 +26,7 @@ pub(super) fn facts(config: Option<&KernelConfig>) -> Vec<Fact> {
             "base_slice_ns",
             "how long a task may run before another that is equal gets its turn",
         ),
-        Finding::text_of(DEBUG_FEATURES).named(
+        SourcedValue::text_of(DEBUG_FEATURES).named(
             "scheduler_features",
             "WAKEUP_PREEMPTION, RUN_TO_PARITY and others decide who may preempt whom",
         ),
@@ -34,7 +34,7 @@ pub(super) fn facts(config: Option<&KernelConfig>) -> Vec<Fact> {
             "sched_ext",
             "with a BPF scheduler loaded, its rules and not the kernel's decide",
         ),
-        Finding::in_file("/proc/sys/kernel/sched_autogroup_enabled", on_or_off).named(
+        SourcedValue::in_file("/proc/sys/kernel/sched_autogroup_enabled", on_or_off).named(
             "autogroup",
             "each session is a group of its own: nice counts only within it",
         ),
@@ -68,22 +68,22 @@ fn preemption() -> Preemption {
 }
 
 impl Preemption {
-    fn found(&self, config: Option<&KernelConfig>) -> Finding {
+    fn found(&self, config: Option<&KernelConfig>) -> SourcedValue {
         const BUILD: &str = "uname -v";
         if let Some(model) = self.debugfs.as_deref().and_then(in_parentheses) {
-            return Finding::known(model, DEBUG_PREEMPT);
+            return SourcedValue::known(model, DEBUG_PREEMPT);
         }
         if self.is_built("PREEMPT_RT") {
-            return Finding::known("full (real-time kernel)", BUILD);
+            return SourcedValue::known("full (real-time kernel)", BUILD);
         }
         if self.is_built("PREEMPT_DYNAMIC") {
             return self.chosen_at_boot(config);
         }
         if self.is_built("PREEMPT") {
-            return Finding::known("full", BUILD);
+            return SourcedValue::known("full", BUILD);
         }
         config.map_or_else(
-            || Finding::unknown("none or voluntary: uname -v does not tell which", BUILD),
+            || SourcedValue::unknown("none or voluntary: uname -v does not tell which", BUILD),
             configured,
         )
     }
@@ -94,19 +94,22 @@ impl Preemption {
 
     /// The model of a dynamic kernel: from `preempt=` on its command line, otherwise its
     /// configuration.
-    fn chosen_at_boot(&self, config: Option<&KernelConfig>) -> Finding {
+    fn chosen_at_boot(&self, config: Option<&KernelConfig>) -> SourcedValue {
         let asked = self.command_line.split_whitespace().rev();
         if let Some(model) = asked
             .filter_map(|word| word.strip_prefix("preempt="))
             .next()
         {
-            return Finding::known(format!("{model} (chosen at boot)"), "/proc/cmdline");
+            return SourcedValue::known(format!("{model} (chosen at boot)"), "/proc/cmdline");
         }
-        config.map_or_else(|| Finding::unknown(NO_CONFIG, DEBUG_PREEMPT), configured)
+        config.map_or_else(
+            || SourcedValue::unknown(NO_CONFIG, DEBUG_PREEMPT),
+            configured,
+        )
     }
 }
 
-fn configured(config: &KernelConfig) -> Finding {
+fn configured(config: &KernelConfig) -> SourcedValue {
     let models = [
         ("PREEMPT_NONE", "none"),
         ("PREEMPT_VOLUNTARY", "voluntary"),
@@ -114,39 +117,39 @@ fn configured(config: &KernelConfig) -> Finding {
         ("PREEMPT", "full"),
     ];
     let Some((option, model)) = models.into_iter().find(|(option, _)| config.is_set(option)) else {
-        return Finding::unknown("no PREEMPT option is set", config.path.clone());
+        return SourcedValue::unknown("no PREEMPT option is set", config.path.clone());
     };
     let dynamic = if config.is_set("PREEMPT_DYNAMIC") {
         " (default of a dynamic kernel)"
     } else {
         ""
     };
-    Finding::known(format!("{model}{dynamic}"), config.source(option))
+    SourcedValue::known(format!("{model}{dynamic}"), config.source(option))
 }
 
 fn in_parentheses(text: &str) -> Option<&str> {
     Some(text.split_once('(')?.1.split_once(')')?.0)
 }
 
-fn tick(config: Option<&KernelConfig>) -> Finding {
+fn tick(config: Option<&KernelConfig>) -> SourcedValue {
     let Some(config) = config else {
-        return Finding::unknown(NO_CONFIG, "CONFIG_HZ");
+        return SourcedValue::unknown(NO_CONFIG, "CONFIG_HZ");
     };
     match config.value("HZ") {
-        Some(hz) => Finding::known(hz, config.source("HZ")),
-        None => Finding::unknown("CONFIG_HZ is not set", config.path.clone()),
+        Some(hz) => SourcedValue::known(hz, config.source("HZ")),
+        None => SourcedValue::unknown("CONFIG_HZ is not set", config.path.clone()),
     }
 }
 
-fn base_slice() -> Finding {
-    let exact = Finding::text_of(DEBUG_BASE_SLICE);
-    if matches!(exact.value, super::Value::Known(_)) {
+fn base_slice() -> SourcedValue {
+    let exact = SourcedValue::text_of(DEBUG_BASE_SLICE);
+    if matches!(exact.value, super::FactValue::Known(_)) {
         return exact;
     }
     // The slice of this process is the base slice unless another was set for it (sched_setattr,
     // 6.12).
     match read(OWN_SCHED).ok().as_deref().and_then(own_slice) {
-        Some(slice) => Finding::known(slice, format!("se.slice in {OWN_SCHED}")),
+        Some(slice) => SourcedValue::known(slice, format!("se.slice in {OWN_SCHED}")),
         None => exact,
     }
 }
@@ -157,12 +160,12 @@ fn own_slice(sched: &str) -> Option<String> {
     Some(slice.to_string())
 }
 
-fn extension() -> Finding {
+fn extension() -> SourcedValue {
     const STATE: &str = "/sys/kernel/sched_ext/state";
     const OPS: &str = "/sys/kernel/sched_ext/root/ops";
     // The file exists only while a BPF scheduler is loaded.
     let ops = read(OPS).map_or(String::new(), |ops| format!(": {ops}"));
-    Finding::in_file_or(STATE, "not in this kernel", |state| {
+    SourcedValue::in_file_or(STATE, "not in this kernel", |state| {
         Some(format!("{state}{ops}"))
     })
 }
@@ -175,10 +178,10 @@ fn on_or_off(text: &str) -> Option<String> {
     }
 }
 
-fn realtime_limit() -> Finding {
+fn realtime_limit() -> SourcedValue {
     const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
     let period = read("/proc/sys/kernel/sched_rt_period_us").unwrap_or_default();
-    Finding::in_file(RUNTIME, |runtime| realtime_share(runtime, &period))
+    SourcedValue::in_file(RUNTIME, |runtime| realtime_share(runtime, &period))
 }
 
 fn realtime_share(runtime_us: &str, period_us: &str) -> Option<String> {
@@ -193,7 +196,7 @@ fn realtime_share(runtime_us: &str, period_us: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Value;
+    use crate::FactValue;
 
     fn config(text: &str) -> KernelConfig {
         KernelConfig {
@@ -202,7 +205,7 @@ mod tests {
         }
     }
 
-    fn model(build: &str, command_line: &str, text: Option<&str>) -> Value {
+    fn model(build: &str, command_line: &str, text: Option<&str>) -> FactValue {
         let preemption = Preemption {
             debugfs: None,
             command_line: command_line.to_owned(),
@@ -224,14 +227,14 @@ mod tests {
         };
         assert_eq!(
             preemption.found(None),
-            Finding::known("full", DEBUG_PREEMPT)
+            SourcedValue::known("full", DEBUG_PREEMPT)
         );
     }
 
     #[test]
     fn the_last_preempt_on_the_command_line_wins() {
         let value = model(UBUNTU, "quiet preempt=none preempt=full", None);
-        assert_eq!(value, Value::Known("full (chosen at boot)".into()));
+        assert_eq!(value, FactValue::Known("full (chosen at boot)".into()));
     }
 
     #[test]
@@ -241,7 +244,7 @@ mod tests {
         let value = model(DEBIAN, "quiet", Some(text));
         assert_eq!(
             value,
-            Value::Known("voluntary (default of a dynamic kernel)".into())
+            FactValue::Known("voluntary (default of a dynamic kernel)".into())
         );
     }
 
@@ -249,23 +252,23 @@ mod tests {
     fn a_dynamic_kernel_without_configuration_is_not_guessed() {
         assert_eq!(
             model(DEBIAN, "quiet", None),
-            Value::Unknown(NO_CONFIG.into())
+            FactValue::Unknown(NO_CONFIG.into())
         );
     }
 
     #[test]
     fn a_kernel_that_says_nothing_is_none_or_voluntary() {
-        assert!(matches!(model(RHEL_8, "", None), Value::Unknown(_)));
+        assert!(matches!(model(RHEL_8, "", None), FactValue::Unknown(_)));
         assert_eq!(
             model(RHEL_8, "", Some("CONFIG_PREEMPT_NONE=y")),
-            Value::Known("none".into())
+            FactValue::Known("none".into())
         );
     }
 
     #[test]
     fn a_real_time_kernel_is_fully_preemptible() {
         let value = model("#1 SMP PREEMPT_RT Debian 6.1.106-3", "", None);
-        assert_eq!(value, Value::Known("full (real-time kernel)".into()));
+        assert_eq!(value, FactValue::Known("full (real-time kernel)".into()));
     }
 
     #[test]
@@ -273,7 +276,7 @@ mod tests {
         let config = config("CONFIG_HZ_250=y\nCONFIG_HZ=250\n");
         assert_eq!(
             tick(Some(&config)),
-            Finding::known("250", "CONFIG_HZ in /boot/config")
+            SourcedValue::known("250", "CONFIG_HZ in /boot/config")
         );
     }
 

@@ -10,18 +10,18 @@ use swtch_core::{Nanos, Pid, Tid};
 
 /// What the kernel has counted of a thread since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct ThreadCounters {
     /// Switches at which it left asleep.
     pub voluntary: u64,
     /// Switches at which it left runnable.
     pub involuntary: u64,
     /// `None` where the kernel does not account for it (`CONFIG_SCHED_INFO`).
-    pub runs: Option<Runs>,
+    pub runs: Option<Schedstat>,
 }
 
 /// The three numbers of `/proc/PID/task/TID/schedstat`, in the order of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Runs {
+pub struct Schedstat {
     /// Time that it ran.
     pub ran: Nanos,
     /// Time that it was runnable without running (`run_delay`).
@@ -30,7 +30,7 @@ pub struct Runs {
     pub runs: u64,
 }
 
-impl Counters {
+impl ThreadCounters {
     /// All its switches.
     pub fn switches(&self) -> u64 {
         self.voluntary + self.involuntary
@@ -42,7 +42,7 @@ impl Counters {
     }
 }
 
-impl Add for Counters {
+impl Add for ThreadCounters {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -50,7 +50,7 @@ impl Add for Counters {
         Self {
             voluntary: self.voluntary + other.voluntary,
             involuntary: self.involuntary + other.involuntary,
-            runs: runs.reduce(|one, more| Runs {
+            runs: runs.reduce(|one, more| Schedstat {
                 ran: one.ran + more.ran,
                 runq: one.runq + more.runq,
                 runs: one.runs + more.runs,
@@ -59,7 +59,7 @@ impl Add for Counters {
     }
 }
 
-impl Sub for Counters {
+impl Sub for ThreadCounters {
     type Output = Self;
 
     fn sub(self, earlier: Self) -> Self {
@@ -67,7 +67,7 @@ impl Sub for Counters {
         Self {
             voluntary: self.voluntary.saturating_sub(earlier.voluntary),
             involuntary: self.involuntary.saturating_sub(earlier.involuntary),
-            runs: self.runs.map(|now| Runs {
+            runs: self.runs.map(|now| Schedstat {
                 ran: now.ran.saturating_sub(before.ran),
                 runq: now.runq.saturating_sub(before.runq),
                 runs: now.runs.saturating_sub(before.runs),
@@ -80,7 +80,7 @@ impl Sub for Counters {
 ///
 /// # Errors
 /// The kernel's files of the thread cannot be read or understood.
-pub fn read_counters(pid: Pid, tid: Tid) -> io::Result<Option<(String, Counters)>> {
+pub fn read_counters(pid: Pid, tid: Tid) -> io::Result<Option<(String, ThreadCounters)>> {
     let Some(status) = read_if_alive(&format!("/proc/{pid}/task/{tid}/status"))? else {
         return Ok(None);
     };
@@ -95,7 +95,7 @@ pub fn read_counters(pid: Pid, tid: Tid) -> io::Result<Option<(String, Counters)
     };
     let runs = read_if_alive(&format!("/proc/{pid}/task/{tid}/schedstat"))?
         .and_then(|schedstat| runs_of(&schedstat));
-    let counters = Counters {
+    let counters = ThreadCounters {
         voluntary,
         involuntary,
         runs,
@@ -147,12 +147,12 @@ impl Status {
 }
 
 /// Parses run time, run-queue time and runs. A kernel that does not account writes zeros: `None`.
-fn runs_of(schedstat: &[u8]) -> Option<Runs> {
+fn runs_of(schedstat: &[u8]) -> Option<Schedstat> {
     let text = std::str::from_utf8(schedstat).ok()?;
     let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
     let mut next = || numbers.next()?.ok();
     let (ran, runq, runs) = (next()?, next()?, next()?);
-    (runs > 0).then(|| Runs {
+    (runs > 0).then(|| Schedstat {
         ran: Nanos::from_ns(ran),
         runq: Nanos::from_ns(runq),
         runs,
@@ -163,8 +163,8 @@ fn runs_of(schedstat: &[u8]) -> Option<Runs> {
 mod tests {
     use super::*;
 
-    const fn counters(voluntary: u64, involuntary: u64) -> Counters {
-        Counters {
+    const fn counters(voluntary: u64, involuntary: u64) -> ThreadCounters {
+        ThreadCounters {
             voluntary,
             involuntary,
             runs: None,
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_does_not_account_gives_no_run_time() {
-        let runs = Runs {
+        let runs = Schedstat {
             ran: Nanos::from_ns(50),
             runq: Nanos::from_ns(20),
             runs: 3,
@@ -198,10 +198,10 @@ mod tests {
 
     #[test]
     fn a_sum_with_unknown_parts_holds_the_known_ones() {
-        let known = Counters {
-            runs: Some(Runs {
+        let known = ThreadCounters {
+            runs: Some(Schedstat {
                 runs: 3,
-                ..Runs::default()
+                ..Schedstat::default()
             }),
             ..counters(1, 0)
         };

@@ -37,7 +37,7 @@ pub use tails::run_tails;
 
 /// What to measure, and where the answer goes.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct CostRequest {
     /// How much time the session takes.
     pub effort: Effort,
     /// Kinds and sections; empty for all.
@@ -64,13 +64,13 @@ const WORSE: u8 = 1;
 ///
 /// # Errors
 /// Nothing can be measured, or the list cannot be written.
-pub fn run(request: &Request) -> Result<u8> {
+pub fn run(request: &CostRequest) -> Result<u8> {
     // Refuses files that cannot be written, before minutes are spent on measuring.
     if let Some(path) = &request.plot {
         swtch_plot::check_path(path)?;
     }
     if let Some(path) = &request.output {
-        Form::of(path)?;
+        PriceFileFormat::of(path)?;
         check_directory(path)?;
     }
     let place = request.save.then(price_file::place).transpose()?;
@@ -121,13 +121,13 @@ fn keep(list: &PriceList, place: &Path, kinds: &[String]) -> Result<()> {
 
 /// The form of a file, by its ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum PriceFileFormat {
     Json,
     Csv,
     Parquet,
 }
 
-impl Form {
+impl PriceFileFormat {
     fn of(path: &Path) -> Result<Self> {
         match path.extension().and_then(OsStr::to_str) {
             Some("json") => Ok(Self::Json),
@@ -143,8 +143,8 @@ impl Form {
 
 /// Writes the list to a file; a table of prices has those of curves and contrasts beside it.
 fn write_file(list: &PriceList, path: &Path) -> Result<()> {
-    let form = Form::of(path)?;
-    if form == Form::Json {
+    let form = PriceFileFormat::of(path)?;
+    if form == PriceFileFormat::Json {
         return price_file::write(list, path);
     }
     let tables = [
@@ -154,8 +154,10 @@ fn write_file(list: &PriceList, path: &Path) -> Result<()> {
     ];
     for (path, table) in tables {
         let bytes = match form {
-            Form::Csv => export::to_csv(&table).into_bytes(),
-            Form::Json | Form::Parquet => table.write_parquet(Vec::new(), &path)?,
+            PriceFileFormat::Csv => export::to_csv(&table).into_bytes(),
+            PriceFileFormat::Json | PriceFileFormat::Parquet => {
+                table.write_parquet(Vec::new(), &path)?
+            }
         };
         destination::write_whole(&path, &bytes)?;
     }

@@ -48,16 +48,16 @@ use swtch_output::format::write_answer;
 use swtch_output::text::{hung, page_width};
 
 pub use command::LabVerb;
-pub use file::Mistake;
+pub use file::LoadFileError;
 pub use file::read_every_variant;
 pub use room::lab_play;
 
-use command::{Asked, ShowWords};
-use experiment::{EXPERIMENTS, Experiment, Head};
+use command::{ChosenExperiment, ShowWords};
+use experiment::{EXPERIMENTS, Experiment, ExperimentHead};
 use findings::Findings;
 use outcome::Outcome;
 use parameters::Parameters;
-use room::Room;
+use room::ExperimentContext;
 
 /// Runs a verb of `swtch lab` and returns the exit code.
 ///
@@ -74,24 +74,24 @@ pub fn run(verb: Option<&LabVerb>) -> Result<u8> {
 }
 
 /// Runs one experiment and writes its outcome.
-fn make(asked: &Asked) -> Result<u8> {
+fn make(asked: &ChosenExperiment) -> Result<u8> {
     let experiment = known(&asked.name)?;
     let words = &asked.words;
     outcome::check_files(words)?;
     let head = experiment.head();
     let parameters = Parameters::chosen(&head.parameters, words.quick, &asked.given)?;
-    let mut room = Room::open(words.quick, words.recording())?;
+    let mut room = ExperimentContext::open(words.quick, words.recording())?;
     outcome_of(experiment, head, &parameters, &mut room)?.write(words)
 }
 
 /// Runs an experiment and returns its outcome.
 fn outcome_of(
     experiment: &Experiment,
-    head: Head,
+    head: ExperimentHead,
     parameters: &Parameters,
-    room: &mut Room,
+    room: &mut ExperimentContext,
 ) -> Result<Outcome> {
-    let make = |room: &mut Room| {
+    let make = |room: &mut ExperimentContext| {
         (experiment.run)(parameters, room)
             .with_context(|| format!("experiment {}", experiment.name))
     };
@@ -101,10 +101,10 @@ fn outcome_of(
 /// Runs `make` in a room, and adds to its findings what a reader needs: host, parameters, notes.
 fn outcome_with(
     name: &str,
-    head: Head,
+    head: ExperimentHead,
     parameters: &Parameters,
-    room: &mut Room,
-    make: impl FnOnce(&mut Room) -> Result<Findings>,
+    room: &mut ExperimentContext,
+    make: impl FnOnce(&mut ExperimentContext) -> Result<Findings>,
 ) -> Result<Outcome> {
     let origin = swtch_host::origin();
     let findings = make(room);
@@ -189,7 +189,7 @@ pub fn texts() -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::made_up::{experiment, succeeds};
-    use super::room::Recording;
+    use super::room::RecordingChoice;
     use super::*;
 
     #[test]
@@ -214,9 +214,9 @@ mod tests {
 
     #[test]
     fn notes_on_the_machine_are_in_the_outcome_once() {
-        let mut room = Room::open(true, Recording::Unwanted).unwrap();
+        let mut room = ExperimentContext::open(true, RecordingChoice::Unwanted).unwrap();
         let experiment = experiment("oversubscribe", succeeds);
-        let outcome = |room: &mut Room| {
+        let outcome = |room: &mut ExperimentContext| {
             outcome_of(&experiment, experiment.head(), &Parameters::default(), room).unwrap()
         };
         let notes = outcome(&mut room).findings.notes;

@@ -22,7 +22,7 @@ const FIRST_SPAN: Duration = Duration::from_millis(2);
 
 /// One moment in both clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct ClockReading {
     /// Reading of the processor's counter, see [`ticks`].
     pub ticks: u64,
     /// `CLOCK_MONOTONIC` at the same moment, ns.
@@ -31,9 +31,9 @@ pub struct Moment {
 
 /// How ticks relate to nanoseconds, as measured when the process first asked.
 #[derive(Clone, Copy, Debug)]
-pub struct Rate {
-    origin: Moment,
-    later: Moment,
+pub struct TickRate {
+    origin: ClockReading,
+    later: ClockReading,
     ns_per_tick: f64,
 }
 
@@ -60,14 +60,14 @@ pub fn monotonic_ns() -> u64 {
 
 /// Reads both clocks at one moment: of five attempts, the one whose two counter readings lie
 /// closest.
-pub fn moment() -> Moment {
+pub fn moment() -> ClockReading {
     let attempt = || {
         let before = ticks();
         let monotonic_ns = monotonic_ns();
         let after = ticks();
         (
             after.wrapping_sub(before),
-            Moment {
+            ClockReading {
                 ticks: before.midpoint(after),
                 monotonic_ns,
             },
@@ -84,20 +84,20 @@ pub fn moment() -> Moment {
 }
 
 /// The rate, measured once per process.
-pub fn rate() -> Rate {
-    static RATE: OnceLock<Rate> = OnceLock::new();
+pub fn rate() -> TickRate {
+    static RATE: OnceLock<TickRate> = OnceLock::new();
     *RATE.get_or_init(|| {
         // Miri cannot execute the processor's counter instruction.
         COUNTER.store(!cfg!(miri) && counter_is_steady(), Ordering::Relaxed);
         let origin = moment();
         std::thread::sleep(FIRST_SPAN);
-        Rate::between(origin, moment())
+        TickRate::between(origin, moment())
     })
 }
 
-impl Rate {
+impl TickRate {
     #[expect(clippy::cast_precision_loss, reason = "spans of less than 2^53 ns")]
-    fn between(origin: Moment, later: Moment) -> Self {
+    fn between(origin: ClockReading, later: ClockReading) -> Self {
         let ticks = later.ticks.wrapping_sub(origin.ticks).max(1) as f64;
         let ns = later.monotonic_ns.wrapping_sub(origin.monotonic_ns) as f64;
         Self {
@@ -108,7 +108,7 @@ impl Rate {
     }
 
     /// The two moments that the rate was measured at.
-    pub fn anchors(&self) -> [Moment; 2] {
+    pub fn anchors(&self) -> [ClockReading; 2] {
         [self.origin, self.later]
     }
 
@@ -185,14 +185,14 @@ fn counter_is_steady() -> bool {
 mod tests {
     use super::*;
 
-    fn drawn() -> Rate {
-        let origin = Moment {
+    fn drawn() -> TickRate {
+        let origin = ClockReading {
             ticks: 1_000,
             monotonic_ns: 500,
         };
-        Rate::between(
+        TickRate::between(
             origin,
-            Moment {
+            ClockReading {
                 ticks: 3_000,
                 monotonic_ns: 1_500,
             },

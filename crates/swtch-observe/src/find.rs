@@ -19,12 +19,12 @@ use crate::layout::FILE_NAME;
 
 /// A process, by a pid file descriptor, which never refers to another process.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct PidfdProcess {
     pub(super) pid: u32,
     handle: OwnedFd,
 }
 
-impl Process {
+impl PidfdProcess {
     pub(super) fn open(pid: u32) -> Result<Self, Error> {
         let number = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0);
         let number = number.ok_or(Error::NoProcess { pid })?;
@@ -136,14 +136,14 @@ mod tests {
     #[test]
     fn no_process_is_told_from_a_process_without_scheduler() {
         for pid in [0, u32::MAX, 4_194_304] {
-            let error = Process::open(pid).map(|_| ()).unwrap_err();
+            let error = PidfdProcess::open(pid).map(|_| ()).unwrap_err();
             assert!(matches!(error, Error::NoProcess { .. }), "{pid}: {error}");
         }
         let mut child = std::process::Command::new("sleep")
             .arg("30")
             .spawn()
             .unwrap();
-        let process = Process::open(child.id()).unwrap();
+        let process = PidfdProcess::open(child.id()).unwrap();
         assert!(process.candidates().unwrap().is_empty());
         assert!(!process.has_ended());
         child.kill().unwrap();

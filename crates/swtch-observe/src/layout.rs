@@ -55,7 +55,7 @@ pub const RUN_BITS: u32 = 24;
 /// Where a table lies in the file and how large it may grow.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Table {
+pub struct TableLayout {
     /// Bytes from the beginning of the file.
     pub offset: AtomicU64,
     /// Bytes from one record to the next.
@@ -100,21 +100,21 @@ pub struct Header {
     /// ten times a second; when the recorder dies, recording ends by itself.
     pub record_until_ticks: AtomicU64,
     /// Names of wait types, see [`WaitTypeName`]; the tables follow the order of the drawing.
-    pub wait_type_names: Table,
+    pub wait_type_names: TableLayout,
     /// One record per scheduler, see [`SchedulerRecord`].
-    pub schedulers: Table,
+    pub schedulers: TableLayout,
     /// One record per thread, see [`ThreadRecord`].
-    pub threads: Table,
+    pub threads: TableLayout,
     /// One record per worker, see [`WorkerRecord`].
-    pub workers: Table,
+    pub workers: TableLayout,
     /// One name per worker, see [`WorkerName`].
-    pub worker_names: Table,
+    pub worker_names: TableLayout,
     /// See [`WaitRecord`]: the row of scheduler `s`, wait type `w` is `s * WAIT_TYPES + w`.
-    pub waits: Table,
+    pub waits: TableLayout,
     /// See [`RingHeader`]; a stride holds the header and, at its end, all events of one scheduler.
-    pub rings: Table,
+    pub rings: TableLayout,
     /// One record per worker, see [`WorkerStack`].
-    pub worker_stacks: Table,
+    pub worker_stacks: TableLayout,
 }
 
 /// Name of a wait type: UTF-8, filled up with zeros.
@@ -428,7 +428,7 @@ pub struct RingHeader {
 /// may have been overwritten meanwhile and count as lost.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Event {
+pub struct RingEvent {
     /// When the worker was switched out.
     pub ticks: AtomicU64,
     /// Ticks that it had run since it was switched in; for [`event_kind::IDLE`], how long no worker

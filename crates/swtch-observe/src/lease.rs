@@ -6,20 +6,20 @@
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::mapping::{Access, Mapping};
+use super::mapping::{Access, FileMapping};
 use crate::layout::Header;
 
 /// The right to have switches recorded. It has a small mapping of its own, the only memory of a
 /// target that an observer can change.
 #[derive(Debug)]
 pub struct Lease {
-    header: Mapping,
+    header: FileMapping,
 }
 
 impl Lease {
     /// Maps the header of a checked page for writing.
     pub(super) fn new(file: &File) -> std::io::Result<Self> {
-        let header = Mapping::new(file, size_of::<Header>(), Access::Write)?;
+        let header = FileMapping::new(file, size_of::<Header>(), Access::Write)?;
         Ok(Self { header })
     }
 

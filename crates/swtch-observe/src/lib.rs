@@ -47,7 +47,7 @@ mod threads;
 pub use error::Error;
 pub use lease::Lease;
 pub use page::Page;
-pub use ring::{Read, Ring, UserSwitch};
+pub use ring::{Read, RingPosition, UserSwitch};
 pub use rows::{
     Consistency, EventKind, IoDriver, Mode, SchedulerRow, TaskRow, ThreadKind, ThreadRow, WaitRow,
     WaitingRow, WorkerRow, WorkerState,

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 
 use crate::layout::{
-    Event, Header, RingHeader, SchedulerRecord, ThreadRecord, WaitRecord, WaitTypeName,
+    Header, RingEvent, RingHeader, SchedulerRecord, ThreadRecord, WaitRecord, WaitTypeName,
     WorkerRecord, WorkerStack,
 };
 
@@ -33,7 +33,7 @@ unsafe impl Shared for WaitRecord {}
 // SAFETY: atomics alone.
 unsafe impl Shared for RingHeader {}
 // SAFETY: atomics alone.
-unsafe impl Shared for Event {}
+unsafe impl Shared for RingEvent {}
 
 /// Whether a mapping may be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,17 +44,17 @@ pub(super) enum Access {
 
 /// The first bytes of a file, mapped while this value lives.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(super) struct FileMapping {
     base: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: the memory is shared with another process anyway and only reached through atomics.
-unsafe impl Send for Mapping {}
+unsafe impl Send for FileMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for FileMapping {}
 
-impl Mapping {
+impl FileMapping {
     /// Maps the first `len` bytes of a file that cannot shrink and is at least as long.
     pub(super) fn new(file: &File, len: usize, access: Access) -> io::Result<Self> {
         let protection = match access {
@@ -94,7 +94,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for FileMapping {
     fn drop(&mut self) {
         // SAFETY: unmaps what `new` mapped; references into it borrow from self.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };

@@ -11,15 +11,15 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::error::Error;
-use super::find::{Process, system};
+use super::find::{PidfdProcess, system};
 use super::lease::Lease;
-use super::mapping::{Access, Mapping, Shared};
-use super::ring::Ring;
+use super::mapping::{Access, FileMapping, Shared};
+use super::ring::RingPosition;
 use super::target_clock::{Clock, now_ns};
 use super::threads::pid_in_namespace;
 use crate::layout::{
-    Event, Header, MAGIC, RingHeader, SchedulerRecord, Table, ThreadRecord, VERSION, WAIT_TYPES,
-    WaitRecord, WaitTypeName, WorkerName, WorkerRecord, WorkerStack, thread_kind,
+    Header, MAGIC, RingEvent, RingHeader, SchedulerRecord, TableLayout, ThreadRecord, VERSION,
+    WAIT_TYPES, WaitRecord, WaitTypeName, WorkerName, WorkerRecord, WorkerStack, thread_kind,
 };
 use crate::names;
 
@@ -32,17 +32,17 @@ const MOST_RECORDS: u32 = 1 << 22;
 /// The page of a process.
 #[derive(Debug)]
 pub struct Page {
-    process: Process,
+    process: PidfdProcess,
     file: File,
     inode: u64,
-    map: Mapping,
+    map: FileMapping,
     base_address: u64,
     pub(super) tables: Tables,
 }
 
 /// A table all of whose records lie inside the file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct TableBounds {
     offset: usize,
     stride: usize,
     capacity: usize,
@@ -53,14 +53,14 @@ pub(super) struct Place {
 /// The checked tables of a page.
 #[derive(Debug)]
 pub(super) struct Tables {
-    pub(super) wait_type_names: Place,
-    pub(super) schedulers: Place,
-    pub(super) threads: Place,
-    pub(super) workers: Place,
-    pub(super) worker_names: Place,
-    pub(super) worker_stacks: Place,
-    pub(super) waits: Place,
-    pub(super) rings: Place,
+    pub(super) wait_type_names: TableBounds,
+    pub(super) schedulers: TableBounds,
+    pub(super) threads: TableBounds,
+    pub(super) workers: TableBounds,
+    pub(super) worker_names: TableBounds,
+    pub(super) worker_stacks: TableBounds,
+    pub(super) waits: TableBounds,
+    pub(super) rings: TableBounds,
 }
 
 impl Page {
@@ -70,7 +70,7 @@ impl Page {
     /// When there is no such process, it has no scheduler, access is not permitted, or its page has
     /// another version or fails a check.
     pub fn of_process(pid: u32) -> Result<Self, Error> {
-        let process = Process::open(pid)?;
+        let process = PidfdProcess::open(pid)?;
         let mut refused = Error::NoScheduler { pid };
         for file in process.candidates()? {
             match Checked::new(pid, &file) {
@@ -94,7 +94,7 @@ impl Page {
     /// # Errors
     /// When the page has another version or fails a check, or its process has ended.
     pub fn from_descriptors(pid: u32, [process, file]: [OwnedFd; 2]) -> Result<Self, Error> {
-        let process = Process::by_handle(pid, process);
+        let process = PidfdProcess::by_handle(pid, process);
         let file = File::from(file);
         let checked = Checked::new(pid, &file)?;
         Ok(checked.into_page(process, file))
@@ -154,14 +154,14 @@ impl Page {
     }
 
     /// A reader for the ring of a scheduler that starts at the next event.
-    pub fn ring(&self, scheduler: usize) -> Option<Ring> {
-        Ring::new(self, scheduler)
+    pub fn ring(&self, scheduler: usize) -> Option<RingPosition> {
+        RingPosition::new(self, scheduler)
     }
 
     /// A reader for the ring of a scheduler that starts at its first event: for a scheduler that
     /// was created while the observer held a lease.
-    pub fn ring_from_start(&self, scheduler: usize) -> Option<Ring> {
-        Ring::new(self, scheduler).map(Ring::at_start)
+    pub fn ring_from_start(&self, scheduler: usize) -> Option<RingPosition> {
+        RingPosition::new(self, scheduler).map(RingPosition::at_start)
     }
 
     /// Each thread that runs workers: its id in its own namespace, and the address *in the target*
@@ -187,15 +187,15 @@ impl Page {
         self.name(self.tables.wait_type_names, index)
     }
 
-    pub(super) fn name(&self, table: Place, index: usize) -> Option<String> {
+    pub(super) fn name(&self, table: TableBounds, index: usize) -> Option<String> {
         let record: &WaitTypeName = self.record(table, index)?;
         let name = names::load(&record.bytes);
         (!name.is_empty()).then_some(name)
     }
 
     /// Number of records in use, at most the capacity.
-    pub(super) fn used(&self, table: Place) -> usize {
-        let used = self.map.at::<Table>(table.used_at);
+    pub(super) fn used(&self, table: TableBounds) -> usize {
+        let used = self.map.at::<TableLayout>(table.used_at);
         let used = used.map_or(0, |table| table.used.load(Ordering::Acquire));
         usize::try_from(used)
             .unwrap_or(usize::MAX)
@@ -203,7 +203,7 @@ impl Page {
     }
 
     /// One record; `None` when the index is not below the capacity.
-    pub(super) fn record<T: Shared>(&self, table: Place, index: usize) -> Option<&T> {
+    pub(super) fn record<T: Shared>(&self, table: TableBounds, index: usize) -> Option<&T> {
         self.map.at(table.offset_of(index)?)
     }
 
@@ -214,13 +214,13 @@ impl Page {
         let header: &RingHeader = self.map.at(start)?;
         let capacity = header.capacity.load(Ordering::Relaxed);
         let events = usize::try_from(capacity).ok()?;
-        let bytes = events.checked_mul(size_of::<Event>())?;
+        let bytes = events.checked_mul(size_of::<RingEvent>())?;
         let fits = bytes.checked_add(size_of::<RingHeader>())? <= self.tables.rings.stride;
         let first = start + self.tables.rings.stride.checked_sub(bytes)?;
         (capacity.is_power_of_two() && fits).then_some((header, first, capacity))
     }
 
-    pub(super) fn event_at(&self, offset: usize) -> Option<&Event> {
+    pub(super) fn event_at(&self, offset: usize) -> Option<&RingEvent> {
         self.map.at(offset)
     }
 
@@ -230,16 +230,16 @@ impl Page {
 
     #[cfg(test)]
     pub(super) fn of_file(pid: u32, file: File) -> Result<Self, Error> {
-        let process = Process::open(pid)?;
+        let process = PidfdProcess::open(pid)?;
         let checked = Checked::new(pid, &file)?;
         Ok(checked.into_page(process, file))
     }
 }
 
 // SAFETY: atomics alone, and padding that is an atomic.
-unsafe impl Shared for Table {}
+unsafe impl Shared for TableLayout {}
 
-impl Place {
+impl TableBounds {
     fn offset_of(self, index: usize) -> Option<usize> {
         (index < self.capacity).then(|| self.offset + index * self.stride)
     }
@@ -247,7 +247,7 @@ impl Place {
 
 /// A mapping whose header passed all checks.
 struct Checked {
-    map: Mapping,
+    map: FileMapping,
     inode: u64,
     base_address: u64,
     tables: Tables,
@@ -271,7 +271,7 @@ impl Checked {
         if size > MOST_BYTES || len < size_of::<Header>() {
             return Err(malformed(pid, format!("it is {size} bytes long")));
         }
-        let map = Mapping::new(file, len, Access::Read)
+        let map = FileMapping::new(file, len, Access::Read)
             .map_err(|error| system(pid, "mapping the page", error))?;
         let header: &Header = map.at(0).expect("the file holds a header");
         check_identity(pid, header)?;
@@ -285,7 +285,7 @@ impl Checked {
         })
     }
 
-    fn into_page(self, process: Process, file: File) -> Page {
+    fn into_page(self, process: PidfdProcess, file: File) -> Page {
         Page {
             process,
             file,
@@ -318,10 +318,15 @@ fn check_identity(pid: u32, header: &Header) -> Result<(), Error> {
 }
 
 fn check_tables(pid: u32, header: &Header, len: usize) -> Result<Tables, Error> {
-    fn place<T>(pid: u32, header: &Header, table: &Table, len: usize) -> Result<Place, Error> {
+    fn place<T>(
+        pid: u32,
+        header: &Header,
+        table: &TableLayout,
+        len: usize,
+    ) -> Result<TableBounds, Error> {
         let used_at = std::ptr::from_ref(table).addr() - std::ptr::from_ref(header).addr();
         let (size, align) = (size_of::<T>(), align_of::<T>());
-        Place::checked(table, used_at, (size, align), len)
+        TableBounds::checked(table, used_at, (size, align), len)
             .map_err(|what| malformed(pid, format!("the table at {used_at}: {what}")))
     }
     Ok(Tables {
@@ -336,9 +341,9 @@ fn check_tables(pid: u32, header: &Header, len: usize) -> Result<Tables, Error> 
     })
 }
 
-impl Place {
+impl TableBounds {
     fn checked(
-        table: &Table,
+        table: &TableLayout,
         used_at: usize,
         (size, align): (usize, usize),
         len: usize,
@@ -423,7 +428,7 @@ mod tests {
     /// Sets every number of every table to values that an attacker might choose.
     #[test]
     fn a_table_outside_of_the_file_is_refused() {
-        type Pick = fn(&Header) -> &Table;
+        type Pick = fn(&Header) -> &TableLayout;
         let tables: [Pick; 8] = [
             |h| &h.wait_type_names,
             |h| &h.schedulers,

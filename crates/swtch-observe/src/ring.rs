@@ -14,14 +14,14 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::page::{Page, read};
 use super::rows::EventKind;
-use crate::layout::{Event, RUN_BITS};
+use crate::layout::{RUN_BITS, RingEvent};
 
 /// Events copied between two readings of the writer's count: 16 kB.
 const TURN: u64 = 256;
 
 /// The position of a reader in one scheduler's ring.
 #[derive(Clone, Copy, Debug)]
-pub struct Ring {
+pub struct RingPosition {
     scheduler: usize,
     next: u64,
 }
@@ -68,7 +68,7 @@ pub struct UserSwitch {
     pub wait_type_before: u8,
 }
 
-impl Ring {
+impl RingPosition {
     /// Starts at the next event to be written.
     pub(super) fn new(page: &Page, scheduler: usize) -> Option<Self> {
         let (header, _, _) = page.events(scheduler)?;
@@ -130,7 +130,7 @@ impl Ring {
 /// The event in a slot; `None` when it cannot be decoded.
 fn copy(page: &Page, first: usize, slot: u64) -> Option<UserSwitch> {
     let slot = usize::try_from(slot).ok()?;
-    let event = page.event_at(first + slot * size_of::<Event>())?;
+    let event = page.event_at(first + slot * size_of::<RingEvent>())?;
     let (word, packed) = (read(&event.from_word), read(&event.packed));
     Some(UserSwitch {
         ticks: read(&event.ticks),
@@ -159,7 +159,7 @@ mod tests {
     use super::super::test_page::TestPage;
     use super::*;
 
-    fn tasks(ring: &mut Ring, page: &Page) -> (Vec<u64>, Read) {
+    fn tasks(ring: &mut RingPosition, page: &Page) -> (Vec<u64>, Read) {
         let mut tasks = Vec::new();
         let read = ring.read(page, u64::MAX, |event| tasks.push(event.task));
         (tasks, read)

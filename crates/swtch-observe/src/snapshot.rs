@@ -55,7 +55,7 @@ impl Page {
     pub fn snapshot(&self) -> Result<Snapshot, Error> {
         let (clock, now) = self.clock_and_now()?;
         let has_ended = self.has_ended();
-        let look = Look {
+        let look = SnapshotSource {
             page: self,
             clock,
             now,
@@ -127,14 +127,14 @@ impl Snapshot {
 }
 
 /// The data for one snapshot: page, clock and present time.
-struct Look<'a> {
+struct SnapshotSource<'a> {
     page: &'a Page,
     clock: Clock,
     now: u64,
     has_ended: bool,
 }
 
-impl Look<'_> {
+impl SnapshotSource<'_> {
     /// The workers of each scheduler; those without a scheduler are read with the first.
     fn workers_by_scheduler(&self) -> Vec<Vec<usize>> {
         let mut by_scheduler = vec![Vec::new(); self.page.scheduler_count()];

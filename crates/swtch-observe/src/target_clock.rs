@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use crate::clock::{Moment, moment, rate};
+use crate::clock::{ClockReading, moment, rate};
 use crate::layout::Header;
 
 /// A line through the anchors may be wrong by one part in this many: the anchors are read to within
@@ -79,7 +79,7 @@ impl Clock {
         self.through_moment(moment())
     }
 
-    fn through_moment(self, now: Moment) -> Self {
+    fn through_moment(self, now: ClockReading) -> Self {
         let distance = now.monotonic_ns.saturating_sub(self.later_ns);
         let off = self.monotonic_ns(now.ticks).abs_diff(now.monotonic_ns);
         if off > distance / TOLERANCE + SLACK_NS {
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_moment_of_our_own_makes_a_young_clock_exact() {
         let young = Clock::through((0, 0), (4_000_000, 2_000_100)).unwrap();
-        let now = Moment {
+        let now = ClockReading {
             ticks: 2_000_000_000,
             monotonic_ns: 1_000_000_000,
         };
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_counter_that_is_not_the_target_s_is_not_used() {
         let clock = Clock::through((0, 0), (4_000_000, 2_000_000)).unwrap();
-        let now = Moment {
+        let now = ClockReading {
             ticks: 77,
             monotonic_ns: 1_000_000_000,
         };

@@ -5,18 +5,18 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::atomic::Ordering;
 
 use super::error::Error;
-use super::mapping::{Access, Mapping, Shared};
+use super::mapping::{Access, FileMapping, Shared};
 use super::page::Page;
 use crate::layout::{
-    Event, Header, MAGIC, RingHeader, SchedulerRecord, Table, ThreadRecord, VERSION, WAIT_TYPES,
-    WaitRecord, WaitTypeName, WorkerName, WorkerRecord, WorkerStack, event_kind, scheduler_status,
-    thread_kind,
+    Header, MAGIC, RingEvent, RingHeader, SchedulerRecord, TableLayout, ThreadRecord, VERSION,
+    WAIT_TYPES, WaitRecord, WaitTypeName, WorkerName, WorkerRecord, WorkerStack, event_kind,
+    scheduler_status, thread_kind,
 };
 
 /// A page and its owner's mapping.
 pub(super) struct TestPage {
     file: File,
-    map: Mapping,
+    map: FileMapping,
 }
 
 impl TestPage {
@@ -47,7 +47,7 @@ impl TestPage {
         let file = unsafe { File::from_raw_fd(fd) };
         let len = 1 << 20;
         file.set_len(len).unwrap();
-        let map = Mapping::new(&file, usize::try_from(len).unwrap(), Access::Write).unwrap();
+        let map = FileMapping::new(&file, usize::try_from(len).unwrap(), Access::Write).unwrap();
         let page = Self { file, map };
         page.fill();
         page
@@ -55,9 +55,9 @@ impl TestPage {
 
     fn fill(&self) {
         let header = self.header();
-        let ring = 4096 + Self::EVENTS * size_of::<Event>();
+        let ring = 4096 + Self::EVENTS * size_of::<RingEvent>();
         let mut end = 4096;
-        let mut put = |table: &Table, stride: usize, records: usize| {
+        let mut put = |table: &TableLayout, stride: usize, records: usize| {
             table.offset.store(end, Ordering::Relaxed);
             table
                 .stride
@@ -153,8 +153,8 @@ impl TestPage {
         let stride = u64::from(rings.stride.load(Ordering::Relaxed));
         let end =
             rings.offset.load(Ordering::Relaxed) + stride * (u64::try_from(scheduler).unwrap() + 1);
-        let place = usize::try_from(end).unwrap() - (Self::EVENTS - slot) * size_of::<Event>();
-        let event: &Event = self.map.at(place).unwrap();
+        let place = usize::try_from(end).unwrap() - (Self::EVENTS - slot) * size_of::<RingEvent>();
+        let event: &RingEvent = self.map.at(place).unwrap();
         event.ticks.store(10 * task, Ordering::Relaxed);
         event.from_word.store(task << 24 | 7, Ordering::Relaxed);
         event.to_task.store(task + 1, Ordering::Relaxed);
@@ -170,7 +170,7 @@ impl TestPage {
         self.file.write_all_at(&bytes, 4096).unwrap();
     }
 
-    fn record<T: Shared>(&self, table: &Table, index: usize) -> &T {
+    fn record<T: Shared>(&self, table: &TableLayout, index: usize) -> &T {
         let stride = usize::try_from(table.stride.load(Ordering::Relaxed)).unwrap();
         let offset = usize::try_from(table.offset.load(Ordering::Relaxed)).unwrap();
         self.map.at(offset + index * stride).unwrap()

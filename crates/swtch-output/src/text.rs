@@ -146,7 +146,7 @@ pub fn nanos(ns: f64) -> String {
 
 /// How the cells of a column are aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum CellAlignment {
     /// Left-aligned, for columns of words.
     Left,
     /// Right-aligned, for columns of numbers.
@@ -161,7 +161,7 @@ const WIDEST_COLUMN: usize = 400;
 /// columns, none at the end of a line. A cell that is wider than `WIDEST_COLUMN` is shown whole
 /// and moves the rest of its own line only.
 pub fn columns(
-    head: &[(String, Side)],
+    head: &[(String, CellAlignment)],
     rows: &[Vec<String>],
     total: Option<&[String]>,
 ) -> Vec<String> {
@@ -177,8 +177,8 @@ pub fn columns(
         for ((cell, wide), (_, side)) in cells.zip(&widths).zip(head) {
             let blanks = " ".repeat(wide.saturating_sub(width(cell)));
             match side {
-                Side::Left => push(&mut line, format_args!("{cell}{blanks}  ")),
-                Side::Right => push(&mut line, format_args!("{blanks}{cell}  ")),
+                CellAlignment::Left => push(&mut line, format_args!("{cell}{blanks}  ")),
+                CellAlignment::Right => push(&mut line, format_args!("{blanks}{cell}  ")),
             }
         }
         line.trim_end().to_owned()
@@ -418,8 +418,8 @@ mod tests {
     #[test]
     fn columns_are_in_line() {
         let head = [
-            ("name".to_owned(), Side::Left),
-            ("n".to_owned(), Side::Right),
+            ("name".to_owned(), CellAlignment::Left),
+            ("n".to_owned(), CellAlignment::Right),
         ];
         let rows = [
             vec!["a".to_owned(), "1".to_owned()],
@@ -441,8 +441,8 @@ all     101";
     #[test]
     fn one_very_wide_cell_widens_no_other_line() {
         let head = [
-            ("name".to_owned(), Side::Left),
-            ("n".to_owned(), Side::Right),
+            ("name".to_owned(), CellAlignment::Left),
+            ("n".to_owned(), CellAlignment::Right),
         ];
         let long = "x".repeat(70_000);
         let rows = [

@@ -17,8 +17,8 @@ use plotters::prelude::DrawingBackend;
 use super::content::{Axis, Chart, Dot, Mark, Measure, Scale, Style};
 use super::layout::{MARGIN, SMALL, TEXT, WIDTH};
 use super::palette::{FADED, GRID, INK, MARK};
-use super::pen::{Anchor, Pen, Place, width_of};
-use super::scale::Span;
+use super::pen::{FigurePoint, Pen, TextAnchor, width_of};
+use super::scale::AxisSpan;
 
 mod lines;
 
@@ -42,9 +42,9 @@ const MARK_HEIGHT: f64 = 17.0;
 /// # Errors
 /// The backend cannot draw.
 pub fn draw<B: DrawingBackend>(chart: &Chart, between: (f64, f64), pen: &Pen<'_, B>) -> Result<()> {
-    let Some(frame) = Frame::of(chart, between)? else {
+    let Some(frame) = ChartFrame::of(chart, between)? else {
         let middle = (WIDTH / 2.0, f64::midpoint(between.0, between.1));
-        return pen.text("no value to show", middle, Anchor::Middle, TEXT, INK);
+        return pen.text("no value to show", middle, TextAnchor::Middle, TEXT, INK);
     };
     frame.draw_upright_axis(pen)?;
     frame.draw_level_axis(pen)?;
@@ -105,7 +105,7 @@ impl Chart {
 
     /// The span of the vertical axis: all points, and their intervals as far as they do not flatten
     /// the rest.
-    fn heights(&self) -> Span {
+    fn heights(&self) -> AxisSpan {
         let placed = self.dots().filter(|dot| self.has_place(dot));
         let above: Vec<f64> = placed
             .clone()
@@ -125,7 +125,8 @@ impl Chart {
         });
         let values = above.iter().copied().chain(ends.filter(is_shown));
         let margin = if scale == Scale::Linear { 0.05 } else { 0.03 };
-        let span = Span::around(scale, values, margin).unwrap_or_else(|| Span::of_nothing(scale));
+        let span =
+            AxisSpan::around(scale, values, margin).unwrap_or_else(|| AxisSpan::of_nothing(scale));
         if self.y.measure == Measure::Percent && highest <= 100.0 && highest > 80.0 {
             return span.at_most(100.0);
         }
@@ -142,23 +143,23 @@ impl Chart {
 
 /// The rectangle and the axes, which give values their places.
 #[derive(Debug)]
-struct Frame<'a> {
+struct ChartFrame<'a> {
     chart: &'a Chart,
     left: f64,
     right: f64,
     top: f64,
     bottom: f64,
-    x: Span,
-    y: Span,
+    x: AxisSpan,
+    y: AxisSpan,
     /// The marks on the axis, each with the row of its name, counted from below.
     marks: Vec<(&'a Mark, usize)>,
 }
 
-impl<'a> Frame<'a> {
+impl<'a> ChartFrame<'a> {
     /// The frame that holds all of a chart; `None` when no point has a place.
     fn of(chart: &'a Chart, between: (f64, f64)) -> Result<Option<Self>> {
         let placed = chart.dots().filter(|dot| chart.has_place(dot));
-        let Some(x) = Span::around(chart.x.scale, placed.map(|dot| dot.x), 0.025) else {
+        let Some(x) = AxisSpan::around(chart.x.scale, placed.map(|dot| dot.x), 0.025) else {
             return Ok(None);
         };
         let mut label_width = 0.0_f64;
@@ -191,7 +192,7 @@ impl<'a> Frame<'a> {
     }
 
     /// Where a point is drawn.
-    fn place(&self, dot: &Dot) -> Place {
+    fn place(&self, dot: &Dot) -> FigurePoint {
         let y = if self.chart.is_above(dot) {
             self.y(dot.y)
         } else {
@@ -222,10 +223,10 @@ impl<'a> Frame<'a> {
         for (value, text) in self.upright_ticks() {
             let y = self.y(value);
             pen.line(&[(self.left, y), (self.right, y)], GRID, 1.0)?;
-            pen.text(&text, (self.left - 8.0, y), Anchor::Right, SMALL, FADED)?;
+            pen.text(&text, (self.left - 8.0, y), TextAnchor::Right, SMALL, FADED)?;
         }
         let at = (MARGIN, self.name_y());
-        pen.text(&self.chart.y.name, at, Anchor::Left, TEXT, INK)
+        pen.text(&self.chart.y.name, at, TextAnchor::Left, TEXT, INK)
     }
 
     /// Height of the vertical axis' name, above all names of marks.
@@ -251,10 +252,10 @@ impl<'a> Frame<'a> {
             let x = self.x(value);
             pen.line(&[(x, self.bottom), (x, self.bottom + 5.0)], FADED, 1.0)?;
             let at = (x, self.bottom + 16.0);
-            pen.text(&text, at, Anchor::Middle, SMALL, FADED)?;
+            pen.text(&text, at, TextAnchor::Middle, SMALL, FADED)?;
         }
         let at = (f64::midpoint(self.left, self.right), self.bottom + 37.0);
-        pen.text(&self.chart.x.name, at, Anchor::Middle, TEXT, INK)
+        pen.text(&self.chart.x.name, at, TextAnchor::Middle, TEXT, INK)
     }
 
     /// The horizontal values at which something was measured, ascending, each once.
@@ -296,7 +297,7 @@ impl<'a> Frame<'a> {
             let x = self.x(mark.at);
             let y = self.top - MARK_HEIGHT * (as_f64(*row) + 0.6);
             pen.line(&[(x, y + 9.0), (x, self.bottom)], MARK, 1.0)?;
-            pen.text(&mark.label, (x, y), Anchor::Middle, SMALL, FADED)?;
+            pen.text(&mark.label, (x, y), TextAnchor::Middle, SMALL, FADED)?;
         }
         Ok(())
     }
@@ -305,7 +306,7 @@ impl<'a> Frame<'a> {
 /// Values marked on a horizontal axis that is `length` long, and their names, which do not touch.
 pub fn level_ticks(
     axis: &Axis,
-    span: Span,
+    span: AxisSpan,
     length: f64,
     measured: &[f64],
 ) -> Result<Vec<(f64, String)>> {

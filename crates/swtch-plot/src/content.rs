@@ -133,21 +133,21 @@ pub struct Lanes {
     /// The lanes from top to bottom.
     pub lanes: Vec<Lane>,
     /// The kinds of spans; a span names its kind by its index.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<SpanKind>,
     /// Length of the time axis, in ns.
     pub length_ns: u64,
 }
 
 /// A kind of span: its name in the legend, and its fill.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kind {
+pub struct SpanKind {
     /// Its name in the legend; `None` where another kind's name stands for it.
     pub name: Option<String>,
     /// Colour, height and texture of its spans.
     pub fill: Fill,
 }
 
-impl Kind {
+impl SpanKind {
     /// One that the legend names.
     pub fn named(name: &str, fill: Fill) -> Self {
         Self {
@@ -163,12 +163,12 @@ pub struct Lane {
     /// Name to the left of the lane.
     pub label: String,
     /// What it did, in order, without overlaps.
-    pub spans: Vec<Span>,
+    pub spans: Vec<LaneSpan>,
 }
 
 /// A stretch of time of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct LaneSpan {
     /// Its begin, in ns after the start.
     pub from_ns: u64,
     /// Its end, in ns after the start.

@@ -16,10 +16,10 @@ use plotters::prelude::DrawingBackend;
 use super::chart::level_ticks;
 use super::content::{Dots, NamedDot, Scale};
 use super::layout::{MARGIN, SMALL, TEXT, WIDTH};
-use super::legend::{Legend, Sample};
-use super::palette::{FADED, GRID, INK, Look, look};
-use super::pen::{Anchor, Pen, cut_to, width_of};
-use super::scale::Span;
+use super::legend::{Legend, LegendSample};
+use super::palette::{FADED, GRID, INK, LineAppearance, look};
+use super::pen::{Pen, TextAnchor, cut_to, width_of};
+use super::scale::AxisSpan;
 
 /// Distance from row to row, in points.
 const PITCH: f64 = 24.0;
@@ -46,9 +46,9 @@ pub fn height(dots: &Dots) -> Result<f64> {
 pub fn draw<B: DrawingBackend>(dots: &Dots, between: (f64, f64), pen: &Pen<'_, B>) -> Result<()> {
     let legend = legend(dots)?;
     legend.draw(between.0, pen)?;
-    let Some(frame) = Frame::of(dots, between.0 + legend.height())? else {
+    let Some(frame) = DotsFrame::of(dots, between.0 + legend.height())? else {
         let middle = (WIDTH / 2.0, f64::midpoint(between.0, between.1));
-        return pen.text("no value to show", middle, Anchor::Middle, TEXT, INK);
+        return pen.text("no value to show", middle, TextAnchor::Middle, TEXT, INK);
     };
     frame.draw_axis(pen)?;
     let (heights, _) = places(&dots.rows);
@@ -56,7 +56,7 @@ pub fn draw<B: DrawingBackend>(dots: &Dots, between: (f64, f64), pen: &Pen<'_, B
         let y = frame.top + height;
         if index == 0 || dots.rows[index - 1].label != row.label {
             let name = cut_to(&row.label, SMALL, NAME_WIDTH)?;
-            pen.text(&name, (frame.left - 10.0, y), Anchor::Right, SMALL, INK)?;
+            pen.text(&name, (frame.left - 10.0, y), TextAnchor::Right, SMALL, INK)?;
         }
         frame.draw_row(row, y, look(series_of(dots, row)), pen)?;
     }
@@ -83,7 +83,7 @@ fn series_of(dots: &Dots, row: &NamedDot) -> usize {
 }
 
 fn legend(dots: &Dots) -> Result<Legend> {
-    let points = (0..).map(Sample::Point);
+    let points = (0..).map(LegendSample::Point);
     Legend::of(series(dots).into_iter().zip(points))
 }
 
@@ -129,7 +129,7 @@ impl Dots {
     }
 
     /// The span of the axis: all values, and their intervals unless they flatten the rest.
-    fn span(&self) -> Option<Span> {
+    fn span(&self) -> Option<AxisSpan> {
         let scale = self.axis.scale;
         let values = self.rows.iter().map(|row| row.value);
         let placed = values.clone().filter(|value| scale.has_place(*value));
@@ -141,22 +141,22 @@ impl Dots {
         };
         let ends = self.rows.iter().filter_map(|row| row.interval);
         let ends = ends.flat_map(|(low, high)| [low, high]).filter(is_shown);
-        Span::around(scale, placed.chain(ends), 0.04)
+        AxisSpan::around(scale, placed.chain(ends), 0.04)
     }
 }
 
 /// The rectangle and the axis, which give values and rows their places.
 #[derive(Debug)]
-struct Frame<'a> {
+struct DotsFrame<'a> {
     dots: &'a Dots,
     left: f64,
     right: f64,
     top: f64,
     bottom: f64,
-    span: Span,
+    span: AxisSpan,
 }
 
-impl<'a> Frame<'a> {
+impl<'a> DotsFrame<'a> {
     /// The frame that holds all values; `None` when no value has a place.
     fn of(dots: &'a Dots, top: f64) -> Result<Option<Self>> {
         let Some(span) = dots.span() else {
@@ -188,7 +188,7 @@ impl<'a> Frame<'a> {
             let x = self.x(value);
             pen.line(&[(x, self.top), (x, self.bottom)], GRID, 1.0)?;
             pen.line(&[(x, y), (x, y + 5.0)], FADED, 1.0)?;
-            pen.text(&text, (x, y + 15.0), Anchor::Middle, SMALL, FADED)?;
+            pen.text(&text, (x, y + 15.0), TextAnchor::Middle, SMALL, FADED)?;
         }
         pen.line(&[(self.left, y), (self.right, y)], FADED, 1.0)?;
         if self.span.has_below(0.0) {
@@ -196,14 +196,14 @@ impl<'a> Frame<'a> {
             pen.line(&[(x, self.top), (x, self.bottom)], FADED, 1.0)?;
         }
         let at = (f64::midpoint(self.left, self.right), y + 36.0);
-        pen.text(&self.dots.axis.name, at, Anchor::Middle, TEXT, INK)
+        pen.text(&self.dots.axis.name, at, TextAnchor::Middle, TEXT, INK)
     }
 
     fn draw_row<B: DrawingBackend>(
         &self,
         row: &NamedDot,
         y: f64,
-        look: Look,
+        look: LineAppearance,
         pen: &Pen<'_, B>,
     ) -> Result<()> {
         const HALF_CAP: f64 = 4.0;
@@ -229,7 +229,13 @@ impl<'a> Frame<'a> {
         };
         pen.point((x, y), look, is_placed)?;
         let at = (WIDTH - MARGIN, y);
-        pen.text(&value_text(self.dots, row), at, Anchor::Right, SMALL, INK)
+        pen.text(
+            &value_text(self.dots, row),
+            at,
+            TextAnchor::Right,
+            SMALL,
+            INK,
+        )
     }
 }
 

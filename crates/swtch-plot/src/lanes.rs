@@ -16,11 +16,11 @@ use anyhow::Result;
 use plotters::prelude::DrawingBackend;
 
 use super::chart::level_ticks;
-use super::content::{Axis, Lane, Lanes, Measure, Scale, Span};
+use super::content::{Axis, Lane, LaneSpan, Lanes, Measure, Scale};
 use super::layout::{MARGIN, SMALL, TEXT, WIDTH};
-use super::legend::{Legend, Sample};
+use super::legend::{Legend, LegendSample};
 use super::palette::{FADED, GRID, GROUND, INK};
-use super::pen::{Anchor, Pen, cut_to, width_of};
+use super::pen::{Pen, TextAnchor, cut_to, width_of};
 use super::scale;
 
 /// Height below the lanes for ticks and the axis' name, in points.
@@ -50,7 +50,7 @@ pub fn height(lanes: &Lanes) -> Result<f64> {
 pub fn draw<B: DrawingBackend>(lanes: &Lanes, between: (f64, f64), pen: &Pen<'_, B>) -> Result<()> {
     let legend = legend(lanes)?;
     legend.draw(between.0, pen)?;
-    let frame = Frame::of(lanes, between.0 + legend.height())?;
+    let frame = LanesFrame::of(lanes, between.0 + legend.height())?;
     frame.draw_ground(pen)?;
     for (index, lane) in shown(lanes).iter().enumerate() {
         frame.draw_lane(index, lane, pen)?;
@@ -61,7 +61,7 @@ pub fn draw<B: DrawingBackend>(lanes: &Lanes, between: (f64, f64), pen: &Pen<'_,
 fn legend(lanes: &Lanes) -> Result<Legend> {
     let named = lanes.kinds.iter().filter_map(|kind| {
         let name = kind.name.as_deref()?;
-        Some((name, Sample::Area(kind.fill)))
+        Some((name, LegendSample::Area(kind.fill)))
     });
     Legend::of(named)
 }
@@ -113,16 +113,16 @@ impl Lanes {
 
 /// The rectangle and the axis, which give times and lanes their places.
 #[derive(Debug)]
-struct Frame<'a> {
+struct LanesFrame<'a> {
     lanes: &'a Lanes,
     left: f64,
     right: f64,
     top: f64,
     pitch: f64,
-    time: scale::Span,
+    time: scale::AxisSpan,
 }
 
-impl<'a> Frame<'a> {
+impl<'a> LanesFrame<'a> {
     fn of(lanes: &'a Lanes, top: f64) -> Result<Self> {
         let mut name_width = 0.0_f64;
         for lane in shown(lanes) {
@@ -134,7 +134,7 @@ impl<'a> Frame<'a> {
             right: WIDTH - MARGIN - 12.0,
             top,
             pitch: pitch(lanes),
-            time: scale::Span::up_to(as_ns(lanes.length_ns.max(1))),
+            time: scale::AxisSpan::up_to(as_ns(lanes.length_ns.max(1))),
         })
     }
 
@@ -166,7 +166,7 @@ impl<'a> Frame<'a> {
             let name = cut_to(&lane.label, SMALL, NAME_WIDTH)?;
             let at = (self.left - 10.0, f64::midpoint(upper, lower));
             let size = if self.pitch < 20.0 { 12.0 } else { SMALL };
-            pen.text(&name, at, Anchor::Right, size, INK)?;
+            pen.text(&name, at, TextAnchor::Right, size, INK)?;
         }
         for (ns, _) in self.ticks()? {
             let x = self.x(ns);
@@ -216,10 +216,10 @@ impl<'a> Frame<'a> {
         for (ns, text) in self.ticks()? {
             let x = self.x(ns);
             pen.line(&[(x, y), (x, y + 5.0)], FADED, 1.0)?;
-            pen.text(&text, (x, y + 15.0), Anchor::Middle, SMALL, FADED)?;
+            pen.text(&text, (x, y + 15.0), TextAnchor::Middle, SMALL, FADED)?;
         }
         let at = (f64::midpoint(self.left, self.right), y + 36.0);
-        pen.text(&Self::axis().name, at, Anchor::Middle, TEXT, INK)
+        pen.text(&Self::axis().name, at, TextAnchor::Middle, TEXT, INK)
     }
 }
 
@@ -233,9 +233,9 @@ struct Bar {
 }
 
 /// Bars for the spans of a lane: wide ones as they are, narrow neighbours together.
-fn bars(spans: &[Span], kinds: usize, ns_per_point: f64) -> Vec<Bar> {
+fn bars(spans: &[LaneSpan], kinds: usize, ns_per_point: f64) -> Vec<Bar> {
     let mut bars: Vec<Bar> = Vec::new();
-    let mut crowd: Vec<Span> = Vec::new();
+    let mut crowd: Vec<LaneSpan> = Vec::new();
     for span in spans {
         let length = as_ns(span.to_ns.saturating_sub(span.from_ns));
         let is_wide = length >= NARROW * ns_per_point;
@@ -260,7 +260,7 @@ fn bars(spans: &[Span], kinds: usize, ns_per_point: f64) -> Vec<Bar> {
 }
 
 /// Adds a bar for the spans in `crowd`, or extends the last bar where the two look alike.
-fn push_crowd(crowd: &mut Vec<Span>, kinds: usize, bars: &mut Vec<Bar>) {
+fn push_crowd(crowd: &mut Vec<LaneSpan>, kinds: usize, bars: &mut Vec<Bar>) {
     /// Shares that differ less look the same.
     const SAME: f64 = 0.04;
     let (Some(first), Some(last)) = (crowd.first(), crowd.last()) else {
@@ -305,12 +305,12 @@ const fn as_f64(count: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::content::Kind;
+    use super::super::content::SpanKind;
     use super::super::palette::Fill;
     use super::*;
 
-    fn spans(length_ns: u64, count: u64) -> Vec<Span> {
-        let span = |number: u64| Span {
+    fn spans(length_ns: u64, count: u64) -> Vec<LaneSpan> {
+        let span = |number: u64| LaneSpan {
             from_ns: number * length_ns,
             to_ns: (number + 1) * length_ns,
             kind: usize::from(number.is_multiple_of(4)),
@@ -343,7 +343,7 @@ mod tests {
     /// One preemption of a microsecond in a second is still drawn.
     #[test]
     fn a_single_narrow_span_does_not_vanish() {
-        let lone = [Span {
+        let lone = [LaneSpan {
             from_ns: 500,
             to_ns: 501,
             kind: 0,
@@ -361,8 +361,8 @@ mod tests {
                 spans: spans(length_ns, count),
             }],
             kinds: vec![
-                Kind::named("running", Fill::RUNNING),
-                Kind::named("waiting", Fill::QUEUED),
+                SpanKind::named("running", Fill::RUNNING),
+                SpanKind::named("waiting", Fill::QUEUED),
             ],
             length_ns: length_ns * count,
         };
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_gap_is_not_painted_over() {
-        let apart = [0, 500_000].map(|from_ns| Span {
+        let apart = [0, 500_000].map(|from_ns| LaneSpan {
             from_ns,
             to_ns: from_ns + 10,
             kind: 0,

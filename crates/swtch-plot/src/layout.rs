@@ -18,7 +18,7 @@ use plotters::prelude::DrawingBackend;
 
 use super::content::{Content, Picture};
 use super::palette::{FADED, INK};
-use super::pen::{Anchor, Pen, wrapped_to};
+use super::pen::{Pen, TextAnchor, wrapped_to};
 use super::{chart, dots, lanes};
 use plotters::style::RGBColor;
 
@@ -60,7 +60,7 @@ impl Layout {
     /// # Errors
     /// The font cannot be measured.
     pub fn of(picture: &Picture) -> Result<Self> {
-        let mut column = Column {
+        let mut column = TextColumn {
             words: Vec::new(),
             y: 16.0,
         };
@@ -89,7 +89,7 @@ impl Layout {
         pen.clear()?;
         for words in &self.words {
             let at = (MARGIN, words.y);
-            pen.text(&words.text, at, Anchor::Left, words.size, words.colour)?;
+            pen.text(&words.text, at, TextAnchor::Left, words.size, words.colour)?;
         }
         let between = (self.top, self.bottom);
         match &picture.content {
@@ -101,12 +101,12 @@ impl Layout {
 }
 
 /// Words one below the other.
-struct Column {
+struct TextColumn {
     words: Vec<PlacedText>,
     y: f64,
 }
 
-impl Column {
+impl TextColumn {
     fn push(&mut self, text: &str, size: f64, colour: RGBColor, line_height: f64) -> Result<()> {
         for text in wrapped_to(text, size, WIDTH - 2.0 * MARGIN)? {
             self.words.push(PlacedText {

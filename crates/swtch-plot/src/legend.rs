@@ -6,7 +6,7 @@ use plotters::prelude::DrawingBackend;
 
 use super::layout::{MARGIN, SMALL, WIDTH};
 use super::palette::{Fill, INK, look};
-use super::pen::{Anchor, Pen, cut_to, width_of};
+use super::pen::{Pen, TextAnchor, cut_to, width_of};
 
 /// Height of a row, in points.
 const ROW: f64 = 22.0;
@@ -17,7 +17,7 @@ const GAP: f64 = 26.0;
 
 /// The sample beside a name.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Sample {
+pub enum LegendSample {
     /// An area with the fill that it explains.
     Area(Fill),
     /// The point of the line with this index.
@@ -34,7 +34,7 @@ pub struct Legend {
 #[derive(Debug)]
 struct Entry {
     name: String,
-    sample: Sample,
+    sample: LegendSample,
     x: f64,
     row: u8,
 }
@@ -44,7 +44,7 @@ impl Legend {
     ///
     /// # Errors
     /// The font cannot be measured.
-    pub fn of<'a>(names: impl IntoIterator<Item = (&'a str, Sample)>) -> Result<Self> {
+    pub fn of<'a>(names: impl IntoIterator<Item = (&'a str, LegendSample)>) -> Result<Self> {
         let right = WIDTH - MARGIN;
         let mut entries = Vec::new();
         let (mut x, mut row) = (MARGIN, 0);
@@ -85,14 +85,14 @@ impl Legend {
         {
             let y = top + (f64::from(*row) + 0.5) * ROW;
             match sample {
-                Sample::Area(fill) => {
+                LegendSample::Area(fill) => {
                     let (upper, lower) = (y - 6.0, y + 6.0);
                     let upper = lower - fill.height * (lower - upper);
                     pen.area((*x, upper), (*x + 13.0, lower), *fill)?;
                 }
-                Sample::Point(index) => pen.point((*x + 7.0, y), look(*index), true)?,
+                LegendSample::Point(index) => pen.point((*x + 7.0, y), look(*index), true)?,
             }
-            pen.text(name, (*x + INDENT, y), Anchor::Left, SMALL, INK)?;
+            pen.text(name, (*x + INDENT, y), TextAnchor::Left, SMALL, INK)?;
         }
         Ok(())
     }

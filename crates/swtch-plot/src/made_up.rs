@@ -1,8 +1,8 @@
 //! Made-up pictures, of the shapes that real ones have, for tests.
 
 use super::content::{
-    Axis, Chart, Content, Dot, Dots, Kind, Lane, Lanes, Line, Mark, Measure, NamedDot, Picture,
-    Scale, Span, Style,
+    Axis, Chart, Content, Dot, Dots, Lane, LaneSpan, Lanes, Line, Mark, Measure, NamedDot, Picture,
+    Scale, SpanKind, Style,
 };
 use super::palette::{Fill, look};
 
@@ -141,14 +141,14 @@ fn runs() -> Content {
 
 fn five_on_four() -> Content {
     let alone = |cpu: usize| {
-        vec![Span {
+        vec![LaneSpan {
             from_ns: 3_000_000,
             to_ns: 1_000_000_000,
             kind: cpu,
         }]
     };
     let turns = |first: u64| {
-        let span = |turn: u64| Span {
+        let span = |turn: u64| LaneSpan {
             from_ns: turn * 20_000_000,
             to_ns: (turn + 1) * 20_000_000,
             kind: 0,
@@ -159,14 +159,14 @@ fn five_on_four() -> Content {
             .collect()
     };
     let spans = [turns(0), alone(1), alone(2), alone(3), turns(1)];
-    let lane = |(number, spans): (usize, Vec<Span>)| Lane {
+    let lane = |(number, spans): (usize, Vec<LaneSpan>)| Lane {
         label: format!("counter-{}", number + 1),
         spans,
     };
     Content::Lanes(Lanes {
         lanes: spans.into_iter().enumerate().map(lane).collect(),
         kinds: (0..4)
-            .map(|cpu| Kind::named(&format!("on CPU {cpu}"), Fill::plain(look(cpu).colour)))
+            .map(|cpu| SpanKind::named(&format!("on CPU {cpu}"), Fill::plain(look(cpu).colour)))
             .collect(),
         length_ns: 2_000_000_000,
     })
@@ -175,7 +175,7 @@ fn five_on_four() -> Content {
 /// Ten thousand switches on each of twenty lanes.
 fn crowd() -> Content {
     let spans = |first: u64| {
-        let span = |turn: u64| Span {
+        let span = |turn: u64| LaneSpan {
             from_ns: turn * 400_000,
             to_ns: turn * 400_000 + 395_000 + turn % 5_000,
             kind: usize::from(!(turn + first).is_multiple_of(3)),
@@ -189,8 +189,8 @@ fn crowd() -> Content {
     Content::Lanes(Lanes {
         lanes: (0..20).map(lane).collect(),
         kinds: vec![
-            Kind::named("running", Fill::RUNNING),
-            Kind::named("waiting for the CPU", Fill::QUEUED),
+            SpanKind::named("running", Fill::RUNNING),
+            SpanKind::named("waiting for the CPU", Fill::QUEUED),
         ],
         length_ns: 8_000_000_000,
     })

@@ -52,7 +52,7 @@ const SHAPES: [Shape; 5] = [
 
 /// Colour and shape of one line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Look {
+pub struct LineAppearance {
     /// The colour of line and points.
     pub colour: RGBColor,
     /// The shape of its points.
@@ -185,8 +185,8 @@ fn mixed(from: RGBColor, to: RGBColor, share: f64) -> RGBColor {
 }
 
 /// The look of the line at `index`: 35 differ.
-pub fn look(index: usize) -> Look {
-    Look {
+pub fn look(index: usize) -> LineAppearance {
+    LineAppearance {
         colour: COLOURS[index % COLOURS.len()],
         shape: SHAPES[index % SHAPES.len()],
     }

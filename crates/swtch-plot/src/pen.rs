@@ -16,7 +16,7 @@ use plotters::style::{
 };
 use swtch_output::text::escaped;
 
-use super::palette::{Fill, Look, Shape, Texture};
+use super::palette::{Fill, LineAppearance, Shape, Texture};
 
 /// The font, as an SVG names it: ours, else what has much the same widths.
 const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
@@ -26,7 +26,7 @@ const FONT: &[u8] = include_bytes!("../assets/DejaVuSans-latin.ttf");
 
 /// The part of a text that its place refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Anchor {
+pub enum TextAnchor {
     Left,
     Middle,
     Right,
@@ -40,7 +40,7 @@ pub struct Pen<'a, B: DrawingBackend> {
 }
 
 /// A place, in points from the top left corner.
-pub type Place = (f64, f64);
+pub type FigurePoint = (f64, f64);
 
 impl<'a, B: DrawingBackend> Pen<'a, B> {
     /// A pen for an area of which `scale` pixels are a point.
@@ -68,14 +68,14 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     }
 
     /// Draws straight lines from place to place.
-    pub fn line(&self, places: &[Place], colour: RGBColor, width: f64) -> Result<()> {
+    pub fn line(&self, places: &[FigurePoint], colour: RGBColor, width: f64) -> Result<()> {
         let style = self.stroke(colour, width);
         let places: Vec<_> = places.iter().map(|place| self.pixel(*place)).collect();
         told(self.area.draw(&PathElement::new(places, style)))
     }
 
     /// Draws straight lines from place to place in dashes: one pattern runs along all of them.
-    pub fn dashed_line(&self, places: &[Place], colour: RGBColor, width: f64) -> Result<()> {
+    pub fn dashed_line(&self, places: &[FigurePoint], colour: RGBColor, width: f64) -> Result<()> {
         for dash in dashes(places) {
             self.line(&dash, colour, width)?;
         }
@@ -83,13 +83,13 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     }
 
     /// Fills a rectangle, given by two opposite corners.
-    pub fn fill(&self, from: Place, to: Place, colour: RGBColor) -> Result<()> {
+    pub fn fill(&self, from: FigurePoint, to: FigurePoint, colour: RGBColor) -> Result<()> {
         let corners = [self.pixel(from), self.pixel(to)];
         told(self.area.draw(&Rectangle::new(corners, colour.filled())))
     }
 
     /// Fills a rectangle with a texture.
-    pub fn area(&self, from: Place, to: Place, fill: Fill) -> Result<()> {
+    pub fn area(&self, from: FigurePoint, to: FigurePoint, fill: Fill) -> Result<()> {
         /// Distance from line to line, along the edge.
         const STEP: f64 = 5.0;
         let ((left, top), (right, bottom)) = (from, to);
@@ -113,7 +113,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     }
 
     /// Draws the point of a line: filled, or an outline on white.
-    pub fn point(&self, at: Place, look: Look, is_filled: bool) -> Result<()> {
+    pub fn point(&self, at: FigurePoint, look: LineAppearance, is_filled: bool) -> Result<()> {
         const RADIUS: f64 = 3.8;
         const OUTLINE: f64 = 1.4;
         if is_filled {
@@ -124,11 +124,11 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     }
 
     /// Draws one of very many observations.
-    pub fn small_point(&self, at: Place, look: Look) -> Result<()> {
+    pub fn small_point(&self, at: FigurePoint, look: LineAppearance) -> Result<()> {
         self.shape(at, look.shape, 2.2, look.colour)
     }
 
-    fn shape(&self, at: Place, shape: Shape, radius: f64, colour: RGBColor) -> Result<()> {
+    fn shape(&self, at: FigurePoint, shape: Shape, radius: f64, colour: RGBColor) -> Result<()> {
         if shape == Shape::Circle {
             let radius = self.length(radius);
             let circle = Circle::new(self.pixel(at), radius, colour.filled());
@@ -146,15 +146,15 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     pub fn text(
         &self,
         text: &str,
-        at: Place,
-        anchor: Anchor,
+        at: FigurePoint,
+        anchor: TextAnchor,
         size: f64,
         colour: RGBColor,
     ) -> Result<()> {
         let side = match anchor {
-            Anchor::Left => HPos::Left,
-            Anchor::Middle => HPos::Center,
-            Anchor::Right => HPos::Right,
+            TextAnchor::Left => HPos::Left,
+            TextAnchor::Middle => HPos::Center,
+            TextAnchor::Right => HPos::Right,
         };
         let style = self
             .font(size)
@@ -173,7 +173,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "places on a small area")]
-    fn pixel(&self, (x, y): Place) -> (i32, i32) {
+    fn pixel(&self, (x, y): FigurePoint) -> (i32, i32) {
         (
             (x * self.scale).round() as i32,
             (y * self.scale).round() as i32,
@@ -256,11 +256,11 @@ pub fn wrapped_to(text: &str, size: f64, width: f64) -> Result<Vec<String>> {
 }
 
 /// The strokes of a dashed line, with its corners where they fall within one.
-fn dashes(places: &[Place]) -> Vec<Vec<Place>> {
+fn dashes(places: &[FigurePoint]) -> Vec<Vec<FigurePoint>> {
     /// Lengths of a stroke and of the blank after it, in points.
     const PATTERN: [f64; 2] = [7.0, 4.5];
     let mut strokes = Vec::new();
-    let mut stroke: Vec<Place> = places.first().copied().into_iter().collect();
+    let mut stroke: Vec<FigurePoint> = places.first().copied().into_iter().collect();
     let (mut phase, mut left) = (0, PATTERN[0]);
     for pair in places.windows(2) {
         let (mut from, to) = (pair[0], pair[1]);

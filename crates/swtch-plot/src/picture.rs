@@ -36,12 +36,12 @@ const CHANNELS: u32 = 3;
 
 /// A file format of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum PictureFormat {
     Svg,
     Png,
 }
 
-impl Kind {
+impl PictureFormat {
     fn of(path: &Path) -> Result<Self> {
         let extension = path.extension().map(|end| end.to_ascii_lowercase());
         match extension.as_ref().and_then(|end| end.to_str()) {
@@ -65,7 +65,7 @@ impl Kind {
 /// # Errors
 /// The format is not known; the message says which are.
 pub fn check_path(path: &Path) -> Result<()> {
-    Kind::of(path).map(|_| ())
+    PictureFormat::of(path).map(|_| ())
 }
 
 impl Picture {
@@ -74,9 +74,9 @@ impl Picture {
     /// # Errors
     /// The name has another ending, or the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let bytes = match Kind::of(path)? {
-            Kind::Svg => self.to_svg()?.into_bytes(),
-            Kind::Png => self.to_png()?,
+        let bytes = match PictureFormat::of(path)? {
+            PictureFormat::Svg => self.to_svg()?.into_bytes(),
+            PictureFormat::Png => self.to_png()?,
         };
         fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
     }
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn a_format_is_told_by_the_end_of_the_name() {
-        let kind = |path: &str| Kind::of(Path::new(path));
-        assert_eq!(kind("a/b.svg").unwrap(), Kind::Svg);
-        assert_eq!(kind("b.PNG").unwrap(), Kind::Png);
+        let kind = |path: &str| PictureFormat::of(Path::new(path));
+        assert_eq!(kind("a/b.svg").unwrap(), PictureFormat::Svg);
+        assert_eq!(kind("b.PNG").unwrap(), PictureFormat::Png);
         let refusal = kind("b.pdf").unwrap_err().to_string();
         assert_eq!(
             refusal,

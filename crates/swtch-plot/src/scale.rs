@@ -10,13 +10,13 @@ use super::content::{Measure, Scale};
 
 /// A span of values on an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Span {
+pub struct AxisSpan {
     scale: Scale,
     low: f64,
     high: f64,
 }
 
-impl Span {
+impl AxisSpan {
     /// The span that holds all `values`, with `margin` of its length added at both ends; a linear
     /// scale starts at 0 unless something is below. Values without a place on the scale are left
     /// out; `None` if no other is there.
@@ -307,12 +307,12 @@ fn short(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn logarithmic(values: &[f64], margin: f64) -> Span {
-        Span::around(Scale::Logarithmic, values.iter().copied(), margin).unwrap()
+    fn logarithmic(values: &[f64], margin: f64) -> AxisSpan {
+        AxisSpan::around(Scale::Logarithmic, values.iter().copied(), margin).unwrap()
     }
 
-    fn even(values: &[f64]) -> Span {
-        Span::around(Scale::Linear, values.iter().copied(), 0.0).unwrap()
+    fn even(values: &[f64]) -> AxisSpan {
+        AxisSpan::around(Scale::Linear, values.iter().copied(), 0.0).unwrap()
     }
 
     const fn at_most(most: usize) -> impl Fn(&[f64]) -> bool {
@@ -341,7 +341,7 @@ mod tests {
         let span = logarithmic(&[-5.0, 0.0, 10.0, 1000.0], 0.0);
         assert!((span.place(100.0) - 0.5).abs() < 1e-9);
         assert!(span.place(-1.0).abs() < 1e-9);
-        let nothing = Span::around(Scale::Logarithmic, [-5.0, f64::NAN], 0.0);
+        let nothing = AxisSpan::around(Scale::Logarithmic, [-5.0, f64::NAN], 0.0);
         assert_eq!(nothing, None);
     }
 

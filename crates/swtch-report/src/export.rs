@@ -34,12 +34,12 @@ use swtch_output::text::escaped;
 
 use crate::opening;
 use crate::report::Filter;
-use rows::Rows;
-pub use sink::{Bytes, Packing, Sink};
+use rows::ExportRows;
+pub use sink::{ExportEncoding, Packing, Sink};
 
 /// The format of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
+pub enum ExportFormat {
     /// Protobuf messages that Perfetto reads.
     Perfetto,
     /// JSON in Chrome's trace event format.
@@ -54,7 +54,7 @@ pub enum To {
     Parquet,
 }
 
-impl To {
+impl ExportFormat {
     /// In the order in which help and errors list them.
     pub const ALL: [Self; 6] = [
         Self::Perfetto,
@@ -82,10 +82,10 @@ impl To {
         Self::ALL.into_iter().find(|to| to.as_str() == word)
     }
 
-    const fn bytes(self) -> Bytes {
+    const fn bytes(self) -> ExportEncoding {
         match self {
-            Self::Perfetto | Self::Parquet => Bytes::Binary,
-            Self::Chrome | Self::Firefox | Self::Folded | Self::Csv => Bytes::Text,
+            Self::Perfetto | Self::Parquet => ExportEncoding::Binary,
+            Self::Chrome | Self::Firefox | Self::Folded | Self::Csv => ExportEncoding::Text,
         }
     }
 
@@ -128,11 +128,11 @@ impl To {
 
 /// What to export, and where the file goes.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ExportRequest {
     /// Directory of the trace to export.
     pub trace: PathBuf,
     /// The format of the file.
-    pub to: To,
+    pub to: ExportFormat,
     /// The file; stdout when `None`.
     pub output: Option<PathBuf>,
     /// Which rows of it to export.
@@ -144,19 +144,19 @@ pub struct Request {
 ///
 /// # Errors
 /// When the trace cannot be read or the export not be written.
-pub fn run(request: &Request, interrupted: Arc<AtomicBool>) -> Result<u8> {
+pub fn run(request: &ExportRequest, interrupted: Arc<AtomicBool>) -> Result<u8> {
     let output = request.output.as_deref();
     let packing = request.to.packing(output)?;
     let trace = opening::open(&request.trace)?;
-    let mut rows = Rows::open(&trace, &request.filter)?;
+    let mut rows = ExportRows::open(&trace, &request.filter)?;
     let mut sink = Sink::open(output, request.to.bytes(), packing, interrupted)?;
     match request.to {
-        To::Perfetto => perfetto::write(&mut rows, &mut sink)?,
-        To::Chrome => chrome::write(&mut rows, &mut sink)?,
-        To::Firefox => firefox::write(&mut rows, &mut sink)?,
-        To::Folded => folded::write(&mut rows, &mut sink)?,
-        To::Csv => table::write_csv(&mut rows, &mut sink)?,
-        To::Parquet => {
+        ExportFormat::Perfetto => perfetto::write(&mut rows, &mut sink)?,
+        ExportFormat::Chrome => chrome::write(&mut rows, &mut sink)?,
+        ExportFormat::Firefox => firefox::write(&mut rows, &mut sink)?,
+        ExportFormat::Folded => folded::write(&mut rows, &mut sink)?,
+        ExportFormat::Csv => table::write_csv(&mut rows, &mut sink)?,
+        ExportFormat::Parquet => {
             let shown = request.output.as_deref().unwrap_or(Path::new("stdout"));
             sink = table::write_parquet(&mut rows, sink, shown)?;
         }
@@ -170,7 +170,7 @@ pub fn run(request: &Request, interrupted: Arc<AtomicBool>) -> Result<u8> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
-fn tell(to: To, output: &Path, bytes: u64) {
+fn tell(to: ExportFormat, output: &Path, bytes: u64) {
     let name = output.to_string_lossy();
     let megabytes = bytes as f64 / 1e6;
     message!(

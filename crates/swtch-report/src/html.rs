@@ -5,9 +5,9 @@
 //! chose, so its policy allows no script and no network, even if markup got through the escaping.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use swtch_output::text::{Side, escaped};
+use swtch_output::text::{CellAlignment, escaped};
 
-use crate::report::{Sheet, Shown};
+use crate::report::{RenderedTable, Sheet};
 
 /// The style sheet of every page.
 const STYLE: &str = include_str!("html.css");
@@ -54,10 +54,10 @@ pub fn table(title: &str, sheet: &Sheet, most: usize) -> Markup {
     }
 }
 
-fn cells(title: &str, part: &Shown) -> Markup {
+fn cells(title: &str, part: &RenderedTable) -> Markup {
     let class = |column: usize| match part.head[column].1 {
-        Side::Left => None,
-        Side::Right => Some("number"),
+        CellAlignment::Left => None,
+        CellAlignment::Right => Some("number"),
     };
     let row = |cells: &[String]| {
         html! {

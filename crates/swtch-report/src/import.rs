@@ -32,21 +32,21 @@ use linux_perf_event_reader::{
     CommOrExecRecord, EventRecord, RawEventRecord, RecordType, SampleRecord,
 };
 use rustc_hash::FxHashMap;
-use swtch_core::timeline::Step;
+use swtch_core::timeline::TraceRow;
 use swtch_core::{Arch, CpuId, Gap, SyscallTable, TaskEventKind, Timeline, Timestamp};
 use swtch_output::message;
 use swtch_output::text::{counted, escaped, from_bytes};
-use swtch_store::{Imported, Meta, State, Writer, contained, input};
+use swtch_store::{Imported, Meta, RecordingState, Writer, contained, input};
 
 use cursor::Cursor;
-use facts::Head;
-use fields::Format;
+use facts::PerfHead;
+use fields::TracepointFormat;
 use losses::Losses;
-use scheduler::{Scheduler, Side};
+use scheduler::{SchedulerState, SwitchSide};
 
 /// What to import, and where the trace goes.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ImportRequest {
     /// The file that perf wrote.
     pub file: PathBuf,
     /// Where the trace goes. `None` means this directory, with the file's name and `.swtch` in
@@ -58,7 +58,7 @@ pub struct Request {
 ///
 /// # Errors
 /// When perf did not write the file, no switch can be read from it, or the trace cannot be written.
-pub fn run(request: &Request) -> Result<u8> {
+pub fn run(request: &ImportRequest) -> Result<u8> {
     let path = &request.file;
     let shown = || format!("reading {}", path.display());
     let mut file = input::open(path).with_context(shown)?;
@@ -67,7 +67,7 @@ pub fn run(request: &Request) -> Result<u8> {
     let reader = contained(|| PerfFileReader::parse_file(BufReader::new(file)));
     let reader = reader.with_context(shown)?.map_err(explained);
     let mut reader = reader.with_context(shown)?;
-    let head = contained(|| Head::of(&reader.perf_file, path)).with_context(shown)?;
+    let head = contained(|| PerfHead::of(&reader.perf_file, path)).with_context(shown)?;
     let head = head.with_context(shown)?;
     let output = request
         .output
@@ -78,7 +78,7 @@ pub fn run(request: &Request) -> Result<u8> {
     let mut pipeline = ImportPipeline {
         writer: Writer::create(&output, &meta)?,
         timeline: Timeline::new(SyscallTable::of(arch)),
-        scheduler: Scheduler::default(),
+        scheduler: SchedulerState::default(),
         losses: Losses::default(),
         head,
         first: None,
@@ -92,7 +92,7 @@ pub fn run(request: &Request) -> Result<u8> {
         return Err(read.err().unwrap_or(error)).with_context(shown);
     }
     if let Err(error) = read {
-        meta.state = State::StoppedEarly;
+        meta.state = RecordingState::StoppedEarly;
         meta.stop_reason = Some(format!("the file ends early: {error:#}"));
     }
     pipeline.finish(&mut meta)?;
@@ -133,8 +133,8 @@ fn read_all(
 
 /// All stages between the file and the trace.
 struct ImportPipeline {
-    head: Head,
-    scheduler: Scheduler,
+    head: PerfHead,
+    scheduler: SchedulerState,
     losses: Losses,
     timeline: Timeline,
     writer: Writer,
@@ -224,12 +224,12 @@ impl ImportPipeline {
         let tid = |name| get(name).and_then(|tid| u32::try_from(tid).ok());
         match format.name.as_str() {
             "sched_switch" => {
-                let prev = Side {
+                let prev = SwitchSide {
                     tid: tid("prev_pid")?,
                     comm: format.text("prev_comm", &bytes)?,
                     prio: get("prev_prio")?,
                 };
-                let next = Side {
+                let next = SwitchSide {
                     tid: tid("next_pid")?,
                     comm: format.text("next_comm", &bytes)?,
                     prio: get("next_prio")?,
@@ -240,7 +240,7 @@ impl ImportPipeline {
             // waker's context.
             "sched_wakeup" if self.head.has_waking => {}
             "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => {
-                let woken = Side {
+                let woken = SwitchSide {
                     tid: tid("pid")?,
                     comm: format.text("comm", &bytes)?,
                     prio: get("prio")?,
@@ -257,8 +257,8 @@ impl ImportPipeline {
     fn hand_on(&mut self) -> Result<()> {
         for event in self.scheduler.take_events() {
             match self.timeline.push(event) {
-                Some(Step::Switch(row)) => self.writer.push_switch(&row)?,
-                Some(Step::Task(task)) => self.writer.push_task(&task)?,
+                Some(TraceRow::Switch(row)) => self.writer.push_switch(&row)?,
+                Some(TraceRow::Task(task)) => self.writer.push_task(&task)?,
                 None => {}
             }
         }
@@ -322,8 +322,8 @@ impl ImportPipeline {
         if let Some(imported) = &mut meta.imported {
             imported.runs_without_start = counts.unstarted;
         }
-        if meta.state == State::Recording {
-            meta.state = State::Finished;
+        if meta.state == RecordingState::Recording {
+            meta.state = RecordingState::Finished;
         }
         if let Some(imported) = &mut meta.imported {
             imported.unreadable_records = self.odd;
@@ -408,7 +408,7 @@ fn tell(meta: &Meta, output: &Path, untraced: u64) {
 }
 
 /// Formats by number, as the head keeps them.
-type Formats = FxHashMap<u16, Format>;
+type Formats = FxHashMap<u16, TracepointFormat>;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! Which price list a bill takes: the one that is named, or the saved one of this machine.
 //!
-//! [`chosen`] reads the list once; [`Kept`] is for repeated questions.
+//! [`chosen`] reads the list once; [`PriceListCache`] is for repeated questions.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -45,7 +45,7 @@ pub fn saved() -> Result<Option<PriceList>> {
 
 /// A price list, and which of its prices apply to which switch.
 #[derive(Debug)]
-pub struct Ready {
+pub struct ReadyPrices {
     /// The whole list.
     pub list: PriceList,
     /// Finds the prices that apply to a switch.
@@ -55,7 +55,7 @@ pub struct Ready {
 /// The [`chosen`] list for questions that come one by one: read for the first, and again when its
 /// file has changed, because `swtch cost --save` may be run meanwhile.
 #[derive(Debug)]
-pub struct Kept {
+pub struct PriceListCache {
     path: Option<PathBuf>,
     read: Mutex<Option<ReadList>>,
 }
@@ -65,10 +65,10 @@ pub struct Kept {
 struct ReadList {
     of: Option<Stamp>,
     /// An error is kept in words, because it is given again to each later question.
-    outcome: Result<Arc<Ready>, String>,
+    outcome: Result<Arc<ReadyPrices>, String>,
 }
 
-impl Kept {
+impl PriceListCache {
     /// The list at `path`; without a path, the saved one.
     pub const fn new(path: Option<PathBuf>) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl Kept {
     /// # Errors
     ///
     /// As [`chosen`], in words.
-    pub fn ready(&self) -> Result<Arc<Ready>, String> {
+    pub fn ready(&self) -> Result<Arc<ReadyPrices>, String> {
         let place = self.path.clone().or_else(|| place_of_saved().ok());
         // Taken before the list is read: a write meanwhile then makes it be read again.
         let now = place.as_deref().and_then(Stamp::of);
@@ -93,7 +93,7 @@ impl Kept {
         let outcome = chosen(self.path.as_deref());
         let outcome = outcome.map_err(|error| format!("{error:#}")).map(|list| {
             let billing = Billing::new(&list);
-            Arc::new(Ready { list, billing })
+            Arc::new(ReadyPrices { list, billing })
         });
         *read = Some(ReadList {
             of: now,
@@ -145,7 +145,7 @@ mod tests {
     fn a_kept_list_is_read_again_only_when_its_file_has_changed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("prices.json");
-        let kept = Kept::new(Some(path.clone()));
+        let kept = PriceListCache::new(Some(path.clone()));
         assert!(kept.ready().unwrap_err().contains("prices.json"));
         price_file::save(&prices(), &path).unwrap();
         let first = kept.ready().unwrap();

@@ -23,7 +23,7 @@ pub struct Column<R: 'static> {
     /// Name of the column, which ends in the unit where there is one.
     pub name: &'static str,
     /// Type of the column's values.
-    pub kind: Kind,
+    pub kind: ColumnType,
     /// Whether the column may hold null.
     pub presence: Presence,
     /// The format version that added the column.
@@ -36,7 +36,7 @@ pub struct Column<R: 'static> {
 
 /// The types that columns have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnType {
     /// Signed integer, 64 bits. The kernel's unsigned numbers keep their bits; SQL engines on the
     /// JVM have no unsigned types.
     Int64,
@@ -60,7 +60,7 @@ pub enum Kind {
     UInt32List,
 }
 
-impl Kind {
+impl ColumnType {
     /// The Arrow data type of such a column.
     pub fn arrow(self) -> DataType {
         match self {

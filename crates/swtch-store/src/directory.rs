@@ -39,7 +39,7 @@ pub struct Directory {
 
 /// The present place of a trace's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum DirectoryState {
     /// Where it was created, as far as can be seen.
     InPlace,
     /// The directory, or one above it, was renamed; this is its path now.
@@ -132,14 +132,14 @@ impl Directory {
     }
 
     /// The present place of the directory.
-    pub fn whereabouts(&self) -> Whereabouts {
+    pub fn whereabouts(&self) -> DirectoryState {
         let removed = rustix::fs::fstat(&*self.descriptor).is_ok_and(|stat| stat.st_nlink == 0);
         if removed {
-            return Whereabouts::Removed;
+            return DirectoryState::Removed;
         }
         match (&self.made_at, self.current_path()) {
-            (Some(made_at), Some(now)) if *made_at != now => Whereabouts::Moved(now),
-            _ => Whereabouts::InPlace,
+            (Some(made_at), Some(now)) if *made_at != now => DirectoryState::Moved(now),
+            _ => DirectoryState::InPlace,
         }
     }
 
@@ -258,14 +258,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, away) = (dir.path().join("t.swtch"), dir.path().join("away.swtch"));
         let made = Directory::make(&path).unwrap();
-        assert_eq!(made.whereabouts(), Whereabouts::InPlace);
+        assert_eq!(made.whereabouts(), DirectoryState::InPlace);
         std::fs::rename(&path, &away).unwrap();
         std::fs::create_dir(&path).unwrap();
         let resolved = away.canonicalize().unwrap();
-        assert_eq!(made.whereabouts(), Whereabouts::Moved(resolved));
+        assert_eq!(made.whereabouts(), DirectoryState::Moved(resolved));
         made.create_file("a").unwrap().write_all(b"1").unwrap();
         assert!(away.join("a").exists() && !path.join("a").exists());
         std::fs::remove_dir_all(&away).unwrap();
-        assert_eq!(made.whereabouts(), Whereabouts::Removed);
+        assert_eq!(made.whereabouts(), DirectoryState::Removed);
     }
 }

@@ -48,13 +48,13 @@ mod trace;
 mod verdict;
 mod writer;
 
-pub use column::{Column, Kind, Presence};
+pub use column::{Column, ColumnType, Presence};
 pub use contain::{Panicked, contained};
-pub use directory::{Directory, Whereabouts};
+pub use directory::{Directory, DirectoryState};
 pub use error::Error;
 pub use meta::{
-    Clock, Counts, FORMAT_VERSION, Hooks, Host, Imported, KernelCounts, Meta, Overhead,
-    RecorderGuard, Stacks, State, TreeCounts, UserCounts,
+    ClockSample, Counts, FORMAT_VERSION, Hooks, Imported, KernelCounts, Meta, Overhead,
+    RecorderGuard, RecordingState, StackSettings, TraceHost, TreeCounts, UserCounts,
 };
 pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
 pub use rows::{CgroupRow, CommandRow, FrameRow, StackKind, StackRow, WaitTypeRow};

@@ -23,13 +23,13 @@ pub struct Meta {
     /// Version of the program that wrote it.
     pub swtch_version: String,
     /// How far the recording had come when this was written.
-    pub state: State,
+    pub state: RecordingState,
     /// Why it ended, when it did not end as requested.
     pub stop_reason: Option<String>,
     /// The machine that was recorded.
-    pub host: Host,
+    pub host: TraceHost,
     /// One moment on three clocks, to tell wall time from trace time.
-    pub clock: Clock,
+    pub clock: ClockSample,
     /// The traced command and its arguments; empty when there was none.
     pub command: Vec<String>,
     /// What was recorded, in words: the command, process ids, a cgroup, the whole system.
@@ -52,7 +52,7 @@ pub struct Meta {
     /// Hooks that this kernel lacks or that were not used.
     pub hooks: Hooks,
     /// How stacks were taken; `None` when they were not.
-    pub stacks: Option<Stacks>,
+    pub stacks: Option<StackSettings>,
     /// What became of the switches of user-mode schedulers; `None` when there was no such
     /// scheduler.
     pub user: Option<UserCounts>,
@@ -63,7 +63,7 @@ pub struct Meta {
 /// How far a recording had come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum RecordingState {
     /// It goes on, or its recorder was killed.
     #[default]
     Recording,
@@ -76,7 +76,7 @@ pub enum State {
 /// The machine that a trace was recorded on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Host {
+pub struct TraceHost {
     /// Host name of the machine.
     pub hostname: String,
     /// Kernel release, as `uname -r` says it.
@@ -93,7 +93,7 @@ pub struct Host {
 /// One moment, read on three clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Clock {
+pub struct ClockSample {
     /// `CLOCK_MONOTONIC`, the trace clock, in ns.
     pub monotonic_ns: u64,
     /// `CLOCK_BOOTTIME` in ns: since boot, with time in suspend.
@@ -265,7 +265,7 @@ impl Imported {
 /// How stacks were recorded with the waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Stacks {
+pub struct StackSettings {
     /// Only waits blocked for at least this long have stacks.
     pub min_blocked_ns: u64,
 }
@@ -276,10 +276,10 @@ impl Default for Meta {
             format_version: FORMAT_VERSION,
             rules_version: RULES_VERSION,
             swtch_version: env!("CARGO_PKG_VERSION").to_owned(),
-            state: State::default(),
+            state: RecordingState::default(),
             stop_reason: None,
-            host: Host::default(),
-            clock: Clock::default(),
+            host: TraceHost::default(),
+            clock: ClockSample::default(),
             command: Vec::new(),
             scope: String::new(),
             start_ns: 0,
@@ -357,9 +357,9 @@ mod tests {
     #[test]
     fn meta_survives_json() {
         let meta = Meta {
-            state: State::StoppedEarly,
+            state: RecordingState::StoppedEarly,
             stop_reason: Some("disk full".into()),
-            stacks: Some(Stacks { min_blocked_ns: 5 }),
+            stacks: Some(StackSettings { min_blocked_ns: 5 }),
             command: vec!["perf".into(), "bench".into()],
             ..Meta::default()
         };

@@ -20,7 +20,7 @@ use swtch_core::{
     TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait,
 };
 
-use crate::column::{self, Column, Kind, Mismatch, Presence};
+use crate::column::{self, Column, ColumnType, Mismatch, Presence};
 use crate::rows::{CgroupRow, CommandRow, FrameRow, StackKind, StackRow, WaitTypeRow};
 use crate::verdict;
 
@@ -121,7 +121,7 @@ macro_rules! entry {
     ($kind:ident $name:ident $presence:ident: $meaning:literal; $encode:expr; $decode:expr) => {
         Column {
             name: stringify!($name),
-            kind: Kind::$kind,
+            kind: ColumnType::$kind,
             presence: Presence::$presence,
             since: 1,
             meaning: $meaning,

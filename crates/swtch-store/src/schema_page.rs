@@ -6,7 +6,7 @@ use swtch_core::evidence::{Cause, Class, EvidenceBits, WaitObject, WakerKind};
 use swtch_core::rules::all_rules;
 use swtch_core::{Category, Certainty, Level, Reason, TaskEventKind};
 
-use crate::column::{Column, Kind, Presence};
+use crate::column::{Column, ColumnType, Presence};
 use crate::meta::FORMAT_VERSION;
 use crate::rows::StackKind;
 use crate::schema::{self, Table};
@@ -122,16 +122,16 @@ fn capitalised(text: &str) -> String {
 
 fn type_of<R>(column: &Column<R>) -> String {
     let name = match column.kind {
-        Kind::Int64 => "Int64",
-        Kind::Int16 => "Int16",
-        Kind::UInt64 => "UInt64",
-        Kind::UInt32 => "UInt32",
-        Kind::UInt16 => "UInt16",
-        Kind::Boolean => "Boolean",
-        Kind::Word => "word",
-        Kind::Utf8 => "Utf8",
-        Kind::Binary => "Binary",
-        Kind::UInt32List => "List of UInt32",
+        ColumnType::Int64 => "Int64",
+        ColumnType::Int16 => "Int16",
+        ColumnType::UInt64 => "UInt64",
+        ColumnType::UInt32 => "UInt32",
+        ColumnType::UInt16 => "UInt16",
+        ColumnType::Boolean => "Boolean",
+        ColumnType::Word => "word",
+        ColumnType::Utf8 => "Utf8",
+        ColumnType::Binary => "Binary",
+        ColumnType::UInt32List => "List of UInt32",
     };
     match column.presence {
         Presence::Always => name.to_owned(),

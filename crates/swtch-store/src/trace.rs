@@ -15,7 +15,7 @@ use crate::checksums::{CHECKSUMS, Checksums};
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::finish::tables_of;
-use crate::meta::{Meta, State};
+use crate::meta::{Meta, RecordingState};
 use crate::order::{TIME, TimeOrder};
 use crate::parquet_table::ParquetTable;
 use crate::rows::{CgroupRow, CommandRow, FrameRow, StackRow, WaitTypeRow};
@@ -143,8 +143,10 @@ impl Trace {
         let torn: Vec<_> = torn.map(|(name, _)| *name).collect();
         let bytes = tables.iter().map(|(_, table)| table.unreadable_bytes());
         let mut why = match self.meta.state {
-            State::Recording => "the recording goes on, or its recorder was killed".to_owned(),
-            State::Finished | State::StoppedEarly => {
+            RecordingState::Recording => {
+                "the recording goes on, or its recorder was killed".to_owned()
+            }
+            RecordingState::Finished | RecordingState::StoppedEarly => {
                 "the recorder ended before the trace was in its final form".to_owned()
             }
         };
@@ -413,7 +415,9 @@ impl Files {
         let tables = tables?;
         // A recorder that was killed at its very start may not have created all streams. In a later
         // state, missing streams mean that the list of a finished trace was cut.
-        if meta.state != State::Recording && tables.iter().any(|table| table.1.is_missing()) {
+        if meta.state != RecordingState::Recording
+            && tables.iter().any(|table| table.1.is_missing())
+        {
             let what = "it lists neither the streams nor the final files";
             return Err(Error::damaged(&dir.path().join(CHECKSUMS), what));
         }

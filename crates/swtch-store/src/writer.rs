@@ -15,11 +15,11 @@ use std::path::Path;
 use swtch_core::{CgroupId, Gap, Level, Open, Switch, TaskEvent};
 
 use crate::checksums::{CHECKSUMS, Checksums, Chunk};
-use crate::directory::{Directory, Whereabouts};
+use crate::directory::{Directory, DirectoryState};
 use crate::draft;
 use crate::error::Error;
 use crate::finish;
-use crate::meta::{Meta, State};
+use crate::meta::{Meta, RecordingState};
 use crate::rows::{CgroupRow, CommandRow, FrameRow, StackRow, WaitTypeRow};
 use crate::schema::{self, Table};
 use crate::stream_table::StreamTableWriter;
@@ -262,8 +262,8 @@ impl Writer {
             self.flush()?;
         }
         let mut meta = meta.clone();
-        if meta.state == State::Recording {
-            meta.state = State::Finished;
+        if meta.state == RecordingState::Recording {
+            meta.state = RecordingState::Finished;
         }
         if self.user_written > 0 {
             meta.user.get_or_insert_default().stored = self.user_written;
@@ -285,7 +285,7 @@ struct Log {
 impl Log {
     fn create(dir: &Directory, meta: &Meta) -> Result<Self, Error> {
         let mut meta = meta.clone();
-        meta.state = State::Recording;
+        meta.state = RecordingState::Recording;
         let json = meta.to_json(&dir.path().join(META))?;
         let mut checksums = Checksums::default();
         checksums.add(META, Chunk::of(0, &json));
@@ -311,7 +311,7 @@ impl Log {
 
     fn check_that_it_is_there(&self) -> Result<(), Error> {
         let list_is_gone = || self.file.metadata().is_ok_and(|list| list.nlink() == 0);
-        if self.dir.whereabouts() == Whereabouts::Removed || list_is_gone() {
+        if self.dir.whereabouts() == DirectoryState::Removed || list_is_gone() {
             return Err(Error::Removed {
                 path: self.dir.path().to_owned(),
             });

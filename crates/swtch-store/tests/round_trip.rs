@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use common::{End, Others, messaging, odd_switch, pipe, record, rows, said};
 use swtch_core::{Certainty, Gap, Level, Reason, Rule, Switch, Timestamp, UserSide};
-use swtch_store::{Columns, Completeness, Meta, State, Trace, Writer};
+use swtch_store::{Columns, Completeness, Meta, RecordingState, Trace, Writer};
 use tempfile::TempDir;
 
 fn place() -> (TempDir, PathBuf) {
@@ -57,7 +57,7 @@ fn a_finished_trace_says_so_and_leaves_no_streams() {
     record(&path, &mixed(), 100, End::Finished);
     let trace = Trace::open(&path).unwrap();
     assert_eq!(trace.completeness(), Completeness::Finished);
-    assert_eq!(trace.meta().state, State::Finished);
+    assert_eq!(trace.meta().state, RecordingState::Finished);
     let names = fs::read_dir(&path)
         .unwrap()
         .map(|entry| entry.unwrap().file_name());
@@ -255,7 +255,7 @@ fn meta_is_as_it_was_given_at_the_end() {
     let (_dir, path) = place();
     let writer = Writer::create(&path, &Meta::default()).unwrap();
     let mut meta = Meta {
-        state: State::StoppedEarly,
+        state: RecordingState::StoppedEarly,
         stop_reason: Some("disk full".into()),
         ..Meta::default()
     };

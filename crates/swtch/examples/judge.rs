@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use swtch_bench::{Outcome, Tally};
+use swtch_bench::{ReasonTally, WorkloadOutcome};
 use swtch_core::evidence::Cause;
 use swtch_core::{Certainty, Reason, Switch, TaskEvent, TaskKey};
 use swtch_store::{Columns, Meta, Trace};
@@ -49,7 +49,8 @@ const CAUSE_HOOK: &str = "sched_set_need_resched_tp";
 const LABEL_WIDTHS: [usize; 3] = [12, 10, 8];
 
 fn main() -> ExitCode {
-    let judged = Request::of_words(std::env::args().skip(1)).and_then(|request| judge(&request));
+    let judged =
+        JudgeRequest::of_words(std::env::args().skip(1)).and_then(|request| judge(&request));
     match judged {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
 }
 
 #[derive(Default)]
-struct Request {
+struct JudgeRequest {
     dir: PathBuf,
     rung: String,
     with_head: bool,
@@ -69,7 +70,7 @@ struct Request {
     with_rows: bool,
 }
 
-impl Request {
+impl JudgeRequest {
     fn of_words(mut words: impl Iterator<Item = String>) -> Result<Self> {
         let mut request = Self::default();
         while let Some(word) = words.next() {
@@ -90,7 +91,7 @@ impl Request {
 }
 
 /// Judges every recording in the directory and prints the table. True if all of them are right.
-fn judge(request: &Request) -> Result<bool> {
+fn judge(request: &JudgeRequest) -> Result<bool> {
     if request.with_head {
         print_labels(["kernel", "preempt", "scope"]);
         println!("{}  verdict", LineSums::HEAD);
@@ -106,9 +107,9 @@ fn judge(request: &Request) -> Result<bool> {
 
 /// Judges one recording and prints its line, then what is wrong with it. A recording that cannot be
 /// read counts as wrong, and the others are still judged.
-fn judge_recording(request: &Request, model: &str, dir: &Path) -> bool {
+fn judge_recording(request: &JudgeRequest, model: &str, dir: &Path) -> bool {
     print_labels([&request.rung, model, &name_of(dir)]);
-    let recording = match Recording::read(dir) {
+    let recording = match JudgedTrace::read(dir) {
         Ok(recording) => recording,
         Err(error) => {
             println!("{}  WRONG", LineSums::default());
@@ -205,16 +206,16 @@ impl fmt::Display for LineSums {
 }
 
 /// One trace, and the workloads that ran in it.
-struct Recording {
+struct JudgedTrace {
     meta: Meta,
     exit_code: String,
     /// All rows of the trace, including those of other threads.
     stored: u64,
-    runs: Vec<Run>,
+    runs: Vec<WorkloadRun>,
     names: BTreeMap<TaskKey, String>,
 }
 
-impl Recording {
+impl JudgedTrace {
     fn read(dir: &Path) -> Result<Self> {
         let text = |name: &str| {
             fs::read_to_string(dir.join(name)).with_context(|| format!("reading {name}"))
@@ -222,7 +223,7 @@ impl Recording {
         let ran = text("ran").context("no workload was started")?;
         let mut runs = Vec::new();
         for name in ran.lines() {
-            runs.push(Run::read(name, &text(&format!("{name}.outcome"))?)?);
+            runs.push(WorkloadRun::read(name, &text(&format!("{name}.outcome"))?)?);
         }
         let path = dir.join("trace.swtch");
         let trace = Trace::open(&path)
@@ -241,7 +242,8 @@ impl Recording {
             }
         })?;
         if trace.meta().scope.starts_with("cgroup ") {
-            runs.iter_mut().for_each(Run::leave_out_those_that_move);
+            runs.iter_mut()
+                .for_each(WorkloadRun::leave_out_those_that_move);
         }
         Ok(Self {
             meta: trace.meta().clone(),
@@ -253,7 +255,7 @@ impl Recording {
     }
 
     fn sums(&self) -> LineSums {
-        let of_runs = self.runs.iter().map(Run::sums);
+        let of_runs = self.runs.iter().map(WorkloadRun::sums);
         LineSums {
             lost: self.meta.counts.lost,
             ..of_runs.fold(LineSums::default(), LineSums::plus)
@@ -272,7 +274,7 @@ impl Recording {
             true => RIGHT_INFERRED_PCT,
             false => RIGHT_PCT,
         };
-        let of_run = |run: &Run| {
+        let of_run = |run: &WorkloadRun| {
             let wrongs = run.wrongs(right_pct).into_iter();
             let name = run.name.clone();
             wrongs.map(move |wrong| format!("{name}: {wrong}"))
@@ -306,7 +308,7 @@ impl Recording {
     }
 
     /// Prints the rows that no rule explains, or only as `other`; equal ones are counted together.
-    fn print_unexplained(&self, run: &Run) {
+    fn print_unexplained(&self, run: &WorkloadRun) {
         let mut alike: BTreeMap<String, u64> = BTreeMap::new();
         for row in run.all_rows() {
             if matches!(row.rule.reason, Reason::Unknown | Reason::Other) {
@@ -334,16 +336,16 @@ impl Recording {
 }
 
 /// One workload: the expected result, and the rows of the threads that it watches.
-struct Run {
+struct WorkloadRun {
     name: String,
-    outcome: Outcome,
+    outcome: WorkloadOutcome,
     /// The rows of each thread, in the order of `outcome.threads`.
     rows: Vec<Vec<Switch>>,
 }
 
-impl Run {
+impl WorkloadRun {
     fn read(name: &str, outcome: &str) -> Result<Self> {
-        let outcome: Outcome = serde_json::from_str(outcome).with_context(|| {
+        let outcome: WorkloadOutcome = serde_json::from_str(outcome).with_context(|| {
             format!("{name} did not play to its end (see {name}.talk), and said {outcome:?}")
         })?;
         Ok(Self {
@@ -362,7 +364,7 @@ impl Run {
         (self.outcome.threads, self.rows) = stayed.unzip();
     }
 
-    fn tallies(&self) -> Vec<Tally> {
+    fn tallies(&self) -> Vec<ReasonTally> {
         let reasons = |rows: &Vec<Switch>| rows.iter().map(|row| row.rule.reason).collect();
         self.rows.iter().map(reasons).collect()
     }
@@ -459,7 +461,7 @@ impl Run {
 }
 
 /// The index in `outcome.threads` for each task that belongs to it.
-fn threads_of(outcome: &Outcome, tasks: &[TaskEvent]) -> BTreeMap<TaskKey, usize> {
+fn threads_of(outcome: &WorkloadOutcome, tasks: &[TaskEvent]) -> BTreeMap<TaskKey, usize> {
     let entry_of = |event: &TaskEvent| {
         let is_it =
             |id: &swtch_bench::ThreadId| (id.pid, id.tid) == (event.pid.get(), event.tid.get());

@@ -21,7 +21,7 @@ use swtch_core::{
     CgroupId, Class, CpuId, Evidence, EvidenceBits, Level, Nanos, Pid, Reason, Switch, TaskEvent,
     TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait, WakerKind,
 };
-use swtch_store::{Counts, FrameRow, Host, Meta, StackKind, StackRow, State, Writer};
+use swtch_store::{Counts, FrameRow, Meta, RecordingState, StackKind, StackRow, TraceHost, Writer};
 
 const START_NS: u64 = 1_000_000_000;
 
@@ -114,7 +114,9 @@ fn make(path: &Path, size: &Size) -> Result<(), swtch_store::Error> {
         writer.push_task(&thread(key))?;
     }
     push_stacks(&mut writer)?;
-    let mut cpus: Vec<_> = (0..size.cpus).map(|cpu| Cpu::new(cpu, size)).collect();
+    let mut cpus: Vec<_> = (0..size.cpus)
+        .map(|cpu| SimulatedCpu::new(cpu, size))
+        .collect();
     let mut queue: BinaryHeap<_> = (0..cpus.len()).map(|cpu| Reverse((0, cpu))).collect();
     let mut last_on = vec![1; cpus.len()];
     for _ in 0..size.switches {
@@ -132,7 +134,7 @@ fn make(path: &Path, size: &Size) -> Result<(), swtch_store::Error> {
 }
 
 /// One CPU and its threads.
-struct Cpu {
+struct SimulatedCpu {
     number: u16,
     now_ns: u64,
     mean_run_ns: f64,
@@ -143,7 +145,7 @@ struct Cpu {
     left: Vec<Option<(u64, Reason)>>,
 }
 
-impl Cpu {
+impl SimulatedCpu {
     fn new(number: u16, size: &Size) -> Self {
         let own = (1..=size.threads)
             .filter(|key| key % u32::from(size.cpus) == u32::from(number) % u32::from(size.cpus));
@@ -308,13 +310,13 @@ fn push_stacks(writer: &mut Writer) -> Result<(), swtch_store::Error> {
 
 fn meta_of(size: &Size) -> Meta {
     Meta {
-        state: State::Finished,
-        host: Host {
+        state: RecordingState::Finished,
+        host: TraceHost {
             hostname: "made-up".into(),
             kernel_release: "6.18.0".into(),
             machine: "x86_64".into(),
             cpus: size.cpus.into(),
-            ..Host::default()
+            ..TraceHost::default()
         },
         command: vec!["made".into(), "up".into()],
         start_ns: START_NS,
@@ -324,7 +326,7 @@ fn meta_of(size: &Size) -> Meta {
             stored: size.switches,
             ..Counts::default()
         },
-        stacks: Some(swtch_store::Stacks::default()),
+        stacks: Some(swtch_store::StackSettings::default()),
         ..Meta::default()
     }
 }

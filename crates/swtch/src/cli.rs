@@ -14,12 +14,12 @@ use swtch_core::{Nanos, Pid, Reason};
 use swtch_lab::cost;
 use swtch_lab::lab::LabVerb;
 use swtch_output::format::Format;
-use swtch_report::export::{self, To};
+use swtch_report::export::{self, ExportFormat};
 use swtch_report::import;
 use swtch_report::report::{BillBy, By, Filter, Moment};
 
 use crate::fiber;
-use crate::record::{Request, Target};
+use crate::record::{RecordRequest, Target};
 use crate::view;
 
 use values::{by, interval, length, pid, reason, seconds, to};
@@ -39,7 +39,7 @@ pub enum Verb {
     /// Say why threads left the CPU, and what can be changed: of a program that is recorded now, or of a trace.
     Explain(Explain),
     /// Record a program into a trace.
-    Record(Record),
+    Record(RecordArgs),
     /// Answer one question about a trace: by reason, thread, waker, lock, stack, and so on.
     Report(Report),
     /// Write a trace in a format that other tools read.
@@ -47,11 +47,11 @@ pub enum Verb {
     /// Turn what perf recorded into a trace.
     Import(Import),
     /// Show a trace in the browser.
-    View(View),
+    View(ViewArgs),
     /// Measure what each kind of switch costs on this machine.
     Cost(Cost),
     /// Show the user-mode schedulers of a process (those of swtch-fiber), beside the kernel's.
-    Fiber(Fiber),
+    Fiber(FiberArgs),
     /// Run the classic experiments on this machine, and check the claims of textbooks with them.
     Lab(Lab),
     /// Check what swtch can record on this machine, and which settings of it affect the answers.
@@ -67,12 +67,12 @@ pub enum Verb {
     FindSchedulers,
     /// Run a workload that makes a known number of switches of known kinds, as the tests do.
     #[command(hide = true)]
-    Workload(Workload),
+    Workload(WorkloadArgs),
 }
 
 /// How and whose switches are recorded.
 #[derive(Debug, Args)]
-pub struct Record {
+pub struct RecordArgs {
     /// Where the trace goes (default: a name with the date in this directory).
     #[arg(short, long, value_name = "NAME.swtch")]
     pub output: Option<PathBuf>,
@@ -122,7 +122,7 @@ pub struct Explain {
     pub trace: Option<PathBuf>,
     /// What to record.
     #[command(flatten)]
-    pub record: Record,
+    pub record: RecordArgs,
     /// Show all tables, not only what fits on one screen.
     #[arg(long)]
     pub full: bool,
@@ -162,7 +162,7 @@ pub struct Report {
     pub plot: Option<PathBuf>,
     /// What is counted.
     #[command(flatten)]
-    pub chosen: Chosen,
+    pub chosen: FilterArgs,
     /// Show at most N rows (default: 20 in a table, all elsewhere).
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
@@ -170,7 +170,7 @@ pub struct Report {
 
 /// Which switches of a trace.
 #[derive(Debug, Args)]
-pub struct Chosen {
+pub struct FilterArgs {
     /// Only these processes.
     #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = pid)]
     pub pid: Vec<Pid>,
@@ -188,7 +188,7 @@ pub struct Chosen {
     pub until: Option<Moment>,
 }
 
-impl Chosen {
+impl FilterArgs {
     /// As reports and exports take it.
     pub fn to_filter(&self) -> Filter {
         Filter {
@@ -209,19 +209,19 @@ pub struct Export {
     pub trace: PathBuf,
     /// Format of the file.
     #[arg(long, value_name = "FORMAT", value_parser = to())]
-    pub to: To,
+    pub to: ExportFormat,
     /// File to write (default: stdout); with .gz at the end of its name it is compressed.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// What is written.
     #[command(flatten)]
-    pub chosen: Chosen,
+    pub chosen: FilterArgs,
 }
 
 impl Export {
     /// What to export.
-    pub fn to_request(&self) -> export::Request {
-        export::Request {
+    pub fn to_request(&self) -> export::ExportRequest {
+        export::ExportRequest {
             trace: self.trace.clone(),
             to: self.to,
             output: self.output.clone(),
@@ -243,8 +243,8 @@ pub struct Import {
 
 impl Import {
     /// What to import.
-    pub fn to_request(&self) -> import::Request {
-        import::Request {
+    pub fn to_request(&self) -> import::ImportRequest {
+        import::ImportRequest {
             file: self.file.clone(),
             output: self.output.clone(),
         }
@@ -288,7 +288,7 @@ impl Report {
 
 /// Look at a trace.
 #[derive(Debug, Args)]
-pub struct View {
+pub struct ViewArgs {
     /// The trace; one that is being recorded is followed.
     #[arg(value_name = "NAME.swtch")]
     pub trace: PathBuf,
@@ -303,10 +303,10 @@ pub struct View {
     pub prices: Option<PathBuf>,
 }
 
-impl View {
+impl ViewArgs {
     /// What is asked for.
-    pub fn to_request(&self) -> view::Request {
-        view::Request {
+    pub fn to_request(&self) -> view::ViewRequest {
+        view::ViewRequest {
             trace: self.trace.clone(),
             port: self.port,
             open: !self.no_open,
@@ -354,8 +354,8 @@ pub struct Cost {
 
 impl Cost {
     /// What to measure.
-    pub fn to_request(&self) -> cost::Request {
-        cost::Request {
+    pub fn to_request(&self) -> cost::CostRequest {
+        cost::CostRequest {
             effort: match (self.quick, self.thorough) {
                 (true, _) => cost::Effort::Quick,
                 (_, true) => cost::Effort::Thorough,
@@ -373,7 +373,7 @@ impl Cost {
 
 /// Look at user-mode schedulers.
 #[derive(Debug, Args)]
-pub struct Fiber {
+pub struct FiberArgs {
     /// The process; without one, those that have schedulers are listed.
     #[arg(value_name = "PID", value_parser = pid)]
     pub pid: Option<Pid>,
@@ -393,10 +393,10 @@ pub struct Fiber {
     pub format: Format,
 }
 
-impl Fiber {
+impl FiberArgs {
     /// What is asked for.
-    pub fn to_request(&self) -> fiber::Request {
-        fiber::Request {
+    pub fn to_request(&self) -> fiber::FiberRequest {
+        fiber::FiberRequest {
             pid: self.pid.map(Pid::get),
             view: self.view,
             format: self.format,
@@ -436,7 +436,7 @@ pub struct Doctor {
 
 /// A workload.
 #[derive(Debug, Args)]
-pub struct Workload {
+pub struct WorkloadArgs {
     /// Name of the workload; without one, all are listed.
     pub name: Option<String>,
     /// How often it repeats its step.
@@ -447,12 +447,12 @@ pub struct Workload {
     pub quiet: bool,
 }
 
-impl Record {
+impl RecordArgs {
     /// What to record.
     ///
     /// # Errors
     /// When nothing to record is named.
-    pub fn to_request(&self) -> anyhow::Result<Request> {
+    pub fn to_request(&self) -> anyhow::Result<RecordRequest> {
         let target = if self.all {
             Target::All
         } else if let Some(path) = &self.cgroup {
@@ -479,7 +479,7 @@ impl Record {
                 "--with-hook {hook}: no such hook; swtch doctor lists them"
             );
         }
-        Ok(Request {
+        Ok(RecordRequest {
             target,
             output: self.output.clone(),
             duration: self.duration,

@@ -44,8 +44,8 @@ mod sample;
 mod show;
 mod signals;
 
-use sample::{Processes, Tally};
-use signals::{Origin, Signals};
+use sample::{Processes, SeenThreads};
+use signals::{SignalOrigin, Signals};
 
 /// Time between two samples as long as they are quick to take.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
@@ -62,10 +62,10 @@ const NOT_EXECUTABLE: u8 = 126;
 /// The result of counting: the subject, its totals, and the counters of its threads.
 #[derive(Debug)]
 struct Count {
-    subject: Subject,
+    subject: CountersTarget,
     duration: Nanos,
     totals: Totals,
-    tally: Tally,
+    tally: SeenThreads,
     /// CPU time that counting itself used.
     overhead: Nanos,
     samples: u64,
@@ -75,7 +75,7 @@ struct Count {
 }
 
 #[derive(Debug)]
-enum Subject {
+enum CountersTarget {
     Command {
         words: Vec<OsString>,
         exit_code: u8,
@@ -124,7 +124,7 @@ impl Totals {
         }
     }
 
-    fn of_samples(tally: &Tally) -> Self {
+    fn of_samples(tally: &SeenThreads) -> Self {
         let sum = tally.sum();
         Self {
             voluntary: sum.voluntary,
@@ -192,7 +192,7 @@ pub fn explain_command(
         Ok(child) => child,
         Err(error) => return Ok(report_not_started(program, &error)),
     };
-    let mut watch = Watch::default();
+    let mut watch = SampleLog::default();
     let mut processes = Processes::tree_of(Pid::new(child.id()));
     let status = wait_while_sampling(child, &mut processes, &mut watch, &signals)?;
     let duration = length(started.elapsed());
@@ -201,7 +201,7 @@ pub fn explain_command(
         .refresh()
         .context("looking for processes left behind")?;
     let count = Count {
-        subject: Subject::Command {
+        subject: CountersTarget::Command {
             words: command.to_vec(),
             exit_code,
             left_running: processes.count_running(),
@@ -235,9 +235,9 @@ pub fn explain_processes(
     let signals = Signals::listen().context("listening for signals")?;
     let own_before = usage(UsageWho::RUSAGE_SELF)?;
     let started = Instant::now();
-    let mut watch = Watch {
-        tally: Tally::of_running(),
-        ..Watch::default()
+    let mut watch = SampleLog {
+        tally: SeenThreads::of_running(),
+        ..SampleLog::default()
     };
     loop {
         let pause = watch.sample(&mut processes)?;
@@ -256,7 +256,7 @@ pub fn explain_processes(
     let count = Count {
         duration: length(started.elapsed()),
         totals: Totals::of_samples(&watch.tally),
-        subject: Subject::Processes {
+        subject: CountersTarget::Processes {
             pids: pids.to_vec(),
             ended: processes.count_ended(pids),
         },
@@ -270,14 +270,14 @@ pub fn explain_processes(
 
 /// The samples taken so far, and how they were spaced.
 #[derive(Debug, Default)]
-struct Watch {
-    tally: Tally,
+struct SampleLog {
+    tally: SeenThreads,
     samples: u64,
     last: Option<Instant>,
     longest_gap: Duration,
 }
 
-impl Watch {
+impl SampleLog {
     /// Takes a sample of every thread and returns how long to pause after it.
     fn sample(&mut self, processes: &mut Processes) -> Result<Duration> {
         let begun = Instant::now();
@@ -296,7 +296,7 @@ impl Watch {
 fn wait_while_sampling(
     mut child: Child,
     processes: &mut Processes,
-    watch: &mut Watch,
+    watch: &mut SampleLog,
     signals: &Signals,
 ) -> Result<ExitStatus> {
     loop {
@@ -307,8 +307,8 @@ fn wait_while_sampling(
         if let Some(signal) = signals.next_within(pause) {
             match signal.origin {
                 // The terminal has sent this signal to the command as well.
-                Origin::Kernel => {}
-                Origin::Process => signals::pass_on(signal.number, &child),
+                SignalOrigin::Kernel => {}
+                SignalOrigin::Process => signals::pass_on(signal.number, &child),
             }
         }
     }

@@ -60,7 +60,7 @@ impl HookRow {
 
 /// How much the table shows; JSON holds everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum DoctorExtent {
     /// What swtch can do here, and what stands in the way of more.
     Main,
     /// All hooks, settings and facts as well.
@@ -73,7 +73,7 @@ pub enum Extent {
 /// # Errors
 ///
 /// If `out` cannot be written, or if the format is CSV: three tables do not fit one.
-pub fn run(format: Format, extent: Extent, out: &mut dyn Write) -> Result<bool> {
+pub fn run(format: Format, extent: DoctorExtent, out: &mut dyn Write) -> Result<bool> {
     if format == Format::Csv {
         bail!("swtch doctor writes a table or json, not csv");
     }
@@ -103,7 +103,7 @@ impl Diagnosis {
         }
     }
 
-    fn write_table(&self, extent: Extent, out: &mut dyn Write) -> Result<()> {
+    fn write_table(&self, extent: DoctorExtent, out: &mut dyn Write) -> Result<()> {
         let Host {
             hostname,
             kernel_release,
@@ -118,7 +118,7 @@ impl Diagnosis {
         for ability in &self.abilities {
             write_ability(out, ability)?;
         }
-        if extent == Extent::Main {
+        if extent == DoctorExtent::Main {
             return self.write_rest(out);
         }
         writeln!(out, "\nWhat this kernel offers\n")?;
@@ -206,7 +206,7 @@ mod tests {
 
     fn examined(format: Format) -> (bool, String) {
         let mut out = Vec::new();
-        let can_record = run(format, Extent::All, &mut out).unwrap();
+        let can_record = run(format, DoctorExtent::All, &mut out).unwrap();
         (can_record, String::from_utf8(out).unwrap())
     }
 
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn what_matters_fits_on_a_screen() {
         let mut out = Vec::new();
-        run(Format::Table, Extent::Main, &mut out).unwrap();
+        run(Format::Table, DoctorExtent::Main, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(
             text.contains("can do here") && text.ends_with("swtch doctor --all\n"),
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn csv_is_refused_with_the_formats_that_there_are() {
-        let refusal = run(Format::Csv, Extent::All, &mut Vec::new());
+        let refusal = run(Format::Csv, DoctorExtent::All, &mut Vec::new());
         let refusal = refusal.unwrap_err().to_string();
         assert!(refusal.contains("table or json"), "{refusal}");
     }
@@ -254,7 +254,7 @@ mod tests {
     fn a_fact_cannot_reach_the_terminal() {
         let fact = Fact {
             name: "product",
-            value: swtch_host::Value::Known("\u{1b}[2Jevil".into()),
+            value: swtch_host::FactValue::Known("\u{1b}[2Jevil".into()),
             source: "/sys/\nfile".into(),
             note: "note",
         };

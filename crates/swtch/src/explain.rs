@@ -21,11 +21,11 @@ use swtch_report::report::{self, By, Extent, Filter};
 use swtch_store::Trace;
 
 use crate::counters;
-use crate::record::{self, Afterwards, Recorded, Request, Target};
+use crate::record::{self, AfterRecording, RecordRequest, RecordingResult, Target};
 
 /// Whether the page says what the switches cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bill {
+pub enum BillChoice {
     /// It does. After a recording, prices that are missing are measured.
     With,
     Without,
@@ -33,12 +33,12 @@ pub enum Bill {
 
 /// The form and the extent of the answer.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer {
+pub struct AnswerForm {
     pub format: Format,
     /// How much the table shows.
     pub extent: Extent,
     /// Whether the answer says what the switches cost.
-    pub bill: Bill,
+    pub bill: BillChoice,
 }
 
 /// Explains a trace that was recorded before, and returns the exit code 0. If the saved prices
@@ -46,11 +46,11 @@ pub struct Answer {
 ///
 /// # Errors
 /// When the trace cannot be read.
-pub fn again(path: &Path, answer: Answer) -> Result<u8> {
+pub fn again(path: &Path, answer: AnswerForm) -> Result<u8> {
     let trace = opening::open(path)?;
     let prices = match answer.bill {
-        Bill::With => or_no_bill(prices::saved()),
-        Bill::Without => None,
+        BillChoice::With => or_no_bill(prices::saved()),
+        BillChoice::Without => None,
     };
     tell(&trace, answer, prices.as_ref())?;
     Ok(0)
@@ -60,14 +60,14 @@ pub fn again(path: &Path, answer: Answer) -> Result<u8> {
 ///
 /// # Errors
 /// When neither a recording nor a first answer can be had.
-pub fn run(request: &Request, answer: Answer) -> Result<u8> {
+pub fn run(request: &RecordRequest, answer: AnswerForm) -> Result<u8> {
     let prices = match answer.bill {
-        Bill::With => Some(cost::find_prices(Caller::of_sudo()?.as_ref())),
-        Bill::Without => None,
+        BillChoice::With => Some(cost::find_prices(Caller::of_sudo()?.as_ref())),
+        BillChoice::Without => None,
     };
     let afterwards = match &prices {
-        Some(found) if found.must_be_measured() => Afterwards::MeasuresPrices,
-        _ => Afterwards::Tells,
+        Some(found) if found.must_be_measured() => AfterRecording::MeasuresPrices,
+        _ => AfterRecording::Tells,
     };
     match record::run(request, afterwards) {
         Ok(recorded) => explain(&recorded, answer, prices),
@@ -81,7 +81,11 @@ pub fn run(request: &Request, answer: Answer) -> Result<u8> {
     }
 }
 
-fn explain(recorded: &Recorded, answer: Answer, prices: Option<FoundPrices>) -> Result<u8> {
+fn explain(
+    recorded: &RecordingResult,
+    answer: AnswerForm,
+    prices: Option<FoundPrices>,
+) -> Result<u8> {
     if !recorded.is_there {
         recorded.tell_path();
         return Ok(recorded.exit_code());
@@ -95,8 +99,8 @@ fn explain(recorded: &Recorded, answer: Answer, prices: Option<FoundPrices>) -> 
     Ok(recorded.exit_code())
 }
 
-fn tell(trace: &Trace, answer: Answer, prices: Option<&PriceList>) -> Result<()> {
-    let request = report::Request {
+fn tell(trace: &Trace, answer: AnswerForm, prices: Option<&PriceList>) -> Result<()> {
+    let request = report::ReportRequest {
         by: By::Reason,
         format: answer.format,
         filter: Filter::default(),
@@ -159,7 +163,7 @@ fn obstacles_of(refusal: &anyhow::Error) -> Vec<Obstacle> {
     }]
 }
 
-fn count(request: &Request, format: Format, obstacles: &[Obstacle]) -> Result<u8> {
+fn count(request: &RecordRequest, format: Format, obstacles: &[Obstacle]) -> Result<u8> {
     match &request.target {
         Target::Command(words) => {
             counters::explain_command(words, format, obstacles, &mut stdout())

@@ -28,12 +28,12 @@ mod price;
 mod rates;
 mod views;
 
-use head::Head;
-use kernel::Threads;
+use head::FiberHead;
+use kernel::KernelCounters;
 pub use views::View;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Request {
+pub struct FiberRequest {
     /// The process to look at; `None` lists all processes that have schedulers.
     pub pid: Option<u32>,
     /// The view to show; `None` shows the rates of both levels.
@@ -50,7 +50,7 @@ pub struct Request {
 /// # Errors
 /// If the process does not exist, has no scheduler or may not be inspected, or if stdout cannot be
 /// written.
-pub fn run(request: &Request) -> Result<u8> {
+pub fn run(request: &FiberRequest) -> Result<u8> {
     let Some(pid) = request.pid else {
         let (sheet, head) = list::processes();
         write(&sheet, &head, request.format)?;
@@ -78,13 +78,13 @@ fn open(pid: u32) -> Result<Page> {
 
 fn show_once(page: &Page, view: View, format: Format) -> Result<()> {
     let snapshot = page.snapshot()?;
-    let threads = Threads::read(page.pid(), &snapshot);
-    let head = Head::of(page.pid(), &head::name(page.pid()), &snapshot);
+    let threads = KernelCounters::read(page.pid(), &snapshot);
+    let head = FiberHead::of(page.pid(), &head::name(page.pid()), &snapshot);
     write(&view.sheet(&snapshot, &threads), &head, format)
 }
 
 /// Writes a sheet with its head, in one of the three formats.
-fn write(sheet: &Sheet, head: &Head, format: Format) -> Result<()> {
+fn write(sheet: &Sheet, head: &FiberHead, format: Format) -> Result<()> {
     let mut answer = Vec::new();
     match format {
         Format::Table => {

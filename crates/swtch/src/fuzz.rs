@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use supervise::supervise;
 
 /// Code under test, with the inputs that suit it.
-trait Subject {
+trait FuzzSubject {
     /// Draws one input: damaged data in the format of this subject.
     fn draw(&mut self, random: &mut fastrand::Rng) -> Vec<u8>;
 
@@ -45,7 +45,7 @@ trait Subject {
 
 /// The kinds of input, each with a test of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+enum FuzzTarget {
     Stream,
     Parquet,
     PerfData,
@@ -54,7 +54,7 @@ enum Target {
     Http,
 }
 
-impl Target {
+impl FuzzTarget {
     /// The name of the test, and of the directory of saved inputs.
     const fn as_str(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl Target {
     }
 
     /// Prepares the code under test; its files go into `directory`.
-    fn subject(self, directory: &Path) -> Box<dyn Subject> {
+    fn subject(self, directory: &Path) -> Box<dyn FuzzSubject> {
         match self {
             Self::Stream => Box::new(trace::Traces::recorded(directory)),
             Self::Parquet => Box::new(trace::Traces::finished(directory)),
@@ -90,35 +90,35 @@ impl Target {
 /// damaged bytes.
 #[test]
 fn stream() {
-    supervise(Target::Stream);
+    supervise(FuzzTarget::Stream);
 }
 
 /// A finished trace, with damaged Parquet files and checksums that usually match the damaged bytes.
 #[test]
 fn parquet() {
-    supervise(Target::Parquet);
+    supervise(FuzzTarget::Parquet);
 }
 
 /// Files of perf, as `swtch import` reads them.
 #[test]
 fn perf_data() {
-    supervise(Target::PerfData);
+    supervise(FuzzTarget::PerfData);
 }
 
 /// Files that describe loads, as `swtch lab run` reads them.
 #[test]
 fn load_file() {
-    supervise(Target::LoadFile);
+    supervise(FuzzTarget::LoadFile);
 }
 
 /// Price lists, as `--prices` and `cost --compare` read them.
 #[test]
 fn price_list() {
-    supervise(Target::PriceList);
+    supervise(FuzzTarget::PriceList);
 }
 
 /// Requests to the viewer's server, as bytes on its sockets.
 #[test]
 fn http() {
-    supervise(Target::Http);
+    supervise(FuzzTarget::Http);
 }

@@ -29,7 +29,7 @@ use swtch_report::report::Extent;
 use swtch_report::{export, import, opening, prices, report};
 
 use cli::{Cli, Question, Verb};
-use explain::{Answer, Bill};
+use explain::{AnswerForm, BillChoice};
 
 /// Exit code for an error, or for an answer that could not be given.
 const FAILED: u8 = 2;
@@ -45,11 +45,11 @@ fn run(cli: Cli) -> Result<u8> {
         Verb::Record(words) => record::run_and_tell(&words.to_request()?),
         Verb::Explain(words) => {
             let bill = if words.no_bill {
-                Bill::Without
+                BillChoice::Without
             } else {
-                Bill::With
+                BillChoice::With
             };
-            let answer = Answer {
+            let answer = AnswerForm {
                 format: words.format,
                 extent: match words.full {
                     true => Extent::Full,
@@ -78,8 +78,8 @@ fn run(cli: Cli) -> Result<u8> {
         Verb::FindSchedulers => record::find_schedulers(),
         Verb::Doctor(words) => {
             let extent = match words.all {
-                true => doctor::Extent::All,
-                false => doctor::Extent::Main,
+                true => doctor::DoctorExtent::All,
+                false => doctor::DoctorExtent::Main,
             };
             doctor::run(words.format, extent, &mut stdout()).map(|can| u8::from(!can))
         }
@@ -107,7 +107,7 @@ fn report(words: &cli::Report) -> Result<u8> {
         return Ok(0);
     }
     let trace = opening::open(&words.trace)?;
-    let request = report::Request {
+    let request = report::ReportRequest {
         by: match question {
             Question::By(by) => by,
             Question::Page | Question::Bill(_) => report::By::Reason,
@@ -142,7 +142,7 @@ fn tell_verdict(error: &anyhow::Error) {
 
 /// Reports an error on stderr, with advice if there is some, and returns the exit code.
 fn tell(error: &anyhow::Error) -> u8 {
-    match error.downcast_ref::<lab::Mistake>() {
+    match error.downcast_ref::<lab::LoadFileError>() {
         // The message shows a line of the file below itself, so it has line breaks.
         Some(mistake) => message!("error: {}", text::escaped_lines(&mistake.to_string())),
         None => message!("error: {}", text::escaped(&format!("{error:#}"))),

@@ -24,9 +24,9 @@ use swtch_output::destination::{check_directory, tell_written};
 use swtch_output::message;
 use swtch_plot::Picture;
 use swtch_plot::write_pictures;
-use swtch_report::export::{Bytes, Packing, Sink};
+use swtch_report::export::{ExportEncoding, Packing, Sink};
 use swtch_report::html::{self, shown, table};
-use swtch_report::report::{Filter, Parts, Told, parts};
+use swtch_report::report::{ExplainPageParts, Filter, FindingText, parts};
 
 use crate::view::Loaded;
 
@@ -60,7 +60,12 @@ pub fn write(trace: &Path, filter: &Filter, prices: Option<&PriceList>, file: &P
             text.len()
         );
     }
-    let mut sink = Sink::open(Some(file), Bytes::Text, Packing::None, stop_on_signals()?)?;
+    let mut sink = Sink::open(
+        Some(file),
+        ExportEncoding::Text,
+        Packing::None,
+        stop_on_signals()?,
+    )?;
     sink.write_all(text.as_bytes())
         .and_then(|()| sink.flush())
         .with_context(|| format!("writing {}", file.display()))?;
@@ -85,7 +90,7 @@ pub fn plot(trace: &Path, filter: &Filter, file: &Path) -> Result<()> {
     write_pictures(&pictures, file)
 }
 
-fn page(name: &str, parts: &Parts, pictures: &[Picture]) -> Result<String> {
+fn page(name: &str, parts: &ExplainPageParts, pictures: &[Picture]) -> Result<String> {
     let figures = pictures
         .iter()
         .map(|picture| figure(picture, MOST_DRAWN_BYTES))
@@ -126,7 +131,7 @@ fn figure(picture: &Picture, most_bytes: usize) -> Result<Markup> {
     Ok(html! { figure { img src=(source) alt=(shown(&picture.title)); } })
 }
 
-fn contents(parts: &Parts) -> Markup {
+fn contents(parts: &ExplainPageParts) -> Markup {
     html! {
         nav aria-label="Contents" {
             a href="#verdict" { "Verdict" } " · " a href="#pictures" { "Over time" }
@@ -137,7 +142,7 @@ fn contents(parts: &Parts) -> Markup {
     }
 }
 
-fn verdict(parts: &Parts) -> Markup {
+fn verdict(parts: &ExplainPageParts) -> Markup {
     html! {
         section #verdict {
             h2 { "Verdict" }
@@ -148,7 +153,7 @@ fn verdict(parts: &Parts) -> Markup {
     }
 }
 
-fn told(finding: &Told) -> Markup {
+fn told(finding: &FindingText) -> Markup {
     html! {
         p { strong { (shown(&finding.seen)) } }
         @for place in &finding.places { p { (shown(place)) } }

@@ -29,16 +29,16 @@ use nix::sys::signal::{Signal, raise};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use swtch_capture::signals::not_ignored;
 use swtch_capture::{
-    Capture, Children, Guard, HeldCommand, Kept, Scope, Settings, drop_privileges,
-    empty_bounding_set, forbid_new_privileges, kernel_version, raise_priority, refuse_system_calls,
-    require_proc,
+    Capture, Children, Guard, HeldCommand, KeptPrivileges, RecordingScope, Settings,
+    drop_privileges, empty_bounding_set, forbid_new_privileges, kernel_version, raise_priority,
+    refuse_system_calls, require_proc,
 };
 use swtch_core::{Nanos, Pid, Timestamp};
 use swtch_output::caller::Caller;
 use swtch_output::text::escaped;
 use swtch_output::{message, message_part};
 use swtch_report::report::{is_failure, why_empty};
-use swtch_store::{Directory, Meta, State, Whereabouts, Writer};
+use swtch_store::{Directory, DirectoryState, Meta, RecordingState, Writer};
 
 use crate::FAILED;
 use command::exit_code;
@@ -51,7 +51,7 @@ pub use user_level::find_schedulers;
 
 /// The settings of one recording.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct RecordRequest {
     pub target: Target,
     /// The path of the trace; `None` picks a name with the date in the current directory.
     pub output: Option<PathBuf>,
@@ -69,7 +69,7 @@ pub struct Request {
 
 /// What this process does after it has recorded, which decides whether it filters system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Afterwards {
+pub enum AfterRecording {
     /// It only reports what was recorded, under a filter of system calls.
     Tells,
     /// It measures what switches cost, without a filter of system calls: the filter would be part
@@ -94,7 +94,7 @@ pub enum Target {
 
 /// The result of a recording.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct RecordingResult {
     /// The trace. Its path may not be usable for this process any more.
     pub directory: Directory,
     /// False if the trace was removed while it was recorded.
@@ -107,7 +107,7 @@ pub struct Recorded {
     exit_code: Option<u8>,
 }
 
-impl Recorded {
+impl RecordingResult {
     fn tell_counts(&self) {
         match why_empty(&self.meta, self.in_scope) {
             // An empty trace must not end with "0 switches, 0 lost", which reads like an answer.
@@ -188,7 +188,7 @@ impl Recorded {
     /// The exit code of the command if it is not 0; otherwise 2 if the recording failed, or 0.
     pub fn exit_code(&self) -> u8 {
         let own = match self.meta.state {
-            State::StoppedEarly => FAILED,
+            RecordingState::StoppedEarly => FAILED,
             _ if self.is_failure() => FAILED,
             _ => 0,
         };
@@ -200,10 +200,10 @@ impl Recorded {
         let path = self.directory.path().to_string_lossy();
         match self.directory.whereabouts() {
             _ if !self.is_there => message!("swtch: there is no trace"),
-            Whereabouts::InPlace | Whereabouts::Removed => {
+            DirectoryState::InPlace | DirectoryState::Removed => {
                 message!("swtch: the trace is {}", escaped(&path));
             }
-            Whereabouts::Moved(to) => message!(
+            DirectoryState::Moved(to) => message!(
                 "swtch: the trace was moved while it was recorded: it is {}",
                 escaped(&to.to_string_lossy())
             ),
@@ -226,8 +226,8 @@ impl Recorded {
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_and_tell(request: &Request) -> Result<u8> {
-    let recorded = run(request, Afterwards::Tells)?;
+pub fn run_and_tell(request: &RecordRequest) -> Result<u8> {
+    let recorded = run(request, AfterRecording::Tells)?;
     recorded.tell_counts();
     recorded.tell_path();
     Ok(recorded.exit_code())
@@ -254,7 +254,7 @@ const MOST_OF_A_NAME: u32 = 1_000;
 /// # Errors
 /// When the capture cannot start or the trace cannot be made. Once recording, a full disk ends the
 /// recording and not the command; the trace says so.
-pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
+pub fn run(request: &RecordRequest, afterwards: AfterRecording) -> Result<RecordingResult> {
     require_proc()?;
     let arch = facts::arch()?;
     let caller = Caller::of_sudo()?;
@@ -262,7 +262,7 @@ pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
         Target::Command(words) => Some(HeldCommand::start(words)?),
         _ => None,
     };
-    let signals = Signals::catch()?;
+    let signals = StopSignals::catch()?;
     let settings = settings(request, command.as_ref());
     // The finder inherits a right that we drop later, and must not inherit our priority. The
     // switches that starting it causes are over before recording begins.
@@ -290,7 +290,7 @@ pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
         afterwards,
     );
     let directory = pipeline.directory().clone();
-    let session = Session {
+    let session = RecordingSession {
         request,
         signals,
         command,
@@ -301,7 +301,7 @@ pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
     meta.guard = Some(priority::guard_in_trace(guarded_by, guard.end()));
     let exit_code = session.command_exit_code(ending.as_ref().err());
     let finished = finish(pipeline, &mut capture, &mut meta, ending);
-    Ok(Recorded {
+    Ok(RecordingResult {
         directory,
         is_there: finished.is_there,
         meta,
@@ -313,9 +313,9 @@ pub fn run(request: &Request, afterwards: Afterwards) -> Result<Recorded> {
 /// Starts the guard that keeps this thread from being starved, while there is the right to a
 /// real-time priority. If the process changes its user later, the guard changes with it.
 fn start_guard(capture: &Capture, will_change_user: bool) -> Result<Guard> {
-    let kept = Kept {
+    let kept = KeptPrivileges {
         change_user: will_change_user,
-        ..Kept::default()
+        ..KeptPrivileges::default()
     };
     let guard = capture
         .guard(kept)
@@ -327,7 +327,7 @@ fn start_guard(capture: &Capture, will_change_user: bool) -> Result<Guard> {
 }
 
 /// Creates the trace at the path that was asked for, or at a name of ours that is not taken.
-fn make_trace(request: &Request, meta: &Meta) -> Result<Writer, swtch_store::Error> {
+fn make_trace(request: &RecordRequest, meta: &Meta) -> Result<Writer, swtch_store::Error> {
     if let Some(path) = &request.output {
         return Writer::create(path, meta);
     }
@@ -357,17 +357,17 @@ fn inherits(caller: &Caller, pipeline: &Pipeline) -> bool {
 
 /// Drops every right that recording does not need, so that none can be regained.
 fn give_up_rights(
-    request: &Request,
+    request: &RecordRequest,
     heir: Option<&Caller>,
     command: Option<&HeldCommand>,
     pipeline: &mut Pipeline,
-    afterwards: Afterwards,
+    afterwards: AfterRecording,
 ) -> Result<()> {
     empty_bounding_set();
     if let Some(caller) = heir {
         caller.become_it()?;
     }
-    let kept = Kept {
+    let kept = KeptPrivileges {
         rings: true,
         look_at_processes: request.stacks.is_some(),
         // Root would be allowed to read the programs whose symbols are looked up; this user is not.
@@ -382,7 +382,7 @@ fn give_up_rights(
     pipeline.read_commands(Commands::start()?);
     drop_privileges(kept, kernel_version())?;
     forbid_new_privileges()?;
-    if afterwards == Afterwards::Tells {
+    if afterwards == AfterRecording::Tells {
         refuse_system_calls()?;
     }
     if let Some(parent) = request.with_parent {
@@ -402,18 +402,18 @@ fn end_with(parent: Pid) -> Result<()> {
     Ok(())
 }
 
-fn settings(request: &Request, command: Option<&HeldCommand>) -> Settings {
+fn settings(request: &RecordRequest, command: Option<&HeldCommand>) -> Settings {
     let scope = match (&request.target, command) {
-        (Target::Command(_), Some(command)) => Scope::Processes {
+        (Target::Command(_), Some(command)) => RecordingScope::Processes {
             pids: vec![command.pid()],
             children: Children::Recorded,
         },
-        (Target::Processes { pids, children }, _) => Scope::Processes {
+        (Target::Processes { pids, children }, _) => RecordingScope::Processes {
             pids: pids.clone(),
             children: *children,
         },
-        (Target::Cgroup(path), _) => Scope::Cgroup(path.clone()),
-        _ => Scope::All,
+        (Target::Cgroup(path), _) => RecordingScope::Cgroup(path.clone()),
+        _ => RecordingScope::All,
     };
     let cpus = facts::possible_cpus();
     Settings {
@@ -439,13 +439,13 @@ fn as_ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
-struct Session<'a> {
-    request: &'a Request,
-    signals: Signals,
+struct RecordingSession<'a> {
+    request: &'a RecordRequest,
+    signals: StopSignals,
     command: Option<HeldCommand>,
 }
 
-impl Session<'_> {
+impl RecordingSession<'_> {
     /// Runs rounds until the command has ended, the time is up, or a signal asks to stop.
     ///
     /// # Errors
@@ -574,12 +574,12 @@ fn finish(
     // Also after a failure, so that what is left in the rings is counted.
     let ended = pipeline.end(capture, end);
     match recorded.and(ended.map_err(Into::into)) {
-        Ok(()) => meta.state = State::Finished,
+        Ok(()) => meta.state = RecordingState::Finished,
         Err(error) => stop_early(meta, error),
     }
     facts::complete(meta, capture, &pipeline);
     let in_scope = pipeline.in_scope();
-    let mut progress = Progress::new("finishing");
+    let mut progress = ProgressLine::new("finishing");
     let finished = pipeline.finish(meta, &mut |done, all| progress.tell(done, all));
     progress.clear();
     let is_there = !matches!(finished, Err(swtch_store::Error::Removed { .. }));
@@ -591,7 +591,7 @@ fn finish(
 
 /// Keeps the first reason, since later ones follow from it.
 fn stop_early(meta: &mut Meta, error: anyhow::Error) {
-    meta.state = State::StoppedEarly;
+    meta.state = RecordingState::StoppedEarly;
     meta.stop_reason.get_or_insert_with(|| format!("{error:#}"));
 }
 
@@ -602,9 +602,9 @@ fn megabytes(bytes: u64) -> f64 {
 
 /// Signals that end a recording properly. A signal that was ignored when we were started stays
 /// ignored, as `nohup` and the background jobs of scripts expect.
-struct Signals(Arc<AtomicUsize>);
+struct StopSignals(Arc<AtomicUsize>);
 
-impl Signals {
+impl StopSignals {
     fn catch() -> Result<Self> {
         let last = Arc::new(AtomicUsize::new(0));
         for signal in not_ignored(&[SIGINT, SIGTERM, SIGHUP]) {
@@ -633,13 +633,13 @@ fn is_in_foreground() -> bool {
 }
 
 /// A progress line on the terminal that is overwritten; nothing if stderr is not a terminal.
-struct Progress {
+struct ProgressLine {
     what: &'static str,
     is_shown: bool,
     last: Instant,
 }
 
-impl Progress {
+impl ProgressLine {
     fn new(what: &'static str) -> Self {
         Self {
             what,

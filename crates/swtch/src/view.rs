@@ -57,7 +57,7 @@ pub use {connections::serve, server::router};
 
 /// What a person asked for.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ViewRequest {
     /// Directory of the trace to show.
     pub trace: PathBuf,
     /// The port to listen on; any free one when `None`.
@@ -72,7 +72,7 @@ pub struct Request {
 ///
 /// # Errors
 /// When the trace cannot be read or the port cannot be opened.
-pub fn run(request: &Request) -> Result<u8> {
+pub fn run(request: &ViewRequest) -> Result<u8> {
     let listener = listen(request.port)?;
     let address = listener.local_addr().context("asking for the port")?;
     let began = Instant::now();

@@ -1,4 +1,4 @@
-// Numbers in words, the same as on the command line (`Nanos` of swtch-core, `text.rs` of swtch).
+// Numbers in words, the same as on the command line (`Nanos` of swtch-core, `text.rs` of swtch-output).
 
 /**
  * So many digits after the point. What lies in the middle of two goes to the even one, as in Rust;

@@ -22,7 +22,7 @@ const TIME_TO_END: Duration = Duration::from_secs(2);
 
 /// The output of a program that has ended.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ProgramOutput {
     pub stdout: String,
     pub stderr: String,
     pub status: ExitStatus,
@@ -30,7 +30,7 @@ pub struct Answer {
     pub switches: u64,
 }
 
-impl Answer {
+impl ProgramOutput {
     /// Returns the answer if its exit code is one of `good`.
     ///
     /// # Errors
@@ -68,17 +68,17 @@ impl<'a> Runner<'a> {
     ///
     /// # Errors
     /// When it cannot be started, does not end in time, or on Ctrl-C.
-    pub fn run(&self, words: &[String]) -> Result<Answer> {
+    pub fn run(&self, words: &[String]) -> Result<ProgramOutput> {
         let room = tempfile::Builder::new().prefix("swtch-bench-").tempdir();
         let room = room.context("making a temporary directory")?;
         let before = switches_of_children()?;
-        let mut running = Running::start(words, &room)?;
+        let mut running = ChildGroup::start(words, &room)?;
         let status = self.finish(&mut running).with_context(|| words.join(" "))?;
         let read = |name: &str| {
             let bytes = fs::read(room.path().join(name)).unwrap_or_default();
             String::from_utf8_lossy(&bytes).into_owned()
         };
-        Ok(Answer {
+        Ok(ProgramOutput {
             stdout: read("stdout"),
             stderr: read("stderr"),
             status,
@@ -86,7 +86,7 @@ impl<'a> Runner<'a> {
         })
     }
 
-    fn finish(&self, running: &mut Running) -> Result<ExitStatus> {
+    fn finish(&self, running: &mut ChildGroup) -> Result<ExitStatus> {
         let start = Instant::now();
         loop {
             if let Some(status) = running.0.try_wait()? {
@@ -102,9 +102,9 @@ impl<'a> Runner<'a> {
 
 /// A child in a process group of its own. Dropping this ends the group.
 #[derive(Debug)]
-pub struct Running(Child);
+pub struct ChildGroup(Child);
 
-impl Running {
+impl ChildGroup {
     fn start(words: &[String], room: &TempDir) -> Result<Self> {
         let file = |name: &str| File::create(room.path().join(name));
         Self::spawn(words, file("stdout")?.into(), file("stderr")?.into())
@@ -139,7 +139,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildGroup {
     /// After an error or Ctrl-C: first with SIGINT, on which `swtch` ends what it has started.
     fn drop(&mut self) {
         if !matches!(self.0.try_wait(), Ok(None)) {
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_program_does_not_outlive_its_handle() {
-        let running = Running::start_silent(&words(&["sleep", "60"])).unwrap();
+        let running = ChildGroup::start_silent(&words(&["sleep", "60"])).unwrap();
         let pid = Pid::from_raw(i32::try_from(running.0.id()).unwrap());
         assert!(kill(pid, None).is_ok());
         drop(running);

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::command::Running;
+use super::command::ChildGroup;
 
 /// Hogs that are running. Dropping this ends them.
 #[derive(Debug)]
 pub struct Hogs {
-    _running: Vec<Running>,
+    _running: Vec<ChildGroup>,
 }
 
 impl Hogs {
@@ -26,7 +26,7 @@ impl Hogs {
         let hog = |cpu: &u32| {
             let (cpu, limit) = (cpu.to_string(), limit.as_secs().to_string());
             let words = ["taskset", "-c", &cpu, &myself, "hog", &limit];
-            Running::start_silent(&words.map(str::to_owned))
+            ChildGroup::start_silent(&words.map(str::to_owned))
         };
         Ok(Self {
             _running: cpus.iter().map(hog).collect::<Result<_>>()?,

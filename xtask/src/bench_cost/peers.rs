@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::command::{Answer, Runner};
-use super::price::{Price, PriceList};
+use super::command::{ProgramOutput, Runner};
+use super::price::{ParsedPrice, ParsedPriceList};
 use crate::bench_record::summary::Spread;
-use crate::bench_record::table::{NOTHING, Table, spread};
+use crate::bench_record::table::{NOTHING, TextTable, spread};
 use crate::bench_record::tool::installed;
 
 /// Round trips of `perf bench sched pipe`, which take 0.2 to 0.6 s.
@@ -85,7 +85,7 @@ impl Peer {
     }
 
     /// Nanoseconds per hop, as the peer itself reports them.
-    fn hop_ns(self, answer: &Answer) -> Option<f64> {
+    fn hop_ns(self, answer: &ProgramOutput) -> Option<f64> {
         match self {
             // One operation is a round trip, which is two hops.
             Self::PerfPipe | Self::PerfPipeThreads => {
@@ -121,7 +121,7 @@ impl Peer {
 }
 
 impl Match {
-    fn price(self, list: &PriceList) -> Option<&Price> {
+    fn price(self, list: &ParsedPriceList) -> Option<&ParsedPrice> {
         list.prices.iter().find(|price| {
             price.kind == self.kind
                 && price.members.as_deref() == Some(self.members)
@@ -238,7 +238,7 @@ fn measure_ours(
     swtch: &Path,
     cpu: u32,
     peers: &[(Peer, PathBuf)],
-) -> Result<PriceList> {
+) -> Result<ParsedPriceList> {
     let mut words = vec![swtch.to_string_lossy().into_owned(), "cost".to_owned()];
     for (peer, _) in peers {
         let kind = peer.ours().kind;
@@ -248,10 +248,10 @@ fn measure_ours(
     }
     words.extend(["--cpu".to_owned(), cpu.to_string()]);
     words.extend(["--format", "json"].map(str::to_owned));
-    PriceList::measured_by(runner, &words)
+    ParsedPriceList::measured_by(runner, &words)
 }
 
-fn judged(peer: Peer, answer: &Answer, list: &PriceList) -> Result<Round> {
+fn judged(peer: Peer, answer: &ProgramOutput, list: &ParsedPriceList) -> Result<Round> {
     let ours = peer.ours();
     let price = ours
         .price(list)
@@ -278,8 +278,8 @@ const fn as_f64(count: u64) -> f64 {
 }
 
 /// The table, with one row for each peer.
-pub fn table(rounds: &[Round]) -> Table {
-    let mut table = Table::new(&[
+pub fn table(rounds: &[Round]) -> TextTable {
+    let mut table = TextTable::new(&[
         "peer",
         "swtch's number",
         "peer, ns a hop",
@@ -333,8 +333,8 @@ mod tests {
          333915 ops/sec
 ";
 
-    fn answer(stdout: &str, stderr: &str, switches: u64) -> Answer {
-        Answer {
+    fn answer(stdout: &str, stderr: &str, switches: u64) -> ProgramOutput {
+        ProgramOutput {
             stdout: stdout.to_owned(),
             stderr: stderr.to_owned(),
             status: std::process::ExitStatus::default(),
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn ours_is_the_price_of_the_same_members_under_the_default_policy() {
-        let list = PriceList::parse(super::super::price::FIXTURE).unwrap();
+        let list = ParsedPriceList::parse(super::super::price::FIXTURE).unwrap();
         let round = judged(Peer::PerfPipe, &answer(PIPE, "", 200_002), &list).unwrap();
         assert_eq!(round.ours_ns, 1500.0);
         assert_eq!(round.ours_switches_per_hop, 1.0);

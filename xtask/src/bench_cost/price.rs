@@ -10,7 +10,7 @@ const ANSWERED: [i32; 2] = [0, 1];
 
 /// A value with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
+pub struct ParsedEstimate {
     pub point: f64,
     pub low: f64,
     pub high: f64,
@@ -18,7 +18,7 @@ pub struct Estimate {
 
 /// One price of the list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Price {
+pub struct ParsedPrice {
     /// The primitive or operation, such as `pipe`.
     pub kind: String,
     /// `threads` or `processes`; `None` if it does not apply.
@@ -28,40 +28,40 @@ pub struct Price {
     /// Scheduling policy: `default`, `batch` or `fifo`; `None` if it does not apply.
     pub policy: Option<String>,
     /// Wall time of one operation, in ns.
-    pub hand_off_ns: Estimate,
+    pub hand_off_ns: ParsedEstimate,
     /// `hand_off_ns` minus the cost of the calls alone; `None` if there is nothing to subtract.
-    pub net_ns: Option<Estimate>,
+    pub net_ns: Option<ParsedEstimate>,
     pub voluntary_per_op: f64,
     pub involuntary_per_op: f64,
 }
 
 /// Two arms that differ in one thing, or in none.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Contrast {
+pub struct ParsedContrast {
     /// The name of the comparison, such as `self-check-twin`.
     pub name: String,
     /// Time of the second arm minus that of the first.
-    pub difference_ns: Estimate,
+    pub difference_ns: ParsedEstimate,
     /// Time of the second arm divided by that of the first.
-    pub ratio: Estimate,
+    pub ratio: ParsedEstimate,
     /// `larger`, `smaller`, `none` or `unresolved`.
     pub verdict: String,
 }
 
 /// A price list, as far as it is judged here.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PriceList {
+pub struct ParsedPriceList {
     pub took_s: f64,
-    pub prices: Vec<Price>,
+    pub prices: Vec<ParsedPrice>,
     /// Comparisons of arms that do the same.
-    pub twins: Vec<Contrast>,
+    pub twins: Vec<ParsedContrast>,
     /// Comparisons of arms that differ in one thing.
-    pub contrasts: Vec<Contrast>,
+    pub contrasts: Vec<ParsedContrast>,
     /// The whole answer, for the JSON file of this program.
     pub json: Value,
 }
 
-impl PriceList {
+impl ParsedPriceList {
     /// Runs `words`, which must be a `swtch cost … --format json`, and reads the answer.
     ///
     /// # Errors
@@ -109,18 +109,18 @@ fn optional(object: &Value, key: &str) -> Option<String> {
     object[key].as_str().map(str::to_owned)
 }
 
-fn estimate(object: &Value, key: &str) -> Result<Estimate> {
+fn estimate(object: &Value, key: &str) -> Result<ParsedEstimate> {
     let read = |end| number(&object[key], end).with_context(|| key.to_owned());
-    Ok(Estimate {
+    Ok(ParsedEstimate {
         point: read("point")?,
         low: read("low")?,
         high: read("high")?,
     })
 }
 
-fn price(row: &Value) -> Result<Price> {
+fn price(row: &Value) -> Result<ParsedPrice> {
     let has_net = !row["net_ns"].is_null();
-    Ok(Price {
+    Ok(ParsedPrice {
         kind: word(row, "kind")?,
         members: optional(row, "members"),
         place: optional(row, "place"),
@@ -132,8 +132,8 @@ fn price(row: &Value) -> Result<Price> {
     })
 }
 
-fn contrast(row: &Value) -> Result<Contrast> {
-    Ok(Contrast {
+fn contrast(row: &Value) -> Result<ParsedContrast> {
+    Ok(ParsedContrast {
         name: word(row, "name")?,
         difference_ns: estimate(row, "difference_ns")?,
         ratio: estimate(row, "ratio")?,
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_list_is_read_as_far_as_it_is_judged() {
-        let list = PriceList::parse(FIXTURE).unwrap();
+        let list = ParsedPriceList::parse(FIXTURE).unwrap();
         assert_eq!(list.twins[0].name, "self-check-twin");
         assert_eq!(list.twins[0].verdict, "none");
         assert_eq!(list.contrasts[0].ratio.low, 1.006);
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let why = |from: &str, to: &str| {
-            let error = PriceList::parse(&FIXTURE.replace(from, to)).unwrap_err();
+            let error = ParsedPriceList::parse(&FIXTURE.replace(from, to)).unwrap_err();
             format!("{error:#}")
         };
         assert_eq!(

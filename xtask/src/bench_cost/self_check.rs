@@ -7,10 +7,10 @@ use anyhow::{Result, ensure};
 
 use super::command::Runner;
 use super::hogs::Hogs;
-use super::price::{Contrast, Estimate, PriceList};
+use super::price::{ParsedContrast, ParsedEstimate, ParsedPriceList};
 use super::share::Share;
 use crate::bench_record::summary::Spread;
-use crate::bench_record::table::{NOTHING, Table, spread};
+use crate::bench_record::table::{NOTHING, TextTable, spread};
 
 /// The comparison of two arms that do the same.
 const TWIN: &str = "self-check-twin";
@@ -20,14 +20,14 @@ const INJECTED: &str = "injected-1-pct";
 
 /// Other work on the machine during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
+pub enum BackgroundLoad {
     /// No load that we start.
     Idle,
     /// One task on each CPU that does nothing but use it.
     Hogs,
 }
 
-impl Load {
+impl BackgroundLoad {
     /// The words for the load in tables.
     pub const fn title(self) -> &'static str {
         match self {
@@ -39,10 +39,10 @@ impl Load {
 
 /// All runs of the self-check under one load.
 #[derive(Debug)]
-pub struct Runs {
-    pub load: Load,
+pub struct SelfCheckRuns {
+    pub load: BackgroundLoad,
     /// The price list of each run.
-    pub lists: Vec<PriceList>,
+    pub lists: Vec<ParsedPriceList>,
 }
 
 /// Runs the self-check `runs` times.
@@ -53,9 +53,9 @@ pub fn measure(
     runner: &Runner<'_>,
     swtch: &Path,
     (cpu, cpus): (u32, &[u32]),
-    load: Load,
+    load: BackgroundLoad,
     runs: usize,
-) -> Result<Runs> {
+) -> Result<SelfCheckRuns> {
     let cpu = cpu.to_string();
     let line = ["cost", "self-check", "--cpu", &cpu, "--format", "json"];
     let mut words = vec![swtch.to_string_lossy().into_owned()];
@@ -64,31 +64,31 @@ pub fn measure(
     for run in 0..runs {
         eprintln!("self-check, {}: run {}/{runs}", load.title(), run + 1);
         let _hogs = match load {
-            Load::Idle => None,
-            Load::Hogs => Some(Hogs::start(cpus, runner.limit())?),
+            BackgroundLoad::Idle => None,
+            BackgroundLoad::Hogs => Some(Hogs::start(cpus, runner.limit())?),
         };
-        let list = PriceList::measured_by(runner, &words)?;
+        let list = ParsedPriceList::measured_by(runner, &words)?;
         ensure!(
             !named(&list, TWIN).is_empty(),
             "the check has no {TWIN}: is this swtch too old?"
         );
         lists.push(list);
     }
-    Ok(Runs { load, lists })
+    Ok(SelfCheckRuns { load, lists })
 }
 
 /// The comparisons with this name, among twins and contrasts.
-fn named<'l>(list: &'l PriceList, name: &str) -> Vec<&'l Contrast> {
+fn named<'l>(list: &'l ParsedPriceList, name: &str) -> Vec<&'l ParsedContrast> {
     let all = list.twins.iter().chain(&list.contrasts);
     all.filter(|contrast| contrast.name == name).collect()
 }
 
-fn is_claim(contrast: &Contrast) -> bool {
+fn is_claim(contrast: &ParsedContrast) -> bool {
     matches!(contrast.verdict.as_str(), "larger" | "smaller")
 }
 
-impl Runs {
-    fn contrasts(&self, name: &str) -> impl Iterator<Item = &Contrast> {
+impl SelfCheckRuns {
+    fn contrasts(&self, name: &str) -> impl Iterator<Item = &ParsedContrast> {
         self.lists.iter().flat_map(move |list| named(list, name))
     }
 
@@ -107,14 +107,14 @@ impl Runs {
 
     /// By how much the second arm was measured to be longer, in percent.
     fn longer_pct(&self, name: &str) -> Option<Spread> {
-        let pct = |contrast: &Contrast| (contrast.ratio.point - 1.0) * 100.0;
+        let pct = |contrast: &ParsedContrast| (contrast.ratio.point - 1.0) * 100.0;
         Spread::of(self.contrasts(name).map(pct))
     }
 
     /// Half the interval of the difference between equal arms, in percent of the net price of the
     /// same run.
     pub fn half_widths_pct(&self) -> Option<Spread> {
-        let of_run = |list: &PriceList| {
+        let of_run = |list: &ParsedPriceList| {
             let net = list.prices.iter().find_map(|price| price.net_ns)?.point;
             let twin = *named(list, TWIN).first()?;
             let half = (twin.difference_ns.high - twin.difference_ns.low) / 2.0;
@@ -130,21 +130,21 @@ impl Runs {
     /// How often an interval holds the median of the points of all runs, for each kind of number.
     /// For equal arms also how often it holds 1, which is known to be true.
     pub fn coverage(&self) -> [(&'static str, Share); 5] {
-        let first = |list: &PriceList| {
+        let first = |list: &ParsedPriceList| {
             list.prices
                 .iter()
                 .find(|price| price.net_ns.is_some())
                 .cloned()
         };
         let prices: Vec<_> = self.lists.iter().filter_map(first).collect();
-        let ratios = |name| -> Vec<Estimate> {
+        let ratios = |name| -> Vec<ParsedEstimate> {
             let contrasts = self.contrasts(name);
             contrasts.map(|contrast| contrast.ratio).collect()
         };
         let hand_offs: Vec<_> = prices.iter().map(|price| price.hand_off_ns).collect();
         let nets: Vec<_> = prices.iter().filter_map(|price| price.net_ns).collect();
         let twins = ratios(TWIN);
-        let holds_one = |ratio: &Estimate| holds(ratio, 1.0);
+        let holds_one = |ratio: &ParsedEstimate| holds(ratio, 1.0);
         [
             ("hand-off", covered(&hand_offs)),
             ("net", covered(&nets)),
@@ -155,12 +155,12 @@ impl Runs {
     }
 }
 
-const fn holds(estimate: &Estimate, value: f64) -> bool {
+const fn holds(estimate: &ParsedEstimate, value: f64) -> bool {
     estimate.low <= value && value <= estimate.high
 }
 
 /// How many of the intervals hold the median of all points.
-fn covered(estimates: &[Estimate]) -> Share {
+fn covered(estimates: &[ParsedEstimate]) -> Share {
     let Some(points) = Spread::of(estimates.iter().map(|one| one.point)) else {
         return Share::default();
     };
@@ -168,8 +168,8 @@ fn covered(estimates: &[Estimate]) -> Share {
 }
 
 /// The table of false alarms: how often equal arms are reported to differ.
-pub fn alarms_table(all: &[Runs]) -> Table {
-    let mut table = Table::new(&[
+pub fn alarms_table(all: &[SelfCheckRuns]) -> TextTable {
+    let mut table = TextTable::new(&[
         "load",
         "said to differ (95 % interval)",
         "second longer by, %",
@@ -187,8 +187,8 @@ pub fn alarms_table(all: &[Runs]) -> Table {
 }
 
 /// The table of resolution: how narrow the interval between equal arms is.
-pub fn resolution_table(all: &[Runs]) -> Table {
-    let mut table = Table::new(&["load", "half-width, % of net: median", "worst", "runs"]);
+pub fn resolution_table(all: &[SelfCheckRuns]) -> TextTable {
+    let mut table = TextTable::new(&["load", "half-width, % of net: median", "worst", "runs"]);
     for runs in all {
         let widths = runs.half_widths_pct();
         let shown = |value: fn(Spread) -> f64| {
@@ -205,8 +205,8 @@ pub fn resolution_table(all: &[Runs]) -> Table {
 }
 
 /// The table of injected delays: how often 1 % more is found.
-pub fn injected_table(all: &[Runs]) -> Table {
-    let mut table = Table::new(&["load", "found (95 % interval)", "seen as, %"]);
+pub fn injected_table(all: &[SelfCheckRuns]) -> TextTable {
+    let mut table = TextTable::new(&["load", "found (95 % interval)", "seen as, %"]);
     for runs in all {
         table.push(vec![
             runs.load.title().to_owned(),
@@ -218,8 +218,8 @@ pub fn injected_table(all: &[Runs]) -> Table {
 }
 
 /// The table of coverage: how often intervals hold the median of many runs.
-pub fn coverage_table(all: &[Runs]) -> Table {
-    let mut table = Table::new(&[
+pub fn coverage_table(all: &[SelfCheckRuns]) -> TextTable {
+    let mut table = TextTable::new(&[
         "load",
         "number",
         "holds the median of all runs (95 % interval)",
@@ -239,7 +239,7 @@ mod tests {
     use crate::bench_cost::price::FIXTURE;
 
     /// Two runs: the fixture, and one in which everything that is judged goes wrong.
-    fn runs() -> Runs {
+    fn runs() -> SelfCheckRuns {
         let good = FIXTURE;
         let bad = FIXTURE
             .replace("\"verdict\": \"none\"", "\"verdict\": \"smaller\"")
@@ -249,9 +249,9 @@ mod tests {
                 "\"point\": 1000.0, \"low\": 990.0",
                 "\"point\": 1200.0, \"low\": 1199.0",
             );
-        let lists = [good, &bad].map(|text| PriceList::parse(text).unwrap());
-        Runs {
-            load: Load::Idle,
+        let lists = [good, &bad].map(|text| ParsedPriceList::parse(text).unwrap());
+        SelfCheckRuns {
+            load: BackgroundLoad::Idle,
             lists: lists.to_vec(),
         }
     }

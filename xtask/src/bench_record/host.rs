@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// The facts without which the numbers mean nothing.
 #[derive(Debug)]
-pub struct Host {
+pub struct HostFacts {
     cpu: String,
     cpus: usize,
     is_virtual: bool,
@@ -21,7 +21,7 @@ pub struct Host {
     versions: Vec<String>,
 }
 
-impl Host {
+impl HostFacts {
     /// Reads the facts from `/proc`, and the versions from the programs' `--version`.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for HostFacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let machine = if self.is_virtual {
             ", virtual machine"

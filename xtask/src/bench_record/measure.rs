@@ -21,7 +21,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use tempfile::TempDir;
 
 use super::benchmark::Benchmark;
-use super::tool::{Programs, Recorded, Tool, Way};
+use super::tool::{RecorderPaths, RecordingTotals, Tool, ToolInvocation};
 use crate::cputime::{CpuTime, cpu_ns_of_children};
 
 /// Time for a tool that runs beside the benchmark to attach (libbpf-tools take 0.3 s here).
@@ -35,17 +35,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The measurements of one run.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct RunMeasurements {
     /// CPU time, wall time and switches of the benchmark itself.
     pub benchmark: CpuTime,
     pub tool_cpu_ns: u64,
     /// Peak memory of the tool; `None` when bare.
     pub tool_peak_rss_bytes: Option<u64>,
     /// What was recorded; `None` for a tool that keeps no recording.
-    pub recorded: Option<Recorded>,
+    pub recorded: Option<RecordingTotals>,
 }
 
-impl Run {
+impl RunMeasurements {
     /// The run as an entry of `runs` in the JSON file.
     pub fn to_json(self) -> Value {
         json!({
@@ -65,7 +65,7 @@ impl Run {
 /// Runs benchmarks under tools. Each run has a temporary directory for its recording.
 #[derive(Debug)]
 pub struct Measurer<'a> {
-    programs: &'a Programs,
+    programs: &'a RecorderPaths,
     quick: bool,
     myself: PathBuf,
     /// Set by Ctrl-C and SIGTERM, so that temporary directories are removed before the program
@@ -78,7 +78,7 @@ impl<'a> Measurer<'a> {
     ///
     /// # Errors
     /// When the signals cannot be caught.
-    pub fn new(programs: &'a Programs, quick: bool) -> Result<Self> {
+    pub fn new(programs: &'a RecorderPaths, quick: bool) -> Result<Self> {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
@@ -95,24 +95,25 @@ impl<'a> Measurer<'a> {
     ///
     /// # Errors
     /// When either fails, or on Ctrl-C.
-    pub fn measure(&self, benchmark: Benchmark, tool: Tool) -> Result<Run> {
-        let room = Room::new()?;
+    pub fn measure(&self, benchmark: Benchmark, tool: Tool) -> Result<RunMeasurements> {
+        let room = RunDirectory::new()?;
         let command = self.benchmark_command(benchmark, &room);
         let before = cpu_ns_of_children()?;
         let peak = match tool.way(self.programs, &room.recording()) {
-            Way::Alone => {
-                Running::start(&command, &room.talk("benchmark"))?.finish(&self.interrupted)?;
+            ToolInvocation::Alone => {
+                MonitoredChild::start(&command, &room.talk("benchmark"))?
+                    .finish(&self.interrupted)?;
                 None
             }
-            Way::Around(words) => {
+            ToolInvocation::Around(words) => {
                 let words = [words, command].concat();
-                Some(Running::start(&words, &room.talk("tool"))?.finish(&self.interrupted)?)
+                Some(MonitoredChild::start(&words, &room.talk("tool"))?.finish(&self.interrupted)?)
             }
-            Way::Beside(words) => Some(self.run_beside(&words, &command, &room)?),
+            ToolInvocation::Beside(words) => Some(self.run_beside(&words, &command, &room)?),
         };
         let all = cpu_ns_of_children()? - before;
         let benchmark = CpuTime::read(&room.used())?;
-        Ok(Run {
+        Ok(RunMeasurements {
             benchmark,
             tool_cpu_ns: all.saturating_sub(benchmark.cpu_ns),
             tool_peak_rss_bytes: peak,
@@ -120,7 +121,7 @@ impl<'a> Measurer<'a> {
         })
     }
 
-    fn benchmark_command(&self, benchmark: Benchmark, room: &Room) -> Vec<String> {
+    fn benchmark_command(&self, benchmark: Benchmark, room: &RunDirectory) -> Vec<String> {
         let used = room.used();
         let wrapper = [
             self.myself.as_path(),
@@ -137,15 +138,15 @@ impl<'a> Measurer<'a> {
     }
 
     /// Starts the tool before the benchmark, and interrupts it afterwards.
-    fn run_beside(&self, tool: &[String], command: &[String], room: &Room) -> Result<u64> {
-        let mut tool = Running::start(tool, &room.talk("tool"))?;
+    fn run_beside(&self, tool: &[String], command: &[String], room: &RunDirectory) -> Result<u64> {
+        let mut tool = MonitoredChild::start(tool, &room.talk("tool"))?;
         thread::sleep(TIME_TO_ATTACH);
         ensure!(
             tool.is_running()?,
             "the tool ended before the benchmark: {}",
             tool.said()
         );
-        Running::start(command, &room.talk("benchmark"))?.finish(&self.interrupted)?;
+        MonitoredChild::start(command, &room.talk("benchmark"))?.finish(&self.interrupted)?;
         tool.look_at_memory();
         tool.interrupt()?;
         tool.finish(&self.interrupted)
@@ -154,9 +155,9 @@ impl<'a> Measurer<'a> {
 
 /// A temporary directory with the files of one run, removed when this is dropped.
 #[derive(Debug)]
-struct Room(TempDir);
+struct RunDirectory(TempDir);
 
-impl Room {
+impl RunDirectory {
     fn new() -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("swtch-bench-").tempdir();
         directory.map(Self).context("making a temporary directory")
@@ -179,14 +180,14 @@ impl Room {
 
 /// A child process. Dropping this ends it.
 #[derive(Debug)]
-struct Running {
+struct MonitoredChild {
     program: String,
     child: Child,
     talk: PathBuf,
     peak_rss_bytes: u64,
 }
 
-impl Running {
+impl MonitoredChild {
     fn start(words: &[String], talk: &Path) -> Result<Self> {
         let (program, arguments) = words.split_first().context("no words to run")?;
         let child = Command::new(program)
@@ -260,7 +261,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for MonitoredChild {
     /// After an error or Ctrl-C: first with SIGINT, on which a recorder ends its command and
     /// detaches. A signal that cannot be sent means that the process has ended, which is what is
     /// wanted.
@@ -306,8 +307,8 @@ mod tests {
 
     #[test]
     fn process_does_not_outlive_its_handle() {
-        let room = Room::new().unwrap();
-        let running = Running::start(&words("sleep 60"), &room.talk("tool")).unwrap();
+        let room = RunDirectory::new().unwrap();
+        let running = MonitoredChild::start(&words("sleep 60"), &room.talk("tool")).unwrap();
         let pid = Pid::from_raw(i32::try_from(running.child.id()).unwrap());
         assert!(kill(pid, None).is_ok());
         drop(running);
@@ -317,9 +318,9 @@ mod tests {
     /// A recorder that catches SIGINT and goes on must not outlive the measurement.
     #[test]
     fn process_that_ignores_sigint_is_killed() {
-        let room = Room::new().unwrap();
+        let room = RunDirectory::new().unwrap();
         let stubborn = ["sh", "-c", "trap '' INT; exec sleep 60"].map(str::to_owned);
-        let running = Running::start(&stubborn, &room.talk("tool")).unwrap();
+        let running = MonitoredChild::start(&stubborn, &room.talk("tool")).unwrap();
         let pid = Pid::from_raw(i32::try_from(running.child.id()).unwrap());
         thread::sleep(Duration::from_millis(200));
         drop(running);
@@ -328,7 +329,7 @@ mod tests {
 
     #[test]
     fn directory_of_a_run_is_removed() {
-        let room = Room::new().unwrap();
+        let room = RunDirectory::new().unwrap();
         let path = room.0.path().to_owned();
         fs::write(room.recording(), "x").unwrap();
         drop(room);
@@ -337,16 +338,17 @@ mod tests {
 
     #[test]
     fn failing_process_is_an_error_with_what_it_said() {
-        let room = Room::new().unwrap();
-        let running = Running::start(&words("ls /no/such/file"), &room.talk("tool")).unwrap();
+        let room = RunDirectory::new().unwrap();
+        let running =
+            MonitoredChild::start(&words("ls /no/such/file"), &room.talk("tool")).unwrap();
         let error = running.finish(&AtomicBool::new(false)).unwrap_err();
         assert!(format!("{error:#}").contains("/no/such/file"), "{error:#}");
     }
 
     #[test]
     fn interrupt_ends_the_process_at_once() {
-        let room = Room::new().unwrap();
-        let running = Running::start(&words("sleep 60"), &room.talk("tool")).unwrap();
+        let room = RunDirectory::new().unwrap();
+        let running = MonitoredChild::start(&words("sleep 60"), &room.talk("tool")).unwrap();
         let pid = Pid::from_raw(i32::try_from(running.child.id()).unwrap());
         assert!(running.finish(&AtomicBool::new(true)).is_err());
         assert!(kill(pid, None).is_err());

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Trial;
+use super::PlacedRun;
 use super::benchmark::Benchmark;
 use super::tool::{Lost, Tool};
 
@@ -37,7 +37,7 @@ impl Spread {
 
 /// One line of the table: a benchmark under a tool, over all rounds.
 #[derive(Debug)]
-pub struct Summary {
+pub struct ToolSummary {
     pub benchmark: Benchmark,
     pub tool: Tool,
     /// CPU time of the benchmark, as a ratio to the bare run of the same round.
@@ -62,27 +62,27 @@ pub struct Summary {
 }
 
 /// One summary for each benchmark and tool, in the order of the first round.
-pub fn of(trials: &[Trial]) -> Vec<Summary> {
+pub fn of(trials: &[PlacedRun]) -> Vec<ToolSummary> {
     let arms = trials.iter().filter(|trial| trial.round == 0);
     arms.map(|arm| summary(trials, arm.benchmark, arm.tool))
         .collect()
 }
 
-fn summary(trials: &[Trial], benchmark: Benchmark, tool: Tool) -> Summary {
-    let arm: Vec<&Trial> = trials
+fn summary(trials: &[PlacedRun], benchmark: Benchmark, tool: Tool) -> ToolSummary {
+    let arm: Vec<&PlacedRun> = trials
         .iter()
         .filter(|trial| trial.benchmark == benchmark && trial.tool == tool)
         .collect();
-    let pairs: Vec<(&Trial, &Trial)> = arm
+    let pairs: Vec<(&PlacedRun, &PlacedRun)> = arm
         .iter()
         .filter_map(|trial| Some((*trial, bare_of_the_same_round(trials, trial)?)))
         .collect();
     let spread =
-        |value: fn(&Trial) -> Option<f64>| Spread::of(arm.iter().copied().filter_map(value));
-    let always = |value: fn(&Trial) -> f64| {
+        |value: fn(&PlacedRun) -> Option<f64>| Spread::of(arm.iter().copied().filter_map(value));
+    let always = |value: fn(&PlacedRun) -> f64| {
         Spread::of(arm.iter().copied().map(value)).expect("an arm has at least one run")
     };
-    Summary {
+    ToolSummary {
         benchmark,
         tool,
         cpu_ratio: Spread::of(pairs.iter().map(|(trial, bare)| cpu_ratio(trial, bare))),
@@ -97,7 +97,7 @@ fn summary(trials: &[Trial], benchmark: Benchmark, tool: Tool) -> Summary {
     }
 }
 
-fn bare_of_the_same_round<'a>(trials: &'a [Trial], of: &Trial) -> Option<&'a Trial> {
+fn bare_of_the_same_round<'a>(trials: &'a [PlacedRun], of: &PlacedRun) -> Option<&'a PlacedRun> {
     trials.iter().find(|trial| {
         trial.tool == Tool::Bare && trial.round == of.round && trial.benchmark == of.benchmark
     })
@@ -108,31 +108,31 @@ fn float(count: u64) -> f64 {
     count as f64
 }
 
-fn cpu_ratio(trial: &Trial, bare: &Trial) -> f64 {
+fn cpu_ratio(trial: &PlacedRun, bare: &PlacedRun) -> f64 {
     float(trial.run.benchmark.cpu_ns) / float(bare.run.benchmark.cpu_ns)
 }
 
-fn extra_ns(trial: &Trial, bare: &Trial) -> f64 {
+fn extra_ns(trial: &PlacedRun, bare: &PlacedRun) -> f64 {
     let extra = float(trial.run.benchmark.cpu_ns) - float(bare.run.benchmark.cpu_ns);
     extra / float(trial.run.benchmark.switches)
 }
 
-fn switches_per_s(trial: &Trial) -> f64 {
+fn switches_per_s(trial: &PlacedRun) -> f64 {
     let benchmark = trial.run.benchmark;
     float(benchmark.switches) / (float(benchmark.wall_ns) / 1e9)
 }
 
 /// CPUs are CPU seconds per second, so the rate cancels out: CPU seconds per 100,000 switches.
-fn tool_cores_per_100k(trial: &Trial) -> f64 {
+fn tool_cores_per_100k(trial: &PlacedRun) -> f64 {
     float(trial.run.tool_cpu_ns) / 1e9 / (float(trial.run.benchmark.switches) / 1e5)
 }
 
-fn bytes_per_switch(trial: &Trial) -> Option<f64> {
+fn bytes_per_switch(trial: &PlacedRun) -> Option<f64> {
     let recorded = trial.run.recorded?;
     (recorded.switches > 0).then(|| float(recorded.bytes) / float(recorded.switches))
 }
 
-fn recorded_pct(trial: &Trial) -> Option<f64> {
+fn recorded_pct(trial: &PlacedRun) -> Option<f64> {
     let recorded = trial
         .run
         .recorded
@@ -140,7 +140,7 @@ fn recorded_pct(trial: &Trial) -> Option<f64> {
     Some(100.0 * float(recorded.switches) / float(trial.run.benchmark.switches))
 }
 
-fn lost(arm: &[&Trial]) -> Option<Lost> {
+fn lost(arm: &[&PlacedRun]) -> Option<Lost> {
     let lost: Vec<Lost> = arm
         .iter()
         .filter_map(|trial| Some(trial.run.recorded?.lost))
@@ -153,7 +153,7 @@ fn lost(arm: &[&Trial]) -> Option<Lost> {
     })
 }
 
-impl Summary {
+impl ToolSummary {
     /// The line as an entry of `summary` in the JSON file; null where a number does not apply.
     pub fn to_json(&self) -> Value {
         let spread = |spread: Option<Spread>| spread.map(Spread::to_json);
@@ -176,7 +176,7 @@ impl Summary {
 
 /// A target number and the measured one.
 #[derive(Debug)]
-pub struct Target {
+pub struct TargetNumber {
     /// The quantity in words, with its benchmark.
     pub what: &'static str,
     /// The target number, and which side of it is good.
@@ -194,7 +194,7 @@ pub enum Bound {
     AtLeast(f64),
 }
 
-impl Target {
+impl TargetNumber {
     /// True if the measured number is on the good side; `None` if it was not measured.
     pub fn holds(&self) -> Option<bool> {
         self.measured.map(|measured| match self.bound {
@@ -216,7 +216,7 @@ impl Target {
 /// The targets of recording: the pipe benchmark may lose 16 % of its time at 400,000 switches
 /// without stacks, less than under any peer that keeps every switch. The others keep the recorder
 /// small compared with what it records.
-pub fn targets(summaries: &[Summary]) -> Vec<Target> {
+pub fn targets(summaries: &[ToolSummary]) -> Vec<TargetNumber> {
     let of = |benchmark, tool| {
         summaries
             .iter()
@@ -227,7 +227,7 @@ pub fn targets(summaries: &[Summary]) -> Vec<Target> {
     let messaging = of(Benchmark::Messaging, Tool::Swtch);
     let storm = of(Benchmark::Storm, Tool::Swtch);
     let median = |spread: Option<Spread>| spread.map(|spread| spread.median);
-    let target = |what, bound, measured| Target {
+    let target = |what, bound, measured| TargetNumber {
         what,
         bound,
         measured,
@@ -276,7 +276,7 @@ pub fn targets(summaries: &[Summary]) -> Vec<Target> {
     ]
 }
 
-fn lost_by_swtch(summaries: &[Summary]) -> Option<f64> {
+fn lost_by_swtch(summaries: &[ToolSummary]) -> Option<f64> {
     let ours = summaries
         .iter()
         .filter(|one| one.tool.records_the_command_only());
@@ -288,17 +288,17 @@ fn lost_by_swtch(summaries: &[Summary]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench_record::measure::Run;
-    use crate::bench_record::tool::Recorded;
+    use crate::bench_record::measure::RunMeasurements;
+    use crate::bench_record::tool::RecordingTotals;
     use crate::cputime::CpuTime;
 
     /// A run of the pipe benchmark: `cpu_ms` for 1,000 switches in one second.
-    fn trial(round: usize, tool: Tool, cpu_ms: u64) -> Trial {
+    fn trial(round: usize, tool: Tool, cpu_ms: u64) -> PlacedRun {
         let lost = Lost {
             count: 1,
             unit: "switches",
         };
-        let recorded = Recorded {
+        let recorded = RecordingTotals {
             switches: 999,
             bytes: 9_990,
             lost,
@@ -308,13 +308,13 @@ mod tests {
             wall_ns: 1_000_000_000,
             switches: 1_000,
         };
-        let run = Run {
+        let run = RunMeasurements {
             benchmark,
             tool_cpu_ns: 2_000_000,
             tool_peak_rss_bytes: Some(5_000_000),
             recorded: (tool != Tool::Bare).then_some(recorded),
         };
-        Trial {
+        PlacedRun {
             round,
             benchmark: Benchmark::Pipe,
             tool,
@@ -324,7 +324,7 @@ mod tests {
 
     /// The machine is half as fast in round 2: ratios within a round are not affected, while the
     /// ratio of the medians over all rounds would be.
-    fn slow_second_round() -> Vec<Trial> {
+    fn slow_second_round() -> Vec<PlacedRun> {
         vec![
             trial(0, Tool::Bare, 100),
             trial(0, Tool::Swtch, 110),

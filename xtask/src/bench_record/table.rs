@@ -1,17 +1,17 @@
 //! Tables for a terminal and in Markdown, made from the same cells.
 
-use super::summary::{Bound, Spread, Summary, Target};
+use super::summary::{Bound, Spread, TargetNumber, ToolSummary};
 
 /// Stands where a column does not apply or was not measured.
 pub const NOTHING: &str = "–";
 
 /// A table: a header, and rows with as many cells.
 #[derive(Debug)]
-pub struct Table {
+pub struct TextTable {
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     /// A table with this header and no rows.
     pub fn new(header: &[&str]) -> Self {
         Self {
@@ -66,8 +66,8 @@ impl Table {
 }
 
 /// The table of what each tool costs.
-pub fn costs(summaries: &[Summary]) -> Table {
-    let mut table = Table::new(&[
+pub fn costs(summaries: &[ToolSummary]) -> TextTable {
+    let mut table = TextTable::new(&[
         "benchmark",
         "under",
         "CPU, ratio to bare",
@@ -103,8 +103,8 @@ pub fn costs(summaries: &[Summary]) -> Table {
 }
 
 /// The table of targets beside the measured numbers.
-pub fn targets(targets: &[Target]) -> Table {
-    let mut table = Table::new(&["to beat", "target", "measured", "holds"]);
+pub fn targets(targets: &[TargetNumber]) -> TextTable {
+    let mut table = TextTable::new(&["to beat", "target", "measured", "holds"]);
     for target in targets {
         let bound = match target.bound {
             Bound::AtMost(most) => format!("≤ {most}"),
@@ -138,8 +138,8 @@ pub fn spread(spread: Option<Spread>, digits: usize) -> String {
 mod tests {
     use super::*;
 
-    fn table() -> Table {
-        let mut table = Table::new(&["under", "n"]);
+    fn table() -> TextTable {
+        let mut table = TextTable::new(&["under", "n"]);
         table
             .rows
             .push(vec!["perf".to_owned(), "1.5 (1–2)".to_owned()]);

@@ -31,7 +31,7 @@ pub enum Tool {
 
 /// How a tool and a benchmark are run together.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ToolInvocation {
     /// The benchmark runs without a tool.
     Alone,
     /// The tool, with these arguments, starts the command that follows them.
@@ -42,7 +42,7 @@ pub enum Way {
 
 /// What a finished recording holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordingTotals {
     pub switches: u64,
     /// Its size on disk when it is finished.
     pub bytes: u64,
@@ -60,7 +60,7 @@ pub struct Lost {
 
 impl Tool {
     /// How the tool is run with a benchmark; its recording goes to `output`.
-    pub fn way(self, programs: &Programs, output: &Path) -> Way {
+    pub fn way(self, programs: &RecorderPaths, output: &Path) -> ToolInvocation {
         let output = output.to_string_lossy().into_owned();
         let words = |program: &Path, words: &[&str]| {
             let program = program.to_string_lossy().into_owned();
@@ -70,18 +70,20 @@ impl Tool {
                 .collect()
         };
         match self {
-            Self::Bare | Self::BareAgain => Way::Alone,
-            Self::Swtch => Way::Around(words(programs.swtch(), &["record", "-o", &output, "--"])),
-            Self::SwtchStacks => Way::Around(words(
+            Self::Bare | Self::BareAgain => ToolInvocation::Alone,
+            Self::Swtch => {
+                ToolInvocation::Around(words(programs.swtch(), &["record", "-o", &output, "--"]))
+            }
+            Self::SwtchStacks => ToolInvocation::Around(words(
                 programs.swtch(),
                 &["record", "--stacks", "-o", &output, "--"],
             )),
-            Self::PerfSched => Way::Around(words(
+            Self::PerfSched => ToolInvocation::Around(words(
                 &programs.perf,
                 &["sched", "record", "-o", &output, "--"],
             )),
-            Self::Runqlat => Way::Beside(words(programs.libbpf(self), &[])),
-            Self::Offcputime => Way::Beside(words(programs.libbpf(self), &[])),
+            Self::Runqlat => ToolInvocation::Beside(words(programs.libbpf(self), &[])),
+            Self::Offcputime => ToolInvocation::Beside(words(programs.libbpf(self), &[])),
         }
     }
 
@@ -92,10 +94,10 @@ impl Tool {
     /// When there is no recording, or it does not say what it holds.
     pub fn recorded(
         self,
-        programs: &Programs,
+        programs: &RecorderPaths,
         output: &Path,
         talk: &Path,
-    ) -> Result<Option<Recorded>> {
+    ) -> Result<Option<RecordingTotals>> {
         match self {
             Self::Swtch | Self::SwtchStacks => swtch_recorded(output).map(Some),
             Self::PerfSched => perf_recorded(&programs.perf, output, talk).map(Some),
@@ -123,7 +125,7 @@ impl fmt::Display for Tool {
     }
 }
 
-fn swtch_recorded(trace: &Path) -> Result<Recorded> {
+fn swtch_recorded(trace: &Path) -> Result<RecordingTotals> {
     let path = trace.join("meta.json");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     let meta: Value = serde_json::from_str(&text).context("reading meta.json")?;
@@ -132,7 +134,7 @@ fn swtch_recorded(trace: &Path) -> Result<Recorded> {
             .as_u64()
             .with_context(|| format!("meta.json has no counts.{name}"))
     };
-    Ok(Recorded {
+    Ok(RecordingTotals {
         switches: count("stored")?,
         bytes: bytes_in(trace)?,
         lost: Lost {
@@ -155,7 +157,7 @@ fn bytes_in(directory: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-fn perf_recorded(perf: &Path, data: &Path, talk: &Path) -> Result<Recorded> {
+fn perf_recorded(perf: &Path, data: &Path, talk: &Path) -> Result<RecordingTotals> {
     let output = Command::new(perf)
         .args(["report", "--stats", "-i"])
         .arg(data)
@@ -168,7 +170,7 @@ fn perf_recorded(perf: &Path, data: &Path, talk: &Path) -> Result<Recorded> {
     );
     let stats = String::from_utf8_lossy(&output.stdout);
     let said = fs::read_to_string(talk).context("reading what perf said")?;
-    Ok(Recorded {
+    Ok(RecordingTotals {
         switches: switches_in(&stats).context("perf report --stats tells no sched_switch")?,
         bytes: fs::metadata(data)?.len(),
         lost: lost_by_perf(&said),
@@ -209,7 +211,7 @@ fn lost_by_perf(stderr: &str) -> Lost {
 
 /// Paths of the programs; `None` for one that is not measured or not installed.
 #[derive(Debug)]
-pub struct Programs {
+pub struct RecorderPaths {
     /// The path of `perf`, which is both benchmark and peer.
     pub perf: PathBuf,
     swtch: Option<PathBuf>,
@@ -217,7 +219,7 @@ pub struct Programs {
     offcputime: Option<PathBuf>,
 }
 
-impl Programs {
+impl RecorderPaths {
     /// Finds each program; `swtch` is the given path or the file beside this program.
     ///
     /// # Errors
@@ -386,7 +388,7 @@ sched:sched_stat_runtime stats:
 
     #[test]
     fn storm_is_run_under_swtch_only() {
-        let programs = |swtch: Option<&str>| Programs {
+        let programs = |swtch: Option<&str>| RecorderPaths {
             perf: "perf".into(),
             swtch: swtch.map(PathBuf::from),
             runqlat: Some("runqlat".into()),

@@ -27,9 +27,9 @@ const SKIPPED: &[&str] = &["target", ".git", "node_modules"];
 
 /// Every path of the tree, relative to its root.
 #[derive(Debug)]
-pub struct Tree(Vec<String>);
+pub struct TreePaths(Vec<String>);
 
-impl Tree {
+impl TreePaths {
     /// Reads the names of all files and folders below `root`.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ pub fn make_targets(makefile: &str) -> Vec<String> {
 }
 
 /// Names on a page that the tree does not have, as complaints.
-pub fn complaints(page: &str, text: &str, tree: &Tree, targets: &[String]) -> Vec<String> {
+pub fn complaints(page: &str, text: &str, tree: &TreePaths, targets: &[String]) -> Vec<String> {
     let mut complaints = Vec::new();
     for (number, code) in pieces_of_code(text) {
         if let Some(target) = make_target(code.text)
@@ -191,7 +191,7 @@ fn alternatives(path: &str) -> Vec<String> {
     }
 }
 
-fn exists(tree: &Tree, path: &str) -> bool {
+fn exists(tree: &TreePaths, path: &str) -> bool {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let stem = name.split('.').next().unwrap_or(name);
     let is_chosen_by_reader =
@@ -203,7 +203,7 @@ fn exists(tree: &Tree, path: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn tree() -> Tree {
+    fn tree() -> TreePaths {
         let paths = [
             "crates",
             "crates/core",
@@ -213,7 +213,7 @@ mod tests {
             "docs",
             "docs/METHODS.md",
         ];
-        Tree(paths.map(str::to_owned).to_vec())
+        TreePaths(paths.map(str::to_owned).to_vec())
     }
 
     fn complaints_of(text: &str) -> Vec<String> {

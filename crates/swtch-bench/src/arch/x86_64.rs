@@ -5,7 +5,7 @@ use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc, CpuidResult};
 use std::sync::OnceLock;
 
-use super::{Registers, SaveArea};
+use super::{ExtendedRegisters, SaveArea};
 use crate::error::{Error, checked};
 
 /// State components (SDM vol. 1, 13.1) that [`clear`] resets: SSE, AVX, opmask, the upper halves of
@@ -16,27 +16,27 @@ const VECTORS: u32 = 0xe6;
 const TILES: u64 = 3 << 17;
 
 /// Whether CPU and kernel have these registers, and user mode can reset them.
-pub fn is_supported(registers: Registers) -> bool {
+pub fn is_supported(registers: ExtendedRegisters) -> bool {
     // Without XSAVE nothing can be reset, so even the plain state cannot be produced.
     let Some(enabled) = enabled_components() else {
         return false;
     };
     match registers {
-        Registers::Init | Registers::Sse => true,
-        Registers::Avx2 => std::arch::is_x86_feature_detected!("avx2"),
-        Registers::Avx512 => std::arch::is_x86_feature_detected!("avx512f"),
+        ExtendedRegisters::Init | ExtendedRegisters::Sse => true,
+        ExtendedRegisters::Avx2 => std::arch::is_x86_feature_detected!("avx2"),
+        ExtendedRegisters::Avx512 => std::arch::is_x86_feature_detected!("avx512f"),
         // CPUID.7.0:EDX[24] is AMX-TILE.
-        Registers::Amx => {
+        ExtendedRegisters::Amx => {
             enabled & TILES == TILES && leaf(7, 0).is_some_and(|l| l.edx >> 24 & 1 == 1)
         }
     }
 }
 
 /// Requests permission to use tiles (`Documentation/arch/x86/xstate.rst`); other states need none.
-pub(crate) fn permit(registers: Registers) -> Result<(), Error> {
+pub(crate) fn permit(registers: ExtendedRegisters) -> Result<(), Error> {
     const ARCH_REQ_XCOMP_PERM: libc::c_int = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_ulong = 18;
-    if registers != Registers::Amx {
+    if registers != ExtendedRegisters::Amx {
         return Ok(());
     }
     // SAFETY: the request carries two numbers and no memory.
@@ -52,13 +52,13 @@ pub(crate) fn permit(registers: Registers) -> Result<(), Error> {
 
 /// Resets all vectors (and tiles), then writes `registers`, and leaves them live. The caller has
 /// checked that they exist ([`is_supported`]) and are permitted ([`permit`]).
-pub(crate) fn leave_live(registers: Registers) {
+pub(crate) fn leave_live(registers: ExtendedRegisters) {
     clear(registers);
     touch(registers);
 }
 
 /// The same instructions as [`leave_live`], with the reset last.
-pub(crate) fn leave_cleared(registers: Registers) {
+pub(crate) fn leave_cleared(registers: ExtendedRegisters) {
     touch(registers);
     clear(registers);
 }
@@ -167,8 +167,8 @@ static INITIAL: InitialState = {
 /// Resets the vectors to INIT, and the tiles when they are measured. `vzeroupper` would not do: it
 /// leaves zmm16 to 31 and the masks, and XINUSE need not follow it.
 #[inline(always)]
-fn clear(registers: Registers) {
-    if registers == Registers::Amx {
+fn clear(registers: ExtendedRegisters) {
+    if registers == ExtendedRegisters::Amx {
         // SAFETY: AMX is there; the tiles hold nothing that anyone needs.
         unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) };
     }
@@ -184,10 +184,10 @@ fn clear(registers: Registers) {
 /// whole components. It takes the last register of each kind, because the code until the hand-over
 /// zeroes xmm0, and registers that are all zero again count as initial (seen on Zen 5).
 #[inline(always)]
-fn touch(registers: Registers) {
+fn touch(registers: ExtendedRegisters) {
     match registers {
-        Registers::Init => {}
-        Registers::Sse => {
+        ExtendedRegisters::Init => {}
+        ExtendedRegisters::Sse => {
             // SAFETY: every x86-64 has it; what is written is declared as clobbered.
             unsafe {
                 asm!(
@@ -197,7 +197,7 @@ fn touch(registers: Registers) {
                 );
             }
         }
-        Registers::Avx2 => {
+        ExtendedRegisters::Avx2 => {
             // SAFETY: the CPU has it (`is_supported`); what is written is declared as clobbered.
             unsafe {
                 asm!(
@@ -207,7 +207,7 @@ fn touch(registers: Registers) {
                 );
             }
         }
-        Registers::Avx512 => {
+        ExtendedRegisters::Avx512 => {
             // The upper half of a low register, a high register, a mask: three components.
             // SAFETY: the CPU has it (`is_supported`); what is written is declared as clobbered.
             unsafe {
@@ -220,7 +220,7 @@ fn touch(registers: Registers) {
                 );
             }
         }
-        Registers::Amx => touch_tiles(),
+        ExtendedRegisters::Amx => touch_tiles(),
     }
 }
 
@@ -267,10 +267,10 @@ mod tests {
     use super::*;
 
     /// The bit of the component that each state adds.
-    const ADDED: [(Registers, u64); 3] = [
-        (Registers::Sse, 1 << 1),
-        (Registers::Avx2, 1 << 2),
-        (Registers::Avx512, 0b111 << 5),
+    const ADDED: [(ExtendedRegisters, u64); 3] = [
+        (ExtendedRegisters::Sse, 1 << 1),
+        (ExtendedRegisters::Avx2, 1 << 2),
+        (ExtendedRegisters::Avx512, 0b111 << 5),
     ];
 
     /// XINUSE shows that the state is live after a touch, and initial after the reset.

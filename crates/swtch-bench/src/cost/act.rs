@@ -4,11 +4,11 @@ use swtch_core::units::Nanos;
 
 use super::work::LiveRegisters;
 use crate::error::Error;
-use crate::outcome::Counted;
+use crate::outcome::SwitchCounts;
 
 /// An operation that can be timed in blocks. It lives in the process that performs it, and is
 /// called repeatedly, with blocks of other acts in between.
-pub(crate) trait Act {
+pub(crate) trait TimedOperation {
     /// Performs about `operations` operations; the returned timing has the exact number.
     ///
     /// Warming up, after others had the CPU, is done first and is not timed.
@@ -23,7 +23,7 @@ pub(crate) struct Timing {
     /// Wall time of all operations together.
     pub(crate) elapsed: Nanos,
     /// Switches that the kernel counted for all participating tasks.
-    pub(crate) counted: Counted,
+    pub(crate) counted: SwitchCounts,
     /// Number of operations over which they were counted: the timed ones, and more where reading
     /// the counters of many tasks would be part of the time.
     pub(crate) counted_over: u64,
@@ -37,14 +37,14 @@ pub(crate) fn timed(
     operations: u64,
     work: impl FnOnce() -> Result<(), Error>,
 ) -> Result<Timing, Error> {
-    let before = crate::cast::own_switches()?;
+    let before = crate::workers::own_switches()?;
     let start = crate::clock::raw();
     work()?;
     let end = crate::clock::raw();
     Ok(Timing {
         operations,
         elapsed: end.since(start).unwrap_or_default(),
-        counted: crate::cast::own_switches()?.since(before),
+        counted: crate::workers::own_switches()?.since(before),
         counted_over: operations,
         live: None,
     })

@@ -5,14 +5,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use swtch_core::cost::{Members, Place, Policy, Primitive};
 
-use super::act::Act;
+use super::act::TimedOperation;
 use super::coroutine::Coroutine;
-use super::groups::Groups;
-use super::launch::{Launcher, Until};
+use super::groups::RingCgroups;
+use super::launch::{LaunchEnd, Launcher};
 use super::lock_ring::{self, LockRingSpec};
 use super::mitigation::MitigationSpec;
 use super::ring;
-use super::runtime::Runtime;
+use super::runtime::LanguageRuntime;
 use super::uncontended::Uncontended;
 use super::work::WorkSpec;
 use super::yardstick::Yardstick;
@@ -45,7 +45,7 @@ pub enum ArmSpec {
         /// The call that starts the task.
         how: Launcher,
         /// The event at which the time ends.
-        until: Until,
+        until: LaunchEnd,
         /// Memory that the parent has touched before, in MiB: a fork copies its page tables.
         ballast_mib: u32,
     },
@@ -59,7 +59,7 @@ pub enum ArmSpec {
     /// start.
     Runtime {
         /// The language and its kind of task.
-        which: Runtime,
+        which: LanguageRuntime,
     },
 }
 
@@ -89,7 +89,7 @@ pub struct RingSpec {
     pub mitigation: Option<MitigationSpec>,
     /// The cgroups that the members are in.
     #[serde(default)]
-    pub groups: Groups,
+    pub groups: RingCgroups,
 }
 
 impl RingSpec {
@@ -105,7 +105,7 @@ impl RingSpec {
             work: WorkSpec::Nothing,
             against: None,
             mitigation: None,
-            groups: Groups::Inherited,
+            groups: RingCgroups::Inherited,
         }
     }
 
@@ -117,7 +117,7 @@ impl RingSpec {
 
 impl ArmSpec {
     /// Creates the acts, in the leader process that will perform them.
-    pub(crate) fn acts(&self) -> Result<Vec<Box<dyn Act>>, Error> {
+    pub(crate) fn acts(&self) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
         match self {
             Self::Ring(spec) => ring::acts(spec),
             Self::LockRing(spec) => lock_ring::acts(spec),

@@ -15,7 +15,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::act::{Act, Timing, timed};
+use super::act::{TimedOperation, Timing, timed};
 use crate::error::Error;
 
 mod corosensei;
@@ -27,7 +27,7 @@ mod ucontext;
 
 use self::corosensei::Corosensei;
 use patch::Patch;
-use registers::{FloatControl, Plain, Registers};
+use registers::{AssemblyCoroutine, CalleeSavedOnly, FloatControl};
 use tasks::Tasks;
 use ucontext::Ucontext;
 
@@ -41,7 +41,7 @@ const RING: usize = 64;
 pub enum Coroutine {
     /// Our own assembly: a function that saves the callee-saved registers and nothing else.
     Registers,
-    /// As `Registers`, but with the floating-point control words too (x86-64: MXCSR and x87;
+    /// As `AssemblyCoroutine`, but with the floating-point control words too (x86-64: MXCSR and x87;
     /// `AArch64`: FPCR).
     RegistersAndFloatControl,
     /// The crate `corosensei`, whose switch is inlined: it saves only those registers that are in
@@ -65,10 +65,10 @@ impl Coroutine {
     ];
 
     /// The three acts: bare, in situ, at home.
-    pub(crate) fn acts(self) -> Result<Vec<Box<dyn Act>>, Error> {
+    pub(crate) fn acts(self) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
         match self {
-            Self::Registers => acts_of::<Registers<Plain>>(),
-            Self::RegistersAndFloatControl => acts_of::<Registers<FloatControl>>(),
+            Self::Registers => acts_of::<AssemblyCoroutine<CalleeSavedOnly>>(),
+            Self::RegistersAndFloatControl => acts_of::<AssemblyCoroutine<FloatControl>>(),
             Self::Corosensei => acts_of::<Corosensei>(),
             Self::Ucontext => acts_of::<Ucontext>(),
             Self::AsyncTask => Ok(acts_of_tasks()),
@@ -82,7 +82,7 @@ impl Coroutine {
 /// A coroutine with a stack of its own.
 trait Stackful: Sized + 'static {
     /// Creates a coroutine and gives it its first turn.
-    fn start(body: Body) -> Result<Self, Error>;
+    fn start(body: CoroutineBody) -> Result<Self, Error>;
 
     /// Gives it a turn: switches there and back.
     fn resume(&mut self);
@@ -90,14 +90,14 @@ trait Stackful: Sized + 'static {
 
 /// The work of a coroutine.
 #[derive(Clone, Copy, Debug)]
-enum Body {
+enum CoroutineBody {
     /// Only gives the turn back.
     Nothing,
     /// Touches its own memory first. The number is the seed of that memory.
     Patch(u64),
 }
 
-impl Body {
+impl CoroutineBody {
     /// Repeats the work for ever, on the caller's stack.
     fn run(self, mut suspend: impl FnMut()) -> ! {
         match self {
@@ -118,12 +118,12 @@ impl Body {
 /// Switches per turn of a coroutine: to it and back.
 const THERE_AND_BACK: u64 = 2;
 
-fn acts_of<S: Stackful>() -> Result<Vec<Box<dyn Act>>, Error> {
-    let mut one = S::start(Body::Nothing)?;
+fn acts_of<S: Stackful>() -> Result<Vec<Box<dyn TimedOperation>>, Error> {
+    let mut one = S::start(CoroutineBody::Nothing)?;
     let mut ring = (0..RING as u64)
-        .map(|seed| S::start(Body::Patch(seed)))
+        .map(|seed| S::start(CoroutineBody::Patch(seed)))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut order = Order::new();
+    let mut order = VisitOrder::new();
     let bare = move |turns| (0..turns).for_each(|_| one.resume());
     let in_situ = move |turns| (0..turns).for_each(|_| ring[order.next()].resume());
     Ok(vec![
@@ -133,9 +133,9 @@ fn acts_of<S: Stackful>() -> Result<Vec<Box<dyn Act>>, Error> {
     ])
 }
 
-fn acts_of_tasks() -> Vec<Box<dyn Act>> {
-    let mut pair = Tasks::new(&[Body::Nothing; 2]);
-    let bodies: Vec<_> = (0..RING as u64).map(Body::Patch).collect();
+fn acts_of_tasks() -> Vec<Box<dyn TimedOperation>> {
+    let mut pair = Tasks::new(&[CoroutineBody::Nothing; 2]);
+    let bodies: Vec<_> = (0..RING as u64).map(CoroutineBody::Patch).collect();
     let mut ring = Tasks::new(&bodies);
     vec![
         TurnsAct::act(1, move |turns| (0..turns).for_each(|_| pair.poll_next())),
@@ -145,17 +145,17 @@ fn acts_of_tasks() -> Vec<Box<dyn Act>> {
 }
 
 /// The work of a ring of coroutines, without the coroutines.
-fn at_home(switches: u64) -> Box<dyn Act> {
+fn at_home(switches: u64) -> Box<dyn TimedOperation> {
     let mut patches: Vec<_> = (0..RING as u64).map(Patch::new).collect();
-    let mut order = Order::new();
+    let mut order = VisitOrder::new();
     let touch = move |turns| (0..turns).for_each(|_| patches[order.next()].touch());
     TurnsAct::act(switches, touch)
 }
 
 /// Visits all members of a ring in an order that looks random.
-struct Order(usize);
+struct VisitOrder(usize);
 
-impl Order {
+impl VisitOrder {
     const fn new() -> Self {
         Self(0)
     }
@@ -174,12 +174,12 @@ struct TurnsAct<F> {
 }
 
 impl<F: FnMut(u64) + 'static> TurnsAct<F> {
-    fn act(switches: u64, turns: F) -> Box<dyn Act> {
+    fn act(switches: u64, turns: F) -> Box<dyn TimedOperation> {
         Box::new(Self { switches, turns })
     }
 }
 
-impl<F: FnMut(u64)> Act for TurnsAct<F> {
+impl<F: FnMut(u64)> TimedOperation for TurnsAct<F> {
     /// One operation is one switch.
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         let turns = (operations / self.switches).max(1);
@@ -217,7 +217,7 @@ mod tests {
     /// Callee-saved registers and stack values of the caller survive each switch.
     fn keeps_its_values<S: Stackful>() {
         let mut ring: Vec<_> = (0..RING as u64)
-            .map(|seed| S::start(Body::Patch(seed)).unwrap())
+            .map(|seed| S::start(CoroutineBody::Patch(seed)).unwrap())
             .collect();
         let values = |seed: u64| (seed * 3, f64::from(u32::try_from(seed).unwrap()) * 0.5);
         for seed in 0..10_000_u64 {
@@ -230,15 +230,15 @@ mod tests {
 
     #[test]
     fn caller_keeps_its_values_across_switches() {
-        keeps_its_values::<Registers<Plain>>();
-        keeps_its_values::<Registers<FloatControl>>();
+        keeps_its_values::<AssemblyCoroutine<CalleeSavedOnly>>();
+        keeps_its_values::<AssemblyCoroutine<FloatControl>>();
         keeps_its_values::<Corosensei>();
         keeps_its_values::<Ucontext>();
     }
 
     #[test]
     fn order_meets_every_member() {
-        let mut order = Order::new();
+        let mut order = VisitOrder::new();
         let mut met: Vec<_> = (0..RING).map(|_| order.next()).collect();
         met.sort_unstable();
         assert_eq!(met, (0..RING).collect::<Vec<_>>());

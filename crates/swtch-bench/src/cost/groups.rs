@@ -22,15 +22,15 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use swtch_core::cost::Members;
 
-use crate::cpu_group::{CpuController, CpuGroup};
+use crate::cpu_group::{CgroupHierarchy, CpuGroup};
 use crate::error::Error;
-use crate::process::Child;
+use crate::process::ForkedChild;
 use crate::signals_held::SignalsHeld;
 
 /// The cgroups that the members of a ring are in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Groups {
+pub enum RingCgroups {
     /// In the group that they are started in.
     #[default]
     Inherited,
@@ -47,19 +47,19 @@ pub(super) struct CgroupFiles {
     files: Option<[PathBuf; 2]>,
 }
 
-impl Groups {
+impl RingCgroups {
     /// Creates the groups that are needed, and a keeper for them.
     pub(super) fn open(self, members: Members) -> Result<CgroupFiles, Error> {
         if self == Self::Inherited {
             return Ok(CgroupFiles::default());
         }
-        let controller = CpuController::find()
+        let controller = CgroupHierarchy::find()
             .ok_or_else(|| Error::NotHere("cgroup controller `cpu` is not mounted".to_owned()))?;
         let door = match (&controller, members) {
             // This file takes single threads; a single-threaded process may use it too.
-            (CpuController::V1(_), _) => "tasks",
-            (CpuController::V2(_), Members::Processes) => "cgroup.procs",
-            (CpuController::V2(_), Members::Threads) => {
+            (CgroupHierarchy::V1(_), _) => "tasks",
+            (CgroupHierarchy::V2(_), Members::Processes) => "cgroup.procs",
+            (CgroupHierarchy::V2(_), Members::Threads) => {
                 return Err(Error::NotHere(
                     "cgroup 2 keeps the threads of a process together".to_owned(),
                 ));
@@ -94,12 +94,12 @@ impl CgroupFiles {
 }
 
 /// Starts a keeper that creates groups with these names. Returns their directories.
-fn keep(controller: &CpuController, names: &[String]) -> Result<Vec<PathBuf>, Error> {
+fn keep(controller: &CgroupHierarchy, names: &[String]) -> Result<Vec<PathBuf>, Error> {
     let (mut answer, answering) = pipe().map_err(Error::calling("pipe2"))?;
     let (ends, lives) = pipe().map_err(Error::calling("pipe2"))?;
     let mut lives = Some(lives);
     let mut given = Some((answering, ends));
-    let keeper = Child::fork_surviving(|| {
+    let keeper = ForkedChild::fork_surviving(|| {
         drop(lives.take());
         let (answering, ends) = given.take().expect("invariant: a process has one act");
         keeper_main(controller, names, answering, ends)
@@ -119,7 +119,7 @@ fn keep(controller: &CpuController, names: &[String]) -> Result<Vec<PathBuf>, Er
         _ => {
             // The group's name holds a process id. Without it, the message is the same for all
             // rings.
-            let (CpuController::V1(root) | CpuController::V2(root)) = controller;
+            let (CgroupHierarchy::V1(root) | CgroupHierarchy::V2(root)) = controller;
             let why = said.trim().rsplit("swtch-").next().unwrap_or_default();
             let why = why.split_once(": ").map_or(said.trim(), |(_, why)| why);
             Err(Error::NotHere(format!(
@@ -133,7 +133,7 @@ fn keep(controller: &CpuController, names: &[String]) -> Result<Vec<PathBuf>, Er
 /// The keeper process: creates the groups, reports their paths, waits until all members have ended,
 /// and removes the groups.
 fn keeper_main(
-    controller: &CpuController,
+    controller: &CgroupHierarchy,
     names: &[String],
     mut answering: PipeWriter,
     mut ends: PipeReader,
@@ -171,12 +171,13 @@ mod tests {
     #[test]
     #[ignore = "needs root"]
     fn root_groups_are_removed_when_members_are_killed() {
-        let Some(CpuController::V1(root) | CpuController::V2(root)) = CpuController::find() else {
+        let Some(CgroupHierarchy::V1(root) | CgroupHierarchy::V2(root)) = CgroupHierarchy::find()
+        else {
             swtch_test::skip!("no cgroup hierarchy with the cpu controller");
         };
         let ready = SharedPage::<1>::new().unwrap();
-        let mut member = Child::fork(|| {
-            let cgroup_files = Groups::Two.open(Members::Processes)?;
+        let mut member = ForkedChild::fork(|| {
+            let cgroup_files = RingCgroups::Two.open(Members::Processes)?;
             cgroup_files.enter(1)?;
             ready.set([1]);
             std::thread::sleep(Duration::from_secs(20));

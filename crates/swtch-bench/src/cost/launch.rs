@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 use swtch_core::units::{Nanos, Timestamp};
 
-use super::act::{Act, Timing};
+use super::act::{TimedOperation, Timing};
 use crate::clock;
 use crate::error::{Error, checked};
-use crate::outcome::Counted;
+use crate::outcome::SwitchCounts;
 use crate::shared::Shared;
 
 mod ballast;
@@ -50,7 +50,7 @@ pub enum Launcher {
 /// The event at which the time of a launch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Until {
+pub enum LaunchEnd {
     /// The child executes its first instruction.
     FirstInstruction,
     /// The child has ended, and its parent has waited for it.
@@ -69,8 +69,12 @@ impl Launcher {
     ];
 
     /// Launches from a process that has touched `ballast_mib` MiB of extra memory.
-    pub(crate) fn act(self, until: Until, ballast_mib: u32) -> Result<Box<dyn Act>, Error> {
-        if (self, until) == (Self::PosixSpawn, Until::FirstInstruction) {
+    pub(crate) fn act(
+        self,
+        until: LaunchEnd,
+        ballast_mib: u32,
+    ) -> Result<Box<dyn TimedOperation>, Error> {
+        if (self, until) == (Self::PosixSpawn, LaunchEnd::FirstInstruction) {
             return Err(Error::Senseless(
                 "a program started anew cannot tell when it began; only when it was joined",
             ));
@@ -108,11 +112,11 @@ type Launching = Box<dyn FnMut(&StartStamp) -> Result<(), Error>>;
 struct Launch {
     launch: Launching,
     stamp: StartStamp,
-    until: Until,
+    until: LaunchEnd,
     _ballast: Ballast,
 }
 
-impl Act for Launch {
+impl TimedOperation for Launch {
     /// One operation is one launch.
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         (self.launch)(&self.stamp)?;
@@ -136,8 +140,8 @@ impl Launch {
         let start = clock::raw();
         (self.launch)(&self.stamp)?;
         let end = match self.until {
-            Until::FirstInstruction => self.stamp.moment(),
-            Until::Joined => clock::raw(),
+            LaunchEnd::FirstInstruction => self.stamp.moment(),
+            LaunchEnd::Joined => clock::raw(),
         };
         Ok(end.since(start).unwrap_or_default())
     }
@@ -159,16 +163,16 @@ impl StartStamp {
 
 /// Switches of all threads of this process, dead or alive, and of all children that were waited
 /// for.
-fn switches_of_family() -> Result<Counted, Error> {
+fn switches_of_family() -> Result<SwitchCounts, Error> {
     Ok(switches_of(libc::RUSAGE_SELF)?.plus(switches_of(libc::RUSAGE_CHILDREN)?))
 }
 
-fn switches_of(who: c_int) -> Result<Counted, Error> {
+fn switches_of(who: c_int) -> Result<SwitchCounts, Error> {
     // SAFETY: an all-zero rusage is a valid one.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is ours to be written to.
     checked("getrusage", unsafe { libc::getrusage(who, &mut usage) })?;
-    Ok(Counted {
+    Ok(SwitchCounts {
         voluntary: usage.ru_nvcsw.unsigned_abs(),
         involuntary: usage.ru_nivcsw.unsigned_abs(),
     })
@@ -178,7 +182,7 @@ fn switches_of(who: c_int) -> Result<Counted, Error> {
 mod tests {
     use super::*;
 
-    fn time_of(how: Launcher, until: Until) -> Nanos {
+    fn time_of(how: Launcher, until: LaunchEnd) -> Nanos {
         let mut act = how.act(until, 1).unwrap();
         let timing = act.block(3).unwrap();
         assert_eq!(timing.operations, 3);
@@ -188,7 +192,10 @@ mod tests {
     #[test]
     fn every_launcher_starts_a_task_that_is_joined() {
         for how in Launcher::ALL {
-            assert!(time_of(*how, Until::Joined) > Nanos::from_ns(0), "{how:?}");
+            assert!(
+                time_of(*how, LaunchEnd::Joined) > Nanos::from_ns(0),
+                "{how:?}"
+            );
         }
     }
 
@@ -197,7 +204,7 @@ mod tests {
     fn first_instruction_is_told_by_the_child() {
         for how in Launcher::ALL {
             if *how != Launcher::PosixSpawn {
-                let told = time_of(*how, Until::FirstInstruction);
+                let told = time_of(*how, LaunchEnd::FirstInstruction);
                 let told = told.as_ns();
                 assert!((1..1_000_000_000).contains(&told), "{how:?} {told}");
             }
@@ -206,7 +213,7 @@ mod tests {
 
     #[test]
     fn program_cannot_tell_when_it_began() {
-        let refused = Launcher::PosixSpawn.act(Until::FirstInstruction, 0);
+        let refused = Launcher::PosixSpawn.act(LaunchEnd::FirstInstruction, 0);
         assert!(matches!(refused.err(), Some(Error::Senseless(_))));
     }
 }

@@ -9,8 +9,8 @@ use super::act::Timing;
 use super::arm::ArmSpec;
 use super::work::LiveRegisters;
 use crate::error::Error;
-use crate::outcome::Counted;
-use crate::process::Child;
+use crate::outcome::SwitchCounts;
+use crate::process::ForkedChild;
 use crate::shared::Shared;
 use crate::token::{SharedFutex, SysvSemaphore, Token};
 
@@ -59,7 +59,7 @@ pub(super) fn fail(error: &Error) -> ! {
 /// The stage's handle of a leader. Dropping it asks the leader to end and waits for it.
 #[derive(Debug)]
 pub(super) struct Leader {
-    child: Child,
+    child: ForkedChild,
     control: std::sync::Arc<LeaderControl>,
 }
 
@@ -86,7 +86,7 @@ impl Leader {
             done: SharedFutex::new()?,
             result: Shared::new()?,
         });
-        let child = Child::fork(|| serve(spec, &control).inspect_err(|error| fail(error)))?;
+        let child = ForkedChild::fork(|| serve(spec, &control).inspect_err(|error| fail(error)))?;
         let mut leader = Self { child, control };
         leader.await_done(spec.start_limit(), LOOK_AT_START)?;
         Ok(leader)
@@ -108,7 +108,7 @@ impl Leader {
         Ok(Timing {
             operations,
             elapsed: Nanos::from_ns(ns),
-            counted: Counted {
+            counted: SwitchCounts {
                 voluntary,
                 involuntary,
             },

@@ -62,7 +62,7 @@ impl fmt::Display for LockKind {
 }
 
 /// A lock that at most one thread holds at a time.
-pub(crate) trait Lock: Default + Send + Sync + 'static {
+pub(crate) trait RingLock: Default + Send + Sync + 'static {
     /// Acquires the lock; blocks while another thread holds it.
     fn lock(&self) -> Result<(), Error>;
 
@@ -81,9 +81,9 @@ mod tests {
     struct Guarded<L>(L, UnsafeCell<u64>);
 
     // SAFETY: the test touches the number only with the lock.
-    unsafe impl<L: Lock> Sync for Guarded<L> {}
+    unsafe impl<L: RingLock> Sync for Guarded<L> {}
 
-    fn counts_every_step<L: Lock>() {
+    fn counts_every_step<L: RingLock>() {
         const STEPS: u64 = 20_000;
         let guarded = Guarded(L::default(), UnsafeCell::new(0));
         let step = || {

@@ -43,13 +43,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use serde::{Deserialize, Serialize};
 use swtch_core::cost::{Members, Policy};
 
-use super::act::{Act, Timing, timed};
-use super::lock::{BareWord, ConditionLock, LibraryMutex, Lock, LockKind};
-use super::ring::{self, Peer};
-use crate::cast::own_switches;
+use super::act::{TimedOperation, Timing, timed};
+use super::lock::{BareWord, ConditionLock, LibraryMutex, LockKind, RingLock};
+use super::ring::{self, Follower};
 use crate::error::Error;
-use crate::outcome::Counted;
+use crate::outcome::SwitchCounts;
 use crate::token::{Futex, Token, private_wait_while, private_wake};
+use crate::workers::own_switches;
 use crate::{clock, cpu};
 
 mod observed;
@@ -130,7 +130,7 @@ impl LockRingSpec {
 }
 
 /// The ring, and its hot baseline.
-pub(super) fn acts(spec: &LockRingSpec) -> Result<Vec<Box<dyn Act>>, Error> {
+pub(super) fn acts(spec: &LockRingSpec) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
     spec.check()?;
     match spec.lock {
         LockKind::Mutex => acts_with::<LibraryMutex>(spec),
@@ -139,9 +139,9 @@ pub(super) fn acts(spec: &LockRingSpec) -> Result<Vec<Box<dyn Act>>, Error> {
     }
 }
 
-fn acts_with<L: Lock>(spec: &LockRingSpec) -> Result<Vec<Box<dyn Act>>, Error> {
+fn acts_with<L: RingLock>(spec: &LockRingSpec) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
     spec.take_place()?;
-    let alone = Alone(L::default());
+    let alone = LockRingBaseline(L::default());
     let ring = LockRing::<L, _>::start(spec, |_, _| {})?;
     Ok(vec![Box::new(ring), Box::new(alone)])
 }
@@ -160,7 +160,7 @@ const fn warm_turns(turns: u64) -> u64 {
 }
 
 /// State that all threads of a ring share.
-struct Setting<L, W> {
+struct LockRingState<L, W> {
     spec: LockRingSpec,
     locks: Vec<L>,
     /// Called at every move with the thread and the lock that it has just taken.
@@ -179,7 +179,7 @@ struct Setting<L, W> {
     involuntary: AtomicU64,
 }
 
-impl<L: Lock, W: Fn(usize, usize)> Setting<L, W> {
+impl<L: RingLock, W: Fn(usize, usize)> LockRingState<L, W> {
     fn new(spec: &LockRingSpec, witness: W) -> Self {
         Self {
             locks: (0..spec.locks()).map(|_| L::default()).collect(),
@@ -239,7 +239,12 @@ impl<L: Lock, W: Fn(usize, usize)> Setting<L, W> {
 
     /// Involuntary switches of a thread that are reported: those of the counted turns where they
     /// belong to the ring, those of the whole block where any of them would disturb it.
-    fn involuntary_of(&self, at_start: Counted, before: Counted, after: Counted) -> u64 {
+    fn involuntary_of(
+        &self,
+        at_start: SwitchCounts,
+        before: SwitchCounts,
+        after: SwitchCounts,
+    ) -> u64 {
         let since = match self.spec.is_exact() {
             true => at_start,
             false => before,
@@ -276,15 +281,15 @@ struct Position {
 }
 
 /// The leader's side of a ring. Dropping it ends the other threads and waits for them.
-struct LockRing<L: Lock, W: Fn(usize, usize)> {
-    setting: Arc<Setting<L, W>>,
+struct LockRing<L: RingLock, W: Fn(usize, usize)> {
+    setting: Arc<LockRingState<L, W>>,
     position: Position,
-    others: Vec<Peer>,
+    others: Vec<Follower>,
 }
 
-impl<L: Lock, W: Fn(usize, usize) + Send + Sync + 'static> LockRing<L, W> {
+impl<L: RingLock, W: Fn(usize, usize) + Send + Sync + 'static> LockRing<L, W> {
     fn start(spec: &LockRingSpec, witness: W) -> Result<Self, Error> {
-        let setting = Arc::new(Setting::new(spec, witness));
+        let setting = Arc::new(LockRingState::new(spec, witness));
         let first = spec.count as usize - 1;
         let mut ring = Self {
             position: setting.enter(first)?,
@@ -294,14 +299,14 @@ impl<L: Lock, W: Fn(usize, usize) + Send + Sync + 'static> LockRing<L, W> {
         for me in 0..first {
             let setting = Arc::clone(&ring.setting);
             let follow = move || setting.follow(me);
-            ring.others.push(Peer::start(Members::Threads, follow)?);
+            ring.others.push(Follower::start(Members::Threads, follow)?);
         }
         ring.setting.all_there.take()?;
         Ok(ring)
     }
 }
 
-impl<L: Lock, W: Fn(usize, usize)> LockRing<L, W> {
+impl<L: RingLock, W: Fn(usize, usize)> LockRing<L, W> {
     /// Runs a block of `turns` timed turns.
     fn turns(&mut self, turns: u64) -> Result<Timing, Error> {
         let setting = &*self.setting;
@@ -320,7 +325,7 @@ impl<L: Lock, W: Fn(usize, usize)> LockRing<L, W> {
         Ok(Timing {
             operations: turns * setting.spec.lap(),
             elapsed: end.since(start).unwrap_or_default(),
-            counted: Counted {
+            counted: SwitchCounts {
                 voluntary: voluntary + after.since(before).voluntary,
                 involuntary: involuntary + setting.involuntary_of(at_start, before, after),
             },
@@ -330,7 +335,7 @@ impl<L: Lock, W: Fn(usize, usize)> LockRing<L, W> {
     }
 }
 
-impl<L: Lock, W: Fn(usize, usize)> Act for LockRing<L, W> {
+impl<L: RingLock, W: Fn(usize, usize)> TimedOperation for LockRing<L, W> {
     /// One operation is one hand-over.
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         let turns = operations / self.setting.spec.lap();
@@ -338,18 +343,18 @@ impl<L: Lock, W: Fn(usize, usize)> Act for LockRing<L, W> {
     }
 }
 
-impl<L: Lock, W: Fn(usize, usize)> Drop for LockRing<L, W> {
+impl<L: RingLock, W: Fn(usize, usize)> Drop for LockRing<L, W> {
     fn drop(&mut self) {
         let left = self.setting.begin(0);
-        let left = left.and_then(|()| self.others.iter_mut().try_for_each(Peer::finish));
+        let left = left.and_then(|()| self.others.iter_mut().try_for_each(Follower::finish));
         debug_assert!(left.is_ok(), "invariant: threads that wait can be let go");
     }
 }
 
 /// The lock calls of a hand-over, made by the leader alone on a private lock.
-struct Alone<L>(L);
+struct LockRingBaseline<L>(L);
 
-impl<L: Lock> Act for Alone<L> {
+impl<L: RingLock> TimedOperation for LockRingBaseline<L> {
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         let repeat = |times: u64| {
             (0..times).try_for_each(|_| {

@@ -9,7 +9,7 @@ use super::leader;
 use super::work::Work;
 use crate::error::Error;
 use crate::token::{
-    Condition, EpolledPipe, EventFd, Futex, MessageQueue, Pipe, Semaphore, SharedFutex,
+    Condition, EpolledPipe, EventFd, Futex, MessageQueue, Pipe, SemaphoreToken, SharedFutex,
     SysvSemaphore, Tcp, UnixSocket,
 };
 
@@ -21,7 +21,7 @@ mod yields;
 use mutex_ring::MutexRing;
 use signals::SignalRing;
 use token_ring::TokenRing;
-use yields::Yields;
+use yields::YieldRelay;
 
 /// Hands the turn on between the members of a ring.
 pub(crate) trait Relay: Send + Sync {
@@ -60,13 +60,13 @@ pub(super) fn relay(spec: &RingSpec) -> Result<Arc<dyn Relay>, Error> {
         (Primitive::Eventfd, _) => TokenRing::relay(count, EventFd::new),
         (Primitive::Epoll, _) => TokenRing::relay(count, EpolledPipe::new),
         (Primitive::Condvar, _) => TokenRing::relay(count, Condition::new),
-        (Primitive::PosixSemaphore, _) => TokenRing::relay(count, Semaphore::new),
+        (Primitive::PosixSemaphore, _) => TokenRing::relay(count, SemaphoreToken::new),
         (Primitive::SysvSemaphore, _) => TokenRing::relay(count, || {
             SysvSemaphore::new().inspect(leader::register_semaphore_set)
         }),
         (Primitive::MessageQueue, _) => TokenRing::relay(count, MessageQueue::new),
         (Primitive::Signal, _) => Ok(Arc::new(SignalRing::new(count)?)),
-        (Primitive::Yield, _) => Ok(Arc::new(Yields)),
+        (Primitive::Yield, _) => Ok(Arc::new(YieldRelay)),
         (Primitive::MutexRing, _) => Ok(Arc::new(MutexRing::new(count)?)),
     }
 }

@@ -25,34 +25,34 @@ use std::time::Duration;
 
 use swtch_core::cost::{Members, Policy};
 
-use super::act::{Act, Timing, timed};
+use super::act::{TimedOperation, Timing, timed};
 use super::arm::RingSpec;
 use super::groups::CgroupFiles;
 use super::leader;
 use super::relay::{Relay, relay};
-use super::work::{Common, LiveRegisters, Work, WorkSpec};
-use crate::cast::own_switches;
+use super::work::{LiveRegisters, SharedWorkMemory, Work, WorkSpec};
 use crate::error::Error;
-use crate::outcome::Counted;
-use crate::process::Child;
+use crate::outcome::SwitchCounts;
+use crate::process::ForkedChild;
 use crate::shared::Shared;
 use crate::token::{SharedFutex, Token};
+use crate::workers::own_switches;
 use crate::{clock, cpu};
 
 /// The ring, its hot baseline, and the ring with its other work if there is one.
-pub(super) fn acts(spec: &RingSpec) -> Result<Vec<Box<dyn Act>>, Error> {
-    let setting = Setting::make(spec)?;
+pub(super) fn acts(spec: &RingSpec) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
+    let setting = RingResources::make(spec)?;
     setting.take_place(spec, 0)?;
-    let alone = Alone {
+    let alone = RingBaseline {
         relay: Arc::clone(&setting.relay),
         work: spec.work.prepare(0, &setting.common[0])?,
     };
-    let ring = Rc::new(RefCell::new(Ring::start(spec, setting)?));
+    let ring = Rc::new(RefCell::new(RunningRing::start(spec, setting)?));
     let doing = |work| RingWith {
         ring: Rc::clone(&ring),
         work,
     };
-    let mut acts: Vec<Box<dyn Act>> = vec![Box::new(doing(0)), Box::new(alone)];
+    let mut acts: Vec<Box<dyn TimedOperation>> = vec![Box::new(doing(0)), Box::new(alone)];
     if spec.against.is_some() {
         acts.push(Box::new(doing(1)));
     }
@@ -61,15 +61,15 @@ pub(super) fn acts(spec: &RingSpec) -> Result<Vec<Box<dyn Act>>, Error> {
 
 /// What is created before any peer starts, and shared by all of them.
 #[derive(Clone)]
-struct Setting {
+struct RingResources {
     relay: Arc<dyn Relay>,
     control: Arc<RingControl>,
     cgroup_files: CgroupFiles,
     /// One entry for each work.
-    common: Vec<Common>,
+    common: Vec<SharedWorkMemory>,
 }
 
-impl Setting {
+impl RingResources {
     fn make(spec: &RingSpec) -> Result<Self, Error> {
         Ok(Self {
             relay: relay(spec)?,
@@ -174,27 +174,27 @@ impl RingControl {
 }
 
 /// The leader's side of a ring. Dropping it ends the peers and waits for them.
-struct Ring {
-    setting: Setting,
-    peers: Vec<Peer>,
+struct RunningRing {
+    setting: RingResources,
+    peers: Vec<Follower>,
     works: Vec<Box<dyn Work>>,
 }
 
 /// Blocks of a ring with one of its works.
 struct RingWith {
-    ring: Rc<RefCell<Ring>>,
+    ring: Rc<RefCell<RunningRing>>,
     work: usize,
 }
 
-impl Act for RingWith {
+impl TimedOperation for RingWith {
     /// One operation is one hop.
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         self.ring.borrow_mut().block(self.work, operations)
     }
 }
 
-impl Ring {
-    fn start(spec: &RingSpec, setting: Setting) -> Result<Self, Error> {
+impl RunningRing {
+    fn start(spec: &RingSpec, setting: RingResources) -> Result<Self, Error> {
         let mut ring = Self {
             peers: Vec::new(),
             works: setting.prepare(spec, 0)?,
@@ -209,7 +209,7 @@ impl Ring {
                 setting.relay.enter(me)?;
                 follow(me, works, &*setting.relay, &setting.control)
             };
-            ring.peers.push(Peer::start(members, follow)?);
+            ring.peers.push(Follower::start(members, follow)?);
         }
         ring.setting.relay.enter(0)?;
         ring.await_peers()?;
@@ -249,13 +249,13 @@ impl Ring {
     /// Adds what the peers counted and saw to the leader's values.
     fn with_peers(
         &self,
-        leader: (Counted, Option<LiveRegisters>),
-    ) -> (Counted, Option<LiveRegisters>) {
+        leader: (SwitchCounts, Option<LiveRegisters>),
+    ) -> (SwitchCounts, Option<LiveRegisters>) {
         let peers = self.setting.control.counted.iter().skip(1);
         peers.fold(leader, |(counted, live), peer| {
             let [voluntary, involuntary, seen @ ..] =
                 peer.each_ref().map(|slot| slot.load(Ordering::Acquire));
-            let of_peer = Counted {
+            let of_peer = SwitchCounts {
                 voluntary,
                 involuntary,
             };
@@ -265,7 +265,7 @@ impl Ring {
     }
 }
 
-impl Ring {
+impl RunningRing {
     fn block(&mut self, work: usize, operations: u64) -> Result<Timing, Error> {
         let laps = self.laps_of(operations);
         self.setting.control.work.store(work, Ordering::Release);
@@ -332,12 +332,12 @@ fn follow(
 }
 
 /// A member that is not the leader.
-pub(super) enum Peer {
+pub(super) enum Follower {
     Thread(Option<JoinHandle<()>>),
-    Process(Child),
+    Process(ForkedChild),
 }
 
-impl Peer {
+impl Follower {
     /// Starts a peer. One that fails reports why where the leader reports its own failures, and
     /// ends its process (for a thread, the leader's): the others would wait for it forever.
     pub(super) fn start(
@@ -353,7 +353,7 @@ impl Peer {
             }
             Members::Processes => {
                 let follow = || follow().inspect_err(|error| leader::fail(error));
-                Child::fork(follow).map(Self::Process)
+                ForkedChild::fork(follow).map(Self::Process)
             }
         }
     }
@@ -390,21 +390,21 @@ impl Peer {
     }
 }
 
-impl Drop for Ring {
+impl Drop for RunningRing {
     fn drop(&mut self) {
         let left = self.start_peers(0);
-        let left = left.and_then(|()| self.peers.iter_mut().try_for_each(Peer::finish));
+        let left = left.and_then(|()| self.peers.iter_mut().try_for_each(Follower::finish));
         debug_assert!(left.is_ok(), "invariant: peers that wait can be let go");
     }
 }
 
 /// The calls of a hop, made by the leader alone.
-struct Alone {
+struct RingBaseline {
     relay: Arc<dyn Relay>,
     work: Box<dyn Work>,
 }
 
-impl Act for Alone {
+impl TimedOperation for RingBaseline {
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         let mut repeat = |times: u64| {
             (0..times).try_for_each(|_| {

@@ -20,15 +20,15 @@ use serde::{Deserialize, Serialize};
 use swtch_core::units::Nanos;
 use tempfile::TempDir;
 
-use super::act::{Act, Timing};
+use super::act::{TimedOperation, Timing};
 use crate::error::Error;
-use crate::outcome::Counted;
+use crate::outcome::SwitchCounts;
 
 /// The language runtime whose tasks are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Runtime {
+pub enum LanguageRuntime {
     /// Two goroutines and unbuffered channels, on one thread (`GOMAXPROCS=1`).
     Goroutine,
     /// Two tasks of Python's asyncio that complete each other's futures.
@@ -42,7 +42,7 @@ pub enum Runtime {
 /// The first JDK in which virtual threads are no longer a preview (JEP 444).
 const JDK: u32 = 21;
 
-impl Runtime {
+impl LanguageRuntime {
     /// All variants, in the order of their declaration.
     pub const ALL: &'static [Self] = &[
         Self::Goroutine,
@@ -52,7 +52,7 @@ impl Runtime {
     ];
 
     /// Starts the runtime. One operation is one hop.
-    pub(crate) fn act(self) -> Result<Box<dyn Act>, Error> {
+    pub(crate) fn act(self) -> Result<Box<dyn TimedOperation>, Error> {
         let act = match self {
             Self::Goroutine => goroutine(),
             Self::Asyncio => python(include_str!("runtime/asyncio_hops.py")),
@@ -186,7 +186,7 @@ impl RuntimeProcess {
     }
 }
 
-impl Act for RuntimeProcess {
+impl TimedOperation for RuntimeProcess {
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         self.ask(operations)?;
         let line = self.line()?;
@@ -199,7 +199,7 @@ impl Act for RuntimeProcess {
             operations,
             counted_over: operations,
             elapsed: Nanos::from_ns(ns),
-            counted: Counted {
+            counted: SwitchCounts {
                 voluntary,
                 involuntary,
             },
@@ -228,7 +228,7 @@ mod tests {
     /// A runtime that is installed answers; for one that is not, the error names what is missing.
     #[test]
     fn runtime_answers_or_is_not_here() {
-        for which in Runtime::ALL {
+        for which in LanguageRuntime::ALL {
             match which.act() {
                 Ok(mut act) => {
                     let timing = act.block(1000).unwrap();

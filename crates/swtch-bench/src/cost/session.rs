@@ -10,8 +10,8 @@ use super::arm::ArmSpec;
 use super::stage;
 use super::work::LiveRegisters;
 use crate::error::Error;
-use crate::outcome::Counted;
-use crate::process::Child;
+use crate::outcome::SwitchCounts;
+use crate::process::ForkedChild;
 use crate::token::SysvSemaphore;
 
 /// A plan: arms that are timed side by side, and for how long.
@@ -49,7 +49,7 @@ pub struct Sample {
     /// Switches of all members over exactly [`Self::counted_over`] operations, as the kernel
     /// counted them. For a ring of locks in which nobody should be preempted, the involuntary ones
     /// are those of the whole block.
-    pub counted: Counted,
+    pub counted: SwitchCounts,
     /// The timed operations; for a ring of locks also those around them, because reading the
     /// counters of many threads would be part of the time.
     pub counted_over: u64,
@@ -81,7 +81,7 @@ pub enum Ended {
 
 /// An arm that this machine cannot run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingArm {
     /// Index of the arm in [`Plan::arms`].
     pub arm: usize,
     /// The reason, in the words of the failed member if it gave one.
@@ -96,7 +96,7 @@ pub struct Tree {
     /// All readings of the sentinel, in order.
     pub sentinels: Vec<Sentinel>,
     /// Arms that could not be started.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingArm>,
     /// Whether the sentinel was steady before the first round.
     pub was_steady: bool,
     /// The reason why the tree ended.
@@ -121,7 +121,7 @@ impl Plan {
     ) -> Result<Tree, Error> {
         let (reader, writer) = pipe().map_err(Error::calling("pipe2"))?;
         let mut writer = Some(writer);
-        let mut stage = Child::fork_surviving(|| {
+        let mut stage = ForkedChild::fork_surviving(|| {
             let writer = writer.take().expect("invariant: a process has one act");
             stage::run(self, seed, writer)
         })?;
@@ -220,7 +220,7 @@ fn sample(rest: &str) -> Sample {
         act: index(act),
         operations,
         elapsed: Nanos::from_ns(ns),
-        counted: Counted {
+        counted: SwitchCounts {
             voluntary,
             involuntary,
         },
@@ -239,10 +239,10 @@ fn sentinel(rest: &str) -> Sentinel {
 }
 
 /// Prefers the member's own message: the stage only saw that the member ended.
-fn missing(rest: &str, complaint: Option<String>) -> Missing {
+fn missing(rest: &str, complaint: Option<String>) -> MissingArm {
     let (arm, why) = rest.split_once(' ').unwrap_or((rest, ""));
     let [arm] = numbers(arm);
-    Missing {
+    MissingArm {
         arm: index(arm),
         why: complaint.unwrap_or_else(|| why.to_owned()),
     }

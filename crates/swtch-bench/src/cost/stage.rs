@@ -31,7 +31,7 @@ const STEADY_READINGS: usize = 3;
 const STEADY: f64 = 0.02;
 
 /// An act that is ready to be timed.
-struct Ready {
+struct ReadyOperation {
     arm: usize,
     act: usize,
     /// Number of operations that take about the length of a block.
@@ -45,14 +45,14 @@ pub(super) fn run(plan: &Plan, seed: u64, out: PipeWriter) -> Result<(), Error> 
     // Ctrl-C reaches the whole process group. The tree ends when the reader closes the pipe, after
     // each member has cleaned up; a system call that a signal interrupts would fail instead.
     let _held = SignalsHeld::hold()?;
-    match rounds(plan, seed, &mut Script(out)) {
+    match rounds(plan, seed, &mut SessionWriter(out)) {
         Err(Error::Call { call: "write", .. }) => Ok(()),
         Err(error) => leader::fail(&error),
         done => done,
     }
 }
 
-fn rounds(plan: &Plan, seed: u64, script: &mut Script) -> Result<(), Error> {
+fn rounds(plan: &Plan, seed: u64, script: &mut SessionWriter) -> Result<(), Error> {
     let start = Instant::now();
     if let Some(cpu) = plan.cpu {
         cpu::move_from_all_to(cpu as usize)?;
@@ -78,7 +78,7 @@ fn rounds(plan: &Plan, seed: u64, script: &mut Script) -> Result<(), Error> {
     script.line("ended done")
 }
 
-fn start_leaders(plan: &Plan, script: &mut Script) -> Result<Vec<Option<Leader>>, Error> {
+fn start_leaders(plan: &Plan, script: &mut SessionWriter) -> Result<Vec<Option<Leader>>, Error> {
     let mut leaders = Vec::new();
     for (arm, spec) in plan.arms.iter().enumerate() {
         script.line(&format!("starting {arm}"))?;
@@ -91,7 +91,11 @@ fn start_leaders(plan: &Plan, script: &mut Script) -> Result<Vec<Option<Leader>>
     Ok(leaders)
 }
 
-fn block(leaders: &mut [Option<Leader>], ready: &Ready, operations: u64) -> Result<Timing, Error> {
+fn block(
+    leaders: &mut [Option<Leader>],
+    ready: &ReadyOperation,
+    operations: u64,
+) -> Result<Timing, Error> {
     let leader = leaders[ready.arm].as_mut();
     leader
         .expect("invariant: only acts of leaders that started are ready")
@@ -99,7 +103,7 @@ fn block(leaders: &mut [Option<Leader>], ready: &Ready, operations: u64) -> Resu
 }
 
 /// Determines for each act how many operations make a block.
-fn calibrate(plan: &Plan, leaders: &mut [Option<Leader>]) -> Result<Vec<Ready>, Error> {
+fn calibrate(plan: &Plan, leaders: &mut [Option<Leader>]) -> Result<Vec<ReadyOperation>, Error> {
     let mut acts = Vec::new();
     for (arm, spec) in plan.arms.iter().enumerate() {
         if leaders[arm].is_none() {
@@ -107,7 +111,7 @@ fn calibrate(plan: &Plan, leaders: &mut [Option<Leader>]) -> Result<Vec<Ready>, 
         }
         let is_needed = |act: &usize| !plan.unneeded.contains(&(arm, *act));
         for act in (0..spec.act_count()).filter(is_needed) {
-            let mut ready = Ready {
+            let mut ready = ReadyOperation {
                 arm,
                 act,
                 operations: 1,
@@ -140,9 +144,9 @@ fn operations_in(
 /// Runs rounds, and discards them, until the sentinel is steady.
 fn warm_up(
     leaders: &mut [Option<Leader>],
-    acts: &[Ready],
+    acts: &[ReadyOperation],
     square: &LatinSquare,
-    script: &mut Script,
+    script: &mut SessionWriter,
 ) -> Result<(), Error> {
     let start = Instant::now();
     let mut readings: Vec<f64> = Vec::new();
@@ -212,9 +216,9 @@ fn as_f64(length: Nanos) -> f64 {
 }
 
 /// Writes the lines that the session reads.
-struct Script(PipeWriter);
+struct SessionWriter(PipeWriter);
 
-impl Script {
+impl SessionWriter {
     fn line(&mut self, line: &str) -> Result<(), Error> {
         let line = format!("{line}\n");
         self.0
@@ -222,7 +226,12 @@ impl Script {
             .map_err(Error::calling("write"))
     }
 
-    fn sample(&mut self, round: usize, ready: &Ready, timing: &Timing) -> Result<(), Error> {
+    fn sample(
+        &mut self,
+        round: usize,
+        ready: &ReadyOperation,
+        timing: &Timing,
+    ) -> Result<(), Error> {
         let [always, ever] = LiveRegisters::to_pair(timing.live);
         self.line(&format!(
             "sample {round} {} {} {} {} {} {} {} {always} {ever}",

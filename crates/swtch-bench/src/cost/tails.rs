@@ -30,11 +30,11 @@ use swtch_core::units::{Nanos, Timestamp};
 use super::arm::RingSpec;
 use super::leader;
 use super::relay::{Relay, relay};
-use super::ring::{Peer, take_cpu};
+use super::ring::{Follower, take_cpu};
 use super::work::Work;
 use crate::clock;
 use crate::error::Error;
-use crate::process::Child;
+use crate::process::ForkedChild;
 use crate::shared::Shared;
 use crate::token::{SharedFutex, Token};
 
@@ -145,10 +145,10 @@ pub fn tails(spec: &RingSpec, hops: u64, stop: &AtomicBool) -> Result<Tails, Err
             "there is no turn that one member passes to another, so there are no single hops",
         ));
     }
-    let mut cast = RingMembers::start(spec)?;
+    let mut workers = RingMembers::start(spec)?;
     let mut tails = Tails {
-        by_member: vec![Distribution::default(); cast.control.members.len()],
-        clock: Nanos::from_ns(cast.control.clock.load(Ordering::Acquire)),
+        by_member: vec![Distribution::default(); workers.control.members.len()],
+        clock: Nanos::from_ns(workers.control.clock.load(Ordering::Acquire)),
         backwards: 0,
     };
     let start = Instant::now();
@@ -157,7 +157,7 @@ pub fn tails(spec: &RingSpec, hops: u64, stop: &AtomicBool) -> Result<Tails, Err
         let kept = (hops - tails.count()).div_ceil(u64::from(spec.count));
         let kept = usize::try_from(kept).unwrap_or(LAPS).min(most);
         let before = Instant::now();
-        cast.block(WARM_LAPS + kept + COOL_LAPS, &mut tails)?;
+        workers.block(WARM_LAPS + kept + COOL_LAPS, &mut tails)?;
         most = if before.elapsed() > BLOCK {
             most / 2
         } else {
@@ -255,7 +255,7 @@ impl Work for Stamps<'_> {
 /// The caller's side of the ring. Dropping it ends the members and waits for them.
 struct RingMembers {
     control: Arc<TailsControl>,
-    leader: Child,
+    leader: ForkedChild,
     complaints: UnixStream,
 }
 
@@ -266,17 +266,17 @@ impl RingMembers {
         let (complaints, to) = UnixStream::pair().map_err(Error::calling("socketpair"))?;
         let unblocked = complaints.set_nonblocking(true);
         unblocked.map_err(Error::calling("fcntl"))?;
-        let leader = Child::fork(|| {
+        let leader = ForkedChild::fork(|| {
             leader::set_error_fd(to.as_raw_fd());
             lead(spec, &control).inspect_err(|error| leader::fail(error))
         })?;
-        let mut cast = Self {
+        let mut workers = Self {
             control,
             leader,
             complaints,
         };
-        cast.await_done()?;
-        Ok(cast)
+        workers.await_done()?;
+        Ok(workers)
     }
 
     /// Runs a block and keeps its lengths.
@@ -357,7 +357,7 @@ fn lead(spec: &RingSpec, control: &Arc<TailsControl>) -> Result<(), Error> {
         control.peers().try_for_each(|peer| peer.start.pass())?;
         let laps = control.laps();
         if laps == 0 {
-            return peers.iter_mut().try_for_each(Peer::finish);
+            return peers.iter_mut().try_for_each(Follower::finish);
         }
         let mut stamps = control.stamps(0);
         (0..laps).try_for_each(|_| relay.lead(&mut stamps))?;
@@ -370,10 +370,10 @@ fn start_peers(
     spec: &RingSpec,
     control: &Arc<TailsControl>,
     relay: &Arc<dyn Relay>,
-) -> Result<Vec<Peer>, Error> {
+) -> Result<Vec<Follower>, Error> {
     let start = |me: usize| {
         let (spec, control, relay) = (spec.clone(), Arc::clone(control), Arc::clone(relay));
-        Peer::start(spec.members, move || follow(&spec, me, &control, &*relay))
+        Follower::start(spec.members, move || follow(&spec, me, &control, &*relay))
     };
     (1..control.members.len()).map(start).collect()
 }

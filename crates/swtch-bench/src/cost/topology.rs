@@ -7,7 +7,7 @@ use swtch_core::cost::Place;
 
 use crate::cpu;
 use crate::error::Error;
-use crate::process::Child;
+use crate::process::ForkedChild;
 
 /// How another CPU is related to the home CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub fn home() -> Result<u32, Error> {
 ///
 /// The CPU cannot be used, or no process can be started.
 pub fn check_cpu(number: u32) -> Result<(), Error> {
-    let mut child = Child::fork(|| cpu::move_to(0, number as usize))?;
+    let mut child = ForkedChild::fork(|| cpu::move_to(0, number as usize))?;
     if child.wait()? == 0 {
         return Ok(());
     }
@@ -81,7 +81,7 @@ pub fn check_cpu(number: u32) -> Result<(), Error> {
 ///
 /// No process can be started.
 pub fn may_use_fifo() -> Result<bool, Error> {
-    let mut child = Child::fork(|| cpu::Policy::Fifo.adopt())?;
+    let mut child = ForkedChild::fork(|| cpu::Policy::Fifo.adopt())?;
     Ok(child.wait()? == 0)
 }
 

@@ -13,11 +13,11 @@ use std::thread::Builder;
 
 use serde::{Deserialize, Serialize};
 
-use super::act::{Act, Timing, timed};
+use super::act::{TimedOperation, Timing, timed};
 use super::leader;
-use super::lock::{BareWord, ConditionLock, LibraryMutex, LibraryReadWrite, Lock};
+use super::lock::{BareWord, ConditionLock, LibraryMutex, LibraryReadWrite, RingLock};
 use crate::error::Error;
-use crate::token::{EventFd, Pipe, Semaphore, SysvSemaphore, Token, private_wake};
+use crate::token::{EventFd, Pipe, SemaphoreToken, SysvSemaphore, Token, private_wake};
 
 /// The lock or channel that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ impl Uncontended {
     ];
 
     /// An act that uses it again and again.
-    pub(crate) fn act(self) -> Result<Box<dyn Act>, Error> {
+    pub(crate) fn act(self) -> Result<Box<dyn TimedOperation>, Error> {
         match self {
             Self::SpinLock => {
                 let lock = AtomicBool::new(false);
@@ -98,7 +98,7 @@ impl Uncontended {
                 let condition = ConditionLock::default();
                 uses(move || condition.signal())
             }
-            Self::PosixSemaphore => passed_and_taken(Semaphore::new()?),
+            Self::PosixSemaphore => passed_and_taken(SemaphoreToken::new()?),
             Self::SysvSemaphore => {
                 passed_and_taken(SysvSemaphore::new().inspect(leader::register_semaphore_set)?)
             }
@@ -119,21 +119,23 @@ fn spin(lock: &AtomicBool) {
     black_box(lock).store(false, Ordering::Release);
 }
 
-fn taken_and_given_back(lock: impl Lock) -> Result<Box<dyn Act>, Error> {
+fn taken_and_given_back(lock: impl RingLock) -> Result<Box<dyn TimedOperation>, Error> {
     uses(move || {
         lock.lock()?;
         lock.unlock()
     })
 }
 
-fn passed_and_taken(token: impl Token + 'static) -> Result<Box<dyn Act>, Error> {
+fn passed_and_taken(token: impl Token + 'static) -> Result<Box<dyn TimedOperation>, Error> {
     uses(move || {
         token.pass()?;
         token.take()
     })
 }
 
-fn uses(once: impl FnMut() -> Result<(), Error> + 'static) -> Result<Box<dyn Act>, Error> {
+fn uses(
+    once: impl FnMut() -> Result<(), Error> + 'static,
+) -> Result<Box<dyn TimedOperation>, Error> {
     Ok(Box::new(Uses {
         once,
         _companion: Companion::start()?,
@@ -164,7 +166,7 @@ impl Companion {
     }
 }
 
-impl<F: FnMut() -> Result<(), Error>> Act for Uses<F> {
+impl<F: FnMut() -> Result<(), Error>> TimedOperation for Uses<F> {
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         let mut repeat = |times: u64| (0..times).try_for_each(|_| (self.once)());
         repeat(1 + operations / 16)?;

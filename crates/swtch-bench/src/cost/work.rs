@@ -23,8 +23,8 @@ mod working_set;
 pub use self::branches::Patterns;
 use self::mapping::Mapping;
 pub use self::mapping::PageSize;
-pub use self::registers::{Ending, LiveRegisters};
-pub use self::working_set::{Order, Sharing};
+pub use self::registers::{LiveRegisters, RegisterEnding};
+pub use self::working_set::{MemorySharing, Order};
 
 /// Work of one member of a ring.
 pub(crate) trait Work {
@@ -49,9 +49,9 @@ pub enum WorkSpec {
     /// Leaves register state live, or executes the same instructions and leaves none.
     Registers {
         /// The register state that is touched.
-        registers: arch::Registers,
+        registers: arch::ExtendedRegisters,
         /// What the last instructions do: touch or clear.
-        ending: Ending,
+        ending: RegisterEnding,
     },
     /// Walks through memory once per turn.
     WorkingSet {
@@ -60,7 +60,7 @@ pub enum WorkSpec {
         /// The order in which lines are read.
         order: Order,
         /// Whether members share the memory.
-        sharing: Sharing,
+        sharing: MemorySharing,
     },
     /// Reads one line every `stride` bytes, in an order that the CPU cannot predict.
     Strided {
@@ -93,31 +93,35 @@ pub enum WorkSpec {
 /// Memory that all members of a ring work on, created before any of them starts, so that processes
 /// share it too. Most kinds of work have none.
 #[derive(Clone, Debug)]
-pub(crate) struct Common {
+pub(crate) struct SharedWorkMemory {
     memory: Option<std::sync::Arc<Mapping>>,
 }
 
 impl WorkSpec {
     /// Creates what the members share.
-    pub(crate) fn prepare_common(self) -> Result<Common, Error> {
+    pub(crate) fn prepare_common(self) -> Result<SharedWorkMemory, Error> {
         let memory = match self {
             Self::WorkingSet {
                 bytes,
                 order,
-                sharing: Sharing::Shared,
+                sharing: MemorySharing::Shared,
             } => Some(working_set::shared(bytes, order)?),
             _ => None,
         };
-        Ok(Common { memory })
+        Ok(SharedWorkMemory { memory })
     }
 
     /// Creates the work of member number `member`. Call it in that member itself, which owns the
     /// memory.
-    pub(crate) fn prepare(self, member: usize, common: &Common) -> Result<Box<dyn Work>, Error> {
+    pub(crate) fn prepare(
+        self,
+        member: usize,
+        common: &SharedWorkMemory,
+    ) -> Result<Box<dyn Work>, Error> {
         Ok(match self {
-            Self::Nothing => Box::new(Nothing),
+            Self::Nothing => Box::new(NoWork),
             Self::Registers { registers, ending } => {
-                Box::new(registers::Touch::new(registers, ending)?)
+                Box::new(registers::RegisterWork::new(registers, ending)?)
             }
             Self::WorkingSet { bytes, order, .. } => match &common.memory {
                 Some(memory) => Box::new(working_set::walk_shared(memory, bytes)),
@@ -133,8 +137,8 @@ impl WorkSpec {
     }
 }
 
-struct Nothing;
+struct NoWork;
 
-impl Work for Nothing {
+impl Work for NoWork {
     fn run(&mut self) {}
 }

@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use serde::{Deserialize, Serialize};
 
-use super::act::{Act, Timing, timed};
+use super::act::{TimedOperation, Timing, timed};
 use crate::clock;
 use crate::error::Error;
 
@@ -34,7 +34,7 @@ impl Yardstick {
         Self::Copy64Kib,
     ];
 
-    pub(crate) fn act(self) -> Box<dyn Act> {
+    pub(crate) fn act(self) -> Box<dyn TimedOperation> {
         match self {
             Self::EmptyCall => Box::new(Repeated(empty_call)),
             Self::SystemCall => Box::new(Repeated(system_call)),
@@ -53,7 +53,7 @@ const COPIED: usize = 64 * 1024;
 /// A function that performs the operation a given number of times.
 struct Repeated<F>(F);
 
-impl<F: FnMut(u64)> Act for Repeated<F> {
+impl<F: FnMut(u64)> TimedOperation for Repeated<F> {
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         (self.0)(1 + operations / 16);
         timed(operations, || {

@@ -6,7 +6,7 @@ use std::fs;
 
 use swtch_core::cost::Members;
 
-use super::places::Places;
+use super::places::UsableCpus;
 use super::ring::RingKind;
 use super::{Class, Cpus, Group, Load, Step};
 
@@ -22,14 +22,14 @@ pub struct Fault {
     /// Index of the group in [`Load::groups`].
     pub number: usize,
     /// The part of the group at fault.
-    pub at: At,
+    pub at: LoadPart,
     /// The reason, as text for the user.
     pub why: String,
 }
 
 /// A part of the description of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum LoadPart {
     /// The group as a whole.
     Group,
     /// The number of its members.
@@ -62,13 +62,13 @@ impl Load {
         let whole = |why: String| Fault {
             group: String::new(),
             number: 0,
-            at: At::Group,
+            at: LoadPart::Group,
             why,
         };
         if self.groups.is_empty() {
             return Err(whole("a load has a group or more".to_owned()));
         }
-        let places = Places::here().map_err(|error| whole(error.to_string()))?;
+        let places = UsableCpus::here().map_err(|error| whole(error.to_string()))?;
         for (number, group) in self.groups.iter().enumerate() {
             self.check_group(group, &places)
                 .map_err(|(at, why)| Fault {
@@ -87,9 +87,9 @@ impl Load {
         self.check_real_time(&places).map_err(whole)
     }
 
-    fn check_group(&self, group: &Group, places: &Places) -> Result<(), (At, String)> {
+    fn check_group(&self, group: &Group, places: &UsableCpus) -> Result<(), (LoadPart, String)> {
         if group.count == 0 {
-            return Err((At::Count, "count must be at least 1".to_owned()));
+            return Err((LoadPart::Count, "count must be at least 1".to_owned()));
         }
         let mappings = MAPPINGS_OF_A_THREAD * u64::from(group.count);
         if group.members == Members::Threads
@@ -100,32 +100,35 @@ impl Load {
                  (vm.max_map_count): take processes, or several groups",
                 group.count
             );
-            return Err((At::Count, why));
+            return Err((LoadPart::Count, why));
         }
         if let Cpus::Dealt(cpus) = &group.cpus {
             if cpus.is_empty() {
-                return Err((At::Cpus, "no CPU is named".to_owned()));
+                return Err((LoadPart::Cpus, "no CPU is named".to_owned()));
             }
             if let Some(why) = cpus.iter().find_map(|cpu| places.why_not(*cpu)) {
-                return Err((At::Cpus, why));
+                return Err((LoadPart::Cpus, why));
             }
         }
-        check_class(group.class).map_err(|why| (At::Class, why))?;
+        check_class(group.class).map_err(|why| (LoadPart::Class, why))?;
         let is_sliced = matches!(group.class, Class::Other { .. } | Class::Batch { .. });
         if group.slice.is_some() && !is_sliced {
             let why = format!("a task under {} has no slice of its own", group.class);
-            return Err((At::Slice, why));
+            return Err((LoadPart::Slice, why));
         }
         if group.body.is_empty() {
-            return Err((At::Step(Vec::new()), "the body has no steps".to_owned()));
+            return Err((
+                LoadPart::Step(Vec::new()),
+                "the body has no steps".to_owned(),
+            ));
         }
-        let body = Body { load: self, group };
+        let body = BodyChecker { load: self, group };
         body.check(&group.body, &mut Vec::new())
     }
 
     /// Refuses real-time members on all CPUs if the kernel reserves no time for other tasks: the
     /// machine would be out of reach.
-    fn check_real_time(&self, places: &Places) -> Result<(), String> {
+    fn check_real_time(&self, places: &UsableCpus) -> Result<(), String> {
         let path = "/proc/sys/kernel/sched_rt_runtime_us";
         let keeps_nothing = fs::read_to_string(path).is_ok_and(|text| text.trim() == "-1");
         let real_time = self
@@ -174,14 +177,14 @@ fn check_class(class: Class) -> Result<(), String> {
 }
 
 /// Context for the checks of one body.
-struct Body<'a> {
+struct BodyChecker<'a> {
     load: &'a Load,
     group: &'a Group,
 }
 
-impl Body<'_> {
+impl BodyChecker<'_> {
     /// Checks a body or a repeat: a lock that is taken inside must be released inside.
-    fn check(&self, steps: &[Step], path: &mut Vec<usize>) -> Result<(), (At, String)> {
+    fn check(&self, steps: &[Step], path: &mut Vec<usize>) -> Result<(), (LoadPart, String)> {
         self.check_within(steps, path, &mut Vec::new())
     }
 
@@ -190,11 +193,11 @@ impl Body<'_> {
         steps: &'s [Step],
         path: &mut Vec<usize>,
         held: &mut Vec<(&'s str, Vec<usize>)>,
-    ) -> Result<(), (At, String)> {
+    ) -> Result<(), (LoadPart, String)> {
         let before = held.len();
         for (index, step) in steps.iter().enumerate() {
             path.push(index);
-            let fault = |why: String| (At::Step(path.clone()), why);
+            let fault = |why: String| (LoadPart::Step(path.clone()), why);
             match step {
                 Step::Repeat { body, .. } if body.is_empty() => {
                     return Err(fault("nothing is repeated".to_owned()));
@@ -219,7 +222,7 @@ impl Body<'_> {
         }
         match held.get(before) {
             Some((lock, place)) => Err((
-                At::Step(place.clone()),
+                LoadPart::Step(place.clone()),
                 format!("lock {lock} is never given back in this body"),
             )),
             None => Ok(()),

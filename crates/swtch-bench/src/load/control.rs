@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::gap;
-use crate::cast::own_id;
 use crate::error::Error;
-use crate::outcome::Counted;
+use crate::outcome::SwitchCounts;
 use crate::shared::{Shared, SharedSlice, Zeroed};
 use crate::token::futex;
+use crate::workers::own_id;
 
 /// The number that means "all" to a futex wake (`include/linux/futex.h`).
 const ALL: u32 = i32::MAX.unsigned_abs();
@@ -27,7 +27,7 @@ const ALL: u32 = i32::MAX.unsigned_abs();
 #[derive(Debug)]
 pub(super) struct LoadControl {
     gates: Shared<Gates>,
-    slots: SharedSlice<Slot>,
+    slots: SharedSlice<ResultSlot>,
     complaint: Shared<Complaint>,
 }
 
@@ -58,7 +58,7 @@ unsafe impl Zeroed for Complaint {}
 /// that the CPU prefetches with it.
 #[repr(C, align(128))]
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ResultSlot {
     pid: AtomicU32,
     tid: AtomicU32,
     /// Index of the instruction that the member is executing.
@@ -78,20 +78,20 @@ pub(super) struct Slot {
 }
 
 // SAFETY: zero is a valid atomic number, and atomics may be used by several processes.
-unsafe impl Zeroed for Slot {}
+unsafe impl Zeroed for ResultSlot {}
 
 /// The results of a member, as read from its slot.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Done {
+pub(super) struct MemberResult {
     pub(super) pid: u32,
     pub(super) tid: u32,
     pub(super) began_ns: u64,
     pub(super) ended_ns: u64,
     pub(super) cpu_ns: u64,
-    pub(super) counted: Counted,
+    pub(super) counted: SwitchCounts,
 }
 
-impl Slot {
+impl ResultSlot {
     /// Stores process and thread id of the calling thread, the owner of the slot.
     pub(super) fn claim(&self) {
         let id = own_id();
@@ -100,7 +100,7 @@ impl Slot {
     }
 
     /// Stores the results and marks the member as done.
-    pub(super) fn leave(&self, began_ns: u64, ended_ns: u64, cpu: Duration, counted: Counted) {
+    pub(super) fn leave(&self, began_ns: u64, ended_ns: u64, cpu: Duration, counted: SwitchCounts) {
         let cpu_ns = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
         self.began_ns.store(began_ns, Ordering::Relaxed);
         self.ended_ns.store(ended_ns, Ordering::Relaxed);
@@ -115,14 +115,14 @@ impl Slot {
         self.is_done.load(Ordering::Acquire) != 0
     }
 
-    pub(super) fn done(&self) -> Done {
-        Done {
+    pub(super) fn done(&self) -> MemberResult {
+        MemberResult {
             pid: self.pid.load(Ordering::Relaxed),
             tid: self.tid.load(Ordering::Relaxed),
             began_ns: self.began_ns.load(Ordering::Relaxed),
             ended_ns: self.ended_ns.load(Ordering::Relaxed),
             cpu_ns: self.cpu_ns.load(Ordering::Relaxed),
-            counted: Counted {
+            counted: SwitchCounts {
                 voluntary: self.voluntary.load(Ordering::Relaxed),
                 involuntary: self.involuntary.load(Ordering::Relaxed),
             },
@@ -140,7 +140,7 @@ impl LoadControl {
         })
     }
 
-    pub(super) fn slots(&self) -> &[Slot] {
+    pub(super) fn slots(&self) -> &[ResultSlot] {
         &self.slots
     }
 

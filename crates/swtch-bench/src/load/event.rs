@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::shared::Shared;
-use crate::token::{Condition, EventFd, Pipe, Semaphore, Token, UnixSocket, futex};
+use crate::token::{Condition, EventFd, Pipe, SemaphoreToken, Token, UnixSocket, futex};
 
 /// The object that an event is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl EventKind {
         Ok(match self {
             Self::Condition => Box::new(Condition::new()?),
             Self::Futex => Box::new(FutexCount(Shared::new()?)),
-            Self::Semaphore => Box::new(Semaphore::new()?),
+            Self::Semaphore => Box::new(SemaphoreToken::new()?),
             Self::Eventfd => Box::new(EventFd::counting()?),
             Self::Pipe => Box::new(Pipe::new()?),
             Self::Socket => Box::new(UnixSocket::new()?),

@@ -21,14 +21,14 @@ const MOST: usize = 32;
 
 /// A stretch of time in which a member did not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gap {
+pub struct OffCpuGap {
     /// The last reading before the gap: ns of `CLOCK_MONOTONIC`.
     pub from_ns: u64,
     /// The first reading after the gap, on the same clock.
     pub to_ns: u64,
 }
 
-impl Gap {
+impl OffCpuGap {
     /// Length of the gap, in ns.
     pub const fn length_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
@@ -37,9 +37,9 @@ impl Gap {
 
 /// The longest gaps so far; unused entries have the length 0.
 #[derive(Debug, Default)]
-pub(super) struct Longest([Gap; MOST]);
+pub(super) struct LongestGaps([OffCpuGap; MOST]);
 
-impl Longest {
+impl LongestGaps {
     /// Reads the clock repeatedly for `length_ns`.
     pub(super) fn watch(&mut self, length_ns: u64) {
         let mut last = clock::now().as_ns();
@@ -47,7 +47,7 @@ impl Longest {
         while last < until {
             let now = clock::now().as_ns();
             if now.saturating_sub(last) >= LEAST_NS {
-                self.keep(Gap {
+                self.keep(OffCpuGap {
                     from_ns: last,
                     to_ns: now,
                 });
@@ -56,7 +56,7 @@ impl Longest {
         }
     }
 
-    fn keep(&mut self, gap: Gap) {
+    fn keep(&mut self, gap: OffCpuGap) {
         let shortest = self.0.iter_mut().min_by_key(|one| one.length_ns());
         if let Some(shortest) = shortest.filter(|one| one.length_ns() < gap.length_ns()) {
             *shortest = gap;
@@ -69,7 +69,7 @@ impl Longest {
 pub(super) struct Left([[AtomicU64; 2]; MOST]);
 
 impl Left {
-    pub(super) fn leave(&self, longest: &Longest) {
+    pub(super) fn leave(&self, longest: &LongestGaps) {
         for (place, gap) in self.0.iter().zip(&longest.0) {
             place[0].store(gap.from_ns, Ordering::Relaxed);
             place[1].store(gap.to_ns, Ordering::Relaxed);
@@ -77,12 +77,12 @@ impl Left {
     }
 
     /// The recorded gaps, in order of time.
-    pub(super) fn gaps(&self) -> Vec<Gap> {
-        let gaps = self.0.iter().map(|place| Gap {
+    pub(super) fn gaps(&self) -> Vec<OffCpuGap> {
+        let gaps = self.0.iter().map(|place| OffCpuGap {
             from_ns: place[0].load(Ordering::Relaxed),
             to_ns: place[1].load(Ordering::Relaxed),
         });
-        let mut gaps: Vec<Gap> = gaps.filter(|gap| gap.length_ns() > 0).collect();
+        let mut gaps: Vec<OffCpuGap> = gaps.filter(|gap| gap.length_ns() > 0).collect();
         gaps.sort_by_key(|gap| gap.from_ns);
         gaps
     }
@@ -94,14 +94,14 @@ mod tests {
 
     #[test]
     fn the_longest_are_kept() {
-        let mut longest = Longest::default();
+        let mut longest = LongestGaps::default();
         for length in (1..=100).rev().chain(101..=110) {
-            longest.keep(Gap {
+            longest.keep(OffCpuGap {
                 from_ns: 1000,
                 to_ns: 1000 + length,
             });
         }
-        let mut lengths: Vec<u64> = longest.0.iter().map(Gap::length_ns).collect();
+        let mut lengths: Vec<u64> = longest.0.iter().map(OffCpuGap::length_ns).collect();
         lengths.sort_unstable();
         assert_eq!(lengths, (79..=110).collect::<Vec<_>>());
     }
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn a_watch_is_as_long_as_it_was_told() {
         let before = clock::now();
-        let mut longest = Longest::default();
+        let mut longest = LongestGaps::default();
         longest.watch(3_000_000);
         let took = clock::now().since(before).unwrap().as_ns();
         assert!(took >= 3_000_000, "{took}");

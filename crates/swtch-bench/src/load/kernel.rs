@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::arch::{self, Registers};
+use crate::arch::{self, ExtendedRegisters};
 use crate::clock;
 
 macro_rules! kernels {
@@ -62,8 +62,8 @@ impl Kernel {
     /// Whether this CPU and its operating system can run it.
     pub fn is_supported(self) -> bool {
         match self {
-            Self::Avx2 => arch::is_supported(Registers::Avx2),
-            Self::Avx512 => arch::is_supported(Registers::Avx512),
+            Self::Avx2 => arch::is_supported(ExtendedRegisters::Avx2),
+            Self::Avx512 => arch::is_supported(ExtendedRegisters::Avx512),
             _ => true,
         }
     }

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::shared::Shared;
-use crate::token::{ProcessMutex, Semaphore, Token, futex};
+use crate::token::{ProcessMutex, SemaphoreToken, Token, futex};
 
 /// The object that a lock is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LockKind {
+pub enum LoadLockKind {
     /// A mutex of the C library (`pthread_mutex_lock`), which processes may share.
     #[default]
     Mutex,
@@ -33,7 +33,7 @@ pub(super) trait Lock: Send + Sync {
     fn unlock(&self) -> Result<(), Error>;
 }
 
-impl LockKind {
+impl LoadLockKind {
     /// All kinds, each with its word in a load file.
     pub const ALL: [(&str, Self); 4] = [
         ("mutex", Self::Mutex),
@@ -53,7 +53,7 @@ impl LockKind {
             Self::Futex => Box::new(FutexLock(Shared::new()?)),
             Self::Spin => Box::new(SpinLock(Shared::new()?)),
             Self::Semaphore => {
-                let semaphore = Semaphore::new()?;
+                let semaphore = SemaphoreToken::new()?;
                 semaphore.pass()?;
                 Box::new(semaphore)
             }
@@ -72,7 +72,7 @@ impl Lock for Shared<ProcessMutex> {
 }
 
 /// The semaphore has a token while the lock is free.
-impl Lock for Semaphore {
+impl Lock for SemaphoreToken {
     fn lock(&self) -> Result<(), Error> {
         self.take()
     }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn only_one_at_a_time_has_a_lock() {
         const TURNS: u64 = 20_000;
-        for (word, kind) in LockKind::ALL {
+        for (word, kind) in LoadLockKind::ALL {
             let lock = kind.make().unwrap();
             let turns = AtomicU64::new(0);
             let add = || {

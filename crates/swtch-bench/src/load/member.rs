@@ -5,20 +5,20 @@
 //!      ─▶ slot ─▶ barrier
 //! ```
 
-use super::control::Slot;
+use super::control::ResultSlot;
 use super::place;
 use super::program::Program;
-use super::stage::Stage;
+use super::stage::LoadState;
 use super::{Group, Load};
-use crate::cast::own_switches;
 use crate::error::Error;
+use crate::workers::own_switches;
 use crate::{clock, process};
 
 /// One member, and the load that it belongs to.
 #[derive(Clone, Copy)]
 pub(super) struct Member<'a> {
     pub(super) load: &'a Load,
-    pub(super) stage: &'a Stage,
+    pub(super) stage: &'a LoadState,
     /// Index of its group in the load.
     pub(super) group: usize,
     /// Its number within the group, from 0.
@@ -30,7 +30,7 @@ impl Member<'_> {
         &self.load.groups[self.group]
     }
 
-    fn slot(&self) -> &Slot {
+    fn slot(&self) -> &ResultSlot {
         self.stage.slot(self.group, self.index)
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use swtch_core::Nanos;
 
-use super::program::{Flat, flat};
-use super::stage::Stage;
+use super::program::{UnboundInstruction, flat};
+use super::stage::LoadState;
 use super::{Load, Step};
 use crate::error::Error;
 
@@ -14,7 +14,7 @@ use crate::error::Error;
 const NAMED: usize = 8;
 
 /// The error of a load that has exceeded `limit`.
-pub(super) fn not_done(load: &Load, stage: &Stage, what: &str, limit: Duration) -> Error {
+pub(super) fn not_done(load: &Load, stage: &LoadState, what: &str, limit: Duration) -> Error {
     let mut said = Vec::new();
     let mut left = 0_usize;
     for (number, group) in load.groups.iter().enumerate() {
@@ -42,22 +42,22 @@ pub(super) fn not_done(load: &Load, stage: &Stage, what: &str, limit: Duration) 
     ))
 }
 
-fn words(instruction: &Flat<'_>) -> String {
+fn words(instruction: &UnboundInstruction<'_>) -> String {
     match instruction {
-        Flat::Do(Step::Lock(name)) => format!("waits for lock {name}"),
-        Flat::Do(Step::Wait(name)) => format!("waits for event {name}"),
-        Flat::Do(Step::Take(name)) => format!("waits for a token of ring {name}"),
-        Flat::Do(Step::Pass(name)) => format!("hands a token of ring {name} on"),
-        Flat::Do(Step::Signal(name)) => format!("signals event {name}"),
-        Flat::Do(Step::Unlock(name)) => format!("gives lock {name} back"),
-        Flat::Do(Step::Spin { kernel, .. }) => format!("spins ({})", kernel.as_str()),
-        Flat::Do(Step::Sleep(length)) => format!("sleeps for {length}"),
-        Flat::Do(Step::Watch(_)) => "watches the clock".to_owned(),
-        Flat::Do(Step::Yield) => "yields".to_owned(),
-        Flat::Do(Step::Read { path, .. }) => format!("reads {}", path.display()),
-        Flat::Do(Step::Touch { .. }) => "touches memory".to_owned(),
-        Flat::Do(Step::Repeat { .. }) | Flat::Begin { .. } | Flat::Again { .. } => {
-            "repeats".to_owned()
-        }
+        UnboundInstruction::Do(Step::Lock(name)) => format!("waits for lock {name}"),
+        UnboundInstruction::Do(Step::Wait(name)) => format!("waits for event {name}"),
+        UnboundInstruction::Do(Step::Take(name)) => format!("waits for a token of ring {name}"),
+        UnboundInstruction::Do(Step::Pass(name)) => format!("hands a token of ring {name} on"),
+        UnboundInstruction::Do(Step::Signal(name)) => format!("signals event {name}"),
+        UnboundInstruction::Do(Step::Unlock(name)) => format!("gives lock {name} back"),
+        UnboundInstruction::Do(Step::Spin { kernel, .. }) => format!("spins ({})", kernel.as_str()),
+        UnboundInstruction::Do(Step::Sleep(length)) => format!("sleeps for {length}"),
+        UnboundInstruction::Do(Step::Watch(_)) => "watches the clock".to_owned(),
+        UnboundInstruction::Do(Step::Yield) => "yields".to_owned(),
+        UnboundInstruction::Do(Step::Read { path, .. }) => format!("reads {}", path.display()),
+        UnboundInstruction::Do(Step::Touch { .. }) => "touches memory".to_owned(),
+        UnboundInstruction::Do(Step::Repeat { .. })
+        | UnboundInstruction::Begin { .. }
+        | UnboundInstruction::Again { .. } => "repeats".to_owned(),
     }
 }

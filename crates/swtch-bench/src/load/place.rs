@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::control::Slot;
+use super::control::ResultSlot;
 use super::{Class, Cpus, Group};
 use crate::cpu::{self, SchedAttr};
 use crate::error::Error;
@@ -57,7 +57,12 @@ impl Class {
 }
 
 /// Puts the calling thread on its CPU, and under its class.
-pub(super) fn take(group: &Group, index: u32, limit: Duration, slot: &Slot) -> Result<(), Error> {
+pub(super) fn take(
+    group: &Group,
+    index: u32,
+    limit: Duration,
+    slot: &ResultSlot,
+) -> Result<(), Error> {
     if let Some(cpu) = group.cpus.of(index) {
         cpu::move_to(0, cpu as usize)?;
     }

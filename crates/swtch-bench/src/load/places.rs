@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// The CPUs that a load may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct UsableCpus {
     /// Numbers of the CPUs that the calling thread may use.
     pub allowed: Vec<u32>,
     /// CPUs that are online, as the kernel lists them (`0-3,8`).
@@ -16,7 +16,7 @@ pub struct Places {
     pub present: String,
 }
 
-impl Places {
+impl UsableCpus {
     /// The CPUs of this machine, for the calling thread.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_cpu_that_cannot_be_used_is_told_from_one_that_is_not_there() {
-        let places = Places {
+        let places = UsableCpus {
             allowed: vec![0, 2],
             online: "0-2".to_owned(),
             present: "0-3".to_owned(),

@@ -17,13 +17,13 @@ use swtch_core::cost::Members;
 use super::child_ends::ChildEnds;
 use super::member::Member;
 use super::overdue::not_done;
-use super::stage::Stage;
-use super::{Group, Load, Played};
+use super::stage::LoadState;
+use super::{Group, Load, LoadResults};
 use crate::clock;
 use crate::cpu::SchedAttr;
 use crate::error::Error;
 use crate::limits::raise_open_files;
-use crate::process::{self, Child};
+use crate::process::{self, ForkedChild};
 
 /// Longest time for all members together to start; a hundred thousand start within seconds.
 const LONGEST_START: Duration = Duration::from_secs(60);
@@ -37,11 +37,11 @@ impl Load {
     /// # Errors
     /// The load cannot run here ([`Load::check`]), a member cannot be started or fails, or the load
     /// exceeds its limit. In each case everything that was started has ended.
-    pub fn play(&self) -> Result<Played, Error> {
+    pub fn play(&self) -> Result<LoadResults, Error> {
         self.check()
             .map_err(|fault| Error::Member(fault.to_string()))?;
         raise_open_files();
-        let stage = Stage::build(self)?;
+        let stage = LoadState::build(self)?;
         let ends = ChildEnds::hold()?;
         let mut members = MemberProcesses::start(self, &stage)?;
         members.wait_until_ready(self, &stage)?;
@@ -68,10 +68,10 @@ fn come_before_all() {
 }
 
 /// The started processes and their names. Dropping it kills them.
-struct MemberProcesses(Vec<(String, Child)>);
+struct MemberProcesses(Vec<(String, ForkedChild)>);
 
 impl MemberProcesses {
-    fn start(load: &Load, stage: &Stage) -> Result<Self, Error> {
+    fn start(load: &Load, stage: &LoadState) -> Result<Self, Error> {
         let mut members = Self(Vec::new());
         for (number, group) in load.groups.iter().enumerate() {
             let member = |index| Member {
@@ -82,12 +82,12 @@ impl MemberProcesses {
             };
             match group.members {
                 Members::Threads => {
-                    let child = Child::fork(|| start_threads(group, stage, member))?;
+                    let child = ForkedChild::fork(|| start_threads(group, stage, member))?;
                     members.0.push((group.name.clone(), child));
                 }
                 Members::Processes => {
                     for index in 0..group.count {
-                        let child = Child::fork(|| member(index).act())?;
+                        let child = ForkedChild::fork(|| member(index).act())?;
                         members.0.push((group.name_of(index), child));
                     }
                 }
@@ -96,7 +96,7 @@ impl MemberProcesses {
         Ok(members)
     }
 
-    fn wait_until_ready(&mut self, load: &Load, stage: &Stage) -> Result<(), Error> {
+    fn wait_until_ready(&mut self, load: &Load, stage: &LoadState) -> Result<(), Error> {
         let deadline = Instant::now() + LONGEST_START;
         while !stage.control.all_are_ready(LOOK)? {
             self.check(stage)?;
@@ -110,7 +110,7 @@ impl MemberProcesses {
     fn wait_until_over(
         &mut self,
         load: &Load,
-        stage: &Stage,
+        stage: &LoadState,
         ends: &ChildEnds,
     ) -> Result<(), Error> {
         let deadline = Instant::now() + load.limit();
@@ -130,7 +130,7 @@ impl MemberProcesses {
     }
 
     /// Fails if a process has ended.
-    fn check(&mut self, stage: &Stage) -> Result<(), Error> {
+    fn check(&mut self, stage: &LoadState) -> Result<(), Error> {
         for (name, child) in &mut self.0 {
             if let Some(status) = child.ended()? {
                 return Err(match stage.control.complaint() {
@@ -149,7 +149,7 @@ impl MemberProcesses {
 /// The process of a group of threads: starts them and waits.
 fn start_threads<'a>(
     group: &Group,
-    stage: &Stage,
+    stage: &LoadState,
     member: impl Fn(u32) -> Member<'a>,
 ) -> Result<(), Error> {
     process::set_own_name(group.name.as_bytes());

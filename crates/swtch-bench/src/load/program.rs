@@ -22,17 +22,17 @@ use std::thread;
 use std::time::Duration;
 
 use super::Step;
-use super::gap::Longest;
+use super::gap::LongestGaps;
 use super::kernel::Kernel;
 use super::lock::Lock;
 use super::resources::Resources;
-use super::ring::Hand;
+use super::ring::RingAccess;
 use crate::error::Error;
 use crate::token::Token;
 
 /// An instruction that is not yet bound to a member.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Flat<'a> {
+pub(super) enum UnboundInstruction<'a> {
     /// Sets the counter to `times`.
     Begin { counter: usize, times: u64 },
     /// Decrements a counter, and continues at `from` unless it is now 0.
@@ -42,28 +42,28 @@ pub(super) enum Flat<'a> {
 }
 
 /// The instructions of a body. A repeat of 0 times has none.
-pub(super) fn flat(body: &[Step]) -> Vec<Flat<'_>> {
+pub(super) fn flat(body: &[Step]) -> Vec<UnboundInstruction<'_>> {
     let mut list = Vec::new();
     flatten(body, &mut 0, &mut list);
     list
 }
 
-fn flatten<'a>(body: &'a [Step], counters: &mut usize, list: &mut Vec<Flat<'a>>) {
+fn flatten<'a>(body: &'a [Step], counters: &mut usize, list: &mut Vec<UnboundInstruction<'a>>) {
     for step in body {
         match step {
             Step::Repeat { times: 0, .. } => {}
             Step::Repeat { times, body } => {
                 let counter = *counters;
                 *counters += 1;
-                list.push(Flat::Begin {
+                list.push(UnboundInstruction::Begin {
                     counter,
                     times: *times,
                 });
                 let from = list.len();
                 flatten(body, counters, list);
-                list.push(Flat::Again { counter, from });
+                list.push(UnboundInstruction::Again { counter, from });
             }
-            step => list.push(Flat::Do(step)),
+            step => list.push(UnboundInstruction::Do(step)),
         }
     }
 }
@@ -72,10 +72,10 @@ fn flatten<'a>(body: &'a [Step], counters: &mut usize, list: &mut Vec<Flat<'a>>)
 pub(super) struct Program<'a> {
     instructions: Vec<Instruction<'a>>,
     counters: Vec<u64>,
-    hands: Vec<Hand<'a>>,
+    hands: Vec<RingAccess<'a>>,
     files: Vec<RereadFile>,
     memories: Vec<Memory>,
-    gaps: Longest,
+    gaps: LongestGaps,
 }
 
 enum Instruction<'a> {
@@ -109,23 +109,23 @@ impl<'a> Program<'a> {
             hands: Vec::new(),
             files: Vec::new(),
             memories: Vec::new(),
-            gaps: Longest::default(),
+            gaps: LongestGaps::default(),
         };
         let mut rings: Vec<&str> = Vec::new();
         for instruction in flat(body) {
             let instruction = match instruction {
-                Flat::Begin { counter, times } => {
+                UnboundInstruction::Begin { counter, times } => {
                     program.counters.push(0);
                     Instruction::Begin { counter, times }
                 }
-                Flat::Again { counter, from } => Instruction::Again { counter, from },
-                Flat::Do(Step::Take(ring)) => {
+                UnboundInstruction::Again { counter, from } => Instruction::Again { counter, from },
+                UnboundInstruction::Do(Step::Take(ring)) => {
                     Instruction::Take(program.hand(ring, &mut rings, resources, place)?)
                 }
-                Flat::Do(Step::Pass(ring)) => {
+                UnboundInstruction::Do(Step::Pass(ring)) => {
                     Instruction::Pass(program.hand(ring, &mut rings, resources, place)?)
                 }
-                Flat::Do(step) => program.plain(step, resources)?,
+                UnboundInstruction::Do(step) => program.plain(step, resources)?,
             };
             program.instructions.push(instruction);
         }
@@ -178,7 +178,7 @@ impl<'a> Program<'a> {
     }
 
     /// Gaps that the member saw while it watched the clock.
-    pub(super) const fn gaps(&self) -> &Longest {
+    pub(super) const fn gaps(&self) -> &LongestGaps {
         &self.gaps
     }
 
@@ -315,21 +315,21 @@ mod tests {
     }
 
     /// Interprets the list as [`Program::run`] does, and counts iterations.
-    fn iterations(list: &[Flat<'_>]) -> u64 {
+    fn iterations(list: &[UnboundInstruction<'_>]) -> u64 {
         let (mut next, mut sum) = (0, 0);
         let mut counters = vec![0; list.len()];
         while let Some(instruction) = list.get(next) {
             next += 1;
             match *instruction {
-                Flat::Begin { counter, times } => counters[counter] = times,
-                Flat::Again { counter, from } => {
+                UnboundInstruction::Begin { counter, times } => counters[counter] = times,
+                UnboundInstruction::Again { counter, from } => {
                     counters[counter] -= 1;
                     if counters[counter] > 0 {
                         next = from;
                     }
                 }
-                Flat::Do(Step::Spin { iterations, .. }) => sum += iterations,
-                Flat::Do(step) => panic!("{step:?}"),
+                UnboundInstruction::Do(Step::Spin { iterations, .. }) => sum += iterations,
+                UnboundInstruction::Do(step) => panic!("{step:?}"),
             }
         }
         sum

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use super::lock::Lock;
-use super::program::{Flat, flat};
-use super::ring::{Ring, RingSpec};
+use super::program::{UnboundInstruction, flat};
+use super::ring::{LoadRingSpec, Ring};
 use super::{Load, Step};
 use crate::error::Error;
 use crate::token::Token;
@@ -31,17 +31,19 @@ impl Resources {
         for (number, group) in load.groups.iter().enumerate() {
             for step in flat(&group.body) {
                 match step {
-                    Flat::Do(Step::Lock(name)) if !resources.locks.contains_key(name) => {
+                    UnboundInstruction::Do(Step::Lock(name))
+                        if !resources.locks.contains_key(name) =>
+                    {
                         let kind = load.locks.get(name).copied().unwrap_or_default();
                         resources.locks.insert(name.clone(), kind.make()?);
                     }
-                    Flat::Do(Step::Wait(name) | Step::Signal(name))
+                    UnboundInstruction::Do(Step::Wait(name) | Step::Signal(name))
                         if !resources.events.contains_key(name) =>
                     {
                         let kind = load.events.get(name).copied().unwrap_or_default();
                         resources.events.insert(name.clone(), kind.make()?);
                     }
-                    Flat::Do(Step::Take(name) | Step::Pass(name)) => {
+                    UnboundInstruction::Do(Step::Take(name) | Step::Pass(name)) => {
                         let members = members_of_rings.entry(name).or_default();
                         resources
                             .places
@@ -57,7 +59,7 @@ impl Resources {
             }
         }
         for (name, members) in members_of_rings {
-            let spec: RingSpec = load.rings.get(name).copied().unwrap_or_default();
+            let spec: LoadRingSpec = load.rings.get(name).copied().unwrap_or_default();
             resources
                 .rings
                 .insert(name.to_owned(), Ring::new(spec, members)?);

@@ -14,13 +14,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::event::EventKind;
-use super::lock::{Lock, LockKind};
+use super::lock::{LoadLockKind, Lock};
 use crate::error::Error;
 use crate::token::Token;
 
 /// The kind of a ring, and its number of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RingSpec {
+pub struct LoadRingSpec {
     /// The objects that hand a token on.
     pub kind: RingKind,
     /// Number of tokens; those of [`RingKind::Tokens`] start at the first members.
@@ -34,10 +34,10 @@ pub enum RingKind {
     /// One event for each member.
     Tokens(EventKind),
     /// One lock for each member, and one for each token.
-    Locks(LockKind),
+    Locks(LoadLockKind),
 }
 
-impl Default for RingSpec {
+impl Default for LoadRingSpec {
     /// One token, a byte that goes from pipe to pipe.
     fn default() -> Self {
         Self {
@@ -54,7 +54,7 @@ pub(super) enum Ring {
 
 impl Ring {
     /// A ring for `members` members.
-    pub(super) fn new(spec: RingSpec, members: usize) -> Result<Self, Error> {
+    pub(super) fn new(spec: LoadRingSpec, members: usize) -> Result<Self, Error> {
         let tokens = spec.tokens as usize;
         Ok(match spec.kind {
             RingKind::Tokens(kind) => {
@@ -74,15 +74,15 @@ impl Ring {
     }
 
     /// The hand of the calling member, at `place`. Called once, before any member takes.
-    pub(super) fn enter(&self, place: usize) -> Result<Hand<'_>, Error> {
+    pub(super) fn enter(&self, place: usize) -> Result<RingAccess<'_>, Error> {
         Ok(match self {
-            Self::Tokens(places) => Hand::Tokens {
+            Self::Tokens(places) => RingAccess::Tokens {
                 mine: &*places[place],
                 next: &*places[(place + 1) % places.len()],
             },
             Self::Locks(locks) => {
                 locks[place].lock()?;
-                Hand::Locks {
+                RingAccess::Locks {
                     locks,
                     held: place,
                     has_next: false,
@@ -93,7 +93,7 @@ impl Ring {
 }
 
 /// One member's access to a ring.
-pub(super) enum Hand<'a> {
+pub(super) enum RingAccess<'a> {
     Tokens {
         mine: &'a dyn Token,
         next: &'a dyn Token,
@@ -105,7 +105,7 @@ pub(super) enum Hand<'a> {
     },
 }
 
-impl Hand<'_> {
+impl RingAccess<'_> {
     pub(super) fn take(&mut self) -> Result<(), Error> {
         match self {
             Self::Tokens { mine, .. } => mine.take(),

@@ -5,20 +5,20 @@ use std::sync::atomic::Ordering;
 
 use swtch_core::{Nanos, Pid, Tid};
 
-use super::control::{LoadControl, Slot};
+use super::control::{LoadControl, ResultSlot};
 use super::resources::Resources;
-use super::{Class, Group, Load, Played, PlayedMember};
+use super::{Class, Group, Load, LoadResults, PlayedMember};
 use crate::error::Error;
 
 /// Everything that members share, created before any of them starts.
-pub(super) struct Stage {
+pub(super) struct LoadState {
     pub(super) control: LoadControl,
     pub(super) resources: Resources,
     /// Index of the first member of each group.
     firsts: Vec<usize>,
 }
 
-impl Stage {
+impl LoadState {
     pub(super) fn build(load: &Load) -> Result<Self, Error> {
         let mut members = 0;
         let firsts = load.groups.iter().map(|group| {
@@ -35,16 +35,16 @@ impl Stage {
     }
 
     /// The slot of a member.
-    pub(super) fn slot(&self, group: usize, index: u32) -> &Slot {
+    pub(super) fn slot(&self, group: usize, index: u32) -> &ResultSlot {
         &self.control.slots()[self.firsts[group] + index as usize]
     }
 
-    pub(super) fn played(&self, load: &Load, started_ns: u64) -> Played {
+    pub(super) fn played(&self, load: &Load, started_ns: u64) -> LoadResults {
         let groups = load.groups.iter().enumerate();
         let members = groups.clone().flat_map(|(number, group)| {
             (0..group.count).map(move |index| self.played_member(number, group, index))
         });
-        Played {
+        LoadResults {
             started_ns,
             members: members.collect(),
             notes: groups

@@ -15,9 +15,9 @@ use crate::shared::{Shared, Zeroed};
 
 /// The number of tokens, and a condition variable for threads or processes that wait for one.
 #[derive(Debug)]
-pub(crate) struct Condition(Shared<Parts>);
+pub(crate) struct Condition(Shared<ConditionState>);
 
-struct Parts {
+struct ConditionState {
     mutex: ProcessMutex,
     came: UnsafeCell<libc::pthread_cond_t>,
     /// Only read and written while `mutex` is held.
@@ -25,12 +25,12 @@ struct Parts {
 }
 
 // SAFETY: a mutex and a condition variable are there to be used by several at once.
-unsafe impl Sync for Parts {}
+unsafe impl Sync for ConditionState {}
 // SAFETY: zeros are what both are initialised from, and mean no token. A process-shared condition
 // variable holds no pointer.
-unsafe impl Zeroed for Parts {}
+unsafe impl Zeroed for ConditionState {}
 
-impl fmt::Debug for Parts {
+impl fmt::Debug for ConditionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parts").finish_non_exhaustive()
     }
@@ -39,7 +39,7 @@ impl fmt::Debug for Parts {
 impl Condition {
     /// A condition without a token.
     pub(crate) fn new() -> Result<Self, Error> {
-        let parts: Shared<Parts> = Shared::new()?;
+        let parts: Shared<ConditionState> = Shared::new()?;
         parts.mutex.init()?;
         let mut attributes = MaybeUninit::uninit();
         // SAFETY: the attributes are ours to be written to.

@@ -14,7 +14,7 @@ use crate::shared::{Shared, Zeroed};
 
 /// An unnamed semaphore of threads or of processes.
 #[derive(Debug)]
-pub(crate) struct Semaphore(Shared<Raw>);
+pub(crate) struct SemaphoreToken(Shared<Raw>);
 
 struct Raw(UnsafeCell<libc::sem_t>);
 
@@ -30,7 +30,7 @@ impl fmt::Debug for Raw {
     }
 }
 
-impl Semaphore {
+impl SemaphoreToken {
     /// A semaphore without a token.
     pub(crate) fn new() -> Result<Self, Error> {
         const PROCESS_SHARED: libc::c_int = 1;
@@ -43,7 +43,7 @@ impl Semaphore {
     }
 }
 
-impl Token for Semaphore {
+impl Token for SemaphoreToken {
     fn pass(&self) -> Result<(), Error> {
         // SAFETY: initialised by `new`, alive while `self` is.
         checked("sem_post", unsafe { libc::sem_post(self.0.0.get()) }).map(drop)

@@ -9,12 +9,12 @@ use swtch_core::reason::Reason;
 use swtch_core::units::Timestamp;
 
 use super::Workload;
-use crate::cast::{own_id, start};
 use crate::clock::{self, Heartbeat};
-use crate::cpu::{self, Policy, Stage};
+use crate::cpu::{self, CpuPolicyGuard, Policy};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
+use crate::outcome::{Expect, WorkloadOutcome};
+use crate::workers::{own_id, start};
 
 /// Time after which the hog gives up if nothing stops it.
 const HOG_LIMIT: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ pub(super) const FLIPPED: Workload = Workload {
     needs: Needs::TwoCpus,
     default_count: 200,
     count_is: "flips",
-    play: flipped,
+    run: flipped,
 };
 
 pub(super) const SELF_FLIPS: Workload = Workload {
@@ -34,12 +34,12 @@ pub(super) const SELF_FLIPS: Workload = Workload {
     needs: Needs::TwoCpus,
     default_count: 500,
     count_is: "flips",
-    play: self_flips,
+    run: self_flips,
 };
 
-fn self_flips(flips: u64) -> Result<Outcome, Error> {
+fn self_flips(flips: u64) -> Result<WorkloadOutcome, Error> {
     let pair = cpu_pair()?;
-    let _stage = Stage::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     thread::scope(|scope| {
         let flipper = start(scope, "flipper", || {
             // The thread starts on the second CPU, so the first flip moves it away from there.
@@ -55,7 +55,7 @@ fn self_flips(flips: u64) -> Result<Outcome, Error> {
             2 * flips,
             "a running thread cannot be moved: it leaves, and the stopper moves it",
         );
-        Ok(Outcome {
+        Ok(WorkloadOutcome {
             threads: vec![flipper.finish()?.expecting(vec![moves])],
         })
     })
@@ -67,9 +67,9 @@ fn self_flips(flips: u64) -> Result<Outcome, Error> {
 /// CPU 0   hog  ──flip──┐            flipper follows … and flips again
 /// CPU 1   flipper      └▶ hog+flipper ──▶ hog
 /// ```
-fn flipped(flips: u64) -> Result<Outcome, Error> {
+fn flipped(flips: u64) -> Result<WorkloadOutcome, Error> {
     let pair = cpu_pair()?;
-    let _stage = Stage::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     let hog_tid = AtomicU32::new(0);
     let heartbeat = Heartbeat::default();
     thread::scope(|scope| {
@@ -97,7 +97,7 @@ fn flipped(flips: u64) -> Result<Outcome, Error> {
         let followed = Expect::between(Reason::Other, 0, flips, because);
         let because = "it follows after each flip, and came to its place before the first";
         let own_moves = Expect::at_least(Reason::Migrate, flips + 1, because);
-        Ok(Outcome {
+        Ok(WorkloadOutcome {
             threads: vec![
                 hog.expecting(vec![moves, followed]),
                 flipper.expecting(vec![own_moves]),

@@ -8,13 +8,13 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{start, start_process};
 use crate::clock;
-use crate::cpu::{Policy, Stage};
+use crate::cpu::{CpuPolicyGuard, Policy};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
-use crate::process::Child;
+use crate::outcome::{Expect, WorkloadOutcome};
+use crate::process::ForkedChild;
+use crate::workers::{start, start_process};
 
 const CHILD_WORK: Duration = Duration::from_millis(1);
 
@@ -24,7 +24,7 @@ pub(super) const WAIT: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 200,
     count_is: "children",
-    play: wait,
+    run: wait,
 };
 
 pub(super) const SPAWN: Workload = Workload {
@@ -33,14 +33,14 @@ pub(super) const SPAWN: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 100,
     count_is: "children",
-    play: spawn,
+    run: spawn,
 };
 
-fn wait(children: u64) -> Result<Outcome, Error> {
-    let _stage = Stage::at_home(Policy::Batch)?;
+fn wait(children: u64) -> Result<WorkloadOutcome, Error> {
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     let parent = start_process("parent", || {
         for _ in 0..children {
-            let mut child = Child::fork(|| {
+            let mut child = ForkedChild::fork(|| {
                 clock::spin(CHILD_WORK);
                 Ok(())
             })?;
@@ -54,13 +54,13 @@ fn wait(children: u64) -> Result<Outcome, Error> {
     let spared = parent.counted.involuntary;
     let because = "one wait a child, less those that a preemption of the parent spares";
     let waits = Expect::blocks(Reason::Child, children, spared, because);
-    Ok(Outcome {
+    Ok(WorkloadOutcome {
         threads: vec![parent.expecting(vec![waits])],
     })
 }
 
-fn spawn(children: u64) -> Result<Outcome, Error> {
-    let _stage = Stage::at_home(Policy::Batch)?;
+fn spawn(children: u64) -> Result<WorkloadOutcome, Error> {
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     thread::scope(|scope| {
         let parent = start(scope, "spawner", || {
             for _ in 0..children {
@@ -85,7 +85,7 @@ fn spawn(children: u64) -> Result<Outcome, Error> {
             2 * children,
             "a vfork waits until the child executes, and a child that still runs is waited for",
         );
-        Ok(Outcome {
+        Ok(WorkloadOutcome {
             threads: vec![parent.expecting(vec![waits])],
         })
     })

@@ -17,12 +17,12 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{WorkerResult, blocks_in, sleep, start, start_process};
-use crate::cpu::{Policy, Stage};
+use crate::cpu::{CpuPolicyGuard, Policy};
 use crate::error::{Error, checked};
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome, ThreadOutcome};
+use crate::outcome::{Expect, ThreadOutcome, WorkloadOutcome};
 use crate::scratch::Scratch;
+use crate::workers::{WorkerResult, blocks_in, sleep, start, start_process};
 
 const WITH_LOCK: Duration = Duration::from_micros(400);
 const WITHOUT_LOCK: Duration = Duration::from_micros(50);
@@ -33,7 +33,7 @@ pub(super) const MUTEX: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 500,
     count_is: "rounds",
-    play: mutex,
+    run: mutex,
 };
 
 pub(super) const FILE_LOCK: Workload = Workload {
@@ -42,11 +42,11 @@ pub(super) const FILE_LOCK: Workload = Workload {
     needs: Needs::Disk,
     default_count: 500,
     count_is: "rounds",
-    play: file_lock,
+    run: file_lock,
 };
 
-fn mutex(rounds: u64) -> Result<Outcome, Error> {
-    let _stage = Stage::at_home(Policy::Batch)?;
+fn mutex(rounds: u64) -> Result<WorkloadOutcome, Error> {
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     let mutex = Mutex::new(());
     let act = || {
         contend(rounds, |waited, slept| {
@@ -71,8 +71,8 @@ fn mutex(rounds: u64) -> Result<Outcome, Error> {
     })
 }
 
-fn file_lock(rounds: u64) -> Result<Outcome, Error> {
-    let _stage = Stage::at_home(Policy::Batch)?;
+fn file_lock(rounds: u64) -> Result<WorkloadOutcome, Error> {
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     let scratch = Scratch::new()?;
     let act = || {
         contend(rounds, |waited, slept| {
@@ -104,7 +104,7 @@ fn contend(
     Ok([waited, slept])
 }
 
-fn outcome(cast: [WorkerResult<[u64; 2]>; 2], rounds: u64, reason: Reason) -> Outcome {
+fn outcome(workers: [WorkerResult<[u64; 2]>; 2], rounds: u64, reason: Reason) -> WorkloadOutcome {
     let expecting = |locker: WorkerResult<[u64; 2]>| -> ThreadOutcome {
         let [waited, slept] = locker.value;
         let because = "the kernel counted that many blocks in the lock call";
@@ -114,8 +114,8 @@ fn outcome(cast: [WorkerResult<[u64; 2]>; 2], rounds: u64, reason: Reason) -> Ou
         let [sleeps, mostly] = Expect::sleeps(2 * rounds, slept, locker.counted.involuntary);
         locker.expecting(vec![waits, contends, sleeps, mostly])
     };
-    Outcome {
-        threads: cast.map(expecting).into(),
+    WorkloadOutcome {
+        threads: workers.map(expecting).into(),
     }
 }
 

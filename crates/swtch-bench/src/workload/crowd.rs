@@ -7,11 +7,11 @@ use swtch_core::reason::Reason;
 use swtch_core::units::Nanos;
 
 use super::Workload;
-use crate::cast::{RunningWorker, sleep, start_small, together};
 use crate::clock;
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
+use crate::outcome::{Expect, WorkloadOutcome};
+use crate::workers::{RunningWorker, sleep, start_small, together};
 
 const SLEEPS: u64 = 3;
 const NAP: Duration = Duration::from_millis(20);
@@ -28,10 +28,10 @@ pub(super) const CROWD: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 10_000,
     count_is: "threads",
-    play,
+    run,
 };
 
-fn play(count: u64) -> Result<Outcome, Error> {
+fn run(count: u64) -> Result<WorkloadOutcome, Error> {
     // No thread continues before all have been started, so that all exist at once.
     let all_there = clock::after(TO_START * u32::try_from(count).unwrap_or(u32::MAX));
     let act = || {
@@ -41,9 +41,9 @@ fn play(count: u64) -> Result<Outcome, Error> {
         Ok(first + others)
     };
     thread::scope(|scope| {
-        let cast = (0..count).map(|_| start_small(scope, "crowd", STACK, act));
-        let cast: Vec<_> = cast.collect::<Result<_, _>>()?;
-        let ended: Vec<_> = cast
+        let workers = (0..count).map(|_| start_small(scope, "crowd", STACK, act));
+        let workers: Vec<_> = workers.collect::<Result<_, _>>()?;
+        let ended: Vec<_> = workers
             .into_iter()
             .map(RunningWorker::finish)
             .collect::<Result<_, _>>()?;
@@ -65,7 +65,7 @@ fn play(count: u64) -> Result<Outcome, Error> {
             ),
             Expect::balancing(),
         ];
-        Ok(Outcome {
+        Ok(WorkloadOutcome {
             threads: vec![together("crowd", ended, expect)],
         })
     })

@@ -10,12 +10,12 @@ use std::thread;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{blocks_in, start};
-use crate::cpu::{Policy, Stage};
+use crate::cpu::{CpuPolicyGuard, Policy};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
-use crate::scratch::{Block, Scratch, offset_of_block};
+use crate::outcome::{Expect, WorkloadOutcome};
+use crate::scratch::{AlignedBlock, Scratch, offset_of_block};
+use crate::workers::{blocks_in, start};
 
 /// Length of the file, in blocks.
 const BLOCKS: u64 = 64;
@@ -26,7 +26,7 @@ pub(super) const DIRECT_READ: Workload = Workload {
     needs: Needs::Disk,
     default_count: 100,
     count_is: "blocking reads",
-    play: direct_read,
+    run: direct_read,
 };
 
 pub(super) const FSYNC: Workload = Workload {
@@ -35,17 +35,17 @@ pub(super) const FSYNC: Workload = Workload {
     needs: Needs::Disk,
     default_count: 50,
     count_is: "writes",
-    play: fsync,
+    run: fsync,
 };
 
 /// Attempts per requested block; after these the disk is taken for one that always answers at once.
 const TRIES: u64 = 50;
 
 /// Reads until `wanted` reads have blocked.
-fn direct_read(wanted: u64) -> Result<Outcome, Error> {
+fn direct_read(wanted: u64) -> Result<WorkloadOutcome, Error> {
     let file = Scratch::with_blocks(BLOCKS)?.reopen_direct()?;
-    let _stage = Stage::at_home(Policy::Batch)?;
-    let mut block = Block::new();
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let mut block = AlignedBlock::new();
     thread::scope(|scope| {
         let reader = start(scope, "disk-reader", || {
             let mut blocked = 0;
@@ -65,16 +65,16 @@ fn direct_read(wanted: u64) -> Result<Outcome, Error> {
         let blocked = reader.value;
         let because = "only the reads can block it, and it goes on until enough have";
         let reads = Expect::between(Reason::Io, wanted, blocked.max(wanted), because);
-        Ok(Outcome {
+        Ok(WorkloadOutcome {
             threads: vec![reader.expecting(vec![reads])],
         })
     })
 }
 
-fn fsync(writes: u64) -> Result<Outcome, Error> {
+fn fsync(writes: u64) -> Result<WorkloadOutcome, Error> {
     let file = Scratch::with_blocks(BLOCKS)?.file;
-    let _stage = Stage::at_home(Policy::Batch)?;
-    let block = Block::new();
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let block = AlignedBlock::new();
     let write = |number: u64| {
         let offset = offset_of_block(number % BLOCKS);
         file.write_all_at(&block.0, offset)
@@ -91,7 +91,7 @@ fn fsync(writes: u64) -> Result<Outcome, Error> {
         let counted = Expect::exactly(Reason::Io, blocked, because);
         let because = "data, journal and flush do not all answer at once";
         let mostly = Expect::at_least(Reason::Io, writes / 2, because);
-        Ok(Outcome {
+        Ok(WorkloadOutcome {
             threads: vec![writer.expecting(vec![counted, mostly])],
         })
     })

@@ -3,11 +3,11 @@
 use std::thread;
 
 use super::Workload;
-use crate::cast::{start, start_process, together};
-use crate::cpu::{Policy, Stage};
+use crate::cpu::{CpuPolicyGuard, Policy};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::Outcome;
+use crate::outcome::WorkloadOutcome;
+use crate::workers::{start, start_process, together};
 
 pub(super) const THREADS: Workload = Workload {
     name: "thread-exits",
@@ -15,7 +15,7 @@ pub(super) const THREADS: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 200,
     count_is: "threads",
-    play: threads,
+    run: threads,
 };
 
 pub(super) const PROCESSES: Workload = Workload {
@@ -24,24 +24,24 @@ pub(super) const PROCESSES: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 200,
     count_is: "processes",
-    play: processes,
+    run: processes,
 };
 
-fn threads(count: u64) -> Result<Outcome, Error> {
-    let _stage = Stage::at_home(Policy::Batch)?;
+fn threads(count: u64) -> Result<WorkloadOutcome, Error> {
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     let ended = (0..count)
         .map(|_| thread::scope(|scope| start(scope, "short-thread", || Ok(()))?.finish()));
     let ended: Vec<_> = ended.collect::<Result<_, _>>()?;
-    Ok(Outcome {
+    Ok(WorkloadOutcome {
         threads: vec![together("short-thread", ended, Vec::new())],
     })
 }
 
-fn processes(count: u64) -> Result<Outcome, Error> {
-    let _stage = Stage::at_home(Policy::Batch)?;
+fn processes(count: u64) -> Result<WorkloadOutcome, Error> {
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     let ended = (0..count).map(|_| start_process("short-process", || Ok([]))?.finish());
     let ended: Vec<_> = ended.collect::<Result<_, _>>()?;
-    Ok(Outcome {
+    Ok(WorkloadOutcome {
         threads: vec![together("short-process", ended, Vec::new())],
     })
 }

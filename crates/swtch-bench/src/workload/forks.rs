@@ -1,10 +1,10 @@
 //! A bounded fork bomb: very many short processes, a few dozen at a time.
 
 use super::Workload;
-use crate::cast::{ActingProcess, start_process, together};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
+use crate::outcome::{Expect, WorkloadOutcome};
+use crate::workers::{WorkerProcess, start_process, together};
 
 /// Number of processes that exist at once.
 const WAVE: u64 = 50;
@@ -19,22 +19,22 @@ pub(super) const FORKS: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 5000,
     count_is: "processes",
-    play,
+    run,
 };
 
-fn play(count: u64) -> Result<Outcome, Error> {
+fn run(count: u64) -> Result<WorkloadOutcome, Error> {
     let mut left = count.min(MOST);
     let mut ended = Vec::new();
     while left > 0 {
         let wave = left.min(WAVE);
         let started = (0..wave).map(|_| start_process("short-process", || Ok([])));
         let started: Vec<_> = started.collect::<Result<_, _>>()?;
-        for process in started.into_iter().map(ActingProcess::finish) {
+        for process in started.into_iter().map(WorkerProcess::finish) {
             ended.push(process?);
         }
         left -= wave;
     }
-    Ok(Outcome {
+    Ok(WorkloadOutcome {
         threads: vec![together("short-process", ended, vec![Expect::balancing()])],
     })
 }

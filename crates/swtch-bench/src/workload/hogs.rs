@@ -7,12 +7,12 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{RunningWorker, WorkerResult, start};
 use crate::clock;
-use crate::cpu::{self, Policy, Stage};
+use crate::cpu::{self, CpuPolicyGuard, Policy};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome, ThreadOutcome};
+use crate::outcome::{Expect, ThreadOutcome, WorkloadOutcome};
+use crate::workers::{RunningWorker, WorkerResult, start};
 
 /// Longest slice of a fair task (`kernel/sched/fair.c`, v5.15 to v6.18: 0.75 ms times up to 4).
 const LONGEST_SLICE: Duration = Duration::from_millis(3);
@@ -26,7 +26,7 @@ pub(super) const HOGS: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 1000,
     count_is: "ms",
-    play: hogs,
+    run: hogs,
 };
 
 pub(super) const ROUND_ROBIN: Workload = Workload {
@@ -35,26 +35,26 @@ pub(super) const ROUND_ROBIN: Workload = Workload {
     needs: Needs::Root,
     default_count: 1500,
     count_is: "ms",
-    play: round_robin,
+    run: round_robin,
 };
 
-fn hogs(ms: u64) -> Result<Outcome, Error> {
-    let cast = spin_together(&["hog-1", "hog-2", "hog-3"], Policy::Batch, ms)?;
-    Ok(Outcome {
-        threads: cast.into_iter().map(fair_hog).collect(),
+fn hogs(ms: u64) -> Result<WorkloadOutcome, Error> {
+    let workers = spin_together(&["hog-1", "hog-2", "hog-3"], Policy::Batch, ms)?;
+    Ok(WorkloadOutcome {
+        threads: workers.into_iter().map(fair_hog).collect(),
     })
 }
 
-fn round_robin(ms: u64) -> Result<Outcome, Error> {
-    let cast = spin_together(&["turn-1", "turn-2"], Policy::RoundRobin, ms)?;
-    Ok(Outcome {
-        threads: cast.into_iter().map(turn_taker).collect(),
+fn round_robin(ms: u64) -> Result<WorkloadOutcome, Error> {
+    let workers = spin_together(&["turn-1", "turn-2"], Policy::RoundRobin, ms)?;
+    Ok(WorkloadOutcome {
+        threads: workers.into_iter().map(turn_taker).collect(),
     })
 }
 
 /// What one hog measured: its CPU time, and the round-robin interval (for real-time tasks).
 #[derive(Clone, Copy, Debug)]
-struct Share {
+struct HogTimes {
     cpu_time: Duration,
     turn: Duration,
 }
@@ -65,27 +65,27 @@ fn spin_together(
     names: &[&str],
     policy: Policy,
     ms: u64,
-) -> Result<Vec<WorkerResult<Share>>, Error> {
-    let _stage = Stage::at_home(policy)?;
+) -> Result<Vec<WorkerResult<HogTimes>>, Error> {
+    let _policy = CpuPolicyGuard::at_home(policy)?;
     let end = clock::after(Duration::from_millis(ms));
     let spin = move || {
         let turn = cpu::round_robin_interval()?;
         clock::spin_until(end);
-        Ok(Share {
+        Ok(HogTimes {
             cpu_time: clock::cpu_time(),
             turn,
         })
     };
     thread::scope(|scope| {
-        let cast: Vec<_> = names
+        let workers: Vec<_> = names
             .iter()
             .map(|name| start(scope, *name, spin))
             .collect::<Result<_, _>>()?;
-        cast.into_iter().map(RunningWorker::finish).collect()
+        workers.into_iter().map(RunningWorker::finish).collect()
     })
 }
 
-fn fair_hog(hog: WorkerResult<Share>) -> ThreadOutcome {
+fn fair_hog(hog: WorkerResult<HogTimes>) -> ThreadOutcome {
     let fewest = runs_in(hog.value.cpu_time, LONGEST_SLICE + LONGEST_TICK);
     hog.expecting(vec![
         Expect::at_least(
@@ -100,8 +100,8 @@ fn fair_hog(hog: WorkerResult<Share>) -> ThreadOutcome {
     ])
 }
 
-fn turn_taker(thread: WorkerResult<Share>) -> ThreadOutcome {
-    let Share { cpu_time, turn } = thread.value;
+fn turn_taker(thread: WorkerResult<HogTimes>) -> ThreadOutcome {
+    let HogTimes { cpu_time, turn } = thread.value;
     let fewest = runs_in(cpu_time, turn + LONGEST_TICK);
     thread.expecting(vec![
         Expect::at_least(

@@ -8,12 +8,12 @@ use std::thread;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{own_switches, start};
-use crate::cpu::{Policy, Stage};
+use crate::cpu::{CpuPolicyGuard, Policy};
 use crate::error::{Error, checked};
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
+use crate::outcome::{Expect, WorkloadOutcome};
 use crate::scratch::{BLOCK, Scratch};
+use crate::workers::{own_switches, start};
 
 /// Bytes of the smallest page.
 const PAGE: usize = 4096;
@@ -24,15 +24,15 @@ pub(super) const PAGE_FAULTS: Workload = Workload {
     needs: Needs::Disk,
     default_count: 100,
     count_is: "blocking faults",
-    play,
+    run,
 };
 
 /// Touches pages until `wanted` accesses have blocked. A virtual disk on a busy host may answer
 /// before the task is asleep; there are enough further pages to try.
-fn play(wanted: u64) -> Result<Outcome, Error> {
+fn run(wanted: u64) -> Result<WorkloadOutcome, Error> {
     let scratch = Scratch::with_blocks(wanted)?;
     let mapping = ColdMapping::of(&scratch, wanted)?;
-    let _stage = Stage::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     thread::scope(|scope| {
         let toucher = start(scope, "page-toucher", || {
             let before = own_switches()?.voluntary;
@@ -50,7 +50,7 @@ fn play(wanted: u64) -> Result<Outcome, Error> {
         let blocked = toucher.value;
         let because = "only the faults can block it, and it goes on until enough have";
         let faults = Expect::between(Reason::Fault, wanted, blocked.max(wanted), because);
-        Ok(Outcome {
+        Ok(WorkloadOutcome {
             threads: vec![toucher.expecting(vec![faults])],
         })
     })

@@ -10,12 +10,12 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{WorkerResult, sleep, start};
 use crate::clock::{self, Heartbeat};
-use crate::cpu::{self, Policy, Stage};
+use crate::cpu::{self, CpuPolicyGuard, Policy};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
+use crate::outcome::{Expect, WorkloadOutcome};
+use crate::workers::{WorkerResult, sleep, start};
 
 const PERIOD: Duration = Duration::from_millis(4);
 
@@ -32,8 +32,8 @@ pub(super) const WAKEUP: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 200,
     count_is: "wakeups",
-    play: |wakeups| {
-        let cast = play(wakeups, Policy::Other, || cpu::ask_for_slice(SHORT_SLICE))?;
+    run: |wakeups| {
+        let workers = run(wakeups, Policy::Other, || cpu::ask_for_slice(SHORT_SLICE))?;
         // Before 6.12 a slice cannot be requested, and the hog may keep the CPU until the protected
         // part of its own slice is over: then the tick takes the CPU from it, or the kernel notices
         // it when it queues the sleeper.
@@ -41,7 +41,7 @@ pub(super) const WAKEUP: Workload = Workload {
             let because = "it had the CPU when the sleeper's time came, and lost it";
             Expect::at_least(Reason::Wakeup, displaced, because).or(Reason::Slice)
         };
-        Ok(cast.outcome(wakeups, expect))
+        Ok(workers.outcome(wakeups, expect))
     },
 };
 
@@ -51,8 +51,8 @@ pub(super) const WAKEUP_OVER_IDLE: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 200,
     count_is: "wakeups",
-    play: |wakeups| {
-        let cast = play(wakeups, Policy::Idle, || Ok(()))?;
+    run: |wakeups| {
+        let workers = run(wakeups, Policy::Idle, || Ok(()))?;
         let expect = |displaced| {
             let because = "a SCHED_IDLE task is preempted by every other that wakes";
             // If bystanders are queued too, `update_curr` finds the hog's slice over while the
@@ -60,7 +60,7 @@ pub(super) const WAKEUP_OVER_IDLE: Workload = Workload {
             // (v6.18).
             Expect::at_least(Reason::Wakeup, displaced, because).or(Reason::Slice)
         };
-        Ok(cast.outcome(wakeups, expect))
+        Ok(workers.outcome(wakeups, expect))
     },
 };
 
@@ -70,13 +70,13 @@ pub(super) const FIFO: Workload = Workload {
     needs: Needs::Root,
     default_count: 200,
     count_is: "wakeups",
-    play: |wakeups| {
-        let cast = play(wakeups, Policy::Other, || Policy::Fifo.adopt())?;
+    run: |wakeups| {
+        let workers = run(wakeups, Policy::Other, || Policy::Fifo.adopt())?;
         let expect = |displaced| {
             let because = "real time is a higher class, which takes the CPU at once";
             Expect::at_least(Reason::Class, displaced, because)
         };
-        Ok(cast.outcome(wakeups, expect))
+        Ok(workers.outcome(wakeups, expect))
     },
 };
 
@@ -94,12 +94,12 @@ struct PeriodicResults {
     sleeper: WorkerResult<Periods>,
 }
 
-fn play(
+fn run(
     wakeups: u64,
     hog_policy: Policy,
     prepare_sleeper: impl FnOnce() -> Result<(), Error> + Send,
 ) -> Result<PeriodicResults, Error> {
-    let _stage = Stage::at_home(Policy::Other)?;
+    let _policy = CpuPolicyGuard::at_home(Policy::Other)?;
     let heartbeat = Heartbeat::default();
     thread::scope(|scope| {
         let hog = start(scope, "hog", || {
@@ -132,12 +132,12 @@ impl Periods {
 }
 
 impl PeriodicResults {
-    fn outcome(self, wakeups: u64, hog_expects: impl FnOnce(u64) -> Expect) -> Outcome {
+    fn outcome(self, wakeups: u64, hog_expects: impl FnOnce(u64) -> Expect) -> WorkloadOutcome {
         // A bystander may wake at the same instant and be preferred to the sleeper.
         let Periods { displaced, blocked } = self.sleeper.value;
         let certain = displaced - displaced / 20;
         let sleeps = Expect::sleeps(wakeups, blocked, self.sleeper.counted.involuntary).into();
-        Outcome {
+        WorkloadOutcome {
             threads: vec![
                 self.hog.expecting(vec![hog_expects(certain)]),
                 self.sleeper.expecting(sleeps),

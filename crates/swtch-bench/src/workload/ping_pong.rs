@@ -16,25 +16,25 @@ use std::thread;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{WorkerResult, start, start_process};
-use crate::cpu::{Policy, Stage};
+use crate::cpu::{CpuPolicyGuard, Policy};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
+use crate::outcome::{Expect, WorkloadOutcome};
 use crate::token::{
-    Condition, EpolledPipe, EventFd, Futex, MessageQueue, Pipe, PolledPipe, Semaphore,
+    Condition, EpolledPipe, EventFd, Futex, MessageQueue, Pipe, PolledPipe, SemaphoreToken,
     SysvSemaphore, Tcp, Token, UnixSocket,
 };
+use crate::workers::{WorkerResult, start, start_process};
 
 macro_rules! ping_pong {
-    ($($constant:ident = $name:literal, $token:expr, $play:ident, $reason:ident: $about:literal;)+) => {
+    ($($constant:ident = $name:literal, $token:expr, $run:ident, $reason:ident: $about:literal;)+) => {
         $(pub(super) const $constant: Workload = Workload {
             name: $name,
             about: $about,
             needs: Needs::Nothing,
             default_count: 2000,
             count_is: "rounds",
-            play: |rounds| $play(&$token, &$token, rounds, Reason::$reason),
+            run: |rounds| $run(&$token, &$token, rounds, Reason::$reason),
         };)+
     };
 }
@@ -44,7 +44,7 @@ ping_pong! {
         "two threads hand a futex word to and fro";
     CONDVAR = "condvar", Condition::new()?, threads, Futex:
         "two threads hand over by condition variables (futexes inside)";
-    SEMAPHORE = "semaphore", Semaphore::new()?, threads, Futex:
+    SEMAPHORE = "semaphore", SemaphoreToken::new()?, threads, Futex:
         "two threads hand over by POSIX semaphores (futexes inside)";
     SYSV_SEMAPHORE = "sysv-semaphore", SysvSemaphore::new()?, threads, Ipc:
         "two threads hand over by System V semaphores";
@@ -71,8 +71,8 @@ fn threads(
     pong: &impl Token,
     rounds: u64,
     reason: Reason,
-) -> Result<Outcome, Error> {
-    let _stage = Stage::at_home(Policy::Batch)?;
+) -> Result<WorkloadOutcome, Error> {
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     thread::scope(|scope| {
         let pinger = start(scope, "pinger", || serve(ping, pong, rounds))?;
         let ponger = start(scope, "ponger", || answer(ping, pong, rounds))?;
@@ -85,8 +85,8 @@ fn processes(
     pong: &impl Token,
     rounds: u64,
     reason: Reason,
-) -> Result<Outcome, Error> {
-    let _stage = Stage::at_home(Policy::Batch)?;
+) -> Result<WorkloadOutcome, Error> {
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     let pinger = start_process("pinger", || serve(ping, pong, rounds).map(|()| []))?;
     let ponger = start_process("ponger", || answer(ping, pong, rounds).map(|()| []))?;
     Ok(outcome(pinger.finish()?, ponger.finish()?, rounds, reason))
@@ -115,12 +115,12 @@ fn outcome<T>(
     ponger: WorkerResult<T>,
     rounds: u64,
     reason: Reason,
-) -> Outcome {
+) -> WorkloadOutcome {
     let spared = pinger.counted.involuntary + ponger.counted.involuntary;
     let because = "one block a round, less those that a preemption of either player spares";
     let blocks = |first| vec![Expect::blocks(reason, rounds, spared + first, because)];
     // The ponger finds the first token present if the pinger ran first.
-    Outcome {
+    WorkloadOutcome {
         threads: vec![pinger.expecting(blocks(0)), ponger.expecting(blocks(1))],
     }
 }

@@ -16,11 +16,11 @@ use std::thread;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{own_id, start};
-use crate::cpu::{self, Policy, Stage};
+use crate::cpu::{self, CpuPolicyGuard, Policy};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
+use crate::outcome::{Expect, WorkloadOutcome};
+use crate::workers::{own_id, start};
 
 pub(super) const POLICY: Workload = Workload {
     name: "policy",
@@ -28,7 +28,7 @@ pub(super) const POLICY: Workload = Workload {
     needs: Needs::Root,
     default_count: 500,
     count_is: "turns",
-    play,
+    run,
 };
 
 /// Upper bound of the priorities used: the upper half is left to the kernel's own threads.
@@ -36,14 +36,14 @@ const HIGHEST: i32 = 50;
 
 /// State that both threads share. Only one of them runs at a time.
 #[derive(Debug)]
-struct Ladder {
+struct PolicyState {
     /// Priority that the next caller takes; 0 if both must be raised first.
     next: AtomicI32,
     tids: [AtomicU32; 2],
     both_are_here: Barrier,
 }
 
-impl Ladder {
+impl PolicyState {
     /// Takes `turns` steps down, in turn with the other thread.
     fn go_down(&self, me: usize, turns: u64) -> Result<(), Error> {
         self.tids[me].store(own_id().tid, Ordering::Relaxed);
@@ -65,9 +65,9 @@ impl Ladder {
 
 /// A task that falls below a waiting task of its own class requests the reschedule itself
 /// (`prio_changed_rt`, `kernel/sched/rt.c`, v5.15 to v6.18).
-fn play(turns: u64) -> Result<Outcome, Error> {
-    let _stage = Stage::at_home(Policy::Fifo)?;
-    let ladder = Ladder {
+fn run(turns: u64) -> Result<WorkloadOutcome, Error> {
+    let _policy = CpuPolicyGuard::at_home(Policy::Fifo)?;
+    let ladder = PolicyState {
         next: AtomicI32::new(0),
         tids: [AtomicU32::new(0), AtomicU32::new(0)],
         both_are_here: Barrier::new(2),
@@ -85,7 +85,7 @@ fn play(turns: u64) -> Result<Outcome, Error> {
                 Expect::between(Reason::Futex, 0, 2, because),
             ])
         });
-        Ok(Outcome {
+        Ok(WorkloadOutcome {
             threads: threads.into(),
         })
     })

@@ -9,14 +9,14 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::start_process;
 use crate::clock;
-use crate::cpu::{Policy, Stage};
-use crate::cpu_group::{CpuController, CpuGroup};
+use crate::cpu::{CpuPolicyGuard, Policy};
+use crate::cpu_group::{CgroupHierarchy, CpuGroup};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
+use crate::outcome::{Expect, WorkloadOutcome};
 use crate::signals_held::SignalsHeld;
+use crate::workers::start_process;
 
 const QUOTA: Duration = Duration::from_millis(20);
 const PERIOD: Duration = Duration::from_millis(100);
@@ -27,16 +27,16 @@ pub(super) const QUOTA_USED: Workload = Workload {
     needs: Needs::CpuController,
     default_count: 10,
     count_is: "periods of 100 ms",
-    play,
+    run,
 };
 
-fn play(periods: u64) -> Result<Outcome, Error> {
-    let controller = CpuController::find().ok_or(Error::Missing {
+fn run(periods: u64) -> Result<WorkloadOutcome, Error> {
+    let controller = CgroupHierarchy::find().ok_or(Error::Missing {
         workload: QUOTA_USED.name,
         needs: QUOTA_USED.needs,
     })?;
     let _held = SignalsHeld::hold()?;
-    let _stage = Stage::at_home(Policy::Other)?;
+    let _policy = CpuPolicyGuard::at_home(Policy::Other)?;
     let group = CpuGroup::with_quota(&controller, QUOTA, PERIOD)?;
     let length = PERIOD * u32::try_from(periods).unwrap_or(u32::MAX);
     let hog = start_process("hog-on-quota", || {
@@ -53,7 +53,7 @@ fn play(periods: u64) -> Result<Outcome, Error> {
         throttled + 1,
         "the kernel counted that many periods without quota left (nr_throttled)",
     );
-    Ok(Outcome {
+    Ok(WorkloadOutcome {
         threads: vec![hog.expecting(vec![throttles])],
     })
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{sleep, start};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
+use crate::outcome::{Expect, WorkloadOutcome};
 use crate::process::set_own_name;
+use crate::workers::{sleep, start};
 
 const NAP: Duration = Duration::from_millis(1);
 
@@ -33,10 +33,10 @@ pub(super) const RENAMER: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 20,
     count_is: "rounds through all names",
-    play,
+    run,
 };
 
-fn play(rounds: u64) -> Result<Outcome, Error> {
+fn run(rounds: u64) -> Result<WorkloadOutcome, Error> {
     thread::scope(|scope| {
         let renamer = |first: usize| {
             start(scope, format!("renamer-{first}"), move || {
@@ -50,9 +50,9 @@ fn play(rounds: u64) -> Result<Outcome, Error> {
                 Ok(blocked)
             })
         };
-        let cast: Vec<_> = (0..HOSTILE.len()).map(renamer).collect::<Result<_, _>>()?;
+        let workers: Vec<_> = (0..HOSTILE.len()).map(renamer).collect::<Result<_, _>>()?;
         let names = rounds * u64::try_from(HOSTILE.len()).unwrap_or(u64::MAX);
-        let threads = cast.into_iter().map(|renamer| {
+        let threads = workers.into_iter().map(|renamer| {
             let renamer = renamer.finish()?;
             let [sleeps, mostly] =
                 Expect::sleeps(names, renamer.value, renamer.counted.involuntary);
@@ -60,7 +60,7 @@ fn play(rounds: u64) -> Result<Outcome, Error> {
             let faults = Expect::at_least(Reason::Fault, 0, because);
             Ok(renamer.expecting(vec![sleeps, mostly, faults, Expect::balancing()]))
         });
-        Ok(Outcome {
+        Ok(WorkloadOutcome {
             threads: threads.collect::<Result<_, Error>>()?,
         })
     })

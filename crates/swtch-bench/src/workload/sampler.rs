@@ -15,16 +15,16 @@ use swtch_core::units::Timestamp;
 
 use super::Workload;
 use super::page_faults::ColdMapping;
-use crate::cast::{ActingProcess, RunningWorker, start, start_process};
 use crate::clock;
 use crate::cpu::{self, Policy};
-use crate::cpu_group::{CpuController, CpuGroup};
+use crate::cpu_group::{CgroupHierarchy, CpuGroup};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome, ThreadOutcome};
-use crate::process::Child;
-use crate::scratch::{Block, Scratch, offset_of_block};
+use crate::outcome::{Expect, ThreadOutcome, WorkloadOutcome};
+use crate::process::ForkedChild;
+use crate::scratch::{AlignedBlock, Scratch, offset_of_block};
 use crate::token::{EpolledPipe, EventFd, Pipe, Token, UnixSocket};
+use crate::workers::{RunningWorker, WorkerProcess, start, start_process};
 
 /// Rest between two acts of one thread, which leaves a few hundred acts in all.
 const REST: Duration = Duration::from_millis(5);
@@ -38,23 +38,23 @@ pub(super) const SAMPLER: Workload = Workload {
     needs: Needs::Disk,
     default_count: 2000,
     count_is: "ms",
-    play,
+    run,
 };
 
-fn play(ms: u64) -> Result<Outcome, Error> {
+fn run(ms: u64) -> Result<WorkloadOutcome, Error> {
     let end = clock::after(Duration::from_millis(ms));
-    let props = SamplerResources::new()?;
+    let resources = SamplerResources::new()?;
     // Processes are started first, while the process has one thread: a fork copies only its caller.
     let parent = start_process("parent", || until(end, wait_for_a_child).map(|()| []))?;
     let stopped = start_process("stopped", || until(end, || Ok(())).map(|()| []))?;
     let throttled = Throttled::start(end)?;
     let mut threads = thread::scope(|scope| {
-        let mut cast = SamplerThreads {
+        let mut workers = SamplerThreads {
             scope,
             acting: Vec::new(),
         };
-        props.enter(&mut cast, end)?;
-        cast.add("stopper", Reason::Child, || {
+        resources.enter(&mut workers, end)?;
+        workers.add("stopper", Reason::Child, || {
             until(end, || {
                 stopped
                     .child()
@@ -62,14 +62,14 @@ fn play(ms: u64) -> Result<Outcome, Error> {
                     .and_then(|()| stopped.child().resume())
             })
         })?;
-        cast.finish()
+        workers.finish()
     })?;
     threads.push(parent.finish()?.expecting(shows(Reason::Child)));
     threads.push(stopped.finish()?.expecting(shows(Reason::Stop)));
     if let Some(throttled) = throttled {
         threads.push(throttled.finish()?);
     }
-    Ok(Outcome { threads })
+    Ok(WorkloadOutcome { threads })
 }
 
 /// Objects that the threads share.
@@ -99,42 +99,42 @@ impl SamplerResources {
 
     fn enter<'scope>(
         &'scope self,
-        cast: &mut SamplerThreads<'scope, '_>,
+        workers: &mut SamplerThreads<'scope, '_>,
         end: Timestamp,
     ) -> Result<(), Error> {
-        self.enter_runners(cast, end)?;
-        self.enter_sleepers(cast, end)?;
-        cast.add_pair(
+        self.enter_runners(workers, end)?;
+        self.enter_sleepers(workers, end)?;
+        workers.add_pair(
             ["pipe-writer", "pipe-reader"],
             Reason::Pipe,
             &self.pipes,
             end,
         )?;
-        cast.add_pair(["client", "server"], Reason::Net, &self.sockets, end)?;
-        cast.add_pair(
+        workers.add_pair(["client", "server"], Reason::Net, &self.sockets, end)?;
+        workers.add_pair(
             ["event-source", "event-loop"],
             Reason::Poll,
             &self.polled,
             end,
         )?;
-        cast.add_pair(["asker", "answerer"], Reason::Ipc, &self.eventfds, end)
+        workers.add_pair(["asker", "answerer"], Reason::Ipc, &self.eventfds, end)
     }
 
     /// Threads that want the CPU and lose it.
     fn enter_runners<'scope>(
         &'scope self,
-        cast: &mut SamplerThreads<'scope, '_>,
+        workers: &mut SamplerThreads<'scope, '_>,
         end: Timestamp,
     ) -> Result<(), Error> {
         let home = cpu::home()?;
         for name in ["hog-1", "hog-2", "hog-3"] {
-            cast.add(name, Reason::Slice, move || {
+            workers.add(name, Reason::Slice, move || {
                 cpu::move_to(0, home)?;
                 clock::spin_until(end);
                 Ok(())
             })?;
         }
-        cast.add("yielder", Reason::Yield, move || {
+        workers.add("yielder", Reason::Yield, move || {
             cpu::move_to(0, home)?;
             until(end, || {
                 thread::yield_now();
@@ -142,14 +142,14 @@ impl SamplerResources {
             })
         })?;
         if let [first, second, ..] = cpu::allowed()?[..] {
-            cast.add("flipper", Reason::Migrate, move || {
+            workers.add("flipper", Reason::Migrate, move || {
                 until(end, || {
                     cpu::move_to(0, first).and_then(|()| cpu::move_to(0, second))
                 })
             })?;
         }
         if Needs::Root.are_met() {
-            cast.add("real-time", Reason::Sleep, move || {
+            workers.add("real-time", Reason::Sleep, move || {
                 cpu::move_to(0, home)?;
                 Policy::Fifo.adopt()?;
                 until(end, || Ok(()))
@@ -161,11 +161,11 @@ impl SamplerResources {
     /// Threads that wait for a lock, for the disk, for memory and for time.
     fn enter_sleepers<'scope>(
         &'scope self,
-        cast: &mut SamplerThreads<'scope, '_>,
+        workers: &mut SamplerThreads<'scope, '_>,
         end: Timestamp,
     ) -> Result<(), Error> {
         for name in ["locker-1", "locker-2"] {
-            cast.add(name, Reason::Futex, move || {
+            workers.add(name, Reason::Futex, move || {
                 while clock::now() < end {
                     let guard = self.mutex.lock().unwrap_or_else(PoisonError::into_inner);
                     thread::sleep(REST);
@@ -176,8 +176,8 @@ impl SamplerResources {
             })?;
         }
         let direct = self.scratch.reopen_direct()?;
-        let mut block = Block::new();
-        cast.add("disk-reader", Reason::Io, move || {
+        let mut block = AlignedBlock::new();
+        workers.add("disk-reader", Reason::Io, move || {
             let mut offsets = (0..BLOCKS).cycle().map(offset_of_block);
             until(end, || {
                 let offset = offsets.next().expect("invariant: a cycle has no end");
@@ -186,7 +186,7 @@ impl SamplerResources {
                     .map_err(Error::calling("pread64"))
             })
         })?;
-        cast.add("page-toucher", Reason::Fault, move || {
+        workers.add("page-toucher", Reason::Fault, move || {
             let mut pages = self.mapping.pages();
             until(end, || {
                 pages
@@ -196,7 +196,7 @@ impl SamplerResources {
                 Ok(())
             })
         })?;
-        cast.add("sleeper", Reason::Sleep, move || until(end, || Ok(())))
+        workers.add("sleeper", Reason::Sleep, move || until(end, || Ok(())))
     }
 }
 
@@ -256,7 +256,7 @@ impl<'scope> SamplerThreads<'scope, '_> {
 
 /// A hog in a cgroup with a quota.
 struct Throttled {
-    hog: ActingProcess<0>,
+    hog: WorkerProcess<0>,
     _group: CpuGroup,
 }
 
@@ -266,7 +266,7 @@ impl Throttled {
         if !Needs::CpuController.are_met() {
             return Ok(None);
         }
-        let Some(controller) = CpuController::find() else {
+        let Some(controller) = CgroupHierarchy::find() else {
             return Ok(None);
         };
         let (quota, period) = (Duration::from_millis(5), Duration::from_millis(50));
@@ -285,7 +285,7 @@ impl Throttled {
 }
 
 fn wait_for_a_child() -> Result<(), Error> {
-    let mut child = Child::fork(|| {
+    let mut child = ForkedChild::fork(|| {
         clock::spin(Duration::from_millis(1));
         Ok(())
     })?;

@@ -8,11 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use super::Workload;
-use crate::cast::{left_in, start};
-use crate::cpu::{Policy, Stage};
+use crate::cpu::{CpuPolicyGuard, Policy};
 use crate::error::{Error, checked};
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
+use crate::outcome::{Expect, WorkloadOutcome};
+use crate::workers::{left_in, start};
 
 /// Long enough that a timer rarely expires before its task has blocked.
 const NAP: Duration = Duration::from_millis(1);
@@ -25,7 +25,7 @@ macro_rules! sleeps {
             needs: Needs::Nothing,
             default_count: 500,
             count_is: "sleeps of 1 ms",
-            play: |sleeps| play(sleeps, $sleep),
+            run: |sleeps| run(sleeps, $sleep),
         };)+
     };
 }
@@ -36,8 +36,11 @@ sleeps! {
     TIMERFD = "timerfd", "a thread reads a timerfd", timer()?;
 }
 
-fn play(sleeps: u64, mut nap: impl FnMut() -> Result<(), Error> + Send) -> Result<Outcome, Error> {
-    let _stage = Stage::at_home(Policy::Batch)?;
+fn run(
+    sleeps: u64,
+    mut nap: impl FnMut() -> Result<(), Error> + Send,
+) -> Result<WorkloadOutcome, Error> {
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     thread::scope(|scope| {
         let sleeper = start(scope, "sleeper", || {
             (0..sleeps)
@@ -46,7 +49,7 @@ fn play(sleeps: u64, mut nap: impl FnMut() -> Result<(), Error> + Send) -> Resul
         })?;
         let sleeper = sleeper.finish()?;
         let expect = Expect::sleeps(sleeps, sleeper.value, sleeper.counted.involuntary).into();
-        Ok(Outcome {
+        Ok(WorkloadOutcome {
             threads: vec![sleeper.expecting(expect)],
         })
     })

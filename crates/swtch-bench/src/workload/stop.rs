@@ -5,12 +5,12 @@ use std::thread;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{start_process, switches_of};
-use crate::cpu::{Policy, Stage};
+use crate::cpu::{CpuPolicyGuard, Policy};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
+use crate::outcome::{Expect, WorkloadOutcome};
 use crate::shared_page::SharedPage;
+use crate::workers::{start_process, switches_of};
 
 pub(super) const STOP: Workload = Workload {
     name: "stop",
@@ -18,11 +18,11 @@ pub(super) const STOP: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 200,
     count_is: "stops",
-    play,
+    run,
 };
 
-fn play(stops: u64) -> Result<Outcome, Error> {
-    let _stage = Stage::at_home(Policy::Batch)?;
+fn run(stops: u64) -> Result<WorkloadOutcome, Error> {
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     let may_end = SharedPage::<1>::new()?;
     let stopped = start_process("stopped", || {
         while may_end.get() == [0] {
@@ -43,7 +43,7 @@ fn play(stops: u64) -> Result<Outcome, Error> {
     may_end.set([1]);
     let because = "each SIGSTOP was seen to take it off the CPU before it was continued";
     let expect = Expect::exactly(Reason::Stop, stops, because);
-    Ok(Outcome {
+    Ok(WorkloadOutcome {
         threads: vec![stopped.finish()?.expecting(vec![expect])],
     })
 }

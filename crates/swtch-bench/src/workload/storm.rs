@@ -6,12 +6,12 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::start;
 use crate::clock;
-use crate::cpu::{self, Policy, Stage};
+use crate::cpu::{self, CpuPolicyGuard, Policy};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
+use crate::outcome::{Expect, WorkloadOutcome};
+use crate::workers::start;
 
 /// Yields between two readings of the clock, each of which costs a tenth of a yield.
 const YIELDS_PER_LOOK: u32 = 64;
@@ -22,12 +22,12 @@ pub(super) const STORM: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 1000,
     count_is: "ms",
-    play,
+    run,
 };
 
-fn play(ms: u64) -> Result<Outcome, Error> {
+fn run(ms: u64) -> Result<WorkloadOutcome, Error> {
     let cpus = cpu::allowed()?;
-    let _stage = Stage::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     let end = clock::after(Duration::from_millis(ms));
     let act = move || {
         while clock::now() < end {
@@ -36,22 +36,22 @@ fn play(ms: u64) -> Result<Outcome, Error> {
         Ok(())
     };
     thread::scope(|scope| {
-        let mut cast = Vec::new();
+        let mut workers = Vec::new();
         for cpu in cpus {
             // Threads start on the CPU of their starter.
             cpu::move_to(0, cpu)?;
             for one in 1..=2 {
-                cast.push(start(scope, format!("storm-{cpu}-{one}"), act)?);
+                workers.push(start(scope, format!("storm-{cpu}-{one}"), act)?);
             }
         }
-        let threads = cast.into_iter().map(|yielder| {
+        let threads = workers.into_iter().map(|yielder| {
             let yielder = yielder.finish()?;
             let switched = yielder.counted.involuntary;
             let because = "it leaves runnable only by yielding, or preempted by others";
             let expect = Expect::between(Reason::Yield, switched * 95 / 100, switched, because);
             Ok(yielder.expecting(vec![expect]))
         });
-        Ok(Outcome {
+        Ok(WorkloadOutcome {
             threads: threads.collect::<Result<_, Error>>()?,
         })
     })

@@ -6,11 +6,11 @@ use std::thread;
 use swtch_core::reason::Reason;
 
 use super::Workload;
-use crate::cast::{own_switches, start};
-use crate::cpu::{Policy, Stage};
+use crate::cpu::{CpuPolicyGuard, Policy};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, Outcome};
+use crate::outcome::{Expect, WorkloadOutcome};
+use crate::workers::{own_switches, start};
 
 pub(super) const ALONE: Workload = Workload {
     name: "yield-alone",
@@ -18,7 +18,7 @@ pub(super) const ALONE: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 10_000,
     count_is: "yields",
-    play: alone,
+    run: alone,
 };
 
 pub(super) const PAIR: Workload = Workload {
@@ -27,14 +27,14 @@ pub(super) const PAIR: Workload = Workload {
     needs: Needs::Nothing,
     default_count: 2000,
     count_is: "yields",
-    play: pair,
+    run: pair,
 };
 
 /// Yields between two readings of the kernel's count.
 const LOOK_EVERY: u64 = 16;
 
-fn alone(yields: u64) -> Result<Outcome, Error> {
-    let _stage = Stage::at_home(Policy::Batch)?;
+fn alone(yields: u64) -> Result<WorkloadOutcome, Error> {
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     thread::scope(|scope| {
         let yielder = start(scope, "yielder", || {
             (0..yields).for_each(|_| thread::yield_now());
@@ -44,7 +44,7 @@ fn alone(yields: u64) -> Result<Outcome, Error> {
         let switched = yielder.counted.involuntary;
         let because = "a yield is a switch only while another wants the CPU";
         let expect = Expect::between(Reason::Yield, 0, switched.min(yields), because);
-        Ok(Outcome {
+        Ok(WorkloadOutcome {
             threads: vec![yielder.expecting(vec![expect])],
         })
     })
@@ -58,8 +58,8 @@ fn alone(yields: u64) -> Result<Outcome, Error> {
 /// deadline, and a task that is the only eligible one is picked again (`pick_eevdf`,
 /// `kernel/sched/fair.c`, v6.16). A task that starts behind its peer then makes all its yields in
 /// one go: seen on 6.16.12, 500 yields each with 2 and 3 switches.
-fn pair(yields: u64) -> Result<Outcome, Error> {
-    let _stage = Stage::at_home(Policy::Batch)?;
+fn pair(yields: u64) -> Result<WorkloadOutcome, Error> {
+    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
     let fewest_switches = yields / 10;
     let is_done = [AtomicBool::new(false), AtomicBool::new(false)];
     let act = |own: usize| {
@@ -78,8 +78,8 @@ fn pair(yields: u64) -> Result<Outcome, Error> {
     thread::scope(|scope| {
         let first = start(scope, "yielder-1", || act(0))?;
         let second = start(scope, "yielder-2", || act(1))?;
-        let cast = [first.finish()?, second.finish()?];
-        let threads = cast.into_iter().map(|yielder| {
+        let workers = [first.finish()?, second.finish()?];
+        let threads = workers.into_iter().map(|yielder| {
             let switched = yielder.counted.involuntary;
             // A tick or a bystander may come first, and each then costs one yield its switch. Which
             // yields switch is the scheduler's choice, so the kernel's own count is the measure.
@@ -93,7 +93,7 @@ fn pair(yields: u64) -> Result<Outcome, Error> {
                 Expect::between(Reason::Yield, switched * 99 / 100, switched, because),
             ])
         });
-        Ok(Outcome {
+        Ok(WorkloadOutcome {
             threads: threads.collect(),
         })
     })

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// The thing that a thread of the load waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
+pub enum ThreadRole {
     /// A mutex that other threads hold.
     Locker,
     /// A byte from a UNIX socket.
@@ -44,7 +44,7 @@ pub enum Role {
 pub struct InterruptLoad {
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
-    roles: Receiver<(u32, Role)>,
+    roles: Receiver<(u32, ThreadRole)>,
 }
 
 impl InterruptLoad {
@@ -60,25 +60,25 @@ impl InterruptLoad {
         load.add_writers(&tell);
         load.add_datagrams(&tell);
         for micros in [20, 50, 200] {
-            load.add(&tell, Role::Sleeper, move |is_over| {
+            load.add(&tell, ThreadRole::Sleeper, move |is_over| {
                 while !is_over.load(Ordering::Relaxed) {
                     thread::sleep(Duration::from_micros(micros));
                 }
             });
         }
-        load.add(&tell, Role::Reader, read_uncached);
+        load.add(&tell, ThreadRole::Reader, read_uncached);
         load
     }
 
     /// The threads that have started so far: kernel thread id and role.
-    pub fn roles(&self) -> impl Iterator<Item = (u32, Role)> {
+    pub fn roles(&self) -> impl Iterator<Item = (u32, ThreadRole)> {
         self.roles.try_iter()
     }
 
     fn add(
         &mut self,
-        tell: &Sender<(u32, Role)>,
-        role: Role,
+        tell: &Sender<(u32, ThreadRole)>,
+        role: ThreadRole,
         body: impl FnOnce(&AtomicBool) + Send + 'static,
     ) {
         let (tell, is_over) = (tell.clone(), Arc::clone(&self.is_over));
@@ -91,11 +91,11 @@ impl InterruptLoad {
         }));
     }
 
-    fn add_lockers(&mut self, tell: &Sender<(u32, Role)>) {
+    fn add_lockers(&mut self, tell: &Sender<(u32, ThreadRole)>) {
         let lock = Arc::new(Mutex::new(0u64));
         for _ in 0..8 {
             let lock = Arc::clone(&lock);
-            self.add(tell, Role::Locker, move |is_over| {
+            self.add(tell, ThreadRole::Locker, move |is_over| {
                 while !is_over.load(Ordering::Relaxed) {
                     let mut held = lock.lock().expect("nobody panics with it");
                     for _ in 0..2_000 {
@@ -106,16 +106,16 @@ impl InterruptLoad {
         }
     }
 
-    fn add_writers(&mut self, tell: &Sender<(u32, Role)>) {
+    fn add_writers(&mut self, tell: &Sender<(u32, ThreadRole)>) {
         let (mut ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
-        self.add(tell, Role::Writer, move |is_over| {
+        self.add(tell, ThreadRole::Writer, move |is_over| {
             let mut byte = [0];
             while !is_over.load(Ordering::Relaxed) {
                 ours.write_all(&byte).expect("the peer reads");
                 ours.read_exact(&mut byte).expect("the peer answers");
             }
         });
-        self.add(tell, Role::Writer, move |_| {
+        self.add(tell, ThreadRole::Writer, move |_| {
             let mut byte = [0];
             // The thread ends with its peer's socket.
             while theirs.read_exact(&mut byte).is_ok() && theirs.write_all(&byte).is_ok() {}
@@ -124,12 +124,12 @@ impl InterruptLoad {
 
     /// Two senders that never wait, and two receivers. A receiver checks every 50 ms whether the
     /// load is over.
-    fn add_datagrams(&mut self, tell: &Sender<(u32, Role)>) {
+    fn add_datagrams(&mut self, tell: &Sender<(u32, ThreadRole)>) {
         for _ in 0..2 {
             let receiver = UdpSocket::bind("127.0.0.1:0").expect("a loopback port");
             let address = receiver.local_addr().expect("the port has a number");
             let sender = UdpSocket::bind("127.0.0.1:0").expect("a loopback port");
-            self.add(tell, Role::Receiver, move |is_over| {
+            self.add(tell, ThreadRole::Receiver, move |is_over| {
                 receiver
                     .set_read_timeout(Some(Duration::from_millis(50)))
                     .expect("a time above 0");
@@ -139,7 +139,7 @@ impl InterruptLoad {
                     let _ = receiver.recv(&mut bytes);
                 }
             });
-            self.add(tell, Role::Sender, move |is_over| {
+            self.add(tell, ThreadRole::Sender, move |is_over| {
                 while !is_over.load(Ordering::Relaxed) {
                     // A full buffer at the receiver drops datagrams, which is no error here.
                     let _ = sender.send_to(&[0; 16], address);
@@ -165,7 +165,7 @@ impl Drop for InterruptLoad {
 /// Reads this program's own file from the disk, by `O_DIRECT` where the file system has it.
 pub fn read_uncached(is_over: &AtomicBool) {
     #[repr(align(4096))]
-    struct Page([u8; 4096]);
+    struct AlignedPage([u8; 4096]);
     let path = std::env::current_exe().expect("the test has a file");
     let direct = OpenOptions::new()
         .read(true)
@@ -175,7 +175,7 @@ pub fn read_uncached(is_over: &AtomicBool) {
         .or_else(|_| File::open(&path))
         .expect("the test's file can be read");
     let pages = file.metadata().expect("the file is there").len() / 4096;
-    let mut page = Page([0; 4096]);
+    let mut page = AlignedPage([0; 4096]);
     for number in (0..pages).step_by(7).cycle() {
         if is_over.load(Ordering::Relaxed) {
             return;

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use swtch_capture::{Capture, Children, Scope, Settings};
+use swtch_capture::{Capture, Children, RecordingScope, Settings};
 use swtch_core::{Arch, Event, Pid, SwitchEvent, TaskKey, WakerKind};
 
-use crate::interrupt_load::{InterruptLoad, Role};
+use crate::interrupt_load::{InterruptLoad, ThreadRole};
 use crate::mixed_load::set_nice;
 
 /// Number of recordings that are started; `SWTCH_STARTS` sets another.
@@ -25,22 +25,22 @@ const LENGTH: Duration = Duration::from_millis(150);
 
 /// Waker kinds that can end a wait of this role. A timer may end any wait that has a time-out, and
 /// a sender or locker that is only preempted is not woken at all.
-fn possible_wakers(role: Role) -> &'static [WakerKind] {
+fn possible_wakers(role: ThreadRole) -> &'static [WakerKind] {
     use WakerKind::{Interrupt, SoftIrq, Task, Timer};
     match role {
-        Role::Locker | Role::Writer => &[Task],
-        Role::Sleeper => &[Timer],
-        Role::Receiver => &[SoftIrq, Timer],
-        Role::Reader => &[Interrupt, SoftIrq, Timer, Task],
-        Role::Sender => &[],
+        ThreadRole::Locker | ThreadRole::Writer => &[Task],
+        ThreadRole::Sleeper => &[Timer],
+        ThreadRole::Receiver => &[SoftIrq, Timer],
+        ThreadRole::Reader => &[Interrupt, SoftIrq, Timer, Task],
+        ThreadRole::Sender => &[],
     }
 }
 
 /// Results of all recordings of a test.
 #[derive(Debug, Default)]
-struct Findings {
-    wakes: BTreeMap<(Role, &'static str), u64>,
-    impossible: BTreeMap<(u32, Role, &'static str), u64>,
+struct InterruptFindings {
+    wakes: BTreeMap<(ThreadRole, &'static str), u64>,
+    impossible: BTreeMap<(u32, ThreadRole, &'static str), u64>,
     /// Recordings, and CPUs of them, without interrupt time although the CPU had some.
     without_interrupt_time: Vec<(u32, u16)>,
     /// Runs with more time in interrupts than they lasted.
@@ -54,7 +54,7 @@ struct PerCpu {
     irq_ns: u64,
 }
 
-fn record(scope: Scope, arch: Arch) -> (Vec<SwitchEvent>, HashMap<TaskKey, u32>) {
+fn record(scope: RecordingScope, arch: Arch) -> (Vec<SwitchEvent>, HashMap<TaskKey, u32>) {
     let settings = Settings {
         slots_per_cpu: 1 << 16,
         ..Settings::new(scope, cpus())
@@ -85,8 +85,8 @@ fn cpus() -> usize {
         .get()
 }
 
-impl Findings {
-    fn add(&mut self, start: u32, event: &SwitchEvent, role: Role) {
+impl InterruptFindings {
+    fn add(&mut self, start: u32, event: &SwitchEvent, role: ThreadRole) {
         let Some(wake) = event.wake else { return };
         let kind = wake.kind.as_str();
         *self.wakes.entry((role, kind)).or_default() += 1;
@@ -115,14 +115,14 @@ impl Findings {
     }
 }
 
-fn wakers_are_right(scope: impl Fn() -> Scope) {
+fn wakers_are_right(scope: impl Fn() -> RecordingScope) {
     let _turn = crate::alone();
     let arch = Arch::from_machine(std::env::consts::ARCH).expect("a known architecture");
     let load = InterruptLoad::start();
     set_nice(-15); // the load starves this thread otherwise, and the rings run full
     thread::sleep(Duration::from_millis(50));
-    let roles: HashMap<u32, Role> = load.roles().collect();
-    let mut findings = Findings::default();
+    let roles: HashMap<u32, ThreadRole> = load.roles().collect();
+    let mut findings = InterruptFindings::default();
     for start in 0..starts() {
         let (events, tids) = record(scope(), arch);
         findings.add_times(start, &events);
@@ -135,7 +135,12 @@ fn wakers_are_right(scope: impl Fn() -> Scope) {
     }
     drop(load);
     println!("{} starts: {:?}", starts(), findings.wakes);
-    for role in [Role::Locker, Role::Writer, Role::Sleeper, Role::Receiver] {
+    for role in [
+        ThreadRole::Locker,
+        ThreadRole::Writer,
+        ThreadRole::Sleeper,
+        ThreadRole::Receiver,
+    ] {
         let of_role = findings.wakes.iter().filter(|((of, _), _)| *of == role);
         let number: u64 = of_role.map(|(_, number)| number).sum();
         assert!(number >= 100, "the load made {number} waits of a {role:?}");
@@ -149,14 +154,14 @@ fn wakers_are_right(scope: impl Fn() -> Scope) {
 #[test]
 #[ignore = "needs root"]
 fn root_recordings_begun_under_interrupts_name_every_waker() {
-    wakers_are_right(|| Scope::All);
+    wakers_are_right(|| RecordingScope::All);
 }
 
 /// Records one process, as `-p` and a command do.
 #[test]
 #[ignore = "needs root"]
 fn root_scoped_recordings_begun_under_interrupts_name_every_waker() {
-    wakers_are_right(|| Scope::Processes {
+    wakers_are_right(|| RecordingScope::Processes {
         pids: vec![Pid::new(std::process::id())],
         children: Children::Recorded,
     });

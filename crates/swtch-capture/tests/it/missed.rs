@@ -17,7 +17,9 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use swtch_capture::{Capture, Children, Counters, Hook, MissedEvents, Scope, Settings};
+use swtch_capture::{
+    Capture, Children, Counters, MissedEvents, OptionalHook, RecordingScope, Settings,
+};
 use swtch_core::{
     Arch, Event, Nanos, Pid, Reason, SwitchEvent, SyscallTable, TaskKey, Timestamp, WakerKind,
     classify,
@@ -59,7 +61,7 @@ struct ComparedRow {
 
 /// Lengths of a switch-out, compared with tolerance; `None` is "not known".
 #[derive(Clone, Copy, Debug)]
-struct Lengths {
+struct ComparedLengths {
     ran: Option<Nanos>,
     off: Option<Nanos>,
     irq: Nanos,
@@ -67,7 +69,7 @@ struct Lengths {
 
 /// Rows and counters of one recorder.
 struct RecorderRows {
-    rows: HashMap<Switch, (Timestamp, ComparedRow, Lengths)>,
+    rows: HashMap<Switch, (Timestamp, ComparedRow, ComparedLengths)>,
     counters: Counters,
     started: Timestamp,
     ended: Timestamp,
@@ -92,7 +94,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn start(scope: Scope, missed: Option<MissedEvents>) -> Self {
+    fn start(scope: RecordingScope, missed: Option<MissedEvents>) -> Self {
         let cpus = thread::available_parallelism().expect("the number of CPUs");
         let settings = Settings {
             slots_per_cpu: 1 << 19, // a second at 500,000 switches a second
@@ -153,9 +155,9 @@ fn arch() -> Arch {
     Arch::from_machine(std::env::consts::ARCH).expect("a known architecture")
 }
 
-fn lengths(event: &SwitchEvent) -> Lengths {
+fn lengths(event: &SwitchEvent) -> ComparedLengths {
     let start = event.run_start;
-    Lengths {
+    ComparedLengths {
         ran: start.and_then(|start| event.ts.since(start)),
         off: start.and_then(|start| start.since(event.previous_out?)),
         irq: event.irq,
@@ -219,8 +221,8 @@ impl Differences {
     fn compare(
         &mut self,
         switch: Switch,
-        exact: (&ComparedRow, &Lengths),
-        other: (&ComparedRow, &Lengths),
+        exact: (&ComparedRow, &ComparedLengths),
+        other: (&ComparedRow, &ComparedLengths),
     ) {
         if is_wrong(exact, other) {
             self.wrong += 1;
@@ -244,7 +246,10 @@ fn differ(a: Option<Nanos>, b: Option<Nanos>) -> bool {
     matches!((a, b), (Some(a), Some(b)) if a.as_ns().abs_diff(b.as_ns()) > CLOCK_SKEW.as_ns())
 }
 
-fn is_wrong(exact: (&ComparedRow, &Lengths), other: (&ComparedRow, &Lengths)) -> bool {
+fn is_wrong(
+    exact: (&ComparedRow, &ComparedLengths),
+    other: (&ComparedRow, &ComparedLengths),
+) -> bool {
     let ((row, lengths), (other, other_lengths)) = (exact, other);
     let waker_is_wrong = match (row.waker, other.waker) {
         (Some((exact_tid, exact_kind)), Some((tid, kind))) => {
@@ -263,7 +268,10 @@ fn is_wrong(exact: (&ComparedRow, &Lengths), other: (&ComparedRow, &Lengths)) ->
         || other_lengths.irq.as_ns() > lengths.irq.as_ns() + CLOCK_SKEW.as_ns()
 }
 
-fn knows_less(exact: (&ComparedRow, &Lengths), other: (&ComparedRow, &Lengths)) -> bool {
+fn knows_less(
+    exact: (&ComparedRow, &ComparedLengths),
+    other: (&ComparedRow, &ComparedLengths),
+) -> bool {
     let ((row, lengths), (other, other_lengths)) = (exact, other);
     row.reason != other.reason
         || row.was_runnable != other.was_runnable
@@ -285,7 +293,7 @@ enum MissedLoad {
 /// Runs the load for a while, with both recorders.
 fn record_twice(
     load: MissedLoad,
-    scope: &Scope,
+    scope: &RecordingScope,
     missed: Option<MissedEvents>,
 ) -> (RecorderRows, RecorderRows) {
     let interrupts = matches!(load, MissedLoad::Interrupts).then(InterruptLoad::start);
@@ -313,7 +321,7 @@ fn record_twice(
 }
 
 /// Misses events of these hooks, and compares the number of rows that differ with their number.
-fn heals(load: MissedLoad, scope: &Scope, hooks: &'static [Hook], one_in: u32) {
+fn heals(load: MissedLoad, scope: &RecordingScope, hooks: &'static [OptionalHook], one_in: u32) {
     let _turn = crate::alone();
     let missed = MissedEvents { hooks, one_in };
     let (exact, other) = record_twice(load, scope, Some(missed));
@@ -360,7 +368,7 @@ macro_rules! healing_tests {
         $(#[test]
         #[ignore = "needs root"]
         fn $test() {
-            heals(MissedLoad::$load, &Scope::All, &[Hook::$hook], $one_in);
+            heals(MissedLoad::$load, &RecordingScope::All, &[OptionalHook::$hook], $one_in);
         })+
 
         /// Every hook at once, in a recording of one process: there the CPUs also count waiting
@@ -368,11 +376,11 @@ macro_rules! healing_tests {
         #[test]
         #[ignore = "needs root"]
         fn root_a_scoped_recording_heals_whatever_is_missed() {
-            let own = Scope::Processes {
+            let own = RecordingScope::Processes {
                 pids: vec![Pid::new(std::process::id())],
                 children: Children::Recorded,
             };
-            heals(MissedLoad::Interrupts, &own, &[$(Hook::$hook),+], 1500);
+            heals(MissedLoad::Interrupts, &own, &[$(OptionalHook::$hook),+], 1500);
         }
     };
 }
@@ -395,10 +403,10 @@ healing_tests! {
 
 /// A child whose fork is not seen, or which is refused storage at its fork, must not be lost with
 /// all that it starts: it is in scope only because its parent is.
-fn children_are_followed_without(hooks: &'static [Hook]) {
+fn children_are_followed_without(hooks: &'static [OptionalHook]) {
     const CHILDREN: usize = 60;
     let _turn = crate::alone();
-    let own = Scope::Processes {
+    let own = RecordingScope::Processes {
         pids: vec![Pid::new(std::process::id())],
         children: Children::Recorded,
     };
@@ -432,13 +440,13 @@ fn children_are_followed_without(hooks: &'static [Hook]) {
 #[test]
 #[ignore = "needs root"]
 fn root_a_child_that_was_refused_storage_at_its_fork_is_followed() {
-    children_are_followed_without(&[Hook::Storage]);
+    children_are_followed_without(&[OptionalHook::Storage]);
 }
 
 #[test]
 #[ignore = "needs root"]
 fn root_a_child_whose_fork_was_not_seen_is_followed() {
-    children_are_followed_without(&[Hook::Fork]);
+    children_are_followed_without(&[OptionalHook::Fork]);
 }
 
 /// Without a missed event the two recorders agree, so the differences above come from missed
@@ -447,7 +455,7 @@ fn root_a_child_whose_fork_was_not_seen_is_followed() {
 #[ignore = "needs root"]
 fn root_two_recorders_of_one_load_agree() {
     let _turn = crate::alone();
-    let (exact, other) = record_twice(MissedLoad::Mixed, &Scope::All, None);
+    let (exact, other) = record_twice(MissedLoad::Mixed, &RecordingScope::All, None);
     let found = Differences::between(&exact, &other);
     println!("{found:#?}");
     assert!(found.compared > 1000);

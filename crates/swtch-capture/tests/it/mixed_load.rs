@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 
 /// The moment at which a part ends.
 #[derive(Clone, Copy)]
-struct Until(Instant);
+struct PartEnd(Instant);
 
-impl Until {
+impl PartEnd {
     fn goes_on(self) -> bool {
         Instant::now() < self.0
     }
@@ -52,7 +52,7 @@ impl MixedLoad {
     /// Starts all parts, which end after this time.
     pub fn start(duration: Duration) -> Self {
         let start = Instant::now();
-        let (half, end) = (Until(start + duration / 2), Until(start + duration));
+        let (half, end) = (PartEnd(start + duration / 2), PartEnd(start + duration));
         let [a, b] = two_cpus();
         let mut load = Self {
             parts: Vec::new(),
@@ -76,7 +76,7 @@ impl MixedLoad {
         self.parts.push(thread::spawn(part));
     }
 
-    fn processor_parts(&mut self, a: usize, b: usize, half: Until, end: Until) {
+    fn processor_parts(&mut self, a: usize, b: usize, half: PartEnd, end: PartEnd) {
         for _ in 0..3 {
             self.add(move || hog(Some(a), 0, half));
         }
@@ -99,7 +99,7 @@ impl MixedLoad {
         }
     }
 
-    fn waiting_parts(&mut self, a: usize, b: usize, end: Until) {
+    fn waiting_parts(&mut self, a: usize, b: usize, end: PartEnd) {
         self.add(move || pipe_ping_pong(Some(a), end));
         self.add(move || pipe_ping_pong(None, end));
         self.add(move || contended_mutex(b, end));
@@ -110,7 +110,7 @@ impl MixedLoad {
         self.add(move || read_uncached(end));
     }
 
-    fn process_parts(&mut self, a: usize, end: Until) {
+    fn process_parts(&mut self, a: usize, end: PartEnd) {
         self.add(move || thread_storm(end));
         self.add(move || exec_storm(200, end));
         self.add(move || stop_and_continue(a, end));
@@ -126,13 +126,13 @@ impl MixedLoad {
 // ---- the processor: slices, classes, yields, moves ----
 
 fn spin(length: Duration) {
-    let until = Until(Instant::now() + length);
+    let until = PartEnd(Instant::now() + length);
     while until.goes_on() {
         std::hint::spin_loop();
     }
 }
 
-fn hog(cpu: Option<usize>, nice: i32, until: Until) {
+fn hog(cpu: Option<usize>, nice: i32, until: PartEnd) {
     if let Some(cpu) = cpu {
         allow_cpus(&[cpu]);
     }
@@ -143,7 +143,7 @@ fn hog(cpu: Option<usize>, nice: i32, until: Until) {
 }
 
 /// A real-time task that takes the CPU from the hogs 500 times a second.
-fn real_time_waker(cpu: usize, until: Until) {
+fn real_time_waker(cpu: usize, until: PartEnd) {
     allow_cpus(&[cpu]);
     set_real_time(libc::SCHED_FIFO, 10);
     while until.goes_on() {
@@ -165,7 +165,7 @@ fn round_robin_pair(cpu: usize) {
     });
 }
 
-fn yield_often(cpu: usize, until: Until) {
+fn yield_often(cpu: usize, until: PartEnd) {
     allow_cpus(&[cpu]);
     while until.goes_on() {
         for _ in 0..20 {
@@ -175,7 +175,7 @@ fn yield_often(cpu: usize, until: Until) {
     }
 }
 
-fn sleep_often(cpu: Option<usize>, until: Until) {
+fn sleep_often(cpu: Option<usize>, until: PartEnd) {
     if let Some(cpu) = cpu {
         allow_cpus(&[cpu]);
     }
@@ -184,7 +184,7 @@ fn sleep_often(cpu: Option<usize>, until: Until) {
     }
 }
 
-fn flip_own_affinity(cpus: [usize; 2], until: Until) {
+fn flip_own_affinity(cpus: [usize; 2], until: PartEnd) {
     for cpu in cpus.iter().cycle() {
         if !until.goes_on() {
             return;
@@ -194,7 +194,7 @@ fn flip_own_affinity(cpus: [usize; 2], until: Until) {
     }
 }
 
-fn flip_affinity_of_a_hog(cpus: [usize; 2], until: Until) {
+fn flip_affinity_of_a_hog(cpus: [usize; 2], until: PartEnd) {
     let (tell_tid, tid) = std::sync::mpsc::channel();
     let hog = thread::spawn(move || {
         tell_tid.send(own_tid()).expect("the flipper waits for it");
@@ -212,7 +212,7 @@ fn flip_affinity_of_a_hog(cpus: [usize; 2], until: Until) {
     hog.join().expect("the flipped hog failed");
 }
 
-fn hogs_in(group: &QuotaGroup, until: Until) {
+fn hogs_in(group: &QuotaGroup, until: PartEnd) {
     let children = [Bounded::shell_loop(), Bounded::shell_loop()];
     for child in &children {
         group
@@ -267,7 +267,7 @@ impl Drop for QuotaGroup {
 
 // ---- waits ----
 
-fn pipe_ping_pong(cpu: Option<usize>, until: Until) {
+fn pipe_ping_pong(cpu: Option<usize>, until: PartEnd) {
     let (mut to_peer, from_us) = pipe();
     let (to_us, mut from_peer) = pipe();
     let (mut from_us, mut to_us) = (from_us, to_us);
@@ -298,7 +298,7 @@ fn pipe() -> (io::PipeWriter, io::PipeReader) {
     (writer, reader)
 }
 
-fn contended_mutex(cpu: usize, until: Until) {
+fn contended_mutex(cpu: usize, until: PartEnd) {
     let lock = Mutex::new(());
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -315,7 +315,7 @@ fn contended_mutex(cpu: usize, until: Until) {
     });
 }
 
-fn condition_variable(until: Until) {
+fn condition_variable(until: PartEnd) {
     let turn = (Mutex::new(false), Condvar::new());
     let play = |mine: bool| {
         while until.goes_on() {
@@ -334,7 +334,7 @@ fn condition_variable(until: Until) {
     });
 }
 
-fn ping_pong(mut ours: impl Read + Write, mut theirs: impl Read + Write + Send, until: Until) {
+fn ping_pong(mut ours: impl Read + Write, mut theirs: impl Read + Write + Send, until: PartEnd) {
     thread::scope(|scope| {
         scope.spawn(move || {
             let mut token = [0];
@@ -351,12 +351,12 @@ fn ping_pong(mut ours: impl Read + Write, mut theirs: impl Read + Write + Send, 
     });
 }
 
-fn unix_ping_pong(until: Until) {
+fn unix_ping_pong(until: PartEnd) {
     let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
     ping_pong(ours, theirs, until);
 }
 
-fn tcp_ping_pong(until: Until) {
+fn tcp_ping_pong(until: PartEnd) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port");
     let address = listener.local_addr().expect("the port has a number");
     let accept = thread::spawn(move || listener.accept().expect("a connection").0);
@@ -365,7 +365,7 @@ fn tcp_ping_pong(until: Until) {
     ping_pong(ours, theirs, until);
 }
 
-fn poll_with_timeout(until: Until) {
+fn poll_with_timeout(until: PartEnd) {
     let (ours, _theirs) = UnixStream::pair().expect("a pair of sockets");
     while until.goes_on() {
         let mut wanted = libc::pollfd {
@@ -380,9 +380,9 @@ fn poll_with_timeout(until: Until) {
 }
 
 /// Reads this program's own file from the disk, by `O_DIRECT` where the file system has it.
-fn read_uncached(until: Until) {
+fn read_uncached(until: PartEnd) {
     #[repr(align(4096))]
-    struct Page([u8; 4096]);
+    struct DirectReadBuffer([u8; 4096]);
     let path = std::env::current_exe().expect("the test has a file");
     let direct = OpenOptions::new()
         .read(true)
@@ -392,7 +392,7 @@ fn read_uncached(until: Until) {
         .or_else(|_| File::open(&path))
         .expect("the test's file can be read");
     let pages = file.metadata().expect("the file is there").len() / 4096;
-    let mut page = Page([0; 4096]);
+    let mut page = DirectReadBuffer([0; 4096]);
     for number in (0..pages).step_by(7).cycle() {
         if !until.goes_on() {
             return;
@@ -405,7 +405,7 @@ fn read_uncached(until: Until) {
 
 // ---- threads and processes ----
 
-fn thread_storm(until: Until) {
+fn thread_storm(until: PartEnd) {
     while until.goes_on() {
         let barrier = Arc::new(Barrier::new(8));
         let meet = |_| {
@@ -421,7 +421,7 @@ fn thread_storm(until: Until) {
     }
 }
 
-fn exec_storm(times: u32, until: Until) {
+fn exec_storm(times: u32, until: PartEnd) {
     for _ in (0..times).take_while(|_| until.goes_on()) {
         let status = Command::new("sh")
             .args(["-c", "true"])
@@ -452,7 +452,7 @@ impl Drop for Bounded {
     }
 }
 
-fn stop_and_continue(cpu: usize, until: Until) {
+fn stop_and_continue(cpu: usize, until: PartEnd) {
     let child = Bounded::shell_loop();
     let pid = libc::pid_t::try_from(child.0.id()).expect("a process id");
     allow_cpus_of(pid, &[cpu]).expect("the child is there");
@@ -466,7 +466,7 @@ fn stop_and_continue(cpu: usize, until: Until) {
     }
 }
 
-fn messaging(until: Until) {
+fn messaging(until: PartEnd) {
     while until.goes_on() {
         let bench = ["bench", "sched", "messaging", "-g", "4", "-l", "50"];
         let output = Command::new("perf")

@@ -10,13 +10,13 @@ use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use swtch_capture::{Capture, Scope, Settings, Stacks};
+use swtch_capture::{Capture, RecordingScope, Settings, Stacks};
 use swtch_core::{
     Arch, Class, Event, EvidenceBits, Reason, SwitchEvent, SyscallTable, classify, rules::Rule,
 };
 
 use crate::mixed_load::{LeftOut, MixedLoad, set_nice};
-use crate::stack_verdict::{Successor, Verdict, Witness, verdict};
+use crate::stack_verdict::{StackVerdict, Successor, Witness, verdict};
 
 /// How long the load runs.
 const DURATION: Duration = Duration::from_secs(8);
@@ -40,7 +40,7 @@ const EXPECTED: &[Reason] = &[
 
 /// Switches with the same verdict of the rules and the same stacks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Case {
+struct OracleCase {
     rule: &'static str,
     reason: Reason,
     is_blocked: bool,
@@ -49,7 +49,7 @@ struct Case {
     cause_stack: Option<u32>,
 }
 
-impl Case {
+impl OracleCase {
     fn of(event: &SwitchEvent, calls: &SyscallTable) -> Self {
         let rule: &Rule = classify(&event.evidence, calls);
         Self {
@@ -98,7 +98,7 @@ impl fmt::Display for Agreement {
 
 /// Counts of the verdicts of rules and stacks.
 #[derive(Default)]
-struct Comparison {
+struct VerdictCounts {
     confusion: BTreeMap<(String, Reason), u64>,
     blocked: Agreement,
     /// Counted apart, because these are harder and fewer.
@@ -108,19 +108,19 @@ struct Comparison {
     unknown: u64,
 }
 
-impl Comparison {
-    fn add(&mut self, case: &Case, witness: &Witness, count: u64) {
+impl VerdictCounts {
+    fn add(&mut self, case: &OracleCase, witness: &Witness, count: u64) {
         if case.reason == Reason::Unknown {
             self.unknown += count;
         }
         match verdict(witness) {
-            Verdict::Undecided => {
+            StackVerdict::Undecided => {
                 *self
                     .undecided
                     .entry((case.rule, summary(witness)))
                     .or_default() += count;
             }
-            Verdict::Reasons(reasons) => {
+            StackVerdict::Reasons(reasons) => {
                 let expected: Vec<_> = reasons.iter().map(|reason| reason.as_str()).collect();
                 let row = (expected.join("|"), case.reason);
                 *self.confusion.entry(row).or_default() += count;
@@ -148,7 +148,7 @@ impl Comparison {
     }
 }
 
-impl fmt::Display for Comparison {
+impl fmt::Display for VerdictCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "  switches  stacks say        rules say")?;
         for ((expected, given), count) in &self.confusion {
@@ -196,11 +196,11 @@ fn summary(witness: &Witness) -> String {
 }
 
 /// Runs the load and counts its switches.
-fn record(capture: &mut Capture, calls: &SyscallTable) -> (HashMap<Case, u64>, Vec<LeftOut>) {
+fn record(capture: &mut Capture, calls: &SyscallTable) -> (HashMap<OracleCase, u64>, Vec<LeftOut>) {
     let mut cases = HashMap::new();
     let mut count = |_, event| {
         if let Event::Switch(switch) = event {
-            *cases.entry(Case::of(&switch, calls)).or_default() += 1;
+            *cases.entry(OracleCase::of(&switch, calls)).or_default() += 1;
         }
     };
     let load = MixedLoad::start(DURATION);
@@ -223,7 +223,7 @@ fn record(capture: &mut Capture, calls: &SyscallTable) -> (HashMap<Case, u64>, V
     (cases, left_out)
 }
 
-fn compare(capture: &Capture, cases: &HashMap<Case, u64>) -> Comparison {
+fn compare(capture: &Capture, cases: &HashMap<OracleCase, u64>) -> VerdictCounts {
     let stacks = Stacks::new();
     let mut names: HashMap<u32, Option<Vec<String>>> = HashMap::new();
     for id in cases
@@ -236,7 +236,7 @@ fn compare(capture: &Capture, cases: &HashMap<Case, u64>) -> Comparison {
             .or_insert_with(|| stacks.kernel_functions(capture, id));
     }
     let named = |id: Option<u32>| names.get(&id?)?.as_deref();
-    let mut comparison = Comparison::default();
+    let mut comparison = VerdictCounts::default();
     for (case, count) in cases {
         let witness = Witness {
             is_blocked: case.is_blocked,
@@ -260,7 +260,7 @@ fn root_markers_agree_with_kernel_stacks() {
     let settings = Settings {
         oracle: true,
         slots_per_cpu: 1 << 19, // two seconds at 250,000 switches a second
-        ..Settings::new(Scope::All, cpus)
+        ..Settings::new(RecordingScope::All, cpus)
     };
     let mut capture = Capture::start(&settings, arch).expect("capturing needs root");
     let (cases, left_out) = record(&mut capture, &SyscallTable::of(arch));

@@ -3,7 +3,7 @@
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::time::Instant;
 
-use swtch_capture::{Error, KernelShare, Whose};
+use swtch_capture::{Error, KernelShare, MeasuredTasks};
 use swtch_core::CpuId;
 
 use crate::alone;
@@ -11,7 +11,7 @@ use crate::alone;
 const ROUND_TRIPS: u64 = 50_000;
 
 /// Switches of the pair by the kernel's count, and their length by the clock.
-struct Pair {
+struct PairSwitches {
     switches: u64,
     ns_per_switch: f64,
 }
@@ -57,7 +57,7 @@ fn hand_over(to: &mut PipeWriter, from: &mut PipeReader, starts: bool) -> u64 {
     own_switches() - before
 }
 
-fn run_pair(cpu: usize) -> Pair {
+fn run_pair(cpu: usize) -> PairSwitches {
     let (mut there, mut to_peer) = pipe().expect("pipes can be made");
     let (mut back, mut to_us) = pipe().expect("pipes can be made");
     let lead = std::thread::spawn(move || {
@@ -72,7 +72,7 @@ fn run_pair(cpu: usize) -> Pair {
     });
     let (switches, elapsed) = lead.join().expect("it has no reason to panic");
     let switches = switches + follow.join().expect("it has no reason to panic");
-    Pair {
+    PairSwitches {
         switches,
         ns_per_switch: elapsed.as_secs_f64() * 1e9 / switches as f64,
     }
@@ -86,7 +86,7 @@ fn some_cpu() -> u16 {
 
 /// Attaches the probes; `None` on kernels without the hooks, where the test is skipped.
 fn attach(cpu: u16, policy: i32) -> Option<KernelShare> {
-    let whose = Whose::Policy(policy.unsigned_abs());
+    let whose = MeasuredTasks::Policy(policy.unsigned_abs());
     match KernelShare::attach(CpuId::new(cpu), whose) {
         Err(error @ Error::NoShareHook(_)) => {
             swtch_test::skipped(&error.to_string());

@@ -41,21 +41,21 @@ pub struct Witness<'a> {
 
 /// The verdict from the stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum StackVerdict {
     /// The reason is one of these.
     Reasons(&'static [Reason]),
     /// The stacks do not tell reasons apart here.
     Undecided,
 }
 
-use Verdict::{Reasons, Undecided};
+use StackVerdict::{Reasons, Undecided};
 
 /// The verdict on a switch-out, from its stacks.
-pub fn verdict(witness: &Witness) -> Verdict {
+pub fn verdict(witness: &Witness) -> StackVerdict {
     let Some(switch_stack) = witness.switch_stack else {
         return Undecided;
     };
-    let place = Stack::behind(switch_stack, SCHEDULE);
+    let place = TrimmedStack::behind(switch_stack, SCHEDULE);
     if witness.is_blocked {
         return blocked(&place);
     }
@@ -64,7 +64,7 @@ pub fn verdict(witness: &Witness) -> Verdict {
     }
     let request = witness
         .cause_stack
-        .map(|stack| Stack::behind(stack, RESCHEDULE));
+        .map(|stack| TrimmedStack::behind(stack, RESCHEDULE));
     left_runnable(&place, request.as_ref(), witness.successor)
 }
 
@@ -81,9 +81,9 @@ const SCHEDULE: &[&str] = &[
 const RESCHEDULE: &[&str] = &["__resched_curr", "resched_curr", "resched_curr_lazy"];
 
 /// A stack without the functions of the event itself.
-struct Stack<'a>(Vec<&'a str>);
+struct TrimmedStack<'a>(Vec<&'a str>);
 
-impl<'a> Stack<'a> {
+impl<'a> TrimmedStack<'a> {
     fn behind(stack: &'a [String], event: &[&str]) -> Self {
         let names: Vec<_> = stack.iter().map(|name| base_name(name)).collect();
         let last = names.iter().position(|name| event.contains(name));
@@ -222,7 +222,7 @@ const SLEEPING_PLACES: &[(&[Reason], &[&str])] = &[
     ),
 ];
 
-fn blocked(place: &Stack) -> Verdict {
+fn blocked(place: &TrimmedStack) -> StackVerdict {
     if let Some((reasons, _)) = SLEEPING_PLACES.iter().find(|row| place.has(row.1)) {
         return Reasons(reasons);
     }
@@ -253,7 +253,11 @@ const PREEMPTION_POINTS: &[&str] = &[
     "irqentry_exit",
 ];
 
-fn left_runnable(place: &Stack, request: Option<&Stack>, successor: Successor) -> Verdict {
+fn left_runnable(
+    place: &TrimmedStack,
+    request: Option<&TrimmedStack>,
+    successor: Successor,
+) -> StackVerdict {
     if request.is_some_and(|stack| stack.has(&["throttle_cfs_rq_work"])) {
         return Reasons(&[Reason::Throttle]);
     }
@@ -303,7 +307,7 @@ const CHANGING: &[&str] = &[
     "resched_cpu",
 ];
 
-fn asked(request: &Stack) -> Verdict {
+fn asked(request: &TrimmedStack) -> StackVerdict {
     let is_for_preference = request.has(&[
         "wakeup_preempt",
         "check_preempt_curr", // before 6.8
@@ -343,7 +347,7 @@ mod tests {
         functions.split_whitespace().map(str::to_owned).collect()
     }
 
-    fn blocked_in(switch_stack: &str) -> Verdict {
+    fn blocked_in(switch_stack: &str) -> StackVerdict {
         verdict(&Witness {
             is_blocked: true,
             successor: Successor::Peer,
@@ -352,7 +356,7 @@ mod tests {
         })
     }
 
-    fn preempted(switch_stack: &str, cause_stack: &str) -> Verdict {
+    fn preempted(switch_stack: &str, cause_stack: &str) -> StackVerdict {
         verdict(&Witness {
             is_blocked: false,
             successor: Successor::Peer,

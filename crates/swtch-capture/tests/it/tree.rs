@@ -9,15 +9,17 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use swtch_capture::{BeforeWalk, Capture, Children, Error, Scope, Settings, Target};
+use swtch_capture::{
+    BeforeWalk, Capture, Children, Error, RecordingScope, Settings, TargetProcess,
+};
 use swtch_core::{Arch, Event, Pid};
 
 use crate::alone;
 
 /// A shell that is killed with everything it started, even if that has another parent by then.
-struct Family(Child);
+struct ShellTree(Child);
 
-impl Family {
+impl ShellTree {
     fn start(script: &str) -> Self {
         use std::os::unix::process::CommandExt as _;
         let mut shell = Command::new("sh");
@@ -31,7 +33,7 @@ impl Family {
     }
 }
 
-impl Drop for Family {
+impl Drop for ShellTree {
     fn drop(&mut self) {
         let group = libc::pid_t::try_from(self.0.id()).expect("ids are positive");
         // SAFETY: kill has no memory effects; the group is that of our child, which is not reaped
@@ -42,7 +44,7 @@ impl Drop for Family {
 }
 
 fn settings(pid: Pid, children: Children, happens: impl Fn() + Send + Sync + 'static) -> Settings {
-    let scope = Scope::Processes {
+    let scope = RecordingScope::Processes {
         pids: vec![pid],
         children,
     };
@@ -105,7 +107,7 @@ fn root_a_tree_that_changes_while_it_is_taken_is_whole() {
         "sh -c \"{middle}\" & echo $!; read x; sh -c '{busy}' & echo $!; wait",
         middle = middle.replace('$', "\\$")
     );
-    let mut family = Family::start(&script);
+    let mut family = ShellTree::start(&script);
     let mut told = BufReader::new(family.0.stdout.take().expect("it is piped"));
     let (one, other) = (next_number(&mut told), next_number(&mut told));
     // The two shells write in any order.
@@ -159,7 +161,7 @@ fn root_a_tree_that_changes_while_it_is_taken_is_whole() {
 fn root_without_children_nothing_below_is_recorded() {
     let _turn = alone();
     let script = "while :; do sleep 0.005; done & while :; do sleep 0.005; done";
-    let family = Family::start(script);
+    let family = ShellTree::start(script);
     thread::sleep(Duration::from_millis(50));
     let settings = settings(family.pid(), Children::LeftOut, || ());
     let mut capture = Capture::start(&settings, arch()).expect("capturing needs root");
@@ -176,11 +178,11 @@ fn root_without_children_nothing_below_is_recorded() {
 #[ignore = "needs root"]
 fn root_a_process_that_ends_before_the_recording_begins_is_an_error() {
     let _turn = alone();
-    let family = Family::start("read x");
+    let family = ShellTree::start("read x");
     let pid = family.pid();
     let end = move || {
         kill(pid.get());
-        while Target::find(pid).is_ok_and(|target| !target.is_gone()) {
+        while TargetProcess::find(pid).is_ok_and(|target| !target.is_gone()) {
             thread::sleep(Duration::from_millis(1));
         }
     };

@@ -139,7 +139,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::promises::Noise;
+    use super::super::promises::SeededNoise;
     use super::*;
 
     /// (1 × -1.5) + … over the squares, by hand: -1.5 -0.5 0.5 1.5.
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn independent_values_are_worth_themselves() {
-        let mut noise = Noise::new(1);
+        let mut noise = SeededNoise::new(1);
         let values: Vec<f64> = (0..2000).map(|_| noise.normal()).collect();
         let worth = effective_n(&values).unwrap();
         assert!((1400.0..=2000.0).contains(&worth), "{worth}");
@@ -175,7 +175,10 @@ mod tests {
     /// The formula gives τ = 19 for AR(1) with 0.9.
     #[test]
     fn an_autoregressive_series_has_its_known_time() {
-        let values: Vec<f64> = Noise::new(2).autoregressive(0.9).take(20_000).collect();
+        let values: Vec<f64> = SeededNoise::new(2)
+            .autoregressive(0.9)
+            .take(20_000)
+            .collect();
         let time = integrated_time(&values).unwrap();
         assert!((15.0..24.0).contains(&time), "{time}");
         assert!((lag1(&values).unwrap() - 0.9).abs() < 0.01);
@@ -184,7 +187,7 @@ mod tests {
     /// Spikes make values look independent; their signs still show the drift.
     #[test]
     fn spikes_do_not_hide_a_drift() {
-        let mut noise = Noise::new(3);
+        let mut noise = SeededNoise::new(3);
         let mut values: Vec<f64> = noise.autoregressive(0.9).take(4000).collect();
         for _ in 0..200 {
             values[noise.rng.usize(0..4000)] += 100.0;

@@ -38,7 +38,7 @@ impl Cliff {
     /// `None` without a step, or if the curves have fewer than two sizes in common.
     pub fn of(processes: &Curve, threads: &Curve) -> Option<Self> {
         let more = more(processes, threads);
-        let step = |pair: &[More]| {
+        let step = |pair: &[ExtraCost]| {
             let [before, behind] = pair else { return None };
             let is_step = behind.low > before.high && behind.point > before.point * LEAST_RISE;
             is_step.then_some(Self {
@@ -53,23 +53,23 @@ impl Cliff {
 }
 
 /// How much more processes cost than threads in a ring of one size.
-struct More {
+struct ExtraCost {
     size: f64,
     low: f64,
     point: f64,
     high: f64,
 }
 
-fn more(processes: &Curve, threads: &Curve) -> Vec<More> {
+fn more(processes: &Curve, threads: &Curve) -> Vec<ExtraCost> {
     let same = |size: f64| {
         let is_same = move |point: &&Point| point.size.total_cmp(&size).is_eq();
         threads.points.iter().find(is_same)
     };
     let points = processes.points.iter();
-    let mut more: Vec<More> = points
+    let mut more: Vec<ExtraCost> = points
         .filter_map(|of_processes| {
             let (process, thread) = (of_processes.net_ns, same(of_processes.size)?.net_ns);
-            Some(More {
+            Some(ExtraCost {
                 size: of_processes.size,
                 low: process.low - thread.high,
                 point: process.point - thread.point,

@@ -8,7 +8,7 @@
 //!
 //! A block is dropped alone, without its round: on a busy machine a round of thirty arms nearly
 //! always has one such block. Comparisons use the rounds in which *all* compared series have kept
-//! their blocks ([`Kept::together`]), so that values stay paired.
+//! their blocks ([`KeptBlocks::together`]), so that values stay paired.
 
 use std::collections::BTreeMap;
 
@@ -62,13 +62,13 @@ impl Dropped {
 
 /// The blocks of one tree that are used.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Kept {
+pub struct KeptBlocks {
     /// ns per operation, by round and series.
     blocks: BTreeMap<(usize, usize), f64>,
     dropped: Dropped,
 }
 
-impl Kept {
+impl KeptBlocks {
     /// Sorts the blocks of one tree into kept and dropped ones.
     pub fn of(blocks: &[Block]) -> Self {
         let limits = limits(blocks);
@@ -139,7 +139,7 @@ mod tests {
     /// Two series; the second takes a hundred times as long, which is no reason to drop it.
     #[test]
     fn only_declared_reasons_drop_a_block() {
-        let kept = Kept::of(&[
+        let kept = KeptBlocks::of(&[
             block(0, 0, 10.0, 0),
             block(0, 1, 1000.0, 0),
             block(1, 0, 11.0, 1),
@@ -167,7 +167,7 @@ mod tests {
             .zip(times)
             .map(|(round, ns)| block(round, 7, ns, 0))
             .collect();
-        let kept = Kept::of(&blocks);
+        let kept = KeptBlocks::of(&blocks);
         assert_eq!(kept.dropped().too_long, 1);
         assert_eq!(kept.together([7]), [vec![1000.0, 1001.0, 1001.0, 3002.0]]);
     }
@@ -175,7 +175,7 @@ mod tests {
     /// A long block that was preempted is counted once, as preempted.
     #[test]
     fn a_block_is_dropped_for_one_reason() {
-        let kept = Kept::of(&[
+        let kept = KeptBlocks::of(&[
             block(0, 0, 1.0, 0),
             block(1, 0, 1.0, 0),
             block(2, 0, 9.0, 4),
@@ -188,7 +188,7 @@ mod tests {
     /// Values stay paired: a round counts only if all the series have it.
     #[test]
     fn a_round_without_one_of_the_blocks_is_no_pair() {
-        let kept = Kept::of(&[
+        let kept = KeptBlocks::of(&[
             block(0, 0, 1.0, 0),
             block(0, 1, 2.0, 1),
             block(1, 1, 2.5, 0),

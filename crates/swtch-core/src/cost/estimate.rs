@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use super::autocorrelation::effective_n;
 use super::holm;
-use super::interval::{Interval, SignInterval, median, sign_interval};
+use super::interval::{ConfidenceInterval, SignInterval, median, sign_interval};
 use super::sign_test::sign_test;
 
 /// The confidence of intervals, unless another is asked for.
@@ -107,9 +107,9 @@ impl Estimate {
         Self::of_trees(&paired(a, b, |a, b| b - a)?)
     }
 
-    /// The ends `low` and `high` as an [`Interval`].
-    pub const fn interval(&self) -> Interval {
-        Interval {
+    /// The ends `low` and `high` as an [`ConfidenceInterval`].
+    pub const fn interval(&self) -> ConfidenceInterval {
+        ConfidenceInterval {
             low: self.low,
             high: self.high,
         }
@@ -216,7 +216,7 @@ fn within_tree(rounds: &[f64], confidence: f64) -> Option<SignInterval> {
     let worth = effective_n(rounds)?;
     sign_interval(rounds, confidence, Some(worth)).or_else(|| {
         Some(SignInterval {
-            interval: Interval {
+            interval: ConfidenceInterval {
                 low: rounds.iter().copied().reduce(f64::min)?,
                 high: rounds.iter().copied().reduce(f64::max)?,
             },

@@ -24,14 +24,14 @@ pub const LEAST_VALUES: usize = 6;
 
 /// An interval with both ends included, in the unit of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
+pub struct ConfidenceInterval {
     /// The lower end of the interval.
     pub low: f64,
     /// The upper end; never below `low`.
     pub high: f64,
 }
 
-impl Interval {
+impl ConfidenceInterval {
     /// Half the length of the interval.
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
@@ -56,7 +56,7 @@ impl Interval {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SignInterval {
     /// The interval; its ends are two of the values.
-    pub interval: Interval,
+    pub interval: ConfidenceInterval,
     /// The probability, from 0 to 1, with which an interval made like this holds the median. At
     /// least what was asked for, unless even the lowest and highest value do not reach that.
     pub confidence: f64,
@@ -116,7 +116,7 @@ pub fn sign_interval(
     // Of `worth` values the lowest `rank - 1` are left out; of all values a proportional number.
     let left_out = (rank - 1) * sorted.len() / worth;
     Some(SignInterval {
-        interval: Interval {
+        interval: ConfidenceInterval {
             low: sorted[left_out],
             high: sorted[sorted.len() - 1 - left_out],
         },

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::cliff::Cliff;
 use super::estimate::Estimate;
 use super::kind::{Members, Place, Policy};
-use super::verdict::{Difference, Noise, Verdict};
+use super::verdict::{Difference, MeasurementVerdict, Noise};
 
 /// Version of [`PriceList`] as it is written to files. It grows whenever a field changes its
 /// meaning; a new field does not need it.
@@ -27,7 +27,7 @@ pub struct PriceList {
     /// The machine, kernel and boot that the prices hold for.
     pub origin: Origin,
     /// Facts of the machine that change the answers.
-    pub facts: Vec<Fact>,
+    pub facts: Vec<PriceFact>,
     /// How the list was measured, and how well.
     pub session: Session,
     /// One row for each operation that was measured.
@@ -44,7 +44,7 @@ pub struct PriceList {
     #[serde(default)]
     pub kernel_share: Vec<KernelShareRow>,
     /// Kinds that this machine could not measure, and why.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingPrice>,
 }
 
 impl PriceList {
@@ -82,7 +82,7 @@ pub struct Origin {
 
 /// One fact of the machine that changes the answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fact {
+pub struct PriceFact {
     /// Name of the fact; it ends in the unit where there is one.
     pub name: String,
     /// Value of the fact; `None` when it could not be read.
@@ -119,7 +119,7 @@ pub struct Session {
     /// What is known about the machine during the measurement.
     pub noise: Noise,
     /// What the measurement is worth.
-    pub verdict: Verdict,
+    pub verdict: MeasurementVerdict,
     /// Whether every headline result is resolved.
     pub is_resolved: bool,
 }
@@ -150,7 +150,7 @@ pub struct Price {
     /// Involuntary switches per operation, counted by the kernel.
     pub involuntary_per_op: f64,
     /// Whether the price is for one switch or one operation.
-    pub per: Per,
+    pub per: PriceUnit,
     /// Hand-off as a multiple of an empty system call of the same rounds.
     pub system_calls: Option<f64>,
     /// Hand-off as a multiple of [`REFERENCE`], paired round by round, which takes out the
@@ -163,14 +163,14 @@ pub struct Price {
 /// The unit of a price.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "per", content = "because")]
-pub enum Per {
+pub enum PriceUnit {
     /// One switch: the kernel counted as many as expected, within [`COUNT_TOLERANCE`].
     Switch,
     /// One operation; the text says why it is not one switch.
     Operation(String),
 }
 
-impl Per {
+impl PriceUnit {
     /// Compares the kernel's switches per operation with the `expected` number.
     pub fn judge(counted_per_op: f64, expected: f64) -> Self {
         if expected == 0.0 {
@@ -274,7 +274,7 @@ pub struct KernelShareRow {
 
 /// A kind that could not be measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missing {
+pub struct MissingPrice {
     /// Name of the kind that is missing.
     pub kind: String,
     /// Why it could not be measured, in words.

@@ -7,11 +7,11 @@ use super::estimate::Contrast;
 use super::verdict::{Difference, differs};
 
 /// Random numbers from a fixed seed.
-pub(super) struct Noise {
+pub(super) struct SeededNoise {
     pub(super) rng: Rng,
 }
 
-impl Noise {
+impl SeededNoise {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             rng: Rng::with_seed(seed),
@@ -63,7 +63,7 @@ const BUSY: Machine = Machine {
 type Arms = [Vec<Vec<f64>>; 2];
 
 impl Machine {
-    fn trees(&self, noise: &mut Noise, trees: usize, rounds: usize) -> Arms {
+    fn trees(&self, noise: &mut SeededNoise, trees: usize, rounds: usize) -> Arms {
         let mut arms = [const { Vec::new() }; 2];
         for _ in 0..trees {
             let shared: Vec<f64> = noise.autoregressive(0.9).take(rounds).collect();
@@ -87,7 +87,7 @@ impl Machine {
 
 /// Averages over many simulated measurements; shares from 0 to 1.
 #[derive(Debug, Default)]
-struct Shares {
+struct SimulationAverages {
     claimed: f64,
     found: f64,
     resolved: f64,
@@ -97,10 +97,10 @@ struct Shares {
 }
 
 /// Simulates many measurements; each has an A/A contrast if `with_a_a`.
-fn simulate(machine: Machine, trees: usize, rounds: usize, with_a_a: bool) -> Shares {
+fn simulate(machine: Machine, trees: usize, rounds: usize, with_a_a: bool) -> SimulationAverages {
     const TIMES: u32 = 400;
-    let mut noise = Noise::new(2024);
-    let mut shares = Shares::default();
+    let mut noise = SeededNoise::new(2024);
+    let mut shares = SimulationAverages::default();
     let once = 1.0 / f64::from(TIMES);
     let identical = Machine {
         effect_pct: 0.0,
@@ -174,7 +174,7 @@ fn arms_may_change_places() {
         effect_pct: 1.0,
         ..BUSY
     };
-    let mut noise = Noise::new(7);
+    let mut noise = SeededNoise::new(7);
     for _ in 0..100 {
         let [a, b] = machine.trees(&mut noise, 12, 20);
         let [there, back] =
@@ -191,7 +191,7 @@ fn arms_may_change_places() {
 /// Eight contrasts of identical arms at a time: in 400 families at most 5 % claim any.
 #[test]
 fn a_family_of_identical_arms_is_seldom_told_apart() {
-    let mut noise = Noise::new(11);
+    let mut noise = SeededNoise::new(11);
     let claimed = (0..400)
         .filter(|_| {
             let arms: [Arms; 8] = [(); 8].map(|()| BUSY.trees(&mut noise, 12, 10));

@@ -219,7 +219,7 @@ impl fmt::Display for Reason {
 /// The worth of a measurement, from best to worst.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "verdict", content = "reasons")]
-pub enum Verdict {
+pub enum MeasurementVerdict {
     /// Nothing speaks against the measurement.
     #[default]
     Quiet,
@@ -229,7 +229,7 @@ pub enum Verdict {
     Unresolved(Vec<Reason>),
 }
 
-impl Verdict {
+impl MeasurementVerdict {
     /// The verdict on a measurement under this noise.
     pub fn of(noise: &Noise) -> Self {
         let grave = noise.unresolved();
@@ -429,20 +429,23 @@ mod tests {
     }
 
     fn words(noise: &Noise) -> Vec<String> {
-        let verdict = Verdict::of(noise);
+        let verdict = MeasurementVerdict::of(noise);
         verdict.reasons().iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_quiet_machine_is_quiet() {
-        assert_eq!(Verdict::of(&quiet()), Verdict::Quiet);
+        assert_eq!(MeasurementVerdict::of(&quiet()), MeasurementVerdict::Quiet);
     }
 
     /// A value that the system does not give is no reason; an unsteady machine is one.
     #[test]
     fn what_is_not_known_is_no_reason() {
         let noise = Noise::default();
-        assert_eq!(Verdict::of(&noise), Verdict::Noisy(vec![Reason::Unsteady]));
+        assert_eq!(
+            MeasurementVerdict::of(&noise),
+            MeasurementVerdict::Noisy(vec![Reason::Unsteady])
+        );
     }
 
     #[test]
@@ -461,7 +464,10 @@ mod tests {
             },
             ..quiet()
         };
-        assert!(matches!(Verdict::of(&noise), Verdict::Noisy(_)));
+        assert!(matches!(
+            MeasurementVerdict::of(&noise),
+            MeasurementVerdict::Noisy(_)
+        ));
         assert_eq!(
             words(&noise),
             [
@@ -489,7 +495,10 @@ mod tests {
             was_steady: false,
             ..quiet()
         };
-        assert!(matches!(Verdict::of(&noise), Verdict::Unresolved(_)));
+        assert!(matches!(
+            MeasurementVerdict::of(&noise),
+            MeasurementVerdict::Unresolved(_)
+        ));
         let words = words(&noise);
         assert_eq!(words.len(), 4);
         assert_eq!(
@@ -510,7 +519,7 @@ mod tests {
             effective_n: Some(3.5),
             ..quiet()
         };
-        assert_eq!(Verdict::of(&noise), Verdict::Quiet);
+        assert_eq!(MeasurementVerdict::of(&noise), MeasurementVerdict::Quiet);
         let few = Noise { trees: 2, ..noise };
         assert_eq!(
             words(&few),

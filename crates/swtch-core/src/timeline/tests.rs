@@ -69,7 +69,7 @@ fn timeline() -> Timeline {
 
 fn row(timeline: &mut Timeline, event: SwitchEvent) -> Switch {
     match timeline.push(Event::Switch(event)) {
-        Some(Step::Switch(switch)) => switch,
+        Some(TraceRow::Switch(switch)) => switch,
         other => panic!("no row but {other:?}"),
     }
 }
@@ -380,7 +380,7 @@ fn user_switch(tid: u32, cpu: Option<u16>) -> UserSwitchEvent {
 fn a_user_switch_is_a_row_of_its_thread() {
     let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
     timeline.push(named(70));
-    let Some(Step::Switch(row)) = timeline.push(Event::User(user_switch(70, Some(3)))) else {
+    let Some(TraceRow::Switch(row)) = timeline.push(Event::User(user_switch(70, Some(3)))) else {
         panic!("a row")
     };
     assert_eq!(
@@ -409,7 +409,7 @@ fn a_user_switch_is_where_its_thread_was_last() {
         cpu: CpuId::new(1),
         ..run(10, 20)
     }));
-    let Some(Step::Switch(row)) = timeline.push(Event::User(user_switch(70, None))) else {
+    let Some(TraceRow::Switch(row)) = timeline.push(Event::User(user_switch(70, None))) else {
         panic!("a row")
     };
     assert_eq!(row.cpu, CpuId::new(1));
@@ -453,7 +453,7 @@ fn a_user_switch_changes_no_wait_of_the_kernel() {
     timeline.push(Event::Switch(run(10, 50)));
     timeline.push(Event::User(user_switch(70, Some(0))));
     let last = timeline.push(Event::Switch(after(50, run(260, 300))));
-    let Some(Step::Switch(row)) = last else {
+    let Some(TraceRow::Switch(row)) = last else {
         panic!("a row")
     };
     assert_eq!(
@@ -471,7 +471,7 @@ fn an_os_switch_carries_the_worker_that_the_word_named() {
         user_word: word,
         ..run(1, 2)
     })) {
-        Some(Step::Switch(row)) => (row.user_task, row.user.run, row.level),
+        Some(TraceRow::Switch(row)) => (row.user_task, row.user.run, row.level),
         _ => panic!("a row"),
     };
     assert_eq!(

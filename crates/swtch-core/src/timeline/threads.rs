@@ -10,12 +10,12 @@ use crate::switch::TaskEvent;
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     by_tid: HashMap<Tid, TaskKey>,
-    places: Vec<Place>,
+    places: Vec<ThreadLocation>,
 }
 
 /// Where a thread ran last, and which cgroup it is in.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct ThreadLocation {
     pub(super) cpu: Option<CpuId>,
     pub(super) cgroup: CgroupId,
 }
@@ -34,16 +34,16 @@ impl Threads {
     }
 
     /// The task with this thread id, its last CPU and its cgroup.
-    pub(super) fn find(&self, tid: Tid) -> Option<(TaskKey, Place)> {
+    pub(super) fn find(&self, tid: Tid) -> Option<(TaskKey, ThreadLocation)> {
         let task = *self.by_tid.get(&tid)?;
         let index = usize::try_from(task.get()).ok()?;
         Some((task, self.places.get(index).copied().unwrap_or_default()))
     }
 
-    fn place(&mut self, task: TaskKey) -> &mut Place {
+    fn place(&mut self, task: TaskKey) -> &mut ThreadLocation {
         let index = usize::try_from(task.get()).unwrap_or(usize::MAX);
         if index >= self.places.len() {
-            self.places.resize(index + 1, Place::default());
+            self.places.resize(index + 1, ThreadLocation::default());
         }
         &mut self.places[index]
     }

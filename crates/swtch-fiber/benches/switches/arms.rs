@@ -2,7 +2,7 @@
 
 /// The program that runs an arm, with the arm's name as argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Program {
+pub enum ArmProgram {
     /// This benchmark itself: `--arm NAME`.
     Ours,
     /// `benches/peers`, in Rust, without glommio.
@@ -15,7 +15,7 @@ pub enum Program {
     Go,
 }
 
-impl Program {
+impl ArmProgram {
     /// All programs, in the order in which they are built.
     pub const ALL: [Self; 5] = [Self::Ours, Self::Rust, Self::Glommio, Self::Boost, Self::Go];
 }
@@ -23,7 +23,7 @@ impl Program {
 /// A group of arms that do the same, so that their ratio is meaningful. The others are divided by
 /// the first arm of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum OperationGroup {
     /// One of two tasks yields to the other.
     Yield,
     /// The same with a thousand tasks, which no longer fit into the first-level cache.
@@ -40,7 +40,7 @@ pub enum Group {
     Primitive,
 }
 
-impl Group {
+impl OperationGroup {
     /// All groups, in the order of the report.
     pub const ALL: [Self; 7] = [
         Self::Yield,
@@ -81,86 +81,146 @@ impl Group {
 
 /// One thing that is measured.
 #[derive(Clone, Copy, Debug)]
-pub struct Arm {
+pub struct BenchArm {
     /// Unique name; the argument that its program takes.
     pub name: &'static str,
     /// The group in which it is compared.
-    pub group: Group,
+    pub group: OperationGroup,
     /// The program that runs it.
-    pub program: Program,
+    pub program: ArmProgram,
 }
 
 /// All arms. Two are the same, to show the noise: `swtch-yield` and `swtch-yield-again`. `sentinel`
 /// is arithmetic without memory: it shows changes of the machine's speed.
-pub const ALL: &[Arm] = &[
-    arm("swtch-yield", Group::Yield, Program::Ours),
-    arm("swtch-yield-again", Group::Yield, Program::Ours),
-    arm("swtch-yield-in-situ", Group::Yield, Program::Ours),
-    arm("swtch-yield-beside-a-sleeper", Group::Yield, Program::Ours),
-    arm("swtch-yield-no-accounting", Group::Yield, Program::Ours),
+pub const ALL: &[BenchArm] = &[
+    arm("swtch-yield", OperationGroup::Yield, ArmProgram::Ours),
+    arm("swtch-yield-again", OperationGroup::Yield, ArmProgram::Ours),
+    arm(
+        "swtch-yield-in-situ",
+        OperationGroup::Yield,
+        ArmProgram::Ours,
+    ),
+    arm(
+        "swtch-yield-beside-a-sleeper",
+        OperationGroup::Yield,
+        ArmProgram::Ours,
+    ),
+    arm(
+        "swtch-yield-no-accounting",
+        OperationGroup::Yield,
+        ArmProgram::Ours,
+    ),
     arm(
         "swtch-yield-no-accounting-in-situ",
-        Group::Yield,
-        Program::Ours,
+        OperationGroup::Yield,
+        ArmProgram::Ours,
     ),
-    arm("swtch-yield-alone", Group::Yield, Program::Ours),
-    arm("swtch-check-quantum", Group::Yield, Program::Ours),
-    arm("bare-corosensei", Group::Yield, Program::Rust),
-    arm("bare-corosensei-in-situ", Group::Yield, Program::Rust),
-    arm("corosensei-ring", Group::Yield, Program::Rust),
-    arm("corosensei-ring-in-situ", Group::Yield, Program::Rust),
-    arm("may", Group::Yield, Program::Rust),
-    arm("may-in-situ", Group::Yield, Program::Rust),
-    arm("boost-fiber", Group::Yield, Program::Boost),
-    arm("boost-fiber-in-situ", Group::Yield, Program::Boost),
-    arm("glommio", Group::Yield, Program::Glommio),
-    arm("tokio-current", Group::Yield, Program::Rust),
-    arm("tokio-multi1", Group::Yield, Program::Rust),
-    arm("go-gosched", Group::Yield, Program::Go),
-    arm("sched_yield-alone", Group::Yield, Program::Rust),
-    arm("sched_yield-pair", Group::Yield, Program::Rust),
-    arm("swtch-yield-1000", Group::Yield1000, Program::Ours),
-    arm("may-1000", Group::Yield1000, Program::Rust),
-    arm("boost-fiber-1000", Group::Yield1000, Program::Boost),
-    arm("tokio-current-1000", Group::Yield1000, Program::Rust),
-    arm("go-1000", Group::Yield1000, Program::Go),
-    arm("swtch-thread-mode", Group::HandOff, Program::Ours),
-    arm("futex-pair", Group::HandOff, Program::Rust),
-    arm("go-channel", Group::HandOff, Program::Go),
-    arm("swtch-spawn", Group::Spawn, Program::Ours),
-    arm("may-spawn", Group::Spawn, Program::Rust),
-    arm("boost-fiber-spawn", Group::Spawn, Program::Boost),
-    arm("tokio-spawn", Group::Spawn, Program::Rust),
-    arm("go-spawn", Group::Spawn, Program::Go),
-    arm("thread-spawn", Group::Spawn, Program::Rust),
-    arm("swtch-spawn-64", Group::Spawn64, Program::Ours),
-    arm("may-spawn-64", Group::Spawn64, Program::Rust),
-    arm("boost-fiber-spawn-64", Group::Spawn64, Program::Boost),
-    arm("tokio-spawn-64", Group::Spawn64, Program::Rust),
-    arm("go-spawn-64", Group::Spawn64, Program::Go),
-    arm("swtch-mutex", Group::Mutex, Program::Ours),
-    arm("std-mutex", Group::Mutex, Program::Rust),
-    arm("may-mutex", Group::Mutex, Program::Rust),
-    arm("boost-fiber-mutex", Group::Mutex, Program::Boost),
-    arm("tokio-mutex", Group::Mutex, Program::Rust),
-    arm("go-mutex", Group::Mutex, Program::Go),
-    arm(SENTINEL, Group::Primitive, Program::Rust),
+    arm("swtch-yield-alone", OperationGroup::Yield, ArmProgram::Ours),
+    arm(
+        "swtch-check-quantum",
+        OperationGroup::Yield,
+        ArmProgram::Ours,
+    ),
+    arm("bare-corosensei", OperationGroup::Yield, ArmProgram::Rust),
+    arm(
+        "bare-corosensei-in-situ",
+        OperationGroup::Yield,
+        ArmProgram::Rust,
+    ),
+    arm("corosensei-ring", OperationGroup::Yield, ArmProgram::Rust),
+    arm(
+        "corosensei-ring-in-situ",
+        OperationGroup::Yield,
+        ArmProgram::Rust,
+    ),
+    arm("may", OperationGroup::Yield, ArmProgram::Rust),
+    arm("may-in-situ", OperationGroup::Yield, ArmProgram::Rust),
+    arm("boost-fiber", OperationGroup::Yield, ArmProgram::Boost),
+    arm(
+        "boost-fiber-in-situ",
+        OperationGroup::Yield,
+        ArmProgram::Boost,
+    ),
+    arm("glommio", OperationGroup::Yield, ArmProgram::Glommio),
+    arm("tokio-current", OperationGroup::Yield, ArmProgram::Rust),
+    arm("tokio-multi1", OperationGroup::Yield, ArmProgram::Rust),
+    arm("go-gosched", OperationGroup::Yield, ArmProgram::Go),
+    arm("sched_yield-alone", OperationGroup::Yield, ArmProgram::Rust),
+    arm("sched_yield-pair", OperationGroup::Yield, ArmProgram::Rust),
+    arm(
+        "swtch-yield-1000",
+        OperationGroup::Yield1000,
+        ArmProgram::Ours,
+    ),
+    arm("may-1000", OperationGroup::Yield1000, ArmProgram::Rust),
+    arm(
+        "boost-fiber-1000",
+        OperationGroup::Yield1000,
+        ArmProgram::Boost,
+    ),
+    arm(
+        "tokio-current-1000",
+        OperationGroup::Yield1000,
+        ArmProgram::Rust,
+    ),
+    arm("go-1000", OperationGroup::Yield1000, ArmProgram::Go),
+    arm(
+        "swtch-thread-mode",
+        OperationGroup::HandOff,
+        ArmProgram::Ours,
+    ),
+    arm("futex-pair", OperationGroup::HandOff, ArmProgram::Rust),
+    arm("go-channel", OperationGroup::HandOff, ArmProgram::Go),
+    arm("swtch-spawn", OperationGroup::Spawn, ArmProgram::Ours),
+    arm("may-spawn", OperationGroup::Spawn, ArmProgram::Rust),
+    arm(
+        "boost-fiber-spawn",
+        OperationGroup::Spawn,
+        ArmProgram::Boost,
+    ),
+    arm("tokio-spawn", OperationGroup::Spawn, ArmProgram::Rust),
+    arm("go-spawn", OperationGroup::Spawn, ArmProgram::Go),
+    arm("thread-spawn", OperationGroup::Spawn, ArmProgram::Rust),
+    arm("swtch-spawn-64", OperationGroup::Spawn64, ArmProgram::Ours),
+    arm("may-spawn-64", OperationGroup::Spawn64, ArmProgram::Rust),
+    arm(
+        "boost-fiber-spawn-64",
+        OperationGroup::Spawn64,
+        ArmProgram::Boost,
+    ),
+    arm("tokio-spawn-64", OperationGroup::Spawn64, ArmProgram::Rust),
+    arm("go-spawn-64", OperationGroup::Spawn64, ArmProgram::Go),
+    arm("swtch-mutex", OperationGroup::Mutex, ArmProgram::Ours),
+    arm("std-mutex", OperationGroup::Mutex, ArmProgram::Rust),
+    arm("may-mutex", OperationGroup::Mutex, ArmProgram::Rust),
+    arm(
+        "boost-fiber-mutex",
+        OperationGroup::Mutex,
+        ArmProgram::Boost,
+    ),
+    arm("tokio-mutex", OperationGroup::Mutex, ArmProgram::Rust),
+    arm("go-mutex", OperationGroup::Mutex, ArmProgram::Go),
+    arm(SENTINEL, OperationGroup::Primitive, ArmProgram::Rust),
     #[cfg(target_arch = "x86_64")]
-    arm("rdtsc", Group::Primitive, Program::Rust),
-    arm("clock-gettime", Group::Primitive, Program::Rust),
-    arm("store", Group::Primitive, Program::Rust),
-    arm("load-store", Group::Primitive, Program::Rust),
-    arm("fetch-add", Group::Primitive, Program::Rust),
-    arm("compare-exchange", Group::Primitive, Program::Rust),
-    arm("store-fence", Group::Primitive, Program::Rust),
-    arm("event-64", Group::Primitive, Program::Rust),
+    arm("rdtsc", OperationGroup::Primitive, ArmProgram::Rust),
+    arm("clock-gettime", OperationGroup::Primitive, ArmProgram::Rust),
+    arm("store", OperationGroup::Primitive, ArmProgram::Rust),
+    arm("load-store", OperationGroup::Primitive, ArmProgram::Rust),
+    arm("fetch-add", OperationGroup::Primitive, ArmProgram::Rust),
+    arm(
+        "compare-exchange",
+        OperationGroup::Primitive,
+        ArmProgram::Rust,
+    ),
+    arm("store-fence", OperationGroup::Primitive, ArmProgram::Rust),
+    arm("event-64", OperationGroup::Primitive, ArmProgram::Rust),
 ];
 
 /// The arm whose work is always the same.
 pub const SENTINEL: &str = "sentinel";
 
-const fn arm(name: &'static str, group: Group, program: Program) -> Arm {
-    Arm {
+const fn arm(name: &'static str, group: OperationGroup, program: ArmProgram) -> BenchArm {
+    BenchArm {
         name,
         group,
         program,

@@ -9,16 +9,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::arms::Program;
+use crate::arms::ArmProgram;
 
 /// Directory with the sources of the peers.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/peers");
 
 /// The programs that exist, and the reason for each that does not.
 #[derive(Debug, Default)]
-pub struct Programs(BTreeMap<&'static str, Result<PathBuf, String>>);
+pub struct PeerPrograms(BTreeMap<&'static str, Result<PathBuf, String>>);
 
-impl Programs {
+impl PeerPrograms {
     /// Builds the peers; with `build` off, uses those that were built before.
     ///
     /// # Errors
@@ -30,13 +30,13 @@ impl Programs {
         let place = target.join("peers");
         fs::create_dir_all(&place)?;
         let mut all = Self::default();
-        for program in Program::ALL {
+        for program in ArmProgram::ALL {
             let found = match program {
-                Program::Ours => Ok(exe.clone()),
-                Program::Rust => rust(&place, build, &[]),
-                Program::Glommio => rust(&place, build, &["--features", "glommio"]),
-                Program::Boost => boost(&place, build),
-                Program::Go => go(&place, build),
+                ArmProgram::Ours => Ok(exe.clone()),
+                ArmProgram::Rust => rust(&place, build, &[]),
+                ArmProgram::Glommio => rust(&place, build, &["--features", "glommio"]),
+                ArmProgram::Boost => boost(&place, build),
+                ArmProgram::Go => go(&place, build),
             };
             all.0.insert(key(program), found);
         }
@@ -44,7 +44,7 @@ impl Programs {
     }
 
     /// Path of the program, or the reason why it does not exist.
-    pub fn get(&self, program: Program) -> Result<&Path, &str> {
+    pub fn get(&self, program: ArmProgram) -> Result<&Path, &str> {
         match self.0.get(key(program)) {
             Some(Ok(path)) => Ok(path),
             Some(Err(reason)) => Err(reason),
@@ -53,13 +53,13 @@ impl Programs {
     }
 }
 
-const fn key(program: Program) -> &'static str {
+const fn key(program: ArmProgram) -> &'static str {
     match program {
-        Program::Ours => "ours",
-        Program::Rust => "rust",
-        Program::Glommio => "glommio",
-        Program::Boost => "boost",
-        Program::Go => "go",
+        ArmProgram::Ours => "ours",
+        ArmProgram::Rust => "rust",
+        ArmProgram::Glommio => "glommio",
+        ArmProgram::Boost => "boost",
+        ArmProgram::Go => "go",
     }
 }
 

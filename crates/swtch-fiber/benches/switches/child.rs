@@ -7,14 +7,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use crate::arms::{Arm, Program};
+use crate::arms::{ArmProgram, BenchArm};
 
 /// An arm that does not answer for this long has hung.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The results of one block of operations.
 #[derive(Clone, Copy, Debug)]
-pub struct Block {
+pub struct BlockResult {
     /// The number of operations that was asked for.
     pub operations: u64,
     /// Wall-clock time of the block, ns.
@@ -31,7 +31,7 @@ pub struct Block {
 
 /// A running arm. It ends when this is dropped.
 #[derive(Debug)]
-pub struct Child {
+pub struct ArmProcess {
     process: Process,
     requests: Option<ChildStdin>,
     answers: Receiver<String>,
@@ -39,14 +39,14 @@ pub struct Child {
     pub about: String,
 }
 
-impl Child {
+impl ArmProcess {
     /// Starts `arm` of `program` and waits until it is ready.
     ///
     /// # Errors
     /// When it does not start, or ends or hangs before it is ready.
-    pub fn start(arm: &Arm, program: &Path) -> io::Result<Self> {
+    pub fn start(arm: &BenchArm, program: &Path) -> io::Result<Self> {
         let mut command = Command::new(program);
-        if arm.program == Program::Ours {
+        if arm.program == ArmProgram::Ours {
             command.arg("--arm");
         }
         let mut process = command
@@ -86,7 +86,7 @@ impl Child {
     ///
     /// # Errors
     /// When the arm ends, hangs or gives another answer.
-    pub fn run(&mut self, operations: u64) -> io::Result<Block> {
+    pub fn run(&mut self, operations: u64) -> io::Result<BlockResult> {
         let gone = || io::Error::other("it has no input");
         writeln!(self.requests.as_mut().ok_or_else(gone)?, "run {operations}")?;
         let line = self.answer()?;
@@ -110,7 +110,7 @@ impl Child {
     }
 }
 
-impl Drop for Child {
+impl Drop for ArmProcess {
     fn drop(&mut self) {
         // Normally it ends when its input ends; a hung arm would never notice that, so kill it.
         self.requests = None;
@@ -120,11 +120,11 @@ impl Drop for Child {
 }
 
 /// Reads `N ns user voluntary involuntary cpu_ns`.
-fn parse(line: &str) -> Option<Block> {
+fn parse(line: &str) -> Option<BlockResult> {
     let mut words = line.split(' ');
     let operations = words.next()?.parse().ok()?;
     let mut number = || words.next()?.parse().ok();
-    Some(Block {
+    Some(BlockResult {
         operations,
         wall_ns: number()?,
         user: number()?,

@@ -26,9 +26,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use build::Programs;
-use measure::Plan;
-use report::Host;
+use build::PeerPrograms;
+use measure::MeasurementPlan;
+use report::BenchHost;
 
 const HELP: &str = "cargo bench -p swtch-fiber -- [OPTIONS]
 
@@ -45,7 +45,7 @@ const HELP: &str = "cargo bench -p swtch-fiber -- [OPTIONS]
 /// The options from the command line.
 #[derive(Debug)]
 struct Options {
-    plan: Plan,
+    plan: MeasurementPlan,
     only: Vec<String>,
     json: Option<PathBuf>,
     cpu: Option<usize>,
@@ -82,7 +82,11 @@ fn main() -> ExitCode {
 fn parse(words: Vec<String>) -> Result<Options, Box<dyn Error>> {
     let quick = words.iter().any(|word| word == "--quick");
     let mut options = Options {
-        plan: if quick { Plan::QUICK } else { Plan::FULL },
+        plan: if quick {
+            MeasurementPlan::QUICK
+        } else {
+            MeasurementPlan::FULL
+        },
         only: Vec::new(),
         json: None,
         cpu: None,
@@ -114,8 +118,8 @@ fn at_least_one(word: &str) -> Result<usize, String> {
 fn compare(options: &Options) -> Result<(), Box<dyn Error>> {
     let wanted = measure::chosen(&options.only)?;
     eprintln!("building peers");
-    let programs = Programs::find(options.build)?;
-    let host = Host {
+    let programs = PeerPrograms::find(options.build)?;
+    let host = BenchHost {
         model: line_of("/proc/cpuinfo", "model name"),
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?
             .trim()

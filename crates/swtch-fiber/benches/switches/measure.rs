@@ -12,9 +12,9 @@
 
 use std::io;
 
-use crate::arms::{self, Arm};
-use crate::build::Programs;
-use crate::child::{Block, Child};
+use crate::arms::{self, BenchArm};
+use crate::build::PeerPrograms;
+use crate::child::{ArmProcess, BlockResult};
 
 /// Operations of a first try; all numbers of operations are multiples of it, because of pairs and
 /// batches.
@@ -22,7 +22,7 @@ const STEP: u64 = 128;
 
 /// How many starts, rounds and how long blocks are measured.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct MeasurementPlan {
     /// How often all arms are started anew.
     pub starts: usize,
     /// Number of rounds between two starts.
@@ -31,7 +31,7 @@ pub struct Plan {
     pub block_ns: f64,
 }
 
-impl Plan {
+impl MeasurementPlan {
     /// Enough starts for an interval that does not depend on the extremes.
     pub const FULL: Self = Self {
         starts: 9,
@@ -49,20 +49,20 @@ impl Plan {
 
 /// All measurements of one arm.
 #[derive(Debug)]
-pub struct Record {
+pub struct ArmMeasurements {
     /// The arm that was measured.
-    pub arm: Arm,
+    pub arm: BenchArm,
     /// The name by which the arm announces itself.
     pub about: String,
     /// Its blocks: by start, then by round. All complete arms have the same shape.
-    pub blocks: Vec<Vec<Block>>,
+    pub blocks: Vec<Vec<BlockResult>>,
     /// Why the arm is incomplete; its blocks must not be used then.
     pub failed: Option<String>,
     operations: u64,
 }
 
-impl Record {
-    fn new(arm: Arm) -> Self {
+impl ArmMeasurements {
+    fn new(arm: BenchArm) -> Self {
         Self {
             arm,
             about: String::new(),
@@ -81,10 +81,15 @@ impl Record {
 }
 
 /// Measures all arms in `wanted`.
-pub fn measure(wanted: &[Arm], programs: &Programs, plan: Plan) -> Vec<Record> {
-    let mut records: Vec<Record> = wanted.iter().copied().map(Record::new).collect();
+pub fn measure(
+    wanted: &[BenchArm],
+    programs: &PeerPrograms,
+    plan: MeasurementPlan,
+) -> Vec<ArmMeasurements> {
+    let mut records: Vec<ArmMeasurements> =
+        wanted.iter().copied().map(ArmMeasurements::new).collect();
     for start in 0..plan.starts {
-        let mut children: Vec<Option<Child>> = records
+        let mut children: Vec<Option<ArmProcess>> = records
             .iter_mut()
             .map(|record| started(record, programs, plan))
             .collect();
@@ -110,13 +115,18 @@ pub fn measure(wanted: &[Arm], programs: &Programs, plan: Plan) -> Vec<Record> {
 
 /// Starts the arm of `record` and warms it up; `None`, with the reason in the record, when that
 /// fails.
-fn started(record: &mut Record, programs: &Programs, plan: Plan) -> Option<Child> {
+fn started(
+    record: &mut ArmMeasurements,
+    programs: &PeerPrograms,
+    plan: MeasurementPlan,
+) -> Option<ArmProcess> {
     if record.failed.is_some() {
         return None;
     }
     record.blocks.push(Vec::new());
     let program = programs.get(record.arm.program).map_err(io::Error::other);
-    let mut child = record.keep(program.and_then(|program| Child::start(&record.arm, program)))?;
+    let mut child =
+        record.keep(program.and_then(|program| ArmProcess::start(&record.arm, program)))?;
     record.about.clone_from(&child.about);
     let operations = if record.operations == 0 {
         calibrated(&mut child, plan.block_ns)
@@ -130,7 +140,7 @@ fn started(record: &mut Record, programs: &Programs, plan: Plan) -> Option<Child
 }
 
 /// The number of operations that takes about `block_ns`, found by ever longer tries.
-fn calibrated(child: &mut Child, block_ns: f64) -> io::Result<u64> {
+fn calibrated(child: &mut ArmProcess, block_ns: f64) -> io::Result<u64> {
     let mut operations = STEP;
     loop {
         let block = child.run(operations)?;
@@ -153,24 +163,24 @@ fn calibrated(child: &mut Child, block_ns: f64) -> io::Result<u64> {
 ///
 /// # Errors
 /// When a word is neither a name nor a group.
-pub fn chosen(only: &[String]) -> Result<Vec<Arm>, String> {
-    let is = |arm: &Arm, word: &String| word == arm.name || word == arm.group.as_str();
+pub fn chosen(only: &[String]) -> Result<Vec<BenchArm>, String> {
+    let is = |arm: &BenchArm, word: &String| word == arm.name || word == arm.group.as_str();
     if let Some(word) = only
         .iter()
         .find(|word| !arms::ALL.iter().any(|arm| is(arm, word)))
     {
         return Err(format!("there is no arm and no group {word:?}"));
     }
-    let named = |arm: &&Arm| only.is_empty() || only.iter().any(|word| is(arm, word));
+    let named = |arm: &&BenchArm| only.is_empty() || only.iter().any(|word| is(arm, word));
     let groups: Vec<_> = arms::ALL
         .iter()
         .filter(named)
         .map(|arm| arm.group)
         .collect();
-    let first = |arm: &Arm| {
+    let first = |arm: &BenchArm| {
         let of_group = arms::ALL.iter().find(|other| other.group == arm.group);
         of_group.is_some_and(|first| first.name == arm.name) && groups.contains(&arm.group)
     };
-    let kept = |arm: &&Arm| named(arm) || first(arm) || arm.name == arms::SENTINEL;
+    let kept = |arm: &&BenchArm| named(arm) || first(arm) || arm.name == arms::SENTINEL;
     Ok(arms::ALL.iter().filter(kept).copied().collect())
 }

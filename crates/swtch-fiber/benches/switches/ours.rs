@@ -8,7 +8,7 @@ use std::time::Duration;
 use swtch_fiber::sync::Mutex;
 use swtch_fiber::{JoinHandle, Mode, Runtime, check_quantum, yield_now};
 
-use crate::protocol::{Block, Meter, serve as speak};
+use crate::protocol::{Meter, MeterReading, serve as speak};
 
 /// Calls between the loop and the yield, for the arms with calls in between.
 const DEPTH: u32 = 5;
@@ -127,7 +127,7 @@ fn mutex(runtime: &Runtime) -> io::Result<()> {
 /// Runs the blocks of an arm in a worker.
 fn blocks(
     runtime: &Runtime,
-    block: impl Fn(u64) -> Block + Copy + Send + 'static,
+    block: impl Fn(u64) -> MeterReading + Copy + Send + 'static,
 ) -> io::Result<()> {
     speak("swtch-fiber", |operations| {
         finished(runtime.run(move || block(operations)))

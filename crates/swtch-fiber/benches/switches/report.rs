@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use crate::arms::{Group, SENTINEL};
-use crate::child::Block;
-use crate::measure::{Plan, Record};
+use crate::arms::{OperationGroup, SENTINEL};
+use crate::child::BlockResult;
+use crate::measure::{ArmMeasurements, MeasurementPlan};
 use crate::statistics::{interval, median, quantile};
 
 /// The machine, and the CPU that was used.
 #[derive(Debug)]
-pub struct Host {
+pub struct BenchHost {
     /// Model name of the processor.
     pub model: String,
     /// Release of the kernel, for the header.
@@ -21,7 +21,7 @@ pub struct Host {
 /// One row: the results per operation of an arm.
 #[derive(Debug)]
 struct ArmRow<'a> {
-    record: &'a Record,
+    record: &'a ArmMeasurements,
     /// CPU time, ns: the median of the starts.
     ns: f64,
     /// The middle half of all blocks: lower and upper quartile.
@@ -36,8 +36,8 @@ struct ArmRow<'a> {
 }
 
 /// The rows of the complete arms, in the order of the list.
-fn rows(records: &[Record]) -> Vec<ArmRow<'_>> {
-    let whole = |record: &&Record| record.failed.is_none();
+fn rows(records: &[ArmMeasurements]) -> Vec<ArmRow<'_>> {
+    let whole = |record: &&ArmMeasurements| record.failed.is_none();
     records
         .iter()
         .filter(whole)
@@ -47,15 +47,15 @@ fn rows(records: &[Record]) -> Vec<ArmRow<'_>> {
                 .find(|other| other.arm.group == record.arm.group);
             let first = first
                 .filter(whole)
-                .filter(|_| record.arm.group != Group::Primitive);
+                .filter(|_| record.arm.group != OperationGroup::Primitive);
             row(record, first)
         })
         .collect()
 }
 
-fn row<'a>(record: &'a Record, first: Option<&Record>) -> Option<ArmRow<'a>> {
-    let each = |of: fn(&Block) -> f64| -> Vec<f64> {
-        let per_operation = |block: &Block| of(block) / block.operations as f64;
+fn row<'a>(record: &'a ArmMeasurements, first: Option<&ArmMeasurements>) -> Option<ArmRow<'a>> {
+    let each = |of: fn(&BlockResult) -> f64| -> Vec<f64> {
+        let per_operation = |block: &BlockResult| of(block) / block.operations as f64;
         record.blocks.iter().flatten().map(per_operation).collect()
     };
     let all = each(|block| block.cpu_ns);
@@ -71,18 +71,18 @@ fn row<'a>(record: &'a Record, first: Option<&Record>) -> Option<ArmRow<'a>> {
     })
 }
 
-fn cpu_ns(block: &Block) -> f64 {
+fn cpu_ns(block: &BlockResult) -> f64 {
     block.cpu_ns / block.operations as f64
 }
 
 /// The median of each start.
-fn by_start(record: &Record, of: fn(&Block) -> f64) -> Vec<f64> {
-    let one = |blocks: &Vec<Block>| median(&blocks.iter().map(of).collect::<Vec<_>>());
+fn by_start(record: &ArmMeasurements, of: fn(&BlockResult) -> f64) -> Vec<f64> {
+    let one = |blocks: &Vec<BlockResult>| median(&blocks.iter().map(of).collect::<Vec<_>>());
     record.blocks.iter().filter_map(one).collect()
 }
 
 /// The ratio to `first` within the same rounds.
-fn ratio(record: &Record, first: &Record) -> Option<(f64, Option<(f64, f64)>)> {
+fn ratio(record: &ArmMeasurements, first: &ArmMeasurements) -> Option<(f64, Option<(f64, f64)>)> {
     let starts: Vec<f64> = (record.blocks.iter().zip(&first.blocks))
         .filter_map(|(own, other)| {
             let pairs = own.iter().zip(other);
@@ -97,11 +97,11 @@ fn ratio(record: &Record, first: &Record) -> Option<(f64, Option<(f64, f64)>)> {
 }
 
 /// Formats all rows as a table, by group.
-pub fn table(records: &[Record], host: &Host, plan: Plan) -> String {
+pub fn table(records: &[ArmMeasurements], host: &BenchHost, plan: MeasurementPlan) -> String {
     let mut out = String::new();
     let rows = rows(records);
     header(&mut out, host, plan);
-    for group in Group::ALL {
+    for group in OperationGroup::ALL {
         let of_group = |row: &&ArmRow<'_>| row.record.arm.group == group;
         if !rows.iter().any(|row| of_group(&row)) {
             continue;
@@ -122,7 +122,7 @@ pub fn table(records: &[Record], host: &Host, plan: Plan) -> String {
     out
 }
 
-fn header(out: &mut String, host: &Host, plan: Plan) {
+fn header(out: &mut String, host: &BenchHost, plan: MeasurementPlan) {
     writeln!(
         out,
         "{} · Linux {} · all arms on CPU {}\n\
@@ -164,8 +164,8 @@ fn line(out: &mut String, row: &ArmRow<'_>) {
 }
 
 /// What is missing, and how quiet the machine was.
-fn footer(out: &mut String, records: &[Record], rows: &[ArmRow<'_>]) {
-    let missing = |record: &Record| Some((record.arm.name, record.failed.clone()?));
+fn footer(out: &mut String, records: &[ArmMeasurements], rows: &[ArmRow<'_>]) {
+    let missing = |record: &ArmMeasurements| Some((record.arm.name, record.failed.clone()?));
     let missing: Vec<_> = records.iter().filter_map(missing).collect();
     if !missing.is_empty() {
         writeln!(out, "\nmissing").ok();
@@ -188,7 +188,7 @@ fn footer(out: &mut String, records: &[Record], rows: &[ArmRow<'_>]) {
 }
 
 /// All rows in raw units.
-pub fn json(records: &[Record], host: &Host, plan: Plan) -> String {
+pub fn json(records: &[ArmMeasurements], host: &BenchHost, plan: MeasurementPlan) -> String {
     let mut out = format!(
         "{{\"schema\": \"swtch-fiber-bench/1\",\n \"host\": {{\"model\": {}, \"kernel\": {}, \
          \"cpu\": {}}},\n \"starts\": {}, \"rounds\": {}, \"block_ns\": {},\n \"rows\": [",

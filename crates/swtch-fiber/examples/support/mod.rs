@@ -27,9 +27,9 @@ pub fn told(help: &str, example: fn() -> Result<(), Failure>) -> ExitCode {
 }
 
 /// The pairs `--NAME VALUE …` of the command line.
-pub struct Words(Vec<(String, String)>);
+pub struct CommandLine(Vec<(String, String)>);
 
-impl Words {
+impl CommandLine {
     /// Reads the command line; `known` are the allowed names.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::OpenOptions;
-use crate::io::{Request, completes_here, run};
+use crate::io::{IoRequest, completes_here, run};
 use crate::preemptive::preemptive;
 use crate::wait_type::WaitType;
 
@@ -100,7 +100,7 @@ impl File {
 
     fn request_sync(&self, metadata: bool) -> io::Result<()> {
         let descriptor = self.as_fd();
-        let request = Request::Sync {
+        let request = IoRequest::Sync {
             descriptor,
             metadata,
         };
@@ -115,7 +115,7 @@ impl File {
             });
         }
         let descriptor = self.as_fd();
-        let request = Request::Read {
+        let request = IoRequest::Read {
             descriptor,
             buffer,
             offset,
@@ -131,7 +131,7 @@ impl File {
             });
         }
         let descriptor = self.as_fd();
-        let request = Request::Write {
+        let request = IoRequest::Write {
             descriptor,
             buffer: bytes,
             offset,

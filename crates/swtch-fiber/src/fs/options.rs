@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::File;
 use super::file::outside;
-use crate::io::{Request, completes_here, run};
+use crate::io::{IoRequest, completes_here, run};
 
 /// How a file is opened; names and meanings are those of [`std::fs::OpenOptions`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,7 +84,7 @@ impl OpenOptions {
         let file = if completes_here() {
             let path = path.as_c_str();
             let mode = 0o666;
-            let opened = run(Request::Open { path, flags, mode }, None)?;
+            let opened = run(IoRequest::Open { path, flags, mode }, None)?;
             let descriptor = i32::try_from(opened).map_err(io::Error::other)?;
             // SAFETY: the kernel has just opened it, and it has no other owner.
             unsafe { OwnedFd::from_raw_fd(descriptor) }

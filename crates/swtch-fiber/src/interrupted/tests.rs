@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{Marker, Source, involuntary_switches};
+use super::{InterruptSource, Marker, involuntary_switches};
 use crate::worker::{self, WorkerCell};
 use crate::{Mode, Runtime, spawn, yield_now};
 
@@ -82,7 +82,7 @@ fn each_interruption_is_noticed_once() {
 impl Marker {
     /// Whether the marker uses `rseq`, so that each answer costs one load.
     fn has_the_word(&self) -> bool {
-        matches!(self.source, Source::Rseq { .. })
+        matches!(self.source, InterruptSource::Rseq { .. })
     }
 }
 
@@ -117,7 +117,7 @@ fn a_signal_is_no_interruption() {
     for _ in 0..200 {
         // SAFETY: the signal has a handler.
         unsafe { libc::raise(libc::SIGWINCH) };
-        if let Source::Rseq { word, .. } = &marker.source {
+        if let InterruptSource::Rseq { word, .. } = &marker.source {
             cleared += u32::from(word.load(Ordering::Relaxed) == 0);
         }
         noticed += i64::from(marker.was_interrupted());
@@ -160,8 +160,8 @@ fn the_word_has_one_user_at_a_time() {
     let taken = (0..100).any(|_| {
         let mut second = Marker::for_this_thread();
         let refused = !second.has_the_word();
-        if let Source::Rseq { word, .. } = second.source {
-            second.source = Source::counter();
+        if let InterruptSource::Rseq { word, .. } = second.source {
+            second.source = InterruptSource::counter();
             word.store(super::parked(), Ordering::Relaxed);
         }
         refused
@@ -175,10 +175,10 @@ fn the_word_has_one_user_at_a_time() {
 #[test]
 fn a_word_taken_by_another_is_left_alone() {
     let mut marker = Marker::for_this_thread();
-    let Source::Rseq { word, .. } = marker.source else {
+    let InterruptSource::Rseq { word, .. } = marker.source else {
         swtch_test::skip!("no rseq area here, or somebody else uses it");
     };
-    let theirs = super::Section {
+    let theirs = super::RseqCriticalSection {
         version: 0,
         flags: 0,
         ..super::SECTION
@@ -202,7 +202,7 @@ fn the_count_answers_for_many_runs_at_once() {
     let stop = Arc::new(AtomicBool::new(false));
     let hog = hog(Arc::clone(&stop));
     let mut marker = Marker::for_this_thread();
-    marker.source = Source::counter();
+    marker.source = InterruptSource::counter();
     let before = involuntary_switches();
     while involuntary_switches() < before + 3 {
         std::hint::spin_loop();

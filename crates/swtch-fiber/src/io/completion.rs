@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
-use super::operation::{Operation, Request};
+use super::operation::{IoRequest, Operation};
 use crate::park::Waiter;
 use crate::scheduler::{Core, Scheduler};
 use crate::worker::Phase;
@@ -13,7 +13,7 @@ impl Scheduler {
     ///
     /// The caller stays on the stack frame of `operation`, and does not touch what `request`
     /// borrows, until the operation has a result.
-    pub(super) fn start_io(&self, request: Request<'_>, operation: &Operation) -> io::Result<()> {
+    pub(super) fn start_io(&self, request: IoRequest<'_>, operation: &Operation) -> io::Result<()> {
         // SAFETY: the calling worker holds the scheduler.
         let core = unsafe { self.core() };
         let started = core.io.start(request, operation, self.alarm.descriptor());

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::Io;
 use super::epoll::Epoll;
-use super::operation::{Operation, Request};
+use super::operation::{IoRequest, Operation};
 use super::uring::Uring;
 use crate::park::Waiter;
 use crate::runtime::Mode;
@@ -83,7 +83,7 @@ impl Driver {
     /// then.
     pub(super) fn start(
         &mut self,
-        request: Request<'_>,
+        request: IoRequest<'_>,
         operation: &Operation,
         alarm: BorrowedFd<'_>,
     ) -> io::Result<()> {

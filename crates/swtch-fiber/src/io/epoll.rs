@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use swtch_observe::clock;
 
 use super::driver::PATIENCE;
-use super::operation::{Operation, Request};
+use super::operation::{IoRequest, Operation};
 use super::{Interest, time_until};
 use crate::last_words;
 use crate::park::Waiter;
@@ -67,8 +67,12 @@ impl Epoll {
     }
 
     /// Arms a descriptor for the calling worker, and for those that already wait for it.
-    pub(super) fn start(&mut self, request: &Request<'_>, operation: &Operation) -> io::Result<()> {
-        let Request::Ready {
+    pub(super) fn start(
+        &mut self,
+        request: &IoRequest<'_>,
+        operation: &Operation,
+    ) -> io::Result<()> {
+        let IoRequest::Ready {
             descriptor,
             interest,
         } = *request
@@ -235,7 +239,7 @@ mod tests {
         let (near, mut far) = UnixStream::pair().expect("two descriptors");
         let waits = |epoll: &mut Epoll, operation: &Operation, interest| {
             let descriptor = std::os::fd::AsFd::as_fd(&near);
-            let request = Request::Ready {
+            let request = IoRequest::Ready {
                 descriptor,
                 interest,
             };

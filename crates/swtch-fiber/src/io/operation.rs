@@ -15,12 +15,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use super::{Interest, scheduler_here};
 use crate::fork;
 use crate::last_words;
-use crate::park::{self, Deadline, Waiter, Wake};
+use crate::park::{self, Deadline, WaitOutcome, Waiter};
 use crate::wait_type::WaitType;
 
 /// The operations that the kernel can be asked to do.
 #[derive(Debug)]
-pub(crate) enum Request<'caller> {
+pub(crate) enum IoRequest<'caller> {
     /// Report when the descriptor is ready.
     Ready {
         descriptor: BorrowedFd<'caller>,
@@ -56,7 +56,7 @@ pub(crate) enum Request<'caller> {
     },
 }
 
-impl Request<'_> {
+impl IoRequest<'_> {
     fn wait_type(&self) -> WaitType {
         match self {
             Self::Ready { .. } | Self::Receive { .. } => WaitType::ASYNC_NETWORK_IO,
@@ -125,12 +125,12 @@ impl Drop for NotOver<'_> {
 ///
 /// # Errors
 /// The kernel's error; [`io::ErrorKind::TimedOut`] when nothing was done by the deadline.
-pub(crate) fn run(request: Request<'_>, deadline: Option<Deadline>) -> io::Result<u32> {
+pub(crate) fn run(request: IoRequest<'_>, deadline: Option<Deadline>) -> io::Result<u32> {
     fork::refuse_in_child();
     let Some(scheduler) = scheduler_here() else {
         return Err(io::ErrorKind::Unsupported.into());
     };
-    let opens = matches!(request, Request::Open { .. });
+    let opens = matches!(request, IoRequest::Open { .. });
     let (wait_type, descriptor) = (request.wait_type(), request.descriptor());
     // The views show the descriptor as the wait object.
     let resource = usize::try_from(descriptor).unwrap_or(0);
@@ -151,7 +151,7 @@ pub(crate) fn run(request: Request<'_>, deadline: Option<Deadline>) -> io::Resul
             let withdrawn = park::withdraw(last);
             debug_assert!(withdrawn, "what stopped at once signals nobody");
         } else {
-            let Wake::Signalled = park::wait(last, None) else {
+            let WaitOutcome::Signalled = park::wait(last, None) else {
                 unreachable!("without a deadline nothing times out")
             };
         }
@@ -169,9 +169,9 @@ pub(crate) fn run(request: Request<'_>, deadline: Option<Deadline>) -> io::Resul
     }
 }
 
-fn to_result(result: i32, wake: Wake) -> io::Result<u32> {
+fn to_result(result: i32, wake: WaitOutcome) -> io::Result<u32> {
     u32::try_from(result).map_err(|_| {
-        if wake == Wake::TimedOut && (result == -libc::ECANCELED || result == -libc::EINTR) {
+        if wake == WaitOutcome::TimedOut && (result == -libc::ECANCELED || result == -libc::EINTR) {
             io::ErrorKind::TimedOut.into()
         } else {
             io::Error::from_raw_os_error(-result)

@@ -16,7 +16,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use swtch_observe::clock;
 
 use super::driver::PATIENCE;
-use super::operation::{Operation, Request};
+use super::operation::{IoRequest, Operation};
 use super::{Interest, time_until};
 use crate::last_words;
 use crate::park::Waiter;
@@ -130,7 +130,7 @@ impl Uring {
         submissions.taskrun() || submissions.cq_overflow()
     }
 
-    pub(super) fn start(&mut self, request: Request<'_>, operation: &Operation) {
+    pub(super) fn start(&mut self, request: IoRequest<'_>, operation: &Operation) {
         let mark = ptr::from_ref(operation).expose_provenance() as u64;
         self.push(to_entry(request).user_data(mark));
     }
@@ -282,33 +282,33 @@ fn poll_bits(interest: Interest) -> u32 {
 /// With this offset the kernel uses the file's own position.
 const AT_POSITION: u64 = u64::MAX;
 
-fn to_entry(request: Request<'_>) -> squeue::Entry {
+fn to_entry(request: IoRequest<'_>) -> squeue::Entry {
     let fd = |descriptor: BorrowedFd<'_>| Fd(descriptor.as_raw_fd());
     // As the kernel itself limits it: `MAX_RW_COUNT`, include/linux/fs.h.
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).min(0x7fff_f000);
     match request {
-        Request::Ready {
+        IoRequest::Ready {
             descriptor,
             interest,
         } => opcode::PollAdd::new(fd(descriptor), poll_bits(interest)).build(),
-        Request::Receive { descriptor, buffer } => {
+        IoRequest::Receive { descriptor, buffer } => {
             opcode::Recv::new(fd(descriptor), buffer.as_mut_ptr(), length(buffer.len())).build()
         }
-        Request::Read {
+        IoRequest::Read {
             descriptor,
             buffer,
             offset,
         } => opcode::Read::new(fd(descriptor), buffer.as_mut_ptr(), length(buffer.len()))
             .offset(offset.unwrap_or(AT_POSITION))
             .build(),
-        Request::Write {
+        IoRequest::Write {
             descriptor,
             buffer,
             offset,
         } => opcode::Write::new(fd(descriptor), buffer.as_ptr(), length(buffer.len()))
             .offset(offset.unwrap_or(AT_POSITION))
             .build(),
-        Request::Sync {
+        IoRequest::Sync {
             descriptor,
             metadata,
         } => {
@@ -319,7 +319,7 @@ fn to_entry(request: Request<'_>) -> squeue::Entry {
             };
             opcode::Fsync::new(fd(descriptor)).flags(flags).build()
         }
-        Request::Open { path, flags, mode } => {
+        IoRequest::Open { path, flags, mode } => {
             opcode::OpenAt::new(Fd(libc::AT_FDCWD), path.as_ptr())
                 .flags(flags)
                 .mode(mode)
@@ -352,7 +352,7 @@ mod tests {
                 })
                 .collect();
             for operation in &operations {
-                let request = Request::Write {
+                let request = IoRequest::Write {
                     descriptor: room.as_fd(),
                     buffer: b"x",
                     offset: Some(0),

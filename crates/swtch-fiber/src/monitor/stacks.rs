@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use swtch_observe::layout::worker_state;
 
-use crate::page::{self, Page};
-use crate::runtime::Shared;
+use crate::page::{self, WritablePage};
+use crate::runtime::RuntimeState;
 use crate::stack::bytes_used;
 use crate::stall::places;
 
@@ -25,7 +25,7 @@ pub(super) struct StackMeter {
 
 impl StackMeter {
     /// Measures the next stacks, at most [`AT_A_TIME`].
-    pub(super) fn look(&mut self, shared: &Shared) {
+    pub(super) fn look(&mut self, shared: &RuntimeState) {
         let Some(page) = page::page_if_there() else {
             return;
         };
@@ -43,7 +43,7 @@ impl StackMeter {
     }
 }
 
-fn measure(page: &'static Page, worker: u32, owners: &[u32]) {
+fn measure(page: &'static WritablePage, worker: u32, owners: &[u32]) {
     let record = page.worker(worker);
     let is_used = record.state.load(Ordering::Acquire) != worker_state::UNUSED;
     if !is_used || !owners.contains(&record.scheduler_plus_one.load(Ordering::Relaxed)) {

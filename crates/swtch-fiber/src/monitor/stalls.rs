@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use crate::helpers;
 use crate::page::{self, add};
 use crate::probes::{self, Arguments};
-use crate::runtime::{SchedulerEntry, Shared};
+use crate::runtime::{RuntimeState, SchedulerEntry};
 use crate::stall::records::Records;
-use crate::stall::waits::Waits;
-use crate::stall::{Deadlock, SchedulerDuty, Stall, Watch, outside};
+use crate::stall::waits::WaitGraph;
+use crate::stall::{Deadlock, ProgressWatch, SchedulerDuty, Stall, outside};
 
 /// Longest time between two looks while some scheduler is not idle.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
@@ -17,7 +17,7 @@ const LONGEST_NAP: Duration = Duration::from_millis(100);
 /// The watches over all schedulers; empty when stalls are not looked for.
 #[derive(Debug)]
 pub(super) struct StallWatch {
-    watches: Vec<Watch>,
+    watches: Vec<ProgressWatch>,
     /// Numbers of the deadlocks that were reported and still exist.
     reported: Vec<u64>,
     /// The lack of a free helper was reported and still holds.
@@ -27,9 +27,13 @@ pub(super) struct StallWatch {
 }
 
 impl StallWatch {
-    pub(super) fn new(shared: &Shared) -> Self {
-        let watch =
-            |threshold: Duration| shared.entries().iter().map(move |_| Watch::new(threshold));
+    pub(super) fn new(shared: &RuntimeState) -> Self {
+        let watch = |threshold: Duration| {
+            shared
+                .entries()
+                .iter()
+                .map(move |_| ProgressWatch::new(threshold))
+        };
         let stalls = shared.stalls.iter();
         Self {
             watches: stalls
@@ -45,7 +49,7 @@ impl StallWatch {
     ///
     /// With very many workers a search takes long, and the monitor must end quanta in time:
     /// searches take at most one two-hundredth of its time.
-    pub(super) fn find_cycles(&mut self, shared: &Shared) {
+    pub(super) fn find_cycles(&mut self, shared: &RuntimeState) {
         let began = Instant::now();
         if shared.stalls.is_none() || self.circles_from.is_some_and(|from| began < from) {
             return;
@@ -59,7 +63,7 @@ impl StallWatch {
     }
 
     /// Whether preemptive sections wait for a helper. Reports it, once, when that lasts for long.
-    fn look_for_helpers(&mut self, shared: &Shared) -> bool {
+    fn look_for_helpers(&mut self, shared: &RuntimeState) -> bool {
         let queued = shared.helpers.queued();
         let lasts = queued.filter(|queued| queued.lasted >= helpers::LONG);
         if let (Some(queued), false) = (lasts, self.helpers_told)
@@ -78,7 +82,7 @@ impl StallWatch {
         queued.is_some()
     }
 
-    fn report_circles(&mut self, shared: &Shared, waits: &Waits) -> bool {
+    fn report_circles(&mut self, shared: &RuntimeState, waits: &WaitGraph) -> bool {
         let found = waits.circles();
         let is_there = |number: &u64| found.iter().any(|(circle, _)| circle == number);
         self.reported.retain(is_there);
@@ -94,7 +98,7 @@ impl StallWatch {
     /// not do so.
     pub(super) fn look_while_all_are_idle(
         &mut self,
-        shared: &Shared,
+        shared: &RuntimeState,
         stays_quiet: impl Fn() -> bool,
     ) -> bool {
         let (Some(page), Some(waits)) = (page::page_if_there(), waits(shared)) else {
@@ -129,7 +133,7 @@ impl StallWatch {
         false
     }
 
-    fn report_once(&mut self, shared: &Shared, number: u64, deadlock: Deadlock) {
+    fn report_once(&mut self, shared: &RuntimeState, number: u64, deadlock: Deadlock) {
         if let Some((_, reporter)) = &shared.stalls
             && !self.reported.contains(&number)
             && reporter.report_deadlock(deadlock, Instant::now())
@@ -140,7 +144,7 @@ impl StallWatch {
 
     /// Looks at each scheduler, and reports those that stall. Returns when to look again; `None`
     /// while all are idle.
-    pub(super) fn look(&mut self, shared: &Shared) -> Option<Duration> {
+    pub(super) fn look(&mut self, shared: &RuntimeState) -> Option<Duration> {
         let (threshold, reporter) = shared.stalls.as_ref()?;
         let page = page::page_if_there()?;
         let mut again = None;
@@ -162,9 +166,9 @@ impl StallWatch {
 }
 
 /// Which worker of this runtime waits for which, now.
-fn waits(shared: &Shared) -> Option<Waits> {
+fn waits(shared: &RuntimeState) -> Option<WaitGraph> {
     let own = shared.entries().iter().map(|entry| entry.index);
-    Some(Waits::look(page::page_if_there()?, own))
+    Some(WaitGraph::look(page::page_if_there()?, own))
 }
 
 fn probe(stall: &Stall) {

@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::timeout::Timeout;
 use super::with_first;
-use crate::io::{Interest, Request, completes_here, retry, run, wait_ready};
+use crate::io::{Interest, IoRequest, completes_here, retry, run, wait_ready};
 use crate::park::Deadline;
 
 /// A socket that accepts connections.
@@ -247,7 +247,7 @@ fn receive(
 ) -> io::Result<usize> {
     let deadline = timeout.map(Deadline::after);
     loop {
-        let request = Request::Receive {
+        let request = IoRequest::Receive {
             descriptor,
             buffer: &mut *buffer,
         };

@@ -5,24 +5,24 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use swtch_observe::clock;
 use swtch_observe::layout::{
-    SchedulerRecord, Table, ThreadRecord, WAIT_TYPES, WaitRecord, WorkerRecord, scheduler_status,
-    thread_kind, worker_state,
+    SchedulerRecord, TableLayout, ThreadRecord, WAIT_TYPES, WaitRecord, WorkerRecord,
+    scheduler_status, thread_kind, worker_state,
 };
 
-use super::{Page, SCHEDULERS, THREADS, WORKERS};
+use super::{SCHEDULERS, THREADS, WORKERS, WritablePage};
 use crate::atomics::lock;
 use crate::error::Error;
 
 /// The free records of one table: those given back, and those never used.
 #[derive(Debug)]
-struct Free {
+struct FreeRecords {
     what: &'static str,
     given_back: Vec<u32>,
     next: u32,
     most: u32,
 }
 
-impl Free {
+impl FreeRecords {
     const fn new(what: &'static str, most: u32) -> Self {
         Self {
             what,
@@ -32,7 +32,7 @@ impl Free {
         }
     }
 
-    fn take(&mut self, table: &Table) -> Result<u32, Error> {
+    fn take(&mut self, table: &TableLayout) -> Result<u32, Error> {
         if let Some(index) = self.given_back.pop() {
             return Ok(index);
         }
@@ -49,15 +49,15 @@ impl Free {
     }
 }
 
-static FREE_SCHEDULERS: Mutex<Free> = Mutex::new(Free::new("scheduler", SCHEDULERS));
-static FREE_THREADS: Mutex<Free> = Mutex::new(Free::new("thread", THREADS));
-static FREE_WORKERS: Mutex<Free> = Mutex::new(Free::new("worker", WORKERS));
+static FREE_SCHEDULERS: Mutex<FreeRecords> = Mutex::new(FreeRecords::new("scheduler", SCHEDULERS));
+static FREE_THREADS: Mutex<FreeRecords> = Mutex::new(FreeRecords::new("thread", THREADS));
+static FREE_WORKERS: Mutex<FreeRecords> = Mutex::new(FreeRecords::new("worker", WORKERS));
 
-fn take(free: &Mutex<Free>, table: &Table) -> Result<u32, Error> {
+fn take(free: &Mutex<FreeRecords>, table: &TableLayout) -> Result<u32, Error> {
     lock(free).take(table)
 }
 
-fn give_back(free: &Mutex<Free>, index: u32) {
+fn give_back(free: &Mutex<FreeRecords>, index: u32) {
     lock(free).given_back.push(index);
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct SchedulerSlot {
 impl SchedulerSlot {
     /// Takes a record and sets its counters to 0. The caller fills in the rest, and the status
     /// last.
-    pub(crate) fn take(page: &'static Page) -> Result<Self, Error> {
+    pub(crate) fn take(page: &'static WritablePage) -> Result<Self, Error> {
         let index = take(&FREE_SCHEDULERS, &page.header().schedulers)?;
         page.header()
             .waits
@@ -91,7 +91,7 @@ impl SchedulerSlot {
         Ok(slot)
     }
 
-    fn reset(&self, page: &Page) {
+    fn reset(&self, page: &WritablePage) {
         let record = self.record;
         record
             .status
@@ -182,7 +182,7 @@ pub(crate) struct ThreadSlot {
 impl ThreadSlot {
     /// Takes a record and fills it in for the calling thread.
     pub(crate) fn take(
-        page: &'static Page,
+        page: &'static WritablePage,
         kind: u32,
         scheduler: Option<u32>,
     ) -> Result<Self, Error> {
@@ -192,7 +192,7 @@ impl ThreadSlot {
     }
 
     /// Takes a record for a thread that is still to be started.
-    pub(crate) fn reserve(page: &'static Page) -> Result<Self, Error> {
+    pub(crate) fn reserve(page: &'static WritablePage) -> Result<Self, Error> {
         let index = take(&FREE_THREADS, &page.header().threads)?;
         let record = page.thread(index);
         Ok(Self { index, record })
@@ -265,7 +265,7 @@ pub(crate) struct WorkerSlot {
 
 impl WorkerSlot {
     /// Takes a record and sets its counters to 0 and its state to idle.
-    pub(crate) fn take(page: &'static Page, scheduler: u32) -> Result<Self, Error> {
+    pub(crate) fn take(page: &'static WritablePage, scheduler: u32) -> Result<Self, Error> {
         let index = take(&FREE_WORKERS, &page.header().workers)?;
         page.header()
             .worker_names

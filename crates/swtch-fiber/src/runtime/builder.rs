@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use super::{Mode, Runtime, Shared};
+use super::{Mode, Runtime, RuntimeState};
 use crate::affinity;
 use crate::error::Error;
 use crate::helpers::{self, Helpers};
@@ -13,7 +13,7 @@ use crate::io::Io;
 use crate::monitor::Monitor;
 use crate::page::SCHEDULERS;
 use crate::stack::{DEFAULT_STACK_SIZE, LARGEST_STACK_SIZE, SMALLEST_STACK_SIZE, StackPool};
-use crate::stall::{Deadlock, Reporter, Stall, Watch};
+use crate::stall::{Deadlock, ProgressWatch, Reporter, Stall};
 
 /// Default quantum, that of SQL Server.
 const QUANTUM: Duration = Duration::from_millis(4);
@@ -178,7 +178,7 @@ impl Builder {
             source,
         })?;
         let (io, io_driver) = self.io.choose(self.mode)?;
-        let shared = Shared {
+        let shared = RuntimeState {
             name: self.name,
             mode: self.mode,
             accounting: self.accounting,
@@ -201,7 +201,7 @@ impl Builder {
 
     /// The threshold of stalls and the reporter; `None` when stalls are not looked for.
     fn stalls(&self) -> Option<(Duration, Reporter)> {
-        let default = Watch::DEFAULT_THRESHOLD.max(self.quantum.saturating_mul(4));
+        let default = ProgressWatch::DEFAULT_THRESHOLD.max(self.quantum.saturating_mul(4));
         let threshold = self.stall_threshold.unwrap_or(default);
         (!threshold.is_zero()).then(|| (threshold, self.reporter.clone()))
     }

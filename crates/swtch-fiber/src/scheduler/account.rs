@@ -23,32 +23,32 @@ use swtch_observe::layout::{
 };
 use swtch_observe::names;
 
-use super::events::{Departure, Ring};
-use super::{Leave, core::BOOSTS_IN_A_ROW};
+use super::events::{RingWriter, UserSwitchOut};
+use super::{LeaveKind, core::BOOSTS_IN_A_ROW};
 use crate::page::{self, SchedulerSlot, add, add_small};
 use crate::probes::{self, Arguments};
 use crate::task::Task;
 use crate::wait_type::WaitType;
-use crate::worker::{Before, Own, WorkerCell};
+use crate::worker::{PreviousWait, SchedulerData, WorkerCell};
 
 /// The counters and times of one scheduler.
 #[derive(Debug)]
-pub(crate) struct Accounts {
+pub(crate) struct SchedulerAccounts {
     /// Whether clocks are read and times measured.
     timed: bool,
     slot: SchedulerSlot,
-    ring: Option<Ring>,
+    ring: Option<RingWriter>,
     /// Index and record of the thread that holds the scheduler.
     thread: Option<(u32, &'static ThreadRecord)>,
     /// The ring has the latest switch-out, and its successor is not known yet.
     is_departure_open: bool,
 }
 
-impl Accounts {
+impl SchedulerAccounts {
     pub(crate) fn new(timed: bool, slot: SchedulerSlot) -> Self {
         let page = page::page_if_there().expect("a slot comes from the page");
         // Without clocks there are no events either, because they would have no time.
-        let ring = timed.then(|| Ring::new(page, slot.index));
+        let ring = timed.then(|| RingWriter::new(page, slot.index));
         Self {
             timed,
             slot,
@@ -120,7 +120,7 @@ impl Accounts {
 
     /// A worker left the scheduler.
     #[inline(always)]
-    pub(crate) fn left(&mut self, cell: &WorkerCell, leave: Leave, now: u64) {
+    pub(crate) fn left(&mut self, cell: &WorkerCell, leave: LeaveKind, now: u64) {
         // SAFETY: called by the holder.
         let own = unsafe { cell.own() };
         let worker = own.slot.as_ref().expect("a worker has a record").record;
@@ -129,27 +129,27 @@ impl Accounts {
         add(&scheduler.context_switches_count, 1);
         add(&worker.context_switch_count, 1);
         let (state, kind) = match leave {
-            Leave::Yield => (worker_state::RUNNABLE, event_kind::YIELD),
-            Leave::Suspend => (worker_state::SUSPENDED, event_kind::SUSPEND),
-            Leave::Preemptive => (worker_state::PREEMPTIVE, event_kind::PREEMPTIVE),
-            Leave::Done => (worker_state::IDLE, event_kind::DONE),
+            LeaveKind::Yield => (worker_state::RUNNABLE, event_kind::YIELD),
+            LeaveKind::Suspend => (worker_state::SUSPENDED, event_kind::SUSPEND),
+            LeaveKind::Preemptive => (worker_state::PREEMPTIVE, event_kind::PREEMPTIVE),
+            LeaveKind::Done => (worker_state::IDLE, event_kind::DONE),
         };
         match leave {
-            Leave::Yield => {
+            LeaveKind::Yield => {
                 own.wait_type = WaitType::SOS_SCHEDULER_YIELD;
                 // It goes to the tail of the queue, which ends its row of boosts.
                 worker.boost_count.store(0, Ordering::Relaxed);
             }
-            Leave::Suspend => {}
-            Leave::Preemptive => add(&scheduler.preemptive_switches_count, 1),
-            Leave::Done => {
+            LeaveKind::Suspend => {}
+            LeaveKind::Preemptive => add(&scheduler.preemptive_switches_count, 1),
+            LeaveKind::Done => {
                 add(&scheduler.tasks_completed_count, 1);
                 add_small(&worker.tasks_processed_count, 1);
                 worker.task_id.store(0, Ordering::Relaxed);
                 own.wait_type = WaitType::NONE;
             }
         }
-        if leave != Leave::Done {
+        if leave != LeaveKind::Done {
             add(&scheduler.yield_count, 1);
             add(&worker.yield_count, 1);
             add(&self.wait(own.wait_type).waiting_tasks_count, 1);
@@ -168,7 +168,7 @@ impl Accounts {
             own.since_ticks = now;
             own.out_ticks = now;
             if let Some(ring) = self.recording_ring(now) {
-                ring.begin(&Departure {
+                ring.begin(&UserSwitchOut {
                     ticks: now,
                     ran_ticks: ran,
                     word: own.word,
@@ -186,26 +186,26 @@ impl Accounts {
 
     /// Hits the probes for a worker that left: two loads while there are no listeners.
     #[inline(always)]
-    fn probe_departure(&self, own: &Own, leave: Leave, now: u64) {
+    fn probe_departure(&self, own: &SchedulerData, leave: LeaveKind, now: u64) {
         let ran = now.saturating_sub(own.in_ticks);
         let left = || self.arguments(own, own.wait_type, ran);
         let waits = || self.arguments(own, own.wait_type, 0);
         probes::switch(left);
         match leave {
-            Leave::Yield => probes::yield_(left),
-            Leave::Suspend => probes::wait_begin(waits),
-            Leave::Preemptive => {
+            LeaveKind::Yield => probes::yield_(left),
+            LeaveKind::Suspend => probes::wait_begin(waits),
+            LeaveKind::Preemptive => {
                 probes::preempt_begin(waits);
                 probes::wait_begin(waits);
             }
-            Leave::Done => probes::task_done(left),
+            LeaveKind::Done => probes::task_done(left),
         }
     }
 
     /// Hits the probes for a worker that runs from now on: at most one load while there are no
     /// listeners.
     #[inline(always)]
-    fn probe_arrival(&self, own: &Own, now: u64) {
+    fn probe_arrival(&self, own: &SchedulerData, now: u64) {
         let since = |ticks: u64| {
             if ticks == 0 {
                 0
@@ -229,7 +229,7 @@ impl Accounts {
     /// The arguments of a probe for this worker.
     #[cold]
     #[inline(never)]
-    fn arguments(&self, own: &Own, wait_type: WaitType, ticks: u64) -> Arguments {
+    fn arguments(&self, own: &SchedulerData, wait_type: WaitType, ticks: u64) -> Arguments {
         let number = own.slot.as_ref().map_or(0, |slot| slot.index);
         Arguments {
             scheduler: self.record().scheduler_id.load(Ordering::Relaxed).into(),
@@ -302,7 +302,7 @@ impl Accounts {
                 _ => cell.signaller_task.load(Ordering::Relaxed),
             };
             let wait_type = own.wait_type;
-            own.before = Before {
+            own.before = PreviousWait {
                 wait_type,
                 off_ticks: off,
                 queued_ticks: queued,
@@ -327,7 +327,7 @@ impl Accounts {
 
     /// The ring, while a recorder is active.
     #[inline(always)]
-    fn recording_ring(&self, now: u64) -> Option<&Ring> {
+    fn recording_ring(&self, now: u64) -> Option<&RingWriter> {
         self.ring.as_ref().filter(|ring| ring.is_recording(now))
     }
 
@@ -438,11 +438,11 @@ impl Accounts {
             add(&scheduler.total_idle_ticks, idle_until - began);
             add(&scheduler.total_scheduler_delay_ticks, now - idle_until);
             if let Some(ring) = self.recording_ring(now) {
-                let nobody = Departure {
+                let nobody = UserSwitchOut {
                     ticks: now,
                     ran_ticks: now - began,
                     word: 0,
-                    before: Before::default(),
+                    before: PreviousWait::default(),
                     kind: event_kind::IDLE,
                     wait_type: 0,
                     tid: self.tid(),

@@ -10,14 +10,14 @@ use std::time::Duration;
 use swtch_observe::clock;
 
 use super::Scheduler;
-use super::account::Accounts;
+use super::account::SchedulerAccounts;
 use super::timers::Timers;
 use crate::error::{Error, JoinError};
 use crate::interrupted::Marker;
 use crate::io::driver::Driver;
 use crate::page::{self, SchedulerSlot, WorkerSlot};
 use crate::park::Deadline;
-use crate::runtime::{Mode, Shared};
+use crate::runtime::{Mode, RuntimeState};
 use crate::stall::places;
 use crate::task::{self, Task};
 use crate::worker::{Phase, WorkerCell};
@@ -30,8 +30,8 @@ pub(crate) const BOOSTS_IN_A_ROW: u32 = 1000;
 /// The state of a scheduler that belongs to its holder.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) accounts: Accounts,
+    pub(crate) shared: Arc<RuntimeState>,
+    pub(crate) accounts: SchedulerAccounts,
     runnable: VecDeque<&'static WorkerCell>,
     /// Tasks of own workers, and stolen ones, that wait for a worker; see `tasks`.
     pub(crate) near: VecDeque<Task>,
@@ -63,11 +63,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(shared: Arc<Shared>, slot: SchedulerSlot) -> Self {
+    pub(crate) fn new(shared: Arc<RuntimeState>, slot: SchedulerSlot) -> Self {
         let workers_at_most = shared.workers_per_scheduler;
         let io = Driver::new(shared.io, shared.mode);
         Self {
-            accounts: Accounts::new(shared.accounting, slot),
+            accounts: SchedulerAccounts::new(shared.accounting, slot),
             shared,
             runnable: VecDeque::new(),
             near: VecDeque::new(),

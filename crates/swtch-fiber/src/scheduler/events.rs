@@ -10,33 +10,33 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use swtch_observe::layout::{Event, RingHeader};
+use swtch_observe::layout::{RingEvent, RingHeader};
 
-use crate::page::{EVENTS, Page};
-use crate::worker::Before;
+use crate::page::{EVENTS, WritablePage};
+use crate::worker::PreviousWait;
 
 /// The writer's side of one scheduler's ring.
 #[derive(Debug)]
-pub(crate) struct Ring {
-    page: &'static Page,
+pub(crate) struct RingWriter {
+    page: &'static WritablePage,
     header: &'static RingHeader,
-    events: &'static [Event; EVENTS as usize],
+    events: &'static [RingEvent; EVENTS as usize],
 }
 
 /// A switch-out, complete except for the task that comes next.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Departure {
+pub(crate) struct UserSwitchOut {
     pub(crate) ticks: u64,
     pub(crate) ran_ticks: u64,
     pub(crate) word: u64,
-    pub(crate) before: Before,
+    pub(crate) before: PreviousWait,
     pub(crate) kind: u8,
     pub(crate) wait_type: u8,
     pub(crate) tid: u32,
 }
 
-impl Ring {
-    pub(crate) fn new(page: &'static Page, scheduler: u32) -> Self {
+impl RingWriter {
+    pub(crate) fn new(page: &'static WritablePage, scheduler: u32) -> Self {
         let (header, events) = page.ring(scheduler);
         Self {
             page,
@@ -57,7 +57,7 @@ impl Ring {
 
     /// Writes a switch-out over the oldest event, except for the task that comes next. No reader
     /// takes it before [`Self::complete`]. One at a time.
-    pub(crate) fn begin(&self, departure: &Departure) {
+    pub(crate) fn begin(&self, departure: &UserSwitchOut) {
         // A reader that sees the new bytes of this slot must also see at least this value of
         // `written`, and so know that the old event is gone.
         fence(Ordering::Release);
@@ -88,7 +88,7 @@ impl Ring {
     }
 
     /// Number and slot of the next event to be written.
-    fn next(&self) -> (u64, &Event) {
+    fn next(&self) -> (u64, &RingEvent) {
         let number = self.header.written.load(Ordering::Relaxed);
         let slot = usize::try_from(number % u64::from(EVENTS)).expect("below the capacity");
         (number, &self.events[slot])

@@ -17,7 +17,7 @@ pub(crate) struct Inbox {
 
 /// The workers that were taken, oldest first.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakenWorkers {
     next: *mut WorkerCell,
 }
 
@@ -56,7 +56,7 @@ impl Inbox {
     }
 
     /// Takes all workers, in the order in which they were pushed.
-    pub(crate) fn take(&self) -> Taken {
+    pub(crate) fn take(&self) -> TakenWorkers {
         let mut newest = self.newest.swap(ptr::null_mut(), Ordering::Acquire);
         let mut oldest: *mut WorkerCell = ptr::null_mut();
         // SAFETY: addresses in the stack come from references that live for ever.
@@ -66,11 +66,11 @@ impl Inbox {
             oldest = newest;
             newest = older;
         }
-        Taken { next: oldest }
+        TakenWorkers { next: oldest }
     }
 }
 
-impl Iterator for Taken {
+impl Iterator for TakenWorkers {
     type Item = &'static WorkerCell;
 
     fn next(&mut self) -> Option<&'static WorkerCell> {

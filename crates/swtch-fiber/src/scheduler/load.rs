@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Tasks that were queued minus tasks that have ended.
 #[derive(Debug, Default)]
-pub(crate) struct Load {
+pub(crate) struct SchedulerLoad {
     /// Queued by threads that do not hold the scheduler, minus those taken away by other
     /// schedulers.
     by_others: AtomicU64,
@@ -22,7 +22,7 @@ fn plus_one(counter: &AtomicU64, order: Ordering) {
     counter.store(count.wrapping_add(1), order);
 }
 
-impl Load {
+impl SchedulerLoad {
     /// Sets all counts to 0.
     pub(crate) fn reset(&self) {
         for counter in [&self.by_others, &self.by_holder, &self.ended] {
@@ -69,7 +69,7 @@ mod tests {
     /// New tasks are routed by the load, and a runtime ends when it is 0.
     #[test]
     fn what_was_queued_and_has_not_ended_is_the_load() {
-        let load = Load::default();
+        let load = SchedulerLoad::default();
         load.count_from_outside();
         load.count_by_holder();
         assert_eq!(load.tasks(), 2);

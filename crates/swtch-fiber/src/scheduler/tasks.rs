@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::{Core, Scheduler};
 use crate::atomics::lock;
 use crate::fork;
-use crate::scheduler::Leave;
+use crate::scheduler::LeaveKind;
 use crate::task::Task;
 use crate::worker::{self, WorkerCell};
 
@@ -112,7 +112,7 @@ impl Scheduler {
         };
         let now = self.now();
         core.note_interruption(cell);
-        core.accounts.left(cell, Leave::Done, now);
+        core.accounts.left(cell, LeaveKind::Done, now);
         core.task_ended(self);
         core.bind(self, cell, task, now);
         self.enters(cell, now);

@@ -17,13 +17,13 @@ const AT_MINSIGSTKSZ: libc::c_ulong = 51;
 #[derive(Debug)]
 pub(super) struct AlternateStack {
     /// The previous signal stack, and our mapping; `None` if the previous one was large enough.
-    own: Option<(libc::stack_t, Mapping)>,
+    own: Option<(libc::stack_t, SignalStackMapping)>,
     /// It belongs to the thread that made it.
     not_send: PhantomData<*const ()>,
 }
 
 #[derive(Debug)]
-struct Mapping {
+struct SignalStackMapping {
     low: usize,
     length: usize,
     /// Bytes at the low end that fault when touched.
@@ -38,7 +38,7 @@ impl AlternateStack {
     ///
     /// When the kernel has no memory for it.
     pub fn of_this_thread() -> io::Result<Self> {
-        Self::below(Mapping::guarded)
+        Self::below(SignalStackMapping::guarded)
     }
 
     /// As [`Self::of_this_thread`], without a guard of its own: the stacks of many threads then lie
@@ -48,10 +48,10 @@ impl AlternateStack {
     ///
     /// When the kernel has no memory for it.
     pub fn of_one_of_many() -> io::Result<Self> {
-        Self::below(Mapping::open)
+        Self::below(SignalStackMapping::open)
     }
 
-    fn below(new: impl FnOnce(usize) -> io::Result<Mapping>) -> io::Result<Self> {
+    fn below(new: impl FnOnce(usize) -> io::Result<SignalStackMapping>) -> io::Result<Self> {
         // SAFETY: the call has no precondition.
         let frame = unsafe { libc::getauxval(AT_MINSIGSTKSZ) };
         let frame = usize::try_from(frame).unwrap_or(0).max(libc::MINSIGSTKSZ);
@@ -87,7 +87,7 @@ impl Drop for AlternateStack {
     }
 }
 
-impl Mapping {
+impl SignalStackMapping {
     /// Maps `usable` bytes without a guard.
     fn open(usable: usize) -> io::Result<Self> {
         Ok(Self {
@@ -121,7 +121,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for SignalStackMapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is our own, and no longer the alternate stack of any thread.
         unsafe { libc::munmap(self.low as *mut libc::c_void, self.length) };

@@ -57,7 +57,7 @@ pub(super) struct Geometry {
 
 /// The part of a slot in which an address lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SlotPart {
     /// The guard of the stack with this index.
     Guard(u32),
     /// The usable part of the stack with this index.
@@ -120,13 +120,13 @@ impl Geometry {
     }
 
     /// The part of the slot at `offset` bytes into a slab.
-    pub fn place(&self, offset: usize) -> Option<Place> {
+    pub fn place(&self, offset: usize) -> Option<SlotPart> {
         let index = u32::try_from(offset / self.stride()).ok()?;
         let within = offset % self.stride();
         Some(if within < self.guard {
-            Place::Guard(index)
+            SlotPart::Guard(index)
         } else {
-            Place::Stack(index)
+            SlotPart::Stack(index)
         })
     }
 }
@@ -232,22 +232,22 @@ mod tests {
         let geometry = default_geometry();
         for index in [0, 1, 77] {
             let low = geometry.offset(index);
-            assert_eq!(geometry.place(low), Some(Place::Guard(index)));
+            assert_eq!(geometry.place(low), Some(SlotPart::Guard(index)));
             assert_eq!(
                 geometry.place(low + geometry.guard - 1),
-                Some(Place::Guard(index))
+                Some(SlotPart::Guard(index))
             );
             assert_eq!(
                 geometry.place(low + geometry.guard),
-                Some(Place::Stack(index))
+                Some(SlotPart::Stack(index))
             );
             assert_eq!(
                 geometry.place(low + geometry.stride() - 1),
-                Some(Place::Stack(index))
+                Some(SlotPart::Stack(index))
             );
             assert_eq!(
                 geometry.place(low + geometry.stride()),
-                Some(Place::Guard(index + 1))
+                Some(SlotPart::Guard(index + 1))
             );
         }
     }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::alternate::AlternateStack;
-use super::geometry::Place;
+use super::geometry::SlotPart;
 use super::slab::Slot;
 use super::threads;
 use crate::last_words::{LastWords, abort_with};
@@ -49,7 +49,7 @@ pub fn set_describe(describe: Describe) {
 /// While this lives, an overflow of a pooled stack on this thread is reported.
 #[derive(Debug)]
 #[must_use = "the thread is guarded only as long as this lives"]
-pub struct Guard {
+pub struct OverflowGuard {
     _alternate: AlternateStack,
 }
 
@@ -59,16 +59,16 @@ pub struct Guard {
 /// # Errors
 ///
 /// When the kernel has no memory for the alternate stack.
-pub fn guard_this_thread() -> io::Result<Guard> {
+pub fn guard_this_thread() -> io::Result<OverflowGuard> {
     guard_with(AlternateStack::of_this_thread()?)
 }
 
 /// As [`guard_this_thread`], for one of many threads that run tasks on their own stacks.
-pub(crate) fn guard_one_of_many() -> io::Result<Guard> {
+pub(crate) fn guard_one_of_many() -> io::Result<OverflowGuard> {
     guard_with(AlternateStack::of_one_of_many()?)
 }
 
-fn guard_with(alternate: AlternateStack) -> io::Result<Guard> {
+fn guard_with(alternate: AlternateStack) -> io::Result<OverflowGuard> {
     static INSTALLED: Mutex<bool> = Mutex::new(false);
     let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
     if !*installed {
@@ -77,7 +77,7 @@ fn guard_with(alternate: AlternateStack) -> io::Result<Guard> {
         }
         *installed = true;
     }
-    Ok(Guard {
+    Ok(OverflowGuard {
         _alternate: alternate,
     })
 }
@@ -164,7 +164,7 @@ extern "C" fn on_fault(
     if code > 0 {
         // SAFETY: a positive code means that the kernel saw a fault and filled in its address.
         let address = unsafe { (*info).si_addr() } as usize;
-        if let Some((slot, Place::Guard(_))) = Slot::at(address) {
+        if let Some((slot, SlotPart::Guard(_))) = Slot::at(address) {
             // SAFETY: with SA_SIGINFO the third argument is the `ucontext_t` of the interrupted
             // code.
             let stack_pointer = stack_pointer(unsafe { &*context.cast::<libc::ucontext_t>() });

@@ -10,7 +10,7 @@ use corosensei::stack::valgrind::ValgrindStackRegistration;
 
 use super::StackError;
 use super::error::mapping_limit;
-use super::geometry::{Geometry, Place};
+use super::geometry::{Geometry, SlotPart};
 use super::guards::Guards;
 use super::memory::{advise, bytes_used, map};
 
@@ -29,7 +29,7 @@ static STACKS: AtomicUsize = AtomicUsize::new(0);
 
 /// The data of one stack.
 #[derive(Debug)]
-struct Record {
+struct StackRecord {
     /// Lowest address of the guard.
     limit: usize,
     /// Where the stack begins; it grows downwards.
@@ -42,7 +42,7 @@ struct Record {
     uses: AtomicU32,
 }
 
-impl Record {
+impl StackRecord {
     /// The record of slot `index` of the slab at `slab_low`.
     fn new(slab_low: usize, geometry: &'static Geometry, index: u32) -> Self {
         let limit = slab_low + geometry.offset(index);
@@ -62,7 +62,7 @@ pub(super) struct Slab {
     low: usize,
     geometry: &'static Geometry,
     guards: Guards,
-    records: Box<[Record]>,
+    records: Box<[StackRecord]>,
     /// The next slab in the list, which is older.
     older: AtomicPtr<Self>,
 }
@@ -97,7 +97,7 @@ impl Slab {
         let _ = advise(low, geometry.offset(slots), libc::MADV_NOHUGEPAGE);
         let geometry: &'static Geometry = Box::leak(Box::new(geometry));
         let records = (0..slots)
-            .map(|index| Record::new(low, geometry, index))
+            .map(|index| StackRecord::new(low, geometry, index))
             .collect();
         let older = AtomicPtr::new(ptr::null_mut());
         let slab = Box::leak(Box::new(Self {
@@ -157,11 +157,11 @@ impl Slab {
 
 /// The location of one stack. Valid for ever, whichever worker uses it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slot(&'static Record);
+pub(super) struct Slot(&'static StackRecord);
 
 impl Slot {
     /// The stack or guard at `address`, of any pool. Takes no lock and allocates nothing.
-    pub fn at(address: usize) -> Option<(Self, Place)> {
+    pub fn at(address: usize) -> Option<(Self, SlotPart)> {
         let mut next = NEWEST.load(Ordering::Acquire);
         loop {
             // SAFETY: the list holds leaked slabs only, which were complete before they were put on
@@ -170,7 +170,7 @@ impl Slot {
             let offset = address.wrapping_sub(slab.low);
             if offset < slab.geometry.offset(slab.slots()) {
                 let place = slab.geometry.place(offset)?;
-                let (Place::Guard(index) | Place::Stack(index)) = place;
+                let (SlotPart::Guard(index) | SlotPart::Stack(index)) = place;
                 return Some((Self(slab.records.get(index as usize)?), place));
             }
             next = slab.older.load(Ordering::Relaxed);
@@ -264,10 +264,10 @@ mod tests {
         let slot = slab(Guards::Mappings).cut(2).unwrap();
         slot.set_owner(Some(41));
         for (address, expected) in [
-            (slot.limit(), Place::Guard(2)),
-            (slot.low() - 1, Place::Guard(2)),
-            (slot.low(), Place::Stack(2)),
-            (slot.high() - 1, Place::Stack(2)),
+            (slot.limit(), SlotPart::Guard(2)),
+            (slot.low() - 1, SlotPart::Guard(2)),
+            (slot.low(), SlotPart::Stack(2)),
+            (slot.high() - 1, SlotPart::Stack(2)),
         ] {
             let (found, place) = Slot::at(address).unwrap();
             assert_eq!((found.owner(), place), (Some(41), expected));

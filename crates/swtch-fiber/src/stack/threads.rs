@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use swtch_observe::layout::{RUN_BITS, ThreadRecord, thread_kind, worker_state};
 
-use crate::page::{self, Page, gettid};
+use crate::page::{self, WritablePage, gettid};
 
 /// Addresses this far below a stack count as its guard: a frame may reach beyond the guard's one
 /// page.
@@ -55,7 +55,7 @@ pub(super) fn overflow_here(address: usize, stack_pointer: usize) -> Option<Over
 }
 
 /// The record of the calling thread, if it runs tasks on its own stack.
-fn record_here(page: &'static Page) -> Option<(u32, &'static ThreadRecord)> {
+fn record_here(page: &'static WritablePage) -> Option<(u32, &'static ThreadRecord)> {
     let own = gettid();
     let used = page.header().threads.used.load(Ordering::Acquire);
     (0..used)
@@ -67,14 +67,14 @@ fn record_here(page: &'static Page) -> Option<(u32, &'static ThreadRecord)> {
         })
 }
 
-fn worker_with_task(page: &Page, task: u64) -> Option<u32> {
+fn worker_with_task(page: &WritablePage, task: u64) -> Option<u32> {
     let used = page.header().workers.used.load(Ordering::Acquire);
     let has_it = |worker: &u32| page.worker(*worker).task_id.load(Ordering::Relaxed) == task;
     (task != 0).then(|| (0..used).find(has_it)).flatten()
 }
 
 /// In thread mode a worker has one thread for its whole life.
-fn worker_on_thread(page: &Page, thread: u32) -> Option<u32> {
+fn worker_on_thread(page: &WritablePage, thread: u32) -> Option<u32> {
     let used = page.header().workers.used.load(Ordering::Acquire);
     (0..used).find(|worker| {
         let record = page.worker(*worker);

@@ -18,10 +18,10 @@ use blazesym::Pid;
 use blazesym::symbolize::source::{Process, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 
-use super::capture::{self, Capture, Usage};
-use super::evidence::{Call, Sample};
+use super::capture::{self, ThreadSnapshot, Usage};
+use super::evidence::{Call, ThreadSample};
 use super::memory;
-use super::unwind::{self, Frames, Registers, Stack};
+use super::unwind::{self, Frames, Registers, StackCopy};
 
 /// How long a running thread may take to answer. It answers at its next return to user mode, which
 /// an interrupt brings about at once; the monitor cannot wait longer.
@@ -48,7 +48,7 @@ pub struct Backtrace {
 
 /// Takes the backtrace of a thread whose state was just sampled, and its own CPU times if it
 /// answered.
-pub fn take(tid: i32, sample: &Sample) -> (Backtrace, Option<Usage>) {
+pub fn take(tid: i32, sample: &ThreadSample) -> (Backtrace, Option<Usage>) {
     let outside = from_outside(sample.call);
     let is_asked = match sample.call {
         Call::Running | Call::Unknown => true,
@@ -75,7 +75,7 @@ pub fn take(tid: i32, sample: &Sample) -> (Backtrace, Option<Usage>) {
 }
 
 /// A thread's own CPU times, if it may be asked.
-pub fn usage(tid: i32, sample: &Sample) -> Option<Usage> {
+pub fn usage(tid: i32, sample: &ThreadSample) -> Option<Usage> {
     let is_asked = matches!(sample.call, Call::Running | Call::Unknown);
     let capture = is_asked.then(|| capture::capture(tid, PATIENCE));
     Some(capture.flatten()?.usage)
@@ -95,7 +95,7 @@ fn from_outside(call: Call) -> Option<Backtrace> {
     let read = memory::read(start, &mut bytes);
     bytes.truncate(read);
     let registers = Registers::at(pc, stack_pointer);
-    let stack = Stack {
+    let stack = StackCopy {
         start: stack_pointer,
         bytes: &bytes,
     };
@@ -103,8 +103,8 @@ fn from_outside(call: Call) -> Option<Backtrace> {
 }
 
 /// Unwinds the stack that the thread has copied.
-fn of_capture(capture: &Capture) -> Backtrace {
-    let stack = Stack {
+fn of_capture(capture: &ThreadSnapshot) -> Backtrace {
+    let stack = StackCopy {
         start: capture.stack_start as u64,
         bytes: &capture.stack,
     };

@@ -39,7 +39,7 @@ const POLL: Duration = Duration::from_micros(100);
 
 /// The state of a thread when the signal interrupted it.
 #[derive(Debug)]
-pub struct Capture {
+pub struct ThreadSnapshot {
     /// Registers of the interrupted code.
     pub registers: Registers,
     /// Address at which the copy of the stack begins.
@@ -142,7 +142,7 @@ fn is_free(signal: i32) -> bool {
 
 /// Asks thread `tid` of this process for its state. `None` when it does not answer in time, because
 /// it does not run, or blocks the signal, or has ended.
-pub fn capture(tid: i32, patience: Duration) -> Option<Capture> {
+pub fn capture(tid: i32, patience: Duration) -> Option<ThreadSnapshot> {
     let signal = install()?;
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     SLOT.state.store(asked(tid), Ordering::Release);
@@ -169,7 +169,7 @@ pub fn capture(tid: i32, patience: Duration) -> Option<Capture> {
     let answer = unsafe { &*SLOT.answer.get() };
     let mut usage = answer.usage;
     usage.behind_call = is_behind_call(answer.registers.pc());
-    let capture = Capture {
+    let capture = ThreadSnapshot {
         registers: answer.registers,
         stack_start: answer.stack_start,
         stack: answer.stack[..answer.stack_len].to_vec(),

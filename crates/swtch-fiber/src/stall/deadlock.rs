@@ -13,7 +13,7 @@ use std::time::Duration;
 /// One worker that waits, and its wait object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Waiting {
+pub struct WaitingWorker {
     /// Number of the worker in the page.
     pub worker: u32,
     /// Name of its task, or `#` and the task's id.
@@ -55,13 +55,13 @@ pub enum BlockedOn {
 #[non_exhaustive]
 pub enum Deadlock {
     /// Each waits for the next one, and the last for the first.
-    Cycle(Vec<Waiting>),
+    Cycle(Vec<WaitingWorker>),
     /// All wait, and nothing is left that could wake one: no timer, no I/O, no preemptive work, and
     /// every other thread of the process waits itself.
     #[non_exhaustive]
     AllWait {
         /// The workers that wait, with their wait objects.
-        waiting: Vec<Waiting>,
+        waiting: Vec<WaitingWorker>,
         /// Number of tasks that wait for a free worker.
         queued: u64,
     },
@@ -163,7 +163,7 @@ impl fmt::Display for Deadlock {
     }
 }
 
-fn lines(f: &mut fmt::Formatter<'_>, all: &[Waiting]) -> fmt::Result {
+fn lines(f: &mut fmt::Formatter<'_>, all: &[WaitingWorker]) -> fmt::Result {
     for waiting in all.iter().take(NAMED) {
         writeln!(f, "  {waiting}")?;
     }
@@ -173,7 +173,7 @@ fn lines(f: &mut fmt::Formatter<'_>, all: &[Waiting]) -> fmt::Result {
     }
 }
 
-impl fmt::Display for Waiting {
+impl fmt::Display for WaitingWorker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (wait_type, resource) = (self.wait_type.escape_debug(), self.resource);
         who(f, self.worker, &self.task)?;
@@ -248,8 +248,8 @@ mod tests {
         assert_eq!(circles(&edges)[0].len(), 100_001);
     }
 
-    fn waiting(worker: u32, blocker: u32, wait_type: &str, has_to: BlockedOn) -> Waiting {
-        Waiting {
+    fn waiting(worker: u32, blocker: u32, wait_type: &str, has_to: BlockedOn) -> WaitingWorker {
+        WaitingWorker {
             worker,
             task: format!("t{worker}\u{1b}"),
             wait_type: wait_type.into(),

@@ -20,7 +20,7 @@ use super::capture::Usage;
 
 /// The state of a thread at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sample {
+pub struct ThreadSample {
     /// When it was taken: `CLOCK_MONOTONIC`, ns.
     pub at_ns: u64,
     /// CPU time of the thread so far, ns.
@@ -79,7 +79,7 @@ pub enum Call {
     },
 }
 
-impl Sample {
+impl ThreadSample {
     /// Samples thread `tid` of this process. `preemptive` names the threads that compete with it on
     /// behalf of its own scheduler.
     pub fn take(tid: i32, preemptive: &[i32]) -> Self {
@@ -321,9 +321,9 @@ mod tests {
         let sample = (0..1000)
             .map(|_| {
                 std::thread::sleep(Duration::from_millis(1));
-                Sample::take(tid, &[tid])
+                ThreadSample::take(tid, &[tid])
             })
-            .find(Sample::is_blocked)
+            .find(ThreadSample::is_blocked)
             .unwrap();
         let Call::Inside { number, .. } = sample.call else {
             panic!("{sample:?}");
@@ -333,6 +333,6 @@ mod tests {
         assert!(sample.cpu_ns.unwrap() < sample.process_cpu_ns.unwrap());
         drop(end);
         thread.join().unwrap();
-        assert_eq!(Sample::take(tid, &[]).cpu_ns, None);
+        assert_eq!(ThreadSample::take(tid, &[]).cpu_ns, None);
     }
 }

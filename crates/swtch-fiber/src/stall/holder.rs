@@ -110,7 +110,7 @@ mod tests {
             let address = (0..5000)
                 .find_map(|_| {
                     std::thread::sleep(std::time::Duration::from_millis(1));
-                    waited_at(super::super::evidence::Sample::take(tid, &[]).call)
+                    waited_at(super::super::evidence::ThreadSample::take(tid, &[]).call)
                 })
                 .unwrap();
             let start = (&raw const guard).addr();

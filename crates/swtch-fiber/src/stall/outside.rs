@@ -12,13 +12,13 @@ use swtch_observe::layout::{scheduler_status, thread_kind};
 
 use super::capture;
 use super::evidence::{self, Call};
-use crate::page::Page;
+use crate::page::WritablePage;
 
 /// Whether any thread could. `runtime` is the one that waits; its own threads do not count.
 ///
 /// All threads are read twice: a thread that was blocked both times and was not switched in between
 /// was blocked the whole time, so there was a moment at which all were.
-pub(crate) fn could_wake(page: &Page, runtime: u32) -> bool {
+pub(crate) fn could_wake(page: &WritablePage, runtime: u32) -> bool {
     if other_runtimes(page, runtime) || a_handler_could_run() {
         return true;
     }
@@ -28,7 +28,7 @@ pub(crate) fn could_wake(page: &Page, runtime: u32) -> bool {
 }
 
 /// Whether the process has another runtime, whose workers may hold any of these.
-fn other_runtimes(page: &Page, runtime: u32) -> bool {
+fn other_runtimes(page: &WritablePage, runtime: u32) -> bool {
     let used = page.header().schedulers.used.load(Ordering::Acquire);
     (0..used).map(|index| page.scheduler(index)).any(|record| {
         let status = record.status.load(Ordering::Acquire);
@@ -38,7 +38,7 @@ fn other_runtimes(page: &Page, runtime: u32) -> bool {
 }
 
 /// The threads that work for schedulers, which the caller has checked already.
-fn own_threads(page: &Page) -> Vec<i32> {
+fn own_threads(page: &WritablePage) -> Vec<i32> {
     let used = page.header().threads.used.load(Ordering::Acquire);
     // SAFETY: reads a number.
     let this = unsafe { libc::gettid() };

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use crate::page::{Page, WORKERS};
+use crate::page::{WORKERS, WritablePage};
 use crate::worker::WorkerCell;
 
 struct StackRange {
@@ -48,7 +48,7 @@ pub(super) fn cell(worker: u32) -> Option<&'static WorkerCell> {
 
 /// The stack of a worker: the recorded one, or that of its thread; empty when there is none. Its
 /// memory may have been freed meanwhile.
-pub(crate) fn stack(page: &Page, worker: u32) -> Range<usize> {
+pub(crate) fn stack(page: &WritablePage, worker: u32) -> Range<usize> {
     let place = &PLACES[worker as usize];
     let noted = place.low.load(Ordering::Relaxed)..place.high.load(Ordering::Relaxed);
     let thread = page.worker(worker).thread_plus_one.load(Ordering::Relaxed);

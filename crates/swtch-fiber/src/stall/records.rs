@@ -15,8 +15,8 @@ use super::evidence;
 use super::places;
 use super::report::StalledWorker;
 use super::verdict::SchedulerDuty;
-use super::watch::Subject;
-use crate::page::Page;
+use super::watch::SuspectedScheduler;
+use crate::page::WritablePage;
 use crate::scheduler::Scheduler;
 
 /// Most workers whose stacks are searched: each takes some 10 µs of the monitor's time.
@@ -25,14 +25,14 @@ const SEARCHED: usize = 4096;
 /// The records of one scheduler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Records {
-    page: &'static Page,
+    page: &'static WritablePage,
     index: u32,
     record: &'static SchedulerRecord,
 }
 
 impl Records {
     /// The records of the scheduler with this index.
-    pub(crate) fn new(page: &'static Page, index: u32) -> Self {
+    pub(crate) fn new(page: &'static WritablePage, index: u32) -> Self {
         Self {
             page,
             index,
@@ -75,8 +75,8 @@ impl Records {
     }
 
     /// The data for a report.
-    pub(crate) fn subject(self) -> Subject<'static> {
-        Subject {
+    pub(crate) fn subject(self) -> SuspectedScheduler<'static> {
+        SuspectedScheduler {
             scheduler: self.record.scheduler_id.load(Ordering::Relaxed),
             tid: self.tid(),
             offender: self.running_worker().map(|(worker, record)| StalledWorker {

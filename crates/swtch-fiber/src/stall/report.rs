@@ -11,7 +11,7 @@ use syscalls::Sysno;
 use super::backtrace::Backtrace;
 use super::deadlock::Deadlock;
 use super::evidence::Call;
-use super::verdict::{Numbers, Verdict};
+use super::verdict::{Numbers, StallVerdict};
 
 /// Most reports in [`PERIOD`]: a program that stalls all the time is reported often enough by five.
 const REPORTS: usize = 5;
@@ -33,13 +33,13 @@ pub struct Stall {
     /// How long there has been no progress, so far.
     pub lasted: Duration,
     /// The reason for the stall.
-    pub verdict: Verdict,
+    pub verdict: StallVerdict,
     /// The measurements that led to the verdict.
     pub numbers: Numbers,
     /// Call stack of the thread.
     pub backtrace: Backtrace,
     /// Workers that probably hold the `std` lock that the thread waits for.
-    pub holders: Vec<Holder>,
+    pub holders: Vec<LockHolder>,
     /// Stalls before this one that were not reported, because of the limit.
     pub unreported: u32,
 }
@@ -57,7 +57,7 @@ pub struct StalledWorker {
 
 /// A worker that was probably switched out while it held a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct LockHolder {
     /// Number of the worker in the page.
     pub worker: u32,
     /// Name of its task, or `#` and the task's id.
@@ -120,7 +120,7 @@ impl Stall {
 
     /// Writes the workers that probably hold the lock.
     fn holders(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Holder { worker, name } in self.holders.iter().take(HOLDERS) {
+        for LockHolder { worker, name } in self.holders.iter().take(HOLDERS) {
             let name = name.escape_debug();
             writeln!(
                 f,
@@ -132,19 +132,19 @@ impl Stall {
 }
 
 /// The advice for each verdict.
-fn advice(verdict: Verdict) -> &'static str {
+fn advice(verdict: StallVerdict) -> &'static str {
     match verdict {
-        Verdict::UserLoop => "let the loop call check_quantum or yield_now",
-        Verdict::InsideKernel | Verdict::BlockedInCall => {
+        StallVerdict::UserLoop => "let the loop call check_quantum or yield_now",
+        StallVerdict::InsideKernel | StallVerdict::BlockedInCall => {
             "wrap such calls in preemptive(…), or use this crate's I/O and locks"
         }
-        Verdict::NotScheduled => {
+        StallVerdict::NotScheduled => {
             "others use the CPU: fewer schedulers than CPUs, a larger cgroup quota, or a higher priority"
         }
-        Verdict::StarvedByPreemptive => {
+        StallVerdict::StarvedByPreemptive => {
             "preemptive work competes for the scheduler's CPU: less of it at a time, or on other CPUs"
         }
-        Verdict::QueueStalled => "the scheduler missed a wakeup: please report this as a bug",
+        StallVerdict::QueueStalled => "the scheduler missed a wakeup: please report this as a bug",
     }
 }
 
@@ -159,9 +159,9 @@ pub type OnDeadlock = Arc<dyn Fn(&Deadlock) + Send + Sync>;
 pub struct Reporter {
     on_stall: OnStall,
     on_deadlock: OnDeadlock,
-    limit: Arc<Mutex<Limit>>,
+    limit: Arc<Mutex<ReportLimit>>,
     /// Limited separately: a deadlock is reported only once, and must not be lost among stalls.
-    deadlocks: Arc<Mutex<Limit>>,
+    deadlocks: Arc<Mutex<ReportLimit>>,
 }
 
 impl fmt::Debug for Reporter {
@@ -239,12 +239,12 @@ impl Reporter {
 
 /// Counts recent reports, to limit them.
 #[derive(Debug, Default)]
-struct Limit {
+struct ReportLimit {
     reported: VecDeque<Instant>,
     unreported: u32,
 }
 
-impl Limit {
+impl ReportLimit {
     /// Whether one more report may go out now: then returns how many were held back since the last
     /// one.
     fn pass(&mut self, now: Instant) -> Option<u32> {
@@ -278,7 +278,7 @@ mod tests {
                 name: "scan\n".into(),
             }),
             lasted: Duration::from_millis(31),
-            verdict: Verdict::BlockedInCall,
+            verdict: StallVerdict::BlockedInCall,
             numbers: Numbers {
                 elapsed: Duration::from_millis(14),
                 call: Call::Inside {
@@ -293,7 +293,7 @@ mod tests {
                 addresses: vec![0x10],
                 missing: Some("nobody asked"),
             },
-            holders: vec![Holder {
+            holders: vec![LockHolder {
                 worker: 5,
                 name: "writer".into(),
             }],
@@ -326,7 +326,7 @@ mod tests {
     fn five_a_minute_go_out() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut limit = Limit::default();
+        let mut limit = ReportLimit::default();
         for second in 0..5 {
             assert_eq!(limit.pass(at(second)), Some(0));
         }

@@ -128,13 +128,13 @@ impl Registers {
 
 /// A copy of a part of a stack.
 #[derive(Clone, Copy, Debug)]
-pub struct Stack<'a> {
+pub struct StackCopy<'a> {
     /// Address of the first byte in the stack.
     pub start: u64,
     pub bytes: &'a [u8],
 }
 
-impl Stack<'_> {
+impl StackCopy<'_> {
     /// The word at an address; `None` outside of the copy.
     fn word(&self, address: u64) -> Option<u64> {
         let offset = usize::try_from(address.checked_sub(self.start)?).ok()?;
@@ -157,7 +157,7 @@ pub struct Frames {
     clippy::large_enum_variant,
     reason = "there is one at a time, and mostly the large one"
 )]
-enum Beyond {
+enum CallerFrame {
     /// The registers of its caller, and whether the caller was interrupted rather than making a
     /// call.
     Caller(Registers, bool),
@@ -168,7 +168,7 @@ enum Beyond {
 }
 
 /// Walks from the innermost frame outwards.
-pub fn unwind(mut registers: Registers, stack: Stack<'_>) -> Frames {
+pub fn unwind(mut registers: Registers, stack: StackCopy<'_>) -> Frames {
     let mut frames = Frames::default();
     let mut context = UnwindContext::new();
     // The address to look up, one before the return address, which may belong to the next function.
@@ -176,12 +176,12 @@ pub fn unwind(mut registers: Registers, stack: Stack<'_>) -> Frames {
     while frames.addresses.len() < FRAMES && place != 0 {
         frames.addresses.push(place);
         let (caller, was_interrupted) = match beyond(place, &registers, stack, &mut context) {
-            Beyond::Caller(caller, was_interrupted) => (caller, was_interrupted),
-            Beyond::Root => {
+            CallerFrame::Caller(caller, was_interrupted) => (caller, was_interrupted),
+            CallerFrame::Root => {
                 frames.reaches_root = true;
                 break;
             }
-            Beyond::Unknown => break,
+            CallerFrame::Unknown => break,
         };
         let grows = caller.stack_pointer() > registers.stack_pointer();
         if !grows && (frames.addresses.len() > 1 || caller.pc == registers.pc) {
@@ -196,9 +196,9 @@ pub fn unwind(mut registers: Registers, stack: Stack<'_>) -> Frames {
 fn beyond(
     place: u64,
     registers: &Registers,
-    stack: Stack<'_>,
+    stack: StackCopy<'_>,
     context: &mut UnwindContext<usize>,
-) -> Beyond {
+) -> CallerFrame {
     let mut found = None;
     with_tables_of(place, |tables| {
         found = tables.row(place, context, |row, is_signal_frame| {
@@ -207,7 +207,9 @@ fn beyond(
     });
     found.unwrap_or_else(|| {
         let caller = by_frame_pointer(registers, stack);
-        caller.map_or(Beyond::Unknown, |caller| Beyond::Caller(caller, false))
+        caller.map_or(CallerFrame::Unknown, |caller| {
+            CallerFrame::Caller(caller, false)
+        })
     })
 }
 
@@ -216,27 +218,27 @@ fn by_row(
     row: &UnwindTableRow<usize>,
     is_signal_frame: bool,
     registers: &Registers,
-    stack: Stack<'_>,
-) -> Beyond {
+    stack: StackCopy<'_>,
+) -> CallerFrame {
     let return_rule = row.register(RETURN_ADDRESS);
     if matches!(return_rule, Some(RegisterRule::Undefined)) {
-        return Beyond::Root;
+        return CallerFrame::Root;
     }
     let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else {
         // Both a coroutine's root and the kernel's return from a signal handler describe the
         // interrupted frame by an expression, but only the latter also restores registers that way.
         let is_root = is_signal_frame && matches!(return_rule, Some(RegisterRule::Offset(_)));
         return if is_root {
-            Beyond::Root
+            CallerFrame::Root
         } else {
-            Beyond::Unknown
+            CallerFrame::Unknown
         };
     };
     let frame = registers.value(*register);
     let frame = frame.and_then(|value| value.checked_add_signed(*offset));
     let caller = frame.and_then(|frame| caller(row, frame, registers, stack));
-    caller.map_or(Beyond::Unknown, |caller| {
-        Beyond::Caller(caller, is_signal_frame)
+    caller.map_or(CallerFrame::Unknown, |caller| {
+        CallerFrame::Caller(caller, is_signal_frame)
     })
 }
 
@@ -245,7 +247,7 @@ fn caller(
     row: &UnwindTableRow<usize>,
     frame: u64,
     registers: &Registers,
-    stack: Stack<'_>,
+    stack: StackCopy<'_>,
 ) -> Option<Registers> {
     let mut caller = *registers;
     if usize::from(RETURN_ADDRESS.0) == number::COUNT - 1 {
@@ -271,7 +273,7 @@ fn caller(
 
 /// For code without tables: the frame pointer points at the caller's frame pointer, and the return
 /// address follows it, on both processors. Only the bounds of the stack are checked.
-fn by_frame_pointer(registers: &Registers, stack: Stack<'_>) -> Option<Registers> {
+fn by_frame_pointer(registers: &Registers, stack: StackCopy<'_>) -> Option<Registers> {
     let frame = registers.values[number::FRAME_POINTER]?;
     let mut caller = Registers::UNKNOWN;
     caller.values[number::FRAME_POINTER] = Some(stack.word(frame)?);
@@ -281,12 +283,12 @@ fn by_frame_pointer(registers: &Registers, stack: Stack<'_>) -> Option<Registers
 }
 
 /// The unwind tables of a loaded file: the index, and the memory that contains the other tables.
-struct Tables<'a> {
+struct UnwindTables<'a> {
     index_address: u64,
     index: &'a [u8],
 }
 
-impl Tables<'_> {
+impl UnwindTables<'_> {
     /// Calls `use_row` with the rules for an address; `None` when there are none.
     fn row<T>(
         &self,
@@ -319,8 +321,8 @@ impl Tables<'_> {
 
 /// Calls `look` with the tables of the file that contains an address. The loader holds its lock
 /// meanwhile, so the file cannot be unloaded.
-fn with_tables_of(address: u64, mut look: impl FnMut(&Tables<'_>)) {
-    let mut search = Search {
+fn with_tables_of(address: u64, mut look: impl FnMut(&UnwindTables<'_>)) {
+    let mut search = TableSearch {
         address,
         look: &mut look,
     };
@@ -328,15 +330,15 @@ fn with_tables_of(address: u64, mut look: impl FnMut(&Tables<'_>)) {
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
 }
 
-struct Search<'a> {
+struct TableSearch<'a> {
     address: u64,
-    look: &'a mut dyn FnMut(&Tables<'_>),
+    look: &'a mut dyn FnMut(&UnwindTables<'_>),
 }
 
 /// Checks one loaded file. Returns 1, which ends the search, when it contains the address.
 extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> i32 {
     // SAFETY: `with_tables_of` passes it, and no other code uses it meanwhile.
-    let search = unsafe { &mut *search.cast::<Search<'_>>() };
+    let search = unsafe { &mut *search.cast::<TableSearch<'_>>() };
     // SAFETY: the loader passes a valid description.
     let info = unsafe { &*info };
     if info.dlpi_phdr.is_null() {
@@ -368,7 +370,7 @@ extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_
         // SAFETY: up to its end, the loaded segment is readable and never written; it stays while
         // the loader's lock is held.
         let index = unsafe { std::slice::from_raw_parts(from, len) };
-        (search.look)(&Tables {
+        (search.look)(&UnwindTables {
             index_address,
             index,
         });

@@ -15,7 +15,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::evidence::{Call, Sample};
+use super::evidence::{Call, ThreadSample};
 
 /// What the scheduler should be doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum SchedulerDuty {
 
 /// The reason why a scheduler makes no progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum StallVerdict {
     /// The worker computes and does not yield.
     UserLoop,
     /// The worker uses the CPU inside the kernel.
@@ -45,7 +45,7 @@ pub enum Verdict {
     QueueStalled,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for StallVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::UserLoop => "user loop",
@@ -94,14 +94,15 @@ pub struct Numbers {
 
 impl Numbers {
     /// The differences between two samples of one thread.
-    pub fn between(before: &Sample, after: &Sample) -> Self {
-        let time = |pick: fn(&Sample) -> Option<u64>| {
+    pub fn between(before: &ThreadSample, after: &ThreadSample) -> Self {
+        let time = |pick: fn(&ThreadSample) -> Option<u64>| {
             Some(Duration::from_nanos(
                 pick(after)?.saturating_sub(pick(before)?),
             ))
         };
-        let count =
-            |pick: fn(&Sample) -> Option<u64>| Some(pick(after)?.saturating_sub(pick(before)?));
+        let count = |pick: fn(&ThreadSample) -> Option<u64>| {
+            Some(pick(after)?.saturating_sub(pick(before)?))
+        };
         // Both ends must come from one source, because the two count in different steps.
         let (user, kernel) = if before.usage.is_some() && after.usage.is_some() {
             (
@@ -180,7 +181,7 @@ impl Numbers {
 }
 
 /// CPU time of the threads that were preemptive at both samples.
-fn preemptive(before: &Sample, after: &Sample) -> Duration {
+fn preemptive(before: &ThreadSample, after: &ThreadSample) -> Duration {
     let used = |(tid, end): &(i32, u64)| {
         let (_, start) = before.preemptive.iter().find(|(other, _)| other == tid)?;
         Some(end.saturating_sub(*start))
@@ -189,24 +190,28 @@ fn preemptive(before: &Sample, after: &Sample) -> Duration {
 }
 
 /// The reason why a scheduler with that duty made no progress between two samples of its thread.
-pub fn judge(duty: SchedulerDuty, before: &Sample, after: &Sample) -> (Verdict, Numbers) {
+pub fn judge(
+    duty: SchedulerDuty,
+    before: &ThreadSample,
+    after: &ThreadSample,
+) -> (StallVerdict, Numbers) {
     let numbers = Numbers::between(before, after);
     let has_cpu = numbers.had_cpu();
     let lacks_cpu = !has_cpu && numbers.waited_for_cpu(after.is_blocked());
     let verdict = if lacks_cpu {
         if numbers.preemptive * 2 >= numbers.off_cpu() {
-            Verdict::StarvedByPreemptive
+            StallVerdict::StarvedByPreemptive
         } else {
-            Verdict::NotScheduled
+            StallVerdict::NotScheduled
         }
     } else if duty == SchedulerDuty::Queued {
-        Verdict::QueueStalled
+        StallVerdict::QueueStalled
     } else if !has_cpu {
-        Verdict::BlockedInCall
+        StallVerdict::BlockedInCall
     } else if numbers.is_mostly_kernel() {
-        Verdict::InsideKernel
+        StallVerdict::InsideKernel
     } else {
-        Verdict::UserLoop
+        StallVerdict::UserLoop
     };
     (verdict, numbers)
 }

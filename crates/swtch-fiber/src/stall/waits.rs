@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 use swtch_observe::layout::{WAIT_TYPES, WorkerRecord, worker_state};
 use swtch_observe::names;
 
-use super::deadlock::{BlockedOn, Blocker, Deadlock, Waiting, circles};
+use super::deadlock::{BlockedOn, Blocker, Deadlock, WaitingWorker, circles};
 use super::{memory, places};
-use crate::page::Page;
+use crate::page::WritablePage;
 use crate::sync::owners::{NAMED, SEVERAL};
 use crate::wait_type::WaitType;
 use crate::worker::WorkerCell;
@@ -39,8 +39,8 @@ type Words = [u64; 1 + NAMED];
 
 /// All waiting workers of some schedulers, at one moment.
 #[derive(Debug)]
-pub(crate) struct Waits {
-    page: &'static Page,
+pub(crate) struct WaitGraph {
+    page: &'static WritablePage,
     all: Vec<Suspended>,
     /// Indices in `all`, by the id of the task.
     tasks: HashMap<u64, usize>,
@@ -48,9 +48,9 @@ pub(crate) struct Waits {
     writers: HashMap<u64, Vec<usize>>,
 }
 
-impl Waits {
+impl WaitGraph {
     /// Reads the workers of the schedulers with these records.
-    pub(crate) fn look(page: &'static Page, schedulers: impl Iterator<Item = u32>) -> Self {
+    pub(crate) fn look(page: &'static WritablePage, schedulers: impl Iterator<Item = u32>) -> Self {
         let own: Vec<u32> = schedulers.map(|index| index + 1).collect();
         let used = page.header().workers.used.load(Ordering::Acquire);
         let all: Vec<_> = (0..used)
@@ -172,10 +172,10 @@ impl Waits {
         edges.into_iter()
     }
 
-    fn waiting(&self, place: usize, edge: Option<(usize, BlockedOn)>) -> Waiting {
+    fn waiting(&self, place: usize, edge: Option<(usize, BlockedOn)>) -> WaitingWorker {
         let one = &self.all[place];
         let wait_type = (one.wait_type as usize).min(WAIT_TYPES - 1);
-        Waiting {
+        WaitingWorker {
             worker: one.worker,
             task: self.task_name(one),
             wait_type: names::load(&self.page.wait_type_name(wait_type).bytes),
@@ -213,7 +213,7 @@ impl Waits {
 }
 
 impl Suspended {
-    fn look(page: &'static Page, worker: u32, own: &[u32]) -> Option<Self> {
+    fn look(page: &'static WritablePage, worker: u32, own: &[u32]) -> Option<Self> {
         let record = page.worker(worker);
         // The wait type and object were written before the state.
         let waits = record.state.load(Ordering::Acquire) == worker_state::SUSPENDED;

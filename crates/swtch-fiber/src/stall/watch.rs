@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::backtrace;
-use super::evidence::Sample;
+use super::evidence::ThreadSample;
 use super::holder;
-use super::report::{Holder, Stall, StalledWorker};
-use super::verdict::{SchedulerDuty, Verdict, judge};
+use super::report::{LockHolder, Stall, StalledWorker};
+use super::verdict::{SchedulerDuty, StallVerdict, judge};
 
 /// The data of a scheduler that is suspected of a stall.
-pub struct Subject<'a> {
+pub struct SuspectedScheduler<'a> {
     /// Number of the scheduler in its runtime.
     pub scheduler: u32,
     /// The thread that holds it (`gettid`).
@@ -26,7 +26,7 @@ pub struct Subject<'a> {
     pub task_name: Box<dyn Fn(u32) -> String + 'a>,
 }
 
-impl fmt::Debug for Subject<'_> {
+impl fmt::Debug for SuspectedScheduler<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subject")
             .field("scheduler", &self.scheduler)
@@ -38,7 +38,7 @@ impl fmt::Debug for Subject<'_> {
 
 /// Watches the progress of one scheduler.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ProgressWatch {
     threshold: Duration,
     seen: Option<Observations>,
 }
@@ -49,11 +49,11 @@ struct Observations {
     progress: u64,
     duty: SchedulerDuty,
     since: Instant,
-    before: Option<(Instant, i32, Sample)>,
+    before: Option<(Instant, i32, ThreadSample)>,
     is_reported: bool,
 }
 
-impl Watch {
+impl ProgressWatch {
     /// 25 ms: more than six quanta of 4 ms, less than a person notices. Seastar uses the same.
     pub const DEFAULT_THRESHOLD: Duration = Duration::from_millis(25);
 
@@ -75,7 +75,7 @@ impl Watch {
         now: Instant,
         progress: u64,
         duty: SchedulerDuty,
-        subject: impl FnOnce() -> Subject<'a>,
+        subject: impl FnOnce() -> SuspectedScheduler<'a>,
     ) -> Option<Stall> {
         let seen = match &mut self.seen {
             Some(seen) if seen.progress == progress && seen.duty == duty => seen,
@@ -96,7 +96,7 @@ impl Watch {
         }
         let Some((taken, tid, before)) = &seen.before else {
             let subject = subject();
-            let mut sample = Sample::take(subject.tid, &subject.preemptive);
+            let mut sample = ThreadSample::take(subject.tid, &subject.preemptive);
             sample.usage = backtrace::usage(subject.tid, &sample);
             seen.before = Some((now, subject.tid, sample));
             return None;
@@ -119,12 +119,17 @@ impl Watch {
 }
 
 /// Takes the second sample, and decides.
-fn stall(subject: Subject<'_>, duty: SchedulerDuty, before: &Sample, lasted: Duration) -> Stall {
-    let mut after = Sample::take(subject.tid, &subject.preemptive);
+fn stall(
+    subject: SuspectedScheduler<'_>,
+    duty: SchedulerDuty,
+    before: &ThreadSample,
+    lasted: Duration,
+) -> Stall {
+    let mut after = ThreadSample::take(subject.tid, &subject.preemptive);
     let (backtrace, usage) = backtrace::take(subject.tid, &after);
     after.usage = usage;
     let (verdict, numbers) = judge(duty, before, &after);
-    let address = holder::waited_at(after.call).filter(|_| verdict == Verdict::BlockedInCall);
+    let address = holder::waited_at(after.call).filter(|_| verdict == StallVerdict::BlockedInCall);
     let holders = address.map(|address| holder::find(address, subject.switched_out));
     let holders = holders.unwrap_or_default().into_iter();
     Stall {
@@ -136,7 +141,7 @@ fn stall(subject: Subject<'_>, duty: SchedulerDuty, before: &Sample, lasted: Dur
         numbers,
         backtrace,
         holders: holders
-            .map(|worker| Holder {
+            .map(|worker| LockHolder {
                 worker,
                 name: (subject.task_name)(worker),
             })

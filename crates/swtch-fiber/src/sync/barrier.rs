@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use crate::park;
-use crate::sync::line::{Line, wait_in_line};
+use crate::sync::line::{WaiterLine, wait_in_line};
 use crate::wait_type::WaitType;
 
 /// Makes workers wait until `count` of them have come. Then it can be used again. A worker that is
@@ -11,7 +11,7 @@ use crate::wait_type::WaitType;
 #[derive(Debug)]
 pub struct Barrier {
     count: usize,
-    line: Mutex<Line<()>>,
+    line: Mutex<WaiterLine<()>>,
 }
 
 /// What [`Barrier::wait`] tells a worker.
@@ -34,7 +34,7 @@ impl Barrier {
     pub const fn new(count: usize) -> Self {
         Self {
             count,
-            line: Mutex::new(Line::new()),
+            line: Mutex::new(WaiterLine::new()),
         }
     }
 
@@ -46,7 +46,7 @@ impl Barrier {
             line.keep_open();
             if line.len() + 1 >= self.count {
                 let claims = line.claim_all();
-                *line = Line::new();
+                *line = WaiterLine::new();
                 drop(line);
                 claims.wake();
                 return BarrierWait { is_leader: true };
@@ -59,7 +59,7 @@ impl Barrier {
         BarrierWait { is_leader: false }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Line<()>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, WaiterLine<()>> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -31,7 +31,7 @@ pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, 
 use std::time::Duration;
 
 use crate::park::Deadline;
-use core::{Core, NotReceived, NotSent};
+use core::{ChannelCore, NotReceived, NotSent};
 
 /// A channel that holds `capacity` messages. With 0 it holds none, so a sender waits until a
 /// receiver takes its message.
@@ -47,8 +47,8 @@ pub fn unbounded<Message>() -> (Sender<Message>, Receiver<Message>) {
 }
 
 fn channel<Message>(capacity: usize) -> (Sender<Message>, Receiver<Message>) {
-    let shared = Arc::new(Shared {
-        core: Core::new(capacity),
+    let shared = Arc::new(SharedChannel {
+        core: ChannelCore::new(capacity),
         senders: AtomicUsize::new(1),
         receivers: AtomicUsize::new(1),
     });
@@ -60,21 +60,21 @@ fn channel<Message>(capacity: usize) -> (Sender<Message>, Receiver<Message>) {
     )
 }
 
-struct Shared<Message> {
-    core: Core<Message>,
+struct SharedChannel<Message> {
+    core: ChannelCore<Message>,
     senders: AtomicUsize,
     receivers: AtomicUsize,
 }
 
 /// The sending end of a channel. Cloning it makes another sender.
 pub struct Sender<Message> {
-    shared: Arc<Shared<Message>>,
+    shared: Arc<SharedChannel<Message>>,
 }
 
 /// The receiving end of a channel. Cloning it makes another receiver: each message goes to one of
 /// them.
 pub struct Receiver<Message> {
-    shared: Arc<Shared<Message>>,
+    shared: Arc<SharedChannel<Message>>,
 }
 
 /// Why a message was not sent in time. The error contains the message.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::park::{self, Deadline, Wake};
+use crate::park::{self, Deadline, WaitOutcome};
 use crate::sync::line::wait_in_line;
 use crate::sync::mutex::MutexGuard;
 use crate::wait_queue::WaitQueue;
@@ -102,7 +102,7 @@ impl Condvar {
         self.waiters.push(waiter);
         drop(guard);
         let leave = || self.waiters.remove(waiter);
-        let notified = wait_in_line(waiter, deadline, leave) == Wake::Signalled;
+        let notified = wait_in_line(waiter, deadline, leave) == WaitOutcome::Signalled;
         let mut hands_on = Notified(notified.then_some(self));
         let guard = mutex.lock();
         hands_on.0 = None;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::park::{self, Deadline, Wake};
-use crate::sync::line::{Claims, Line, wait_in_line};
+use crate::park::{self, Deadline, WaitOutcome};
+use crate::sync::line::{Claims, WaiterLine, wait_in_line};
 use crate::wait_type::WaitType;
 
 /// An event that is set or not. Waiting for a set event returns at once.
@@ -18,7 +18,7 @@ use crate::wait_type::WaitType;
 pub struct Event {
     automatic: bool,
     is_set: AtomicBool,
-    line: Mutex<Line<()>>,
+    line: Mutex<WaiterLine<()>>,
 }
 
 impl Event {
@@ -38,7 +38,7 @@ impl Event {
         Self {
             automatic,
             is_set: AtomicBool::new(false),
-            line: Mutex::new(Line::new()),
+            line: Mutex::new(WaiterLine::new()),
         }
     }
 
@@ -100,7 +100,7 @@ impl Event {
             waiter
         };
         let leave = || self.lock().remove(waiter);
-        wait_in_line(waiter, deadline, leave) == Wake::Signalled
+        wait_in_line(waiter, deadline, leave) == WaitOutcome::Signalled
     }
 
     /// Whether it is set; an automatic event is reset by this.
@@ -113,7 +113,7 @@ impl Event {
         self.is_set()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Line<()>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, WaiterLine<()>> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

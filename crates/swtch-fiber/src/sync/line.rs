@@ -2,21 +2,21 @@
 
 use std::collections::VecDeque;
 
-use crate::park::{self, Claim, Deadline, Waiter, Wake};
+use crate::park::{self, Deadline, PendingWake, WaitOutcome, Waiter};
 
 /// Waiters of one resource, each with its request.
 #[derive(Debug)]
-pub(crate) struct Line<Wish> {
-    places: VecDeque<Place<Wish>>,
+pub(crate) struct WaiterLine<Wish> {
+    places: VecDeque<QueuedWaiter<Wish>>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Place<Wish> {
+pub(crate) struct QueuedWaiter<Wish> {
     pub(crate) waiter: Waiter,
     pub(crate) wish: Wish,
 }
 
-impl<Wish> Line<Wish> {
+impl<Wish> WaiterLine<Wish> {
     pub(crate) const fn new() -> Self {
         Self {
             places: VecDeque::new(),
@@ -37,18 +37,18 @@ impl<Wish> Line<Wish> {
     }
 
     pub(crate) fn push_back(&mut self, waiter: Waiter, wish: Wish) {
-        self.places.push_back(Place { waiter, wish });
+        self.places.push_back(QueuedWaiter { waiter, wish });
     }
 
     pub(crate) fn push_front(&mut self, waiter: Waiter, wish: Wish) {
-        self.places.push_front(Place { waiter, wish });
+        self.places.push_front(QueuedWaiter { waiter, wish });
     }
 
-    pub(crate) fn first(&self) -> Option<&Place<Wish>> {
+    pub(crate) fn first(&self) -> Option<&QueuedWaiter<Wish>> {
         self.places.front()
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Place<Wish>> {
+    pub(crate) fn pop(&mut self) -> Option<QueuedWaiter<Wish>> {
         self.places.pop_front()
     }
 
@@ -63,7 +63,7 @@ impl<Wish> Line<Wish> {
 
     /// Removes and claims the first waiter that still waits. Waiters before it whose wait has ended
     /// stay in the line: they take their request back themselves.
-    pub(crate) fn claim_first(&mut self) -> Option<(Waiter, Wish, Claim)> {
+    pub(crate) fn claim_first(&mut self) -> Option<(Waiter, Wish, PendingWake)> {
         let claimed = self
             .places
             .iter()
@@ -89,10 +89,10 @@ impl<Wish> Line<Wish> {
 /// could run into that lock.
 #[derive(Debug, Default)]
 #[must_use]
-pub(crate) struct Claims(Vec<Claim>);
+pub(crate) struct Claims(Vec<PendingWake>);
 
 impl Claims {
-    pub(crate) fn add(&mut self, claim: Claim) {
+    pub(crate) fn add(&mut self, claim: PendingWake) {
         self.0.push(claim);
     }
 
@@ -112,7 +112,7 @@ pub(crate) fn wait_in_line<Left>(
     waiter: Waiter,
     deadline: Option<Deadline>,
     leave: impl FnOnce() -> Left,
-) -> Wake {
+) -> WaitOutcome {
     struct Leaving<Left, Leave: FnOnce() -> Left>(Option<Leave>);
     impl<Left, Leave: FnOnce() -> Left> Drop for Leaving<Left, Leave> {
         fn drop(&mut self) {
@@ -121,7 +121,7 @@ pub(crate) fn wait_in_line<Left>(
     }
     let mut leaving = Leaving(Some(leave));
     let wake = park::wait(waiter, deadline);
-    if wake == Wake::Signalled {
+    if wake == WaitOutcome::Signalled {
         leaving.0 = None;
     }
     wake

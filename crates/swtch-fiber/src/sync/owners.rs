@@ -33,7 +33,7 @@ pub(crate) struct Owners {
 
 /// The index at which a holder is named, if there was room.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place(Option<u8>);
+pub(crate) struct HolderIndex(Option<u8>);
 
 impl Owners {
     /// The words of a lock without holders.
@@ -71,22 +71,22 @@ impl Owners {
     /// take one index, the later is named, and a second clearing leaves one holder unnamed. A name
     /// never outlasts its holder, which clears the index after it wrote there.
     #[inline]
-    pub(crate) fn add(&self) -> Place {
+    pub(crate) fn add(&self) -> HolderIndex {
         let task = worker::task_here();
         if task == OUTSIDE {
-            return Place(None);
+            return HolderIndex(None);
         }
         let is_free = |place: &u8| self.named[usize::from(*place)].load(Ordering::Relaxed) == 0;
         let place = (0..PLACES).find(is_free);
         if let Some(place) = place {
             self.named[usize::from(place)].store(task, Ordering::Relaxed);
         }
-        Place(place)
+        HolderIndex(place)
     }
 
     /// Removes the holder that was named at `place`.
     #[inline]
-    pub(crate) fn remove(&self, place: Place) {
+    pub(crate) fn remove(&self, place: HolderIndex) {
         if let Some(place) = place.0 {
             self.named[usize::from(place)].store(0, Ordering::Relaxed);
         }

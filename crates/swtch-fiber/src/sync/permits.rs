@@ -9,8 +9,8 @@
 //! before they run.
 
 use crate::atomics::{AtomicUsize, Mutex, MutexGuard, Ordering, const_new, lock};
-use crate::park::{self, Deadline, Waiter, Wake};
-use crate::sync::line::{Claims, Line, wait_in_line};
+use crate::park::{self, Deadline, WaitOutcome, Waiter};
+use crate::sync::line::{Claims, WaiterLine, wait_in_line};
 use crate::wait_type::WaitType;
 
 const WAITING: usize = 1;
@@ -20,7 +20,7 @@ const WAITING: usize = 1;
 pub(crate) struct Permits {
     state: AtomicUsize,
     /// The waiters, with the number of permits each wants.
-    line: Mutex<Line<usize>>,
+    line: Mutex<WaiterLine<usize>>,
 }
 
 impl Permits {
@@ -32,7 +32,7 @@ impl Permits {
         pub(crate) fn new(permits: usize) -> Self {
             Self {
                 state: AtomicUsize::new(permits << 1),
-                line: Mutex::new(Line::new()),
+                line: Mutex::new(WaiterLine::new()),
             }
         }
     }
@@ -100,7 +100,7 @@ impl Permits {
             line.push_back(waiter, count);
             waiter
         };
-        wait_in_line(waiter, deadline, || self.leave(waiter)) == Wake::Signalled
+        wait_in_line(waiter, deadline, || self.leave(waiter)) == WaitOutcome::Signalled
     }
 
     /// Takes `count` permits, or sets the bit for waiters. The caller has the line's lock.
@@ -170,7 +170,7 @@ impl Permits {
     }
 
     /// Hands free permits to the waiters whose turn it is, and wakes them.
-    fn serve(&self, mut line: MutexGuard<'_, Line<usize>>) {
+    fn serve(&self, mut line: MutexGuard<'_, WaiterLine<usize>>) {
         let mut claims = Claims::default();
         while let Some(count) = line.first().map(|first| first.wish) {
             if self.state.load(Ordering::Relaxed) >> 1 < count {

@@ -6,8 +6,8 @@
 //! at most once.
 
 use crate::atomics::{AtomicU32, AtomicU64, Mutex, Ordering, const_new, lock};
-use crate::park::{self, Deadline, Waiter, Wake};
-use crate::sync::line::{Line, wait_in_line};
+use crate::park::{self, Deadline, WaitOutcome, Waiter};
+use crate::sync::line::{WaiterLine, wait_in_line};
 use crate::wait_type::WaitType;
 use crate::worker;
 
@@ -17,7 +17,7 @@ const WAITING: u32 = 2;
 
 /// What a waiter wants from an unlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum UnlockWish {
     /// To be woken, and to try to lock.
     Try,
     /// To be handed the lock directly.
@@ -33,7 +33,7 @@ pub(crate) struct RawMutex {
     /// the monitor reads there which task a waiter waits for.
     owner: AtomicU64,
     state: AtomicU32,
-    line: Mutex<Line<Wish>>,
+    line: Mutex<WaiterLine<UnlockWish>>,
 }
 
 impl RawMutex {
@@ -42,7 +42,7 @@ impl RawMutex {
             Self {
                 owner: AtomicU64::new(0),
                 state: AtomicU32::new(0),
-                line: Mutex::new(Line::new()),
+                line: Mutex::new(WaiterLine::new()),
             }
         }
     }
@@ -91,21 +91,21 @@ impl RawMutex {
             deadline.is_some() || !holds_it,
             "task {task} locks a mutex that it holds"
         );
-        let mut wish = Wish::Try;
+        let mut wish = UnlockWish::Try;
         loop {
             let Some(waiter) = self.stand_in_line(wish) else {
                 return true;
             };
             match (wait_in_line(waiter, deadline, || self.leave(waiter)), wish) {
-                (Wake::TimedOut, _) => return false,
-                (Wake::Signalled, Wish::HandOff) => return true,
-                (Wake::Signalled, Wish::Try) => wish = Wish::HandOff,
+                (WaitOutcome::TimedOut, _) => return false,
+                (WaitOutcome::Signalled, UnlockWish::HandOff) => return true,
+                (WaitOutcome::Signalled, UnlockWish::Try) => wish = UnlockWish::HandOff,
             }
         }
     }
 
     /// Joins the line; `None` when the lock was free and is now the caller's.
-    fn stand_in_line(&self, wish: Wish) -> Option<Waiter> {
+    fn stand_in_line(&self, wish: UnlockWish) -> Option<Waiter> {
         let mut line = lock(&self.line);
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
@@ -127,8 +127,8 @@ impl RawMutex {
         }
         let waiter = park::prepare(WaitType::MUTEX, std::ptr::from_ref(self).addr());
         match wish {
-            Wish::Try => line.push_back(waiter, wish),
-            Wish::HandOff => line.push_front(waiter, wish),
+            UnlockWish::Try => line.push_back(waiter, wish),
+            UnlockWish::HandOff => line.push_front(waiter, wish),
         }
         Some(waiter)
     }
@@ -167,7 +167,7 @@ impl RawMutex {
             let Some(claim) = first.waiter.claim() else {
                 continue;
             };
-            if first.wish == Wish::Try {
+            if first.wish == UnlockWish::Try {
                 self.state.store(waiting, Ordering::Release);
             }
             drop(line);

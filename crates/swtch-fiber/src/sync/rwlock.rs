@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use crate::park::Deadline;
-use crate::sync::owners::{Owners, Place};
+use crate::sync::owners::{HolderIndex, Owners};
 use crate::sync::permits::Permits;
 use crate::wait_type::WaitType;
 
@@ -138,7 +138,7 @@ impl<Value: ?Sized + fmt::Debug> fmt::Debug for RwLock<Value> {
 #[must_use = "it unlocks at once if it is not kept"]
 pub struct RwLockReadGuard<'lock, Value: ?Sized> {
     lock: &'lock RwLock<Value>,
-    named: Place,
+    named: HolderIndex,
     not_send: PhantomData<*const ()>,
 }
 

@@ -12,14 +12,14 @@ use crate::wait_type::WaitType;
 
 /// A value that `loom` watches: it reports two users at a time, and a write that the reader does
 /// not see.
-struct Watched(UnsafeCell<usize>);
+struct WatchedValue(UnsafeCell<usize>);
 
 // SAFETY: the models test just this: that the lock lets one at a time reach it.
-unsafe impl Sync for Watched {}
+unsafe impl Sync for WatchedValue {}
 // SAFETY: as above.
-unsafe impl Send for Watched {}
+unsafe impl Send for WatchedValue {}
 
-impl Watched {
+impl WatchedValue {
     fn new() -> Self {
         Self(UnsafeCell::new(0))
     }
@@ -37,8 +37,8 @@ impl Watched {
 
 fn mutex(others: &'static [Option<Deadline>], interruptions: usize) {
     play(interruptions, move || {
-        let shared = Arc::new((RawMutex::new(), Watched::new()));
-        let add = |shared: &(RawMutex, Watched), deadline| {
+        let shared = Arc::new((RawMutex::new(), WatchedValue::new()));
+        let add = |shared: &(RawMutex, WatchedValue), deadline| {
             let locked = shared.0.lock(deadline);
             if locked {
                 shared.1.add();
@@ -78,7 +78,7 @@ fn the_mutex_passes_by_those_who_give_up() {
 
 fn permits(others: &'static [(usize, Option<Deadline>)], interruptions: usize) {
     play(interruptions, move || {
-        let shared = Arc::new((Permits::new(2), Watched::new()));
+        let shared = Arc::new((Permits::new(2), WatchedValue::new()));
         let threads: Vec<_> = others
             .iter()
             .map(|(count, deadline)| {

@@ -10,7 +10,7 @@ pub(crate) struct Waiter {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wake {
+pub(crate) enum WaitOutcome {
     Signalled,
     TimedOut,
 }
@@ -20,11 +20,11 @@ pub(crate) enum Wake {
 pub(crate) struct Deadline;
 
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct PendingWake {
     cell: &'static WorkerCell,
 }
 
-impl Claim {
+impl PendingWake {
     pub(crate) fn wake(self) {
         self.cell.bell.notify();
     }
@@ -46,7 +46,7 @@ pub(crate) fn prepare_uncancellable(wait_type: WaitType, resource: usize) -> Wai
     prepare(wait_type, resource)
 }
 
-pub(crate) fn wait(waiter: Waiter, deadline: Option<Deadline>) -> Wake {
+pub(crate) fn wait(waiter: Waiter, deadline: Option<Deadline>) -> WaitOutcome {
     while waiter.is_open() {
         if deadline.is_some() {
             let _won = waiter.cell.wait.decide(waiter.ticket, Phase::TimedOut);
@@ -55,8 +55,8 @@ pub(crate) fn wait(waiter: Waiter, deadline: Option<Deadline>) -> Wake {
         }
     }
     match waiter.cell.wait.phase() {
-        Phase::TimedOut => Wake::TimedOut,
-        _ => Wake::Signalled,
+        Phase::TimedOut => WaitOutcome::TimedOut,
+        _ => WaitOutcome::Signalled,
     }
 }
 
@@ -65,9 +65,9 @@ pub(crate) fn withdraw(waiter: Waiter) -> bool {
 }
 
 impl Waiter {
-    pub(crate) fn claim(self) -> Option<Claim> {
+    pub(crate) fn claim(self) -> Option<PendingWake> {
         self.end(Phase::Signalled)
-            .then_some(Claim { cell: self.cell })
+            .then_some(PendingWake { cell: self.cell })
     }
 
     pub(crate) fn end(self, phase: Phase) -> bool {

@@ -6,7 +6,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use loom::thread;
 
-use crate::park::{Deadline, Waiter, Wake};
+use crate::park::{Deadline, Waiter, WaitOutcome};
 use crate::play;
 use crate::scheduler::asleep::Asleep;
 use crate::scheduler::inbox::Inbox;
@@ -139,7 +139,7 @@ fn who_waits_for_a_condition_hears_of_it() {
         let wake = shared
             .0
             .wait_until((WaitType::EVENT, 0), None, Cancelling::Ends, ready);
-        assert_eq!(wake, Wake::Signalled);
+        assert_eq!(wake, WaitOutcome::Signalled);
         signaller.join().expect("no panic");
     });
 }
@@ -163,14 +163,14 @@ fn a_waiter_that_gives_up_swallows_no_signal() {
         let hasty = thread::spawn(move || take(&hasty, Some(Deadline)));
         let patient = thread::spawn(move || {
             let wake = take(&patient, None);
-            assert_eq!(wake, Wake::Signalled);
+            assert_eq!(wake, WaitOutcome::Signalled);
         });
         let give = || {
             shared.1.fetch_add(1, Ordering::AcqRel);
             shared.0.signal_one();
         };
         give();
-        if hasty.join().expect("no panic") == Wake::Signalled {
+        if hasty.join().expect("no panic") == WaitOutcome::Signalled {
             give();
         } else {
             TIMED_OUT.fetch_add(1, Ordering::Relaxed);

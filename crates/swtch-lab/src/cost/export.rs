@@ -10,7 +10,7 @@
 //! JSON needs no table: it is the [`PriceList`] itself.
 
 use serde::Serialize;
-use swtch_core::cost::{Curve, Estimate, NamedContrast, Per, Point, Price, PriceList};
+use swtch_core::cost::{Curve, Estimate, NamedContrast, Point, Price, PriceList, PriceUnit};
 use swtch_output::text::{csv_text, escaped};
 use swtch_store::{PlainColumn, PlainTable};
 
@@ -42,7 +42,7 @@ pub fn prices_table(list: &PriceList) -> PlainTable {
             Some(price.involuntary_per_op)
         }),
         flag("is_per_switch", rows, |price| {
-            Some(price.per == Per::Switch)
+            Some(price.per == PriceUnit::Switch)
         }),
         text("per_operation_because", rows, reason),
         number("system_calls", rows, |price| price.system_calls),
@@ -189,8 +189,8 @@ fn whole(count: usize) -> Option<i64> {
 
 fn reason(price: &Price) -> Option<String> {
     match &price.per {
-        Per::Switch => None,
-        Per::Operation(because) => Some(because.clone()),
+        PriceUnit::Switch => None,
+        PriceUnit::Operation(because) => Some(because.clone()),
     }
 }
 
@@ -253,7 +253,7 @@ mod tests {
             net_ns: Some(estimate_of(812.0)),
             voluntary_per_op: 1.0,
             involuntary_per_op: 0.0,
-            per: Per::Switch,
+            per: PriceUnit::Switch,
             system_calls: Some(11.5),
             relative: Some(estimate_of(0.02)),
             dropped_rounds: 3,
@@ -269,7 +269,7 @@ mod tests {
             baseline_ns: None,
             net_ns: None,
             voluntary_per_op: 0.0,
-            per: Per::judge(0.0, 0.0),
+            per: PriceUnit::judge(0.0, 0.0),
             system_calls: None,
             relative: None,
             dropped_rounds: 0,

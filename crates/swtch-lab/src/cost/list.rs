@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use swtch_bench::arch;
 use swtch_bench::cost::{RingSpec, instruction_rate};
 use swtch_core::cost::{
-    Cliff, Contrast, Curve, Fact, Missing, NamedContrast, PRICES_VERSION, Per, Place, Point,
-    Policy, Price, PriceList, Primitive, REFERENCE, Session, Verdict, differs,
+    Cliff, Contrast, Curve, MeasurementVerdict, MissingPrice, NamedContrast, PRICES_VERSION, Place,
+    Point, Policy, Price, PriceFact, PriceList, PriceUnit, Primitive, REFERENCE, Session, differs,
 };
 
-use super::measure::{Measured, Measurements};
-use super::menu::{CurveName, Effort, Menu, Pair, Role, Row, Section};
+use super::measure::{MeasuredGroup, Measurements};
+use super::menu::{ArmPair, CurveName, Effort, Menu, PriceRow, Role, Section};
 use super::noise;
-use super::series::{Act, Blocks, Paired};
+use super::series::{ArmOperation, Blocks, PairedSeries};
 
 /// A price is unresolved if half its interval is more than this percentage of its point.
 const UNRESOLVED_PCT: f64 = 5.0;
@@ -35,7 +35,7 @@ pub fn list(
     let twins = twins(&groups);
     let all: Vec<Contrast> = twins.iter().map(|(_, contrast)| *contrast).collect();
     let noise = noise::noise(measurements, &blocks, &all);
-    let verdict = Verdict::of(&noise);
+    let verdict = MeasurementVerdict::of(&noise);
     let curves = curves(&groups);
     let cliff = cliff(&curves);
     PriceList {
@@ -53,7 +53,7 @@ pub fn list(
             was_interrupted,
             is_resolved: !was_interrupted
                 && prices.iter().all(is_narrow)
-                && !matches!(verdict, Verdict::Unresolved(_)),
+                && !matches!(verdict, MeasurementVerdict::Unresolved(_)),
             noise,
             verdict,
         },
@@ -77,10 +77,10 @@ pub const CHAINED: &str = "instructions_chained_per_ns";
 pub const INDEPENDENT: &str = "instructions_independent_per_ns";
 
 /// Facts of the machine, with those that only the CPU itself tells.
-fn facts(cliff: Option<&Cliff>) -> Vec<Fact> {
+fn facts(cliff: Option<&Cliff>) -> Vec<PriceFact> {
     let mut facts = swtch_host::price_facts();
     let mut add = |name: &str, value: Option<String>, source: &str| {
-        facts.push(Fact {
+        facts.push(PriceFact {
             name: name.to_owned(),
             value,
             source: source.to_owned(),
@@ -128,9 +128,9 @@ fn ticks_per_second() -> u64 {
     })
 }
 
-type Groups<'a> = [(&'a Measured, &'a Blocks<'a>)];
+type Groups<'a> = [(&'a MeasuredGroup, &'a Blocks<'a>)];
 
-fn prices(measured: &Measured, blocks: &Blocks<'_>) -> Vec<Price> {
+fn prices(measured: &MeasuredGroup, blocks: &Blocks<'_>) -> Vec<Price> {
     let mut prices = Vec::new();
     for (index, arm) in measured.group.arms.iter().enumerate() {
         if matches!(arm.role, Role::Price | Role::Reference) {
@@ -142,10 +142,17 @@ fn prices(measured: &Measured, blocks: &Blocks<'_>) -> Vec<Price> {
 }
 
 /// The price of one row of an arm; `None` when it was not measured.
-fn price(measured: &Measured, blocks: &Blocks<'_>, arm: usize, row: Row) -> Option<Price> {
-    let act = Act { arm, act: row.act };
-    let baseline = row.baseline.map(|baseline| Act { arm, act: baseline });
-    let reference = measured.group.reference().map(Act::of);
+fn price(
+    measured: &MeasuredGroup,
+    blocks: &Blocks<'_>,
+    arm: usize,
+    row: PriceRow,
+) -> Option<Price> {
+    let act = ArmOperation { arm, act: row.act };
+    let baseline = row
+        .baseline
+        .map(|baseline| ArmOperation { arm, act: baseline });
+    let reference = measured.group.reference().map(ArmOperation::of);
     let (voluntary, involuntary) = blocks.switches(act);
     let ring = measured.group.arms[arm].as_ring();
     Some(Price {
@@ -174,13 +181,13 @@ fn price(measured: &Measured, blocks: &Blocks<'_>, arm: usize, row: Row) -> Opti
 
 /// A hop of a ring on one CPU is expected to be one switch; a hop across CPUs is no switch between
 /// two tasks.
-fn per(ring: Option<&RingSpec>, counted_per_op: f64) -> Per {
+fn per(ring: Option<&RingSpec>, counted_per_op: f64) -> PriceUnit {
     match ring {
-        None => Per::Operation("not a hand-over between tasks of the kernel".to_owned()),
-        Some(ring) if ring.place != Place::SameCpu => Per::Operation(
+        None => PriceUnit::Operation("not a hand-over between tasks of the kernel".to_owned()),
+        Some(ring) if ring.place != Place::SameCpu => PriceUnit::Operation(
             "a remote wake-up: an interrupt to another CPU and its exit from idle".to_owned(),
         ),
-        Some(_) => Per::judge(counted_per_op, 1.0),
+        Some(_) => PriceUnit::judge(counted_per_op, 1.0),
     }
 }
 
@@ -197,7 +204,7 @@ fn with_one_reference(prices: Vec<Price>) -> Vec<Price> {
 }
 
 /// Whether every price of a group has an interval that is narrow enough.
-pub fn is_resolved(measured: &Measured) -> bool {
+pub fn is_resolved(measured: &MeasuredGroup) -> bool {
     let blocks = Blocks::of(measured);
     prices(measured, &blocks).iter().all(is_narrow)
 }
@@ -212,7 +219,7 @@ fn is_narrow(price: &Price) -> bool {
 }
 
 /// A pair, and its contrast.
-type Compared = (Pair, Contrast);
+type Compared = (ArmPair, Contrast);
 
 /// Contrasts of arms that do the same, all of a session as one family: of many pairs some differ by
 /// chance.
@@ -232,7 +239,7 @@ fn twins(groups: &Groups<'_>) -> Vec<Compared> {
 }
 
 /// Compares all of them as one family.
-fn family(values: &[Paired]) -> Vec<Option<Contrast>> {
+fn family(values: &[PairedSeries]) -> Vec<Option<Contrast>> {
     let pairs: Vec<_> = values
         .iter()
         .map(|(without, with)| (without.as_slice(), with.as_slice()))
@@ -250,8 +257,8 @@ fn named(twins: &[Compared]) -> Vec<NamedContrast> {
 /// The contrasts of each group are one family: the more of them, the wider the intervals (Holm).
 /// Each is compared with a pair of its own group that does the same.
 fn contrasts(groups: &Groups<'_>) -> Vec<NamedContrast> {
-    let of_group = |(measured, blocks): &(&Measured, &Blocks<'_>)| {
-        let twin = |of: &Pair| {
+    let of_group = |(measured, blocks): &(&MeasuredGroup, &Blocks<'_>)| {
+        let twin = |of: &ArmPair| {
             let twin = measured.group.twin_of(of)?;
             blocks.contrast(twin.without, twin.with)
         };
@@ -275,7 +282,7 @@ fn contrasts(groups: &Groups<'_>) -> Vec<NamedContrast> {
     groups.iter().flat_map(of_group).collect()
 }
 
-fn name(pair: Pair, contrast: &Contrast, twin: Option<&Contrast>) -> NamedContrast {
+fn name(pair: ArmPair, contrast: &Contrast, twin: Option<&Contrast>) -> NamedContrast {
     NamedContrast {
         name: pair.name,
         about: pair.about,
@@ -292,8 +299,8 @@ fn curves(groups: &Groups<'_>) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for (measured, blocks) in groups {
         for spot in &measured.group.spots {
-            let act = Act::of(spot.arm);
-            let baseline = Act::baseline(spot.arm);
+            let act = ArmOperation::of(spot.arm);
+            let baseline = ArmOperation::baseline(spot.arm);
             let Some(net_ns) = blocks.difference(baseline, act) else {
                 continue;
             };
@@ -330,12 +337,12 @@ fn curve_of<'c>(curves: &'c mut Vec<Curve>, name: &CurveName) -> &'c mut Curve {
 }
 
 /// What the menu knew to be missing, what could not be started, and what was not finished.
-fn missing(menu: &Menu, measurements: &Measurements) -> Vec<Missing> {
+fn missing(menu: &Menu, measurements: &Measurements) -> Vec<MissingPrice> {
     let mut all = menu.missing.clone();
     for measured in &measurements.measured {
         for missing in measured.trees.iter().flat_map(|tree| &tree.missing) {
             let arm = &measured.group.arms[missing.arm];
-            let one = Missing {
+            let one = MissingPrice {
                 kind: match arm.role {
                     Role::Price => arm.describe(),
                     _ if Primitive::from_word(&arm.kind).is_some() => measured.group.name.clone(),
@@ -348,7 +355,7 @@ fn missing(menu: &Menu, measurements: &Measurements) -> Vec<Missing> {
             }
         }
     }
-    all.extend(measurements.unfinished.iter().map(|name| Missing {
+    all.extend(measurements.unfinished.iter().map(|name| MissingPrice {
         kind: name.clone(),
         why: "it was ended before enough process trees were measured".to_owned(),
     }));
@@ -369,9 +376,9 @@ mod tests {
     #[test]
     fn a_count_that_is_off_by_more_than_half_a_percent_is_per_operation() {
         let ring = RingSpec::pair(Primitive::Pipe, Members::Threads, Policy::Batch, 0);
-        assert_eq!(per(Some(&ring), 1.004), Per::Switch);
+        assert_eq!(per(Some(&ring), 1.004), PriceUnit::Switch);
         for counted in [0.99, 1.006, 2.0, 0.0] {
-            assert!(matches!(per(Some(&ring), counted), Per::Operation(_)));
+            assert!(matches!(per(Some(&ring), counted), PriceUnit::Operation(_)));
         }
     }
 
@@ -381,6 +388,8 @@ mod tests {
             place: Place::SameCache,
             ..RingSpec::pair(Primitive::Pipe, Members::Threads, Policy::Batch, 0)
         };
-        assert!(matches!(per(Some(&ring), 1.0), Per::Operation(why) if why.contains("remote")));
+        assert!(
+            matches!(per(Some(&ring), 1.0), PriceUnit::Operation(why) if why.contains("remote"))
+        );
     }
 }

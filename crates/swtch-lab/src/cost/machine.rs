@@ -8,7 +8,7 @@ const USER_HZ: f64 = 100.0;
 
 /// Counters at one moment. `None` where this kernel or user cannot read them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counters {
+pub struct MachineCounters {
     /// Seconds in which the hypervisor ran others, on all CPUs.
     pub steal_s: Option<f64>,
     /// Interrupts of the CPU that is measured on, without those that CPUs send each other.
@@ -17,7 +17,7 @@ pub struct Counters {
     pub throttled: Option<u64>,
 }
 
-impl Counters {
+impl MachineCounters {
     /// Reads the counters; interrupts are those of `cpu`.
     pub fn read(cpu: u32) -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -111,11 +111,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_stays_unknown() {
-        let before = Counters::default();
-        let now = Counters {
+        let before = MachineCounters::default();
+        let now = MachineCounters {
             steal_s: Some(1.0),
             ..before
         };
-        assert_eq!(now.since(before), Counters::default());
+        assert_eq!(now.since(before), MachineCounters::default());
     }
 }

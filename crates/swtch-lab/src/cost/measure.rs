@@ -10,14 +10,14 @@ use swtch_bench::cost::{Ended, Tree};
 use swtch_output::message_part;
 use swtch_output::text;
 
-use super::machine::Counters;
-use super::menu::{Group, Menu};
+use super::machine::MachineCounters;
+use super::menu::{ArmGroup, Menu};
 
 /// A group and the trees that were measured of it.
 #[derive(Debug)]
-pub struct Measured {
+pub struct MeasuredGroup {
     /// The group, as the menu has it.
-    pub group: Group,
+    pub group: ArmGroup,
     /// One for each run of its processes.
     pub trees: Vec<Tree>,
 }
@@ -26,13 +26,13 @@ pub struct Measured {
 #[derive(Debug)]
 pub struct Measurements {
     /// The groups, in the order of the menu; without those that have too few trees.
-    pub measured: Vec<Measured>,
+    pub measured: Vec<MeasuredGroup>,
     /// Names of groups that were not finished.
     pub unfinished: Vec<String>,
     /// Wall time of the whole session.
     pub took: Duration,
     /// What else happened on the machine during the session.
-    pub counters: Counters,
+    pub counters: MachineCounters,
 }
 
 /// Measures all groups, or keeps what is done when `stop` is set. A group that `is_resolved` does
@@ -46,10 +46,10 @@ pub fn measure(
     menu: &Menu,
     budget: Duration,
     stop: &AtomicBool,
-    is_resolved: impl Fn(&Measured) -> bool,
+    is_resolved: impl Fn(&MeasuredGroup) -> bool,
 ) -> Result<Measurements> {
     let start = Instant::now();
-    let before = Counters::read(menu.cpu);
+    let before = MachineCounters::read(menu.cpu);
     let mut field = Field::new(menu, stop);
     field.run_all(|_| true, None)?;
     field.run_all(|measured| !is_resolved(measured), Some(start + budget))?;
@@ -58,13 +58,14 @@ pub fn measure(
         true => LEAST_TREES_WHEN_STOPPED,
         false => LEAST_TREES,
     };
-    let is_whole = |measured: &Measured| measured.trees.len() >= least.min(measured.group.trees);
+    let is_whole =
+        |measured: &MeasuredGroup| measured.trees.len() >= least.min(measured.group.trees);
     let (measured, unfinished): (Vec<_>, Vec<_>) = field.measured.into_iter().partition(is_whole);
     Ok(Measurements {
         measured,
         unfinished: unfinished.into_iter().map(|one| one.group.name).collect(),
         took: start.elapsed(),
-        counters: Counters::read(menu.cpu).since(before),
+        counters: MachineCounters::read(menu.cpu).since(before),
     })
 }
 
@@ -73,13 +74,13 @@ struct Field<'a> {
     cpu: u32,
     seed: u64,
     stop: &'a AtomicBool,
-    progress: Progress,
-    measured: Vec<Measured>,
+    progress: MeasureProgress,
+    measured: Vec<MeasuredGroup>,
 }
 
 impl<'a> Field<'a> {
     fn new(menu: &Menu, stop: &'a AtomicBool) -> Self {
-        let bare = |group: &Group| Measured {
+        let bare = |group: &ArmGroup| MeasuredGroup {
             group: group.clone(),
             trees: Vec::new(),
         };
@@ -87,7 +88,7 @@ impl<'a> Field<'a> {
             cpu: menu.cpu,
             seed: menu.seed,
             stop,
-            progress: Progress::new(menu),
+            progress: MeasureProgress::new(menu),
             measured: menu.groups.iter().map(bare).collect(),
         }
     }
@@ -95,7 +96,7 @@ impl<'a> Field<'a> {
     /// Measures the planned number of trees of each group that is wanted; begins none after `end`.
     fn run_all(
         &mut self,
-        is_wanted: impl Fn(&Measured) -> bool,
+        is_wanted: impl Fn(&MeasuredGroup) -> bool,
         end: Option<Instant>,
     ) -> Result<()> {
         let wanted: Vec<usize> = (0..self.measured.len())
@@ -145,16 +146,17 @@ const LEAST_TREES_WHEN_STOPPED: usize = 2;
 
 /// The progress line on stderr; nothing if that is not a terminal.
 #[derive(Debug)]
-struct Progress {
+struct MeasureProgress {
     left: Duration,
     planned_done: Duration,
     start: Instant,
     is_shown: bool,
 }
 
-impl Progress {
+impl MeasureProgress {
     fn new(menu: &Menu) -> Self {
-        let length = |group: &Group| group.tree_length() * u32::try_from(group.trees).unwrap_or(1);
+        let length =
+            |group: &ArmGroup| group.tree_length() * u32::try_from(group.trees).unwrap_or(1);
         Self {
             left: menu.groups.iter().map(length).sum(),
             planned_done: Duration::ZERO,
@@ -173,7 +175,7 @@ impl Progress {
         self.left.mul_f64(pace)
     }
 
-    fn show(&self, group: &Group) {
+    fn show(&self, group: &ArmGroup) {
         if self.is_shown {
             let left = self.time_left().as_secs() + 1;
             let name = text::escaped(&group.name);
@@ -186,7 +188,7 @@ impl Progress {
         }
     }
 
-    fn done(&mut self, group: &Group) {
+    fn done(&mut self, group: &ArmGroup) {
         let length = group.tree_length();
         self.left = self.left.saturating_sub(length);
         self.planned_done += length;

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use swtch_bench::cost::{ArmSpec, Plan, RingSpec, Yardstick, check_cpu, home, may_use_fifo};
-use swtch_core::cost::{Members, Missing, Policy};
+use swtch_core::cost::{Members, MissingPrice, Policy};
 
-use super::series::Act;
+use super::series::ArmOperation;
 use super::share;
 
 mod contrasts;
@@ -166,8 +166,8 @@ impl Arm {
     }
 
     /// The rows that it makes in the table: most make one.
-    pub fn rows(&self) -> Vec<Row> {
-        let row = |kind: &str, act, baseline| Row {
+    pub fn rows(&self) -> Vec<PriceRow> {
+        let row = |kind: &str, act, baseline| PriceRow {
             kind: kind.to_owned(),
             act,
             baseline,
@@ -204,7 +204,7 @@ impl Arm {
 
 /// A row that an arm makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct PriceRow {
     /// The operation's name in the table.
     pub kind: String,
     /// The act that does it.
@@ -215,20 +215,20 @@ pub struct Row {
 
 /// Two arms that differ in one thing.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pair {
+pub struct ArmPair {
     /// Name of the contrast in files.
     pub name: String,
     /// One line about what differs.
     pub about: String,
     /// The act that has what differs.
-    pub with: Act,
+    pub with: ArmOperation,
     /// The act that lacks what differs.
-    pub without: Act,
+    pub without: ArmOperation,
     /// The contrast that it controls; then its own difference must be 0.
     pub control_of: Option<String>,
 }
 
-impl Pair {
+impl ArmPair {
     /// Whether one ring does both in turn.
     const fn is_of_one_ring(&self) -> bool {
         self.with.arm == self.without.arm
@@ -237,7 +237,7 @@ impl Pair {
 
 /// A point of a curve.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Spot {
+pub struct CurvePoint {
     /// The curve that it is a point of.
     pub curve: CurveName,
     /// The size, in the unit of its curve.
@@ -261,7 +261,7 @@ pub struct CurveName {
 
 /// Arms that are measured side by side.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Group {
+pub struct ArmGroup {
     /// Its name on the command line: a primitive's word or a question's.
     pub name: String,
     /// The section of its rows.
@@ -269,9 +269,9 @@ pub struct Group {
     /// The arms, timed side by side.
     pub arms: Vec<Arm>,
     /// Contrasts between arms of the group.
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<ArmPair>,
     /// Arms that are points of curves.
-    pub spots: Vec<Spot>,
+    pub spots: Vec<CurvePoint>,
     /// Whether every ring's hot baseline is timed, not only those that a price or a curve needs.
     pub has_all_baselines: bool,
     /// Number of fresh process trees.
@@ -280,7 +280,7 @@ pub struct Group {
     pub rounds: usize,
 }
 
-impl Group {
+impl ArmGroup {
     /// A group that has no arms yet.
     pub fn new(name: &str, section: Section) -> Self {
         Self {
@@ -321,17 +321,17 @@ impl Group {
     }
 
     /// Arms that do the same, as pairs.
-    pub fn twins(&self) -> Vec<Pair> {
+    pub fn twins(&self) -> Vec<ArmPair> {
         let arms = self.arms.iter().enumerate();
         let twins = arms.filter_map(|(index, arm)| match arm.role {
             Role::Twin(of) => Some((of, index)),
             _ => None,
         });
-        let pair = |(of, index)| Pair {
+        let pair = |(of, index)| ArmPair {
             name: format!("{}-twin", self.name),
             about: format!("{}: two arms that do the same", self.name),
-            with: Act::of(index),
-            without: Act::of(of),
+            with: ArmOperation::of(index),
+            without: ArmOperation::of(of),
             control_of: Some(self.name.clone()),
         };
         twins.map(pair).collect()
@@ -339,8 +339,8 @@ impl Group {
 
     /// The pair of equal arms with which `pair` is compared. Acts of one ring are compared with
     /// acts of one ring, which differ by far less than two rings.
-    pub fn twin_of(&self, pair: &Pair) -> Option<Pair> {
-        let is_control = |other: &&Pair| other.control_of.is_some() && other.is_of_one_ring();
+    pub fn twin_of(&self, pair: &ArmPair) -> Option<ArmPair> {
+        let is_control = |other: &&ArmPair| other.control_of.is_some() && other.is_of_one_ring();
         match pair.is_of_one_ring() {
             true => self.pairs.iter().find(is_control).cloned(),
             false => self.twins().into_iter().next(),
@@ -379,7 +379,7 @@ impl Group {
             let has_baseline = matches!(arm.spec, ArmSpec::Ring(_) | ArmSpec::LockRing(_));
             has_baseline && !is_net && !self.has_all_baselines
         });
-        bare.map(|(index, _)| (index, Act::baseline(index).act))
+        bare.map(|(index, _)| (index, ArmOperation::baseline(index).act))
             .collect()
     }
 
@@ -428,11 +428,11 @@ pub struct Menu {
     /// The CPU that is measured on.
     pub cpu: u32,
     /// The groups, in the order of the table.
-    pub groups: Vec<Group>,
+    pub groups: Vec<ArmGroup>,
     /// The group for the scheduler's own part of a switch, which needs probes.
-    pub share: Option<Group>,
+    pub share: Option<ArmGroup>,
     /// Kinds that this machine does not have, known before anything is measured.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingPrice>,
     /// Seed for the order of the arms.
     pub seed: u64,
     /// The policy of contrasts and curves: `SCHED_FIFO` where it is allowed, because there no other
@@ -476,7 +476,7 @@ impl Menu {
     /// # Errors
     ///
     /// The CPU cannot be used, or no process can be started.
-    pub fn of_groups(groups: Vec<Group>, cpu: u32) -> Result<Self> {
+    pub fn of_groups(groups: Vec<ArmGroup>, cpu: u32) -> Result<Self> {
         check_cpu(cpu)?;
         Ok(Self {
             cpu,
@@ -507,7 +507,7 @@ impl Menu {
             self.missing.retain(|missing| words.contains(&missing.kind));
             self.groups
                 .retain(|group| words.iter().any(|word| group.is_called(word)));
-            let is_named = |group: &Group| words.iter().any(|word| group.is_called(word));
+            let is_named = |group: &ArmGroup| words.iter().any(|word| group.is_called(word));
             self.share = self.share.take().filter(is_named);
         }
         Ok(())

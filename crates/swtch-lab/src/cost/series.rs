@@ -1,24 +1,24 @@
 //! The blocks of a group as series for estimates: by act, by tree, by round.
 
 use swtch_bench::cost::{ArmSpec, LiveRegisters, Sample, Tree};
-use swtch_core::cost::{Block, Contrast, Dropped, Estimate, Kept, Policy, Primitive};
+use swtch_core::cost::{Block, Contrast, Dropped, Estimate, KeptBlocks, Policy, Primitive};
 
-use super::measure::Measured;
-use super::menu::Group;
+use super::measure::MeasuredGroup;
+use super::menu::ArmGroup;
 
 /// The number of the sentinel's series.
 const SENTINEL: usize = usize::MAX;
 
 /// One act of an arm, by its indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Act {
+pub struct ArmOperation {
     /// Index of the arm in its group.
     pub arm: usize,
     /// 0 for the arm's main work, 1 for the hot baseline of a ring, 2 for its other work.
     pub act: usize,
 }
 
-impl Act {
+impl ArmOperation {
     /// The main work of an arm.
     pub const fn of(arm: usize) -> Self {
         Self { arm, act: 0 }
@@ -41,19 +41,19 @@ impl Act {
 }
 
 /// Values of two series by tree and round: the same index is the same round.
-pub type Paired = (Vec<Vec<f64>>, Vec<Vec<f64>>);
+pub type PairedSeries = (Vec<Vec<f64>>, Vec<Vec<f64>>);
 
 /// All blocks of a group that count.
 #[derive(Debug)]
 pub struct Blocks<'m> {
-    measured: &'m Measured,
-    trees: Vec<Kept>,
+    measured: &'m MeasuredGroup,
+    trees: Vec<KeptBlocks>,
 }
 
 impl<'m> Blocks<'m> {
     /// Judges the blocks of every tree.
-    pub fn of(measured: &'m Measured) -> Self {
-        let judge = |tree: &Tree| Kept::of(&blocks(&measured.group, tree));
+    pub fn of(measured: &'m MeasuredGroup) -> Self {
+        let judge = |tree: &Tree| KeptBlocks::of(&blocks(&measured.group, tree));
         Self {
             measured,
             trees: measured.trees.iter().map(judge).collect(),
@@ -61,21 +61,21 @@ impl<'m> Blocks<'m> {
     }
 
     /// The group that the blocks belong to.
-    pub const fn group(&self) -> &'m Group {
+    pub const fn group(&self) -> &'m ArmGroup {
         &self.measured.group
     }
 
     /// Blocks that were left out.
     pub fn dropped(&self) -> Dropped {
-        let trees = self.trees.iter().map(Kept::dropped);
+        let trees = self.trees.iter().map(KeptBlocks::dropped);
         trees.fold(Dropped::default(), Dropped::plus)
     }
 
     /// Blocks of one act that were left out.
-    pub fn dropped_of(&self, act: Act) -> usize {
+    pub fn dropped_of(&self, act: ArmOperation) -> usize {
         let samples = self.measured.trees.iter().flat_map(|tree| &tree.samples);
         let all = samples.filter(|sample| is_of(sample, act)).count();
-        let kept = |tree: &Kept| {
+        let kept = |tree: &KeptBlocks| {
             let [values] = tree.together([act.series()]);
             values.len()
         };
@@ -83,8 +83,8 @@ impl<'m> Blocks<'m> {
     }
 
     /// Time per operation, in ns.
-    pub fn estimate(&self, act: Act) -> Option<Estimate> {
-        let tree = |tree: &Kept| {
+    pub fn estimate(&self, act: ArmOperation) -> Option<Estimate> {
+        let tree = |tree: &KeptBlocks| {
             let [values] = tree.together([act.series()]);
             values
         };
@@ -92,11 +92,11 @@ impl<'m> Blocks<'m> {
     }
 
     /// The rounds in which blocks of both acts count, by tree.
-    pub fn pairs(&self, one: Act, other: Act) -> Paired {
+    pub fn pairs(&self, one: ArmOperation, other: ArmOperation) -> PairedSeries {
         self.series_pairs(one.series(), other.series())
     }
 
-    fn series_pairs(&self, one: usize, other: usize) -> Paired {
+    fn series_pairs(&self, one: usize, other: usize) -> PairedSeries {
         let trees = self.trees.iter().map(|tree| {
             let [one, other] = tree.together([one, other]);
             (one, other)
@@ -105,13 +105,13 @@ impl<'m> Blocks<'m> {
     }
 
     /// Difference and ratio of `with` to `without`, paired by round.
-    pub fn contrast(&self, without: Act, with: Act) -> Option<Contrast> {
+    pub fn contrast(&self, without: ArmOperation, with: ArmOperation) -> Option<Contrast> {
         let (without, with) = self.pairs(without, with);
         Contrast::of_trees(&without, &with)
     }
 
     /// `with` less `without`, where the difference alone is needed.
-    pub fn difference(&self, without: Act, with: Act) -> Option<Estimate> {
+    pub fn difference(&self, without: ArmOperation, with: ArmOperation) -> Option<Estimate> {
         let (without, with) = self.pairs(without, with);
         Estimate::of_differences(&without, &with)
     }
@@ -120,13 +120,13 @@ impl<'m> Blocks<'m> {
     /// its work adds to a switch, without the work itself.
     pub fn net_beyond(&self, plain: usize, ring: usize) -> Option<Estimate> {
         let acts = [
-            Act::of(ring),
-            Act::baseline(ring),
-            Act::of(plain),
-            Act::baseline(plain),
+            ArmOperation::of(ring),
+            ArmOperation::baseline(ring),
+            ArmOperation::of(plain),
+            ArmOperation::baseline(plain),
         ];
         let trees = self.trees.iter().map(|tree| {
-            let [ring, alone, plain, plain_alone] = tree.together(acts.map(Act::series));
+            let [ring, alone, plain, plain_alone] = tree.together(acts.map(ArmOperation::series));
             let rounds = ring.iter().zip(&alone).zip(plain.iter().zip(&plain_alone));
             let beyond = |((ring, alone), (plain, plain_alone)): ((&f64, &f64), (&f64, &f64))| {
                 (ring - alone) - (plain - plain_alone)
@@ -137,14 +137,14 @@ impl<'m> Blocks<'m> {
     }
 
     /// The act in multiples of the sentinel's loop.
-    pub fn over_sentinel(&self, act: Act) -> Option<Estimate> {
+    pub fn over_sentinel(&self, act: ArmOperation) -> Option<Estimate> {
         let (sentinel, act) = self.series_pairs(SENTINEL, act.series());
         Contrast::of_trees(&sentinel, &act).map(|contrast| contrast.ratio)
     }
 
     /// Readings of the sentinel by tree, in ns.
     pub fn sentinels(&self) -> Vec<Vec<f64>> {
-        let series = |tree: &Kept| {
+        let series = |tree: &KeptBlocks| {
             let [readings] = tree.together([SENTINEL]);
             readings
         };
@@ -153,7 +153,7 @@ impl<'m> Blocks<'m> {
 
     /// Register components that were in use at the switches of two acts; `None` where that was not
     /// recorded.
-    pub fn proof(&self, without: Act, with: Act) -> Option<String> {
+    pub fn proof(&self, without: ArmOperation, with: ArmOperation) -> Option<String> {
         let live = |act| {
             let samples = self.measured.trees.iter().flat_map(|tree| &tree.samples);
             let live = samples
@@ -170,7 +170,7 @@ impl<'m> Blocks<'m> {
 
     /// Voluntary and involuntary switches per operation, over the blocks in which no other task had
     /// the CPU.
-    pub fn switches(&self, act: Act) -> (f64, f64) {
+    pub fn switches(&self, act: ArmOperation) -> (f64, f64) {
         let group = &self.measured.group;
         let samples = self.measured.trees.iter().flat_map(|tree| &tree.samples);
         let mut sums = [0; 3];
@@ -189,15 +189,15 @@ impl<'m> Blocks<'m> {
     }
 }
 
-fn is_of(sample: &Sample, act: Act) -> bool {
+fn is_of(sample: &Sample, act: ArmOperation) -> bool {
     sample.arm == act.arm && sample.act == act.act
 }
 
 /// The blocks of a tree, the sentinel's too.
-fn blocks(group: &Group, tree: &Tree) -> Vec<Block> {
+fn blocks(group: &ArmGroup, tree: &Tree) -> Vec<Block> {
     let of_acts = tree.samples.iter().map(|sample| Block {
         round: sample.round,
-        series: Act {
+        series: ArmOperation {
             arm: sample.arm,
             act: sample.act,
         }
@@ -217,7 +217,7 @@ fn blocks(group: &Group, tree: &Tree) -> Vec<Block> {
 /// Involuntary switches in a ring that is built to have none: another task had the CPU meanwhile.
 /// Members under the default policy preempt one another, and `sched_yield` counts as involuntary:
 /// there other tasks cannot be told apart, and it is 0.
-fn unexpected(group: &Group, sample: &Sample) -> u64 {
+fn unexpected(group: &ArmGroup, sample: &Sample) -> u64 {
     let is_told = match &group.arms[sample.arm].spec {
         ArmSpec::Ring(ring) if sample.act != 1 => {
             ring.policy != Policy::Default && ring.primitive != Primitive::Yield

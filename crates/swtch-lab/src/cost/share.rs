@@ -23,16 +23,16 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use swtch_bench::cost::{Ended, RingSpec, Tree};
-use swtch_capture::{Error, KernelShare, ShareCounts, Shares, Whose};
+use swtch_capture::{Error, KernelShare, MeasuredTasks, ShareCounts, Shares};
 use swtch_core::CpuId;
 use swtch_core::cost::{
-    Estimate, KernelShareRow, Members, Missing, Policy, PriceList, Primitive, median,
+    Estimate, KernelShareRow, Members, MissingPrice, Policy, PriceList, Primitive, median,
 };
 
-use super::machine::Counters;
-use super::measure::{Measured, Measurements};
-use super::menu::{Arm, Effort, Group, Menu, Role, Section};
-use super::series::{Act, Blocks};
+use super::machine::MachineCounters;
+use super::measure::{MeasuredGroup, Measurements};
+use super::menu::{Arm, ArmGroup, Effort, Menu, Role, Section};
+use super::series::{ArmOperation, Blocks};
 
 /// The word on the command line.
 const NAME: &str = "kernel-share";
@@ -47,13 +47,13 @@ const PRIMITIVE: Primitive = Primitive::FutexShared;
 const MEMBERS: [Members; 2] = [Members::Threads, Members::Processes];
 
 /// The group that is measured with and without probes; `None` when there is no time for it.
-pub fn group(effort: Effort, cpu: u32) -> Option<Group> {
+pub fn group(effort: Effort, cpu: u32) -> Option<ArmGroup> {
     let (trees, rounds) = match effort {
         Effort::Quick => return None,
         Effort::Default => (10, 10),
         Effort::Thorough => (24, 20),
     };
-    let mut group = Group::new(NAME, Section::Contrast);
+    let mut group = ArmGroup::new(NAME, Section::Contrast);
     for members in MEMBERS {
         let ring = RingSpec::pair(PRIMITIVE, members, Policy::Batch, cpu);
         group.add(Arm::ring(ring, Role::Part));
@@ -65,12 +65,12 @@ pub fn group(effort: Effort, cpu: u32) -> Option<Group> {
 
 /// The rows of the kernel's share, or why there are none.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct KernelShares {
     rows: Vec<KernelShareRow>,
-    missing: Option<Missing>,
+    missing: Option<MissingPrice>,
 }
 
-impl Outcome {
+impl KernelShares {
     /// Adds the rows to the price list.
     pub fn enter(self, list: &mut PriceList) {
         list.kernel_share = self.rows;
@@ -80,7 +80,7 @@ impl Outcome {
     fn missing(why: String) -> Self {
         Self {
             rows: Vec::new(),
-            missing: Some(Missing {
+            missing: Some(MissingPrice {
                 kind: NAME.to_owned(),
                 why,
             }),
@@ -94,22 +94,26 @@ impl Outcome {
 ///
 /// A process cannot be started, or one that measures failed. Probes that are not allowed are no
 /// error, but [`PriceList::missing`].
-pub fn measure(menu: &Menu, measurements: &mut Measurements, stop: &AtomicBool) -> Result<Outcome> {
+pub fn measure(
+    menu: &Menu,
+    measurements: &mut Measurements,
+    stop: &AtomicBool,
+) -> Result<KernelShares> {
     let Some(group) = &menu.share else {
-        return Ok(Outcome::default());
+        return Ok(KernelShares::default());
     };
     let cpu = CpuId::new(u16::try_from(menu.cpu).context("a CPU's number")?);
     if let Err(error) = attach(cpu) {
-        return Ok(Outcome::missing(reason(&error)));
+        return Ok(KernelShares::missing(reason(&error)));
     }
-    let (start, before) = (Instant::now(), Counters::read(menu.cpu));
+    let (start, before) = (Instant::now(), MachineCounters::read(menu.cpu));
     let pairs = grow_pairs(group, cpu, stop)?;
     measurements.took += start.elapsed();
     measurements.counters = measurements
         .counters
-        .plus(Counters::read(menu.cpu).since(before));
+        .plus(MachineCounters::read(menu.cpu).since(before));
     if pairs.len() < group.trees {
-        return Ok(Outcome::missing("it was ended early".to_owned()));
+        return Ok(KernelShares::missing("it was ended early".to_owned()));
     }
     let (outcome, plain) = judge(group, pairs);
     measurements.measured.push(plain);
@@ -117,10 +121,10 @@ pub fn measure(menu: &Menu, measurements: &mut Measurements, stop: &AtomicBool) 
 }
 
 /// The outcome of all trees, and the measurement of those without probes.
-fn judge(group: &Group, pairs: Vec<(Tree, Probed)>) -> (Outcome, Measured) {
+fn judge(group: &ArmGroup, pairs: Vec<(Tree, Probed)>) -> (KernelShares, MeasuredGroup) {
     let (plain, probed): (Vec<Tree>, Vec<Probed>) = pairs.into_iter().unzip();
     let (trees, rounds): (Vec<Tree>, Vec<Vec<Shares>>) = probed.into_iter().unzip();
-    let measured = |trees| Measured {
+    let measured = |trees| MeasuredGroup {
         group: group.clone(),
         trees,
     };
@@ -130,7 +134,7 @@ fn judge(group: &Group, pairs: Vec<(Tree, Probed)>) -> (Outcome, Measured) {
 }
 
 fn attach(cpu: CpuId) -> Result<KernelShare, Error> {
-    KernelShare::attach(cpu, Whose::Policy(SCHED_BATCH))
+    KernelShare::attach(cpu, MeasuredTasks::Policy(SCHED_BATCH))
 }
 
 /// Why probes cannot be attached, and what helps.
@@ -146,7 +150,7 @@ type Probed = (Tree, Vec<Shares>);
 
 /// Trees without and with probes, side by side, in alternating order. Fewer than planned when
 /// `stop` is set.
-fn grow_pairs(group: &Group, cpu: CpuId, stop: &AtomicBool) -> Result<Vec<(Tree, Probed)>> {
+fn grow_pairs(group: &ArmGroup, cpu: CpuId, stop: &AtomicBool) -> Result<Vec<(Tree, Probed)>> {
     let mut pairs = Vec::new();
     for number in 0..group.trees {
         let seed = u64::try_from(number).unwrap_or_default();
@@ -169,7 +173,7 @@ fn grow_pairs(group: &Group, cpu: CpuId, stop: &AtomicBool) -> Result<Vec<(Tree,
     Ok(pairs)
 }
 
-fn grow_probed(group: &Group, cpu: CpuId, seed: u64, stop: &AtomicBool) -> Result<Probed> {
+fn grow_probed(group: &ArmGroup, cpu: CpuId, seed: u64, stop: &AtomicBool) -> Result<Probed> {
     let failed = || format!("measuring {NAME}");
     let mut share = attach(cpu).with_context(failed)?;
     share.open();
@@ -188,13 +192,13 @@ fn grow_probed(group: &Group, cpu: CpuId, seed: u64, stop: &AtomicBool) -> Resul
     Ok((tree.with_context(failed)?, rounds))
 }
 
-fn outcome(plain: &Blocks<'_>, probed: &Blocks<'_>, rounds: &[Vec<Shares>]) -> Outcome {
+fn outcome(plain: &Blocks<'_>, probed: &Blocks<'_>, rounds: &[Vec<Shares>]) -> KernelShares {
     let rows = MEMBERS.iter().enumerate().filter_map(|(arm, members)| {
         let rounds = of_members(rounds, *members);
         row(
             *members,
-            Act::of(arm),
-            Act::baseline(arm),
+            ArmOperation::of(arm),
+            ArmOperation::baseline(arm),
             plain,
             probed,
             &rounds,
@@ -202,13 +206,13 @@ fn outcome(plain: &Blocks<'_>, probed: &Blocks<'_>, rounds: &[Vec<Shares>]) -> O
     });
     let rows: Vec<_> = rows.collect();
     if rows.is_empty() {
-        return Outcome::missing(
+        return KernelShares::missing(
             "the probes counted nothing, or what they add themselves is not known: other \
              programs may be attached to the same tracepoints"
                 .to_owned(),
         );
     }
-    Outcome {
+    KernelShares {
         rows,
         missing: None,
     }
@@ -225,8 +229,8 @@ fn of_members(rounds: &[Vec<Shares>], members: Members) -> Vec<Vec<ShareCounts>>
 
 fn row(
     members: Members,
-    ring: Act,
-    baseline: Act,
+    ring: ArmOperation,
+    baseline: ArmOperation,
     plain: &Blocks<'_>,
     probed: &Blocks<'_>,
     rounds: &[Vec<ShareCounts>],

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use swtch_core::cost::{
-    Estimate, Fact, KernelShareRow, Members, NamedContrast, Per, Place, Policy, Price, PriceList,
-    Primitive, Verdict,
+    Estimate, KernelShareRow, MeasurementVerdict, Members, NamedContrast, Place, Policy, Price,
+    PriceFact, PriceList, PriceUnit, Primitive,
 };
-use swtch_output::text::{self, Side, counted, escaped, nanos};
+use swtch_output::text::{self, CellAlignment, counted, escaped, nanos};
 
 use super::list::{CHAINED, INDEPENDENT, TICKS};
 use super::menu::Section;
@@ -73,9 +73,9 @@ fn push_head(list: &PriceList, page: &mut String) {
         let reasons = session.verdict.reasons().iter().map(ToString::to_string);
         let reasons: Vec<String> = reasons.collect();
         let rest = match &session.verdict {
-            Verdict::Quiet => "nothing disturbed the measurement".to_owned(),
-            Verdict::Noisy(_) => format!("disturbed: {}", reasons.join("; ")),
-            Verdict::Unresolved(_) => format!("unresolved: {}", reasons.join("; ")),
+            MeasurementVerdict::Quiet => "nothing disturbed the measurement".to_owned(),
+            MeasurementVerdict::Noisy(_) => format!("disturbed: {}", reasons.join("; ")),
+            MeasurementVerdict::Unresolved(_) => format!("unresolved: {}", reasons.join("; ")),
         };
         line(
             page,
@@ -124,31 +124,31 @@ fn push_prices(section: Section, rows: &[&Price], page: &mut String) {
 
 fn push_rows(rows: &[&Price], page: &mut String) {
     let is_ring = rows.iter().any(|price| price.members.is_some());
-    let shown = Shown {
+    let shown = OptionalColumns {
         members: is_ring,
         places: rows
             .iter()
             .any(|price| price.place.is_some_and(Place::is_remote)),
         net: rows.iter().any(|price| price.net_ns.is_some()),
     };
-    let mut head = vec![("kind", Side::Left)];
+    let mut head = vec![("kind", CellAlignment::Left)];
     if shown.members {
-        head.push(("between", Side::Left));
+        head.push(("between", CellAlignment::Left));
     }
     if shown.places {
-        head.push(("where", Side::Left));
+        head.push(("where", CellAlignment::Left));
     }
     if shown.net {
-        head.extend([("net", Side::Right), ("±", Side::Right)]);
+        head.extend([("net", CellAlignment::Right), ("±", CellAlignment::Right)]);
     }
     let (time, count) = match is_ring {
         true => ("hand-off", "switches/hop"),
         false => ("time", "switches"),
     };
     for name in [time, "±", count, "× system call"] {
-        head.push((name, Side::Right));
+        head.push((name, CellAlignment::Right));
     }
-    head.push(("", Side::Left));
+    head.push(("", CellAlignment::Left));
     let head: Vec<_> = head
         .into_iter()
         .map(|(name, side)| (name.to_owned(), side))
@@ -160,13 +160,13 @@ fn push_rows(rows: &[&Price], page: &mut String) {
 }
 
 /// Columns that not every section has.
-struct Shown {
+struct OptionalColumns {
     members: bool,
     places: bool,
     net: bool,
 }
 
-fn cells(price: &Price, shown: &Shown) -> Vec<String> {
+fn cells(price: &Price, shown: &OptionalColumns) -> Vec<String> {
     let word = |word: Option<&'static str>| word.unwrap_or("-").to_owned();
     let mut cells = vec![price.kind.clone()];
     if shown.members {
@@ -186,7 +186,7 @@ fn cells(price: &Price, shown: &Shown) -> Vec<String> {
         |ratio| format!("{ratio:.*}", if ratio < 1.0 { 2 } else { 1 }),
     ));
     cells.push(match &price.per {
-        Per::Operation(_) if shown.members => "per operation".to_owned(),
+        PriceUnit::Operation(_) if shown.members => "per operation".to_owned(),
         _ => String::new(),
     });
     cells
@@ -221,13 +221,13 @@ fn push_contrasts(list: &PriceList, page: &mut String) {
     }
     line(page, format_args!("\n{}", Section::Contrast.title()));
     let head = [
-        ("what", Side::Left),
-        ("adds", Side::Right),
-        ("from", Side::Right),
-        ("to", Side::Right),
-        ("×", Side::Right),
-        ("", Side::Left),
-        ("", Side::Left),
+        ("what", CellAlignment::Left),
+        ("adds", CellAlignment::Right),
+        ("from", CellAlignment::Right),
+        ("to", CellAlignment::Right),
+        ("×", CellAlignment::Right),
+        ("", CellAlignment::Left),
+        ("", CellAlignment::Left),
     ];
     let head = head.map(|(name, side)| (name.to_owned(), side));
     let row = |contrast: &NamedContrast| {
@@ -275,7 +275,13 @@ fn push_kernel_share(list: &PriceList, page: &mut String) {
         "p99",
         "switches",
     ];
-    let side = |index| if index < 2 { Side::Left } else { Side::Right };
+    let side = |index| {
+        if index < 2 {
+            CellAlignment::Left
+        } else {
+            CellAlignment::Right
+        }
+    };
     let head = names.iter().enumerate();
     let head: Vec<_> = head
         .map(|(index, name)| ((*name).to_owned(), side(index)))
@@ -414,7 +420,7 @@ fn push_notes(list: &PriceList, page: &mut String) {
     }
     let mut reasons: Vec<(&str, String)> = Vec::new();
     for price in &list.prices {
-        let Per::Operation(why) = &price.per else {
+        let PriceUnit::Operation(why) = &price.per else {
             continue;
         };
         if price.members.is_some() && !reasons.iter().any(|(_, known)| known == why) {
@@ -448,7 +454,7 @@ fn push_idle_facts(list: &PriceList, page: &mut String) {
     if !list.prices.iter().any(has_remote) {
         return;
     }
-    let is_of_idle = |fact: &&Fact| fact.name.contains("idle") || fact.name == "hypervisor";
+    let is_of_idle = |fact: &&PriceFact| fact.name.contains("idle") || fact.name == "hypervisor";
     let facts: Vec<String> = list
         .facts
         .iter()

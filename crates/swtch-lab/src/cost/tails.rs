@@ -22,7 +22,7 @@ use swtch_output::format::{Format, write_answer};
 use swtch_output::text::{counted, escaped, json_text};
 use swtch_report::report::{Cell, Sheet};
 
-use super::{Effort, Request};
+use super::{CostRequest, Effort};
 
 /// Primitives that are measured when none is named: the barest, and the one that everybody
 /// measures.
@@ -49,7 +49,7 @@ const COLUMNS: [&str; 11] = [
 ///
 /// # Errors
 /// A kind is not known, no ring can be measured, or the answer cannot be written.
-pub fn run_tails(request: &Request) -> Result<u8> {
+pub fn run_tails(request: &CostRequest) -> Result<u8> {
     let stop = stop_on_signals()?;
     let cpu = request.cpu.map_or_else(home, Ok)?;
     check_cpu(cpu)?;
@@ -59,7 +59,7 @@ pub fn run_tails(request: &Request) -> Result<u8> {
     if rings.rows.iter().all(TailsRow::is_empty) {
         bail!("no hop was measured: {}", rings.notes.join("; "));
     }
-    let session = Session {
+    let session = TailsSession {
         cpu,
         took: start.elapsed(),
         was_interrupted: stop.load(Ordering::Relaxed),
@@ -99,7 +99,7 @@ fn primitives(words: &[String]) -> Result<Vec<Primitive>> {
 }
 
 /// How and when the tails were measured.
-struct Session {
+struct TailsSession {
     cpu: u32,
     took: Duration,
     was_interrupted: bool,
@@ -238,7 +238,7 @@ fn cells(spec: &RingSpec, all: &Distribution, clock: Nanos) -> Vec<Cell> {
     cells
 }
 
-fn written(sheet: &Sheet, session: &Session, format: Format) -> Result<Vec<u8>> {
+fn written(sheet: &Sheet, session: &TailsSession, format: Format) -> Result<Vec<u8>> {
     let mut answer = Vec::new();
     match format {
         Format::Table => {
@@ -263,7 +263,7 @@ fn written(sheet: &Sheet, session: &Session, format: Format) -> Result<Vec<u8>> 
 }
 
 /// The head: the machine, the duration, and whether it was ended early.
-fn head(session: &Session) -> String {
+fn head(session: &TailsSession) -> String {
     let origin = swtch_host::origin();
     let host = format!(
         "host   {} · Linux {} {} · {}",

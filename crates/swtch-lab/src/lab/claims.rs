@@ -16,17 +16,17 @@ use swtch_output::destination::check_directory;
 
 use super::command::ClaimsWords;
 use super::experiment::{EXPERIMENTS, Experiment};
-use super::outcome::{Form, Outcome};
+use super::outcome::{Outcome, OutcomeFileFormat};
 use super::outcome_of;
 use super::parameters::Parameters;
-use super::room::Room;
+use super::room::ExperimentContext;
 
 mod list;
 mod page;
 mod review;
 mod table;
 
-use review::{Attempt, Ending, Review};
+use review::{Attempt, AttemptEnding, Review};
 
 /// Runs the experiments, writes the answers, and returns the exit code.
 ///
@@ -36,7 +36,7 @@ use review::{Attempt, Ending, Review};
 pub fn run(words: &ClaimsWords) -> Result<u8> {
     check_files(words)?;
     let experiments = chosen(EXPERIMENTS, &words.only)?;
-    let mut room = Room::open(words.quick, words.recording())?;
+    let mut room = ExperimentContext::open(words.quick, words.recording())?;
     let begun = Instant::now();
     let review = Review {
         articles: list::articles(),
@@ -51,7 +51,7 @@ pub fn run(words: &ClaimsWords) -> Result<u8> {
 /// Refuses output files that cannot be written, before minutes are spent on measuring.
 fn check_files(words: &ClaimsWords) -> Result<()> {
     if let Some(path) = &words.output {
-        Form::of(path)?;
+        OutcomeFileFormat::of(path)?;
         check_directory(path)?;
     }
     if let Some(path) = &words.html {
@@ -81,11 +81,11 @@ fn chosen<'a>(known: &'a [Experiment], only: &[String]) -> Result<Vec<&'a Experi
 }
 
 /// Runs one experiment after the other; after a stop, none begins.
-fn make_all(experiments: &[&Experiment], room: &mut Room) -> Vec<Attempt> {
+fn make_all(experiments: &[&Experiment], room: &mut ExperimentContext) -> Vec<Attempt> {
     let mut attempts = Vec::new();
     for (number, experiment) in experiments.iter().enumerate() {
         let ending = if room.must_stop() {
-            Ending::NotBegun
+            AttemptEnding::NotBegun
         } else {
             room.progress(&format!(
                 "experiment {} of {}: {}",
@@ -94,8 +94,8 @@ fn make_all(experiments: &[&Experiment], room: &mut Room) -> Vec<Attempt> {
                 experiment.name
             ));
             match make(experiment, room) {
-                Ok(outcome) => Ending::Made(Box::new(outcome)),
-                Err(error) => Ending::Failed(format!("{error:#}")),
+                Ok(outcome) => AttemptEnding::Made(Box::new(outcome)),
+                Err(error) => AttemptEnding::Failed(format!("{error:#}")),
             }
         };
         attempts.push(Attempt {
@@ -109,7 +109,7 @@ fn make_all(experiments: &[&Experiment], room: &mut Room) -> Vec<Attempt> {
 
 /// Runs one experiment with its default parameters. A panic counts as a failure, so that the
 /// outcomes of earlier experiments are not lost.
-fn make(experiment: &Experiment, room: &mut Room) -> Result<Outcome> {
+fn make(experiment: &Experiment, room: &mut ExperimentContext) -> Result<Outcome> {
     let made = catch_unwind(AssertUnwindSafe(|| {
         let head = experiment.head();
         let parameters = Parameters::chosen(&head.parameters, room.is_quick, &[])?;
@@ -127,19 +127,19 @@ mod tests {
 
     use super::super::findings::Findings;
     use super::super::made_up::{experiment, succeeds};
-    use super::super::room::Recording;
+    use super::super::room::RecordingChoice;
     use super::*;
 
-    fn fails(_: &Parameters, _: &mut Room) -> Result<Findings> {
+    fn fails(_: &Parameters, _: &mut ExperimentContext) -> Result<Findings> {
         bail!("no CPU is free")
     }
 
-    fn panics(_: &Parameters, _: &mut Room) -> Result<Findings> {
+    fn panics(_: &Parameters, _: &mut ExperimentContext) -> Result<Findings> {
         panic!("for the test")
     }
 
     /// An experiment during which Ctrl-C is pressed.
-    fn is_stopped(_: &Parameters, room: &mut Room) -> Result<Findings> {
+    fn is_stopped(_: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
         room.stop.store(true, Ordering::Relaxed);
         Ok(Findings {
             was_interrupted: true,
@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn attempts(experiments: &[Experiment]) -> Vec<Attempt> {
-        let mut room = Room::open(true, Recording::Unwanted).unwrap();
+        let mut room = ExperimentContext::open(true, RecordingChoice::Unwanted).unwrap();
         let all: Vec<&Experiment> = experiments.iter().collect();
         make_all(&all, &mut room)
     }
@@ -161,7 +161,7 @@ mod tests {
             experiment("oversubscribe", succeeds),
         ]);
         let failed = |attempt: &Attempt| match &attempt.ending {
-            Ending::Failed(why) => why.clone(),
+            AttemptEnding::Failed(why) => why.clone(),
             other => format!("{other:?}"),
         };
         assert_eq!(
@@ -172,7 +172,7 @@ mod tests {
             failed(&attempts[1]),
             "it panicked, which is an error in swtch"
         );
-        assert!(matches!(attempts[2].ending, Ending::Made(_)));
+        assert!(matches!(attempts[2].ending, AttemptEnding::Made(_)));
     }
 
     #[test]
@@ -182,9 +182,9 @@ mod tests {
             experiment("mutex", is_stopped),
             experiment("turnaround", succeeds),
         ]);
-        assert!(matches!(attempts[0].ending, Ending::Made(_)));
-        assert!(matches!(attempts[1].ending, Ending::Made(_)));
-        assert!(matches!(attempts[2].ending, Ending::NotBegun));
+        assert!(matches!(attempts[0].ending, AttemptEnding::Made(_)));
+        assert!(matches!(attempts[1].ending, AttemptEnding::Made(_)));
+        assert!(matches!(attempts[2].ending, AttemptEnding::NotBegun));
     }
 
     #[test]

@@ -7,14 +7,14 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand
 use swtch_output::format::Format;
 
 use super::experiment::{EXPERIMENTS, Experiment};
-use super::parameters::Value;
-use super::room::Recording;
+use super::parameters::ParameterValue;
+use super::room::RecordingChoice;
 
 /// What `swtch lab` is to do.
 #[derive(Debug)]
 pub enum LabVerb {
     /// Run one of the experiments of `lab/`.
-    Experiment(Asked),
+    Experiment(ChosenExperiment),
     /// Play the load of a file.
     Run(RunWords),
     /// All experiments, and a verdict on every claim.
@@ -25,7 +25,7 @@ pub enum LabVerb {
 
 /// An experiment, with what was typed.
 #[derive(Debug)]
-pub struct Asked {
+pub struct ChosenExperiment {
     pub name: String,
     /// Parameters that were typed: the name, and the value as typed.
     pub given: Vec<(String, String)>,
@@ -55,16 +55,16 @@ pub struct ExperimentWords {
 
 impl ExperimentWords {
     /// Whether plays are to be recorded.
-    pub const fn recording(&self) -> Recording {
+    pub const fn recording(&self) -> RecordingChoice {
         recording(self.no_record)
     }
 }
 
-const fn recording(no_record: bool) -> Recording {
+const fn recording(no_record: bool) -> RecordingChoice {
     if no_record {
-        Recording::Unwanted
+        RecordingChoice::Unwanted
     } else {
-        Recording::Wanted
+        RecordingChoice::Wanted
     }
 }
 
@@ -110,7 +110,7 @@ pub struct ClaimsWords {
 
 impl ClaimsWords {
     /// Whether plays are to be recorded.
-    pub const fn recording(&self) -> Recording {
+    pub const fn recording(&self) -> RecordingChoice {
         recording(self.no_record)
     }
 }
@@ -182,21 +182,21 @@ fn experiment_command(experiment: &Experiment) -> Command {
                 .action(ArgAction::Set)
                 .help_heading("Parameters");
             command.arg(match parameter.default {
-                Value::Flag(_) => argument.num_args(0..=1).default_missing_value("true"),
-                Value::List(_) => argument.value_name("A,B,…"),
+                ParameterValue::Flag(_) => argument.num_args(0..=1).default_missing_value("true"),
+                ParameterValue::List(_) => argument.value_name("A,B,…"),
                 _ => argument.value_name("VALUE"),
             })
         })
 }
 
-fn asked(name: &str, matches: &ArgMatches) -> Result<Asked, clap::Error> {
+fn asked(name: &str, matches: &ArgMatches) -> Result<ChosenExperiment, clap::Error> {
     let experiment = Experiment::named(name).expect("invariant: clap knows only these");
     let parameters = experiment.head().parameters;
     let given = parameters.into_iter().filter_map(|parameter| {
         let words = matches.get_one::<String>(&parameter.name)?;
         Some((parameter.name, words.clone()))
     });
-    Ok(Asked {
+    Ok(ChosenExperiment {
         name: name.to_owned(),
         given: given.collect(),
         words: ExperimentWords::from_arg_matches(matches)?,

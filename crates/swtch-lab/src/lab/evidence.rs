@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
 use swtch_bench::load::PlayedMember;
 use swtch_core::{Category, Nanos, Reason, Switch, TaskEvent, TaskKey};
-use swtch_plot::content::{Kind, Lane, Lanes, Span};
+use swtch_plot::content::{Lane, LaneSpan, Lanes, SpanKind};
 use swtch_plot::palette::Fill;
 use swtch_report::report::Names;
 use swtch_store::{Columns, Trace};
@@ -34,7 +34,7 @@ pub const BLOCKED: usize = 2;
 
 /// The runs of all members of a load, as its trace shows them.
 #[derive(Clone, Debug, Default)]
-pub struct Evidence {
+pub struct LoadRuns {
     /// One for each member, in the order of [`swtch_bench::load::Played::members`].
     pub stories: Vec<MemberRuns>,
     /// Records that the recorder lost.
@@ -62,7 +62,7 @@ pub struct Run {
     /// Why the member left its CPU.
     pub reason: Reason,
     /// The task that got the CPU next.
-    pub taker: Taker,
+    pub taker: NextTask,
     /// Whether it left inside a system call.
     pub in_call: bool,
     /// How long it was runnable before the run; `None` when that was not seen.
@@ -71,8 +71,8 @@ pub struct Run {
 
 /// The task that got the CPU after a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Taker {
-    /// A member, by its index in [`Evidence::stories`].
+pub enum NextTask {
+    /// A member, by its index in [`LoadRuns::stories`].
     Member(usize),
     /// The process that plays the load, but no member.
     Player,
@@ -84,7 +84,7 @@ pub enum Taker {
     Other(String),
 }
 
-impl Evidence {
+impl LoadRuns {
     /// Reads the trace of a load that these members played.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl Evidence {
             lanes,
             kinds: KINDS[..=last_kind]
                 .iter()
-                .map(|&(name, fill)| Kind::named(name, fill))
+                .map(|&(name, fill)| SpanKind::named(name, fill))
                 .collect(),
             length_ns: end - start,
         }
@@ -161,12 +161,12 @@ impl MemberRuns {
     }
 
     /// What it did during its body, as spans that count from `start_ns`.
-    fn spans(&self, start_ns: u64) -> Vec<Span> {
+    fn spans(&self, start_ns: u64) -> Vec<LaneSpan> {
         let mut spans = Vec::new();
         let mut push = |from: u64, to: u64, kind: usize| {
             let (from, to) = (from.max(self.began_ns), to.min(self.ended_ns));
             if from < to {
-                spans.push(Span {
+                spans.push(LaneSpan {
                     from_ns: from - start_ns,
                     to_ns: to - start_ns,
                     kind,
@@ -244,25 +244,25 @@ impl TraceReader {
         });
     }
 
-    fn taker(&self, next: Option<TaskKey>) -> Taker {
+    fn taker(&self, next: Option<TaskKey>) -> NextTask {
         let Some(next) = next else {
-            return Taker::Other("(unnamed)".to_owned());
+            return NextTask::Other("(unnamed)".to_owned());
         };
         if next == TaskKey::IDLE {
-            return Taker::Idle;
+            return NextTask::Idle;
         }
         let index = self.names.index(next);
         if let Some(place) = self.members.get(&index) {
-            return Taker::Member(*place);
+            return NextTask::Member(*place);
         }
         let thread = self.names.thread(index);
         if thread.in_scope {
-            return Taker::Player;
+            return NextTask::Player;
         }
         if thread.comm.starts_with(RECORDER) {
-            return Taker::Recorder;
+            return NextTask::Recorder;
         }
-        Taker::Other(family(&thread.comm).to_owned())
+        NextTask::Other(family(&thread.comm).to_owned())
     }
 }
 
@@ -357,13 +357,13 @@ mod tests {
             .iter()
             .map(|run| run.taker.clone())
             .collect();
-        let kworker = Taker::Other("kworker".to_owned());
-        assert_eq!(takers, [Taker::Member(1), Taker::Idle, kworker]);
+        let kworker = NextTask::Other("kworker".to_owned());
+        assert_eq!(takers, [NextTask::Member(1), NextTask::Idle, kworker]);
     }
 
     #[test]
     fn the_time_of_a_body_is_running_runnable_or_blocked() {
-        let evidence = Evidence {
+        let evidence = LoadRuns {
             stories: drawn().stories,
             lost: 0,
         };

@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 use super::findings::Findings;
-use super::parameters::{Parameter, Parameters, Value};
-use super::room::Room;
+use super::parameters::{Parameter, ParameterValue, Parameters};
+use super::room::ExperimentContext;
 use super::{
     footprint, launch, lock_ring, mutex, oversubscribe, pipe_token, primitives, quantum,
     turnaround, two_levels,
@@ -19,12 +19,12 @@ pub struct Experiment {
     /// The text of its file in `lab/`.
     pub file: &'static str,
     /// Runs the experiment and analyses what it measured.
-    pub run: fn(&Parameters, &mut Room) -> Result<Findings>,
+    pub run: fn(&Parameters, &mut ExperimentContext) -> Result<Findings>,
 }
 
 /// The head of the file of an experiment or a load: title, description, parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ExperimentHead {
     /// What it shows, in a line.
     pub title: String,
     /// Its question, and how it finds the answer.
@@ -97,12 +97,13 @@ impl Experiment {
     ///
     /// # Panics
     /// The file is malformed, which the tests would have found.
-    pub fn head(&self) -> Head {
-        Head::read(self.file).expect("invariant: the tests read the head of every file of lab/")
+    pub fn head(&self) -> ExperimentHead {
+        ExperimentHead::read(self.file)
+            .expect("invariant: the tests read the head of every file of lab/")
     }
 }
 
-impl Head {
+impl ExperimentHead {
     /// Reads the head of a file; the rest is left alone.
     ///
     /// # Errors
@@ -141,7 +142,7 @@ fn parameter(name: &str, value: &toml::Value) -> Result<Parameter> {
     }
     let read: ParameterEntry = value.clone().try_into()?;
     let understood = |value: &toml::Value| {
-        Value::of_toml(value)
+        ParameterValue::of_toml(value)
             .context("a parameter is a number from 0 on, a length of time, a size, a word, true, false or a list")
     };
     Ok(Parameter {
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn every_experiment_has_a_head_and_a_name_of_its_own() {
         for (index, experiment) in EXPERIMENTS.iter().enumerate() {
-            let head = Head::read(experiment.file).unwrap();
+            let head = ExperimentHead::read(experiment.file).unwrap();
             assert!(!head.title.is_empty() && !head.about.is_empty());
             assert!(
                 EXPERIMENTS[..index]

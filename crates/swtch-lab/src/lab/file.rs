@@ -13,13 +13,13 @@ use std::path::Path;
 use std::thread;
 
 use anyhow::{Context as _, Result, bail};
-use swtch_bench::load::{EventKind, Fault, Load, LockKind, Places, RingKind, RingSpec};
+use swtch_bench::load::{EventKind, Fault, Load, LoadLockKind, LoadRingSpec, RingKind, UsableCpus};
 use swtch_store::input;
 use toml::Spanned;
 use toml::de::DeTable;
 
 use super::calibration::Calibration;
-use super::experiment::Head;
+use super::experiment::ExperimentHead;
 use super::parameters::Parameters;
 
 mod body;
@@ -29,8 +29,8 @@ mod source;
 
 use entries::{Context as EntryContext, Entries, Item};
 use group::{GroupSpans, group};
-pub use source::Mistake;
-use source::Source;
+pub use source::LoadFileError;
+use source::SourceText;
 
 /// The largest file that is read, in bytes. The largest of the lab's own has 4 kB.
 const MOST_BYTES: u64 = 1 << 20;
@@ -55,9 +55,9 @@ const MOST_VARIANTS: usize = 1_000;
 /// A file that describes a load, or several variants of one.
 #[derive(Clone, Debug)]
 pub struct LoadFile {
-    source: Source,
+    source: SourceText,
     /// Title, description and parameters of the file.
-    pub head: Head,
+    pub head: ExperimentHead,
     /// Its variants; a single one without a name when the file has groups only.
     pub variants: Vec<Variant>,
 }
@@ -87,12 +87,13 @@ impl LoadFile {
     /// # Errors
     /// It is not TOML, or its head or the list of variants is malformed.
     pub fn read(name: &str, text: &str) -> Result<Self> {
-        let source = Source {
+        let source = SourceText {
             name: name.to_owned(),
             text: text.to_owned(),
         };
         let table = parse(&source)?;
-        let head = Head::read(text).map_err(|error| mistake_of_head(&source, &table, &error))?;
+        let head =
+            ExperimentHead::read(text).map_err(|error| mistake_of_head(&source, &table, &error))?;
         let none = Parameters::default();
         let variants = variants(&source, &table, &none)?;
         let names = variants
@@ -123,7 +124,7 @@ impl LoadFile {
         let Some((_, groups)) = variants.into_iter().find(|(one, _)| one.name == variant) else {
             bail!("{}: there is no variant `{variant}`", self.source.name);
         };
-        let places = Places::here()?;
+        let places = UsableCpus::here()?;
         let read = groups
             .into_iter()
             .map(|item| group(item.entries()?, &places, calibration));
@@ -135,7 +136,7 @@ impl LoadFile {
         Ok(load)
     }
 
-    fn mistake(&self, fault: &Fault, spans: &[GroupSpans]) -> Mistake {
+    fn mistake(&self, fault: &Fault, spans: &[GroupSpans]) -> LoadFileError {
         let span = spans
             .get(fault.number)
             .map_or(0..0, |group| group.of(&fault.at));
@@ -148,7 +149,7 @@ impl LoadFile {
 /// After a mistake, the parser (`toml_parser` 1.1) goes one call deeper for every bracket that
 /// opens, without its own limit of depth, and takes some 280 bytes of stack for each: 30,000
 /// brackets are more than 8 MB.
-fn parse(source: &Source) -> Result<Spanned<DeTable<'_>>> {
+fn parse(source: &SourceText) -> Result<Spanned<DeTable<'_>>> {
     let brackets = source.text.bytes().filter(|byte| b"[{".contains(byte));
     let brackets = brackets.count();
     if brackets > MOST_BRACKETS {
@@ -170,13 +171,13 @@ fn parse(source: &Source) -> Result<Spanned<DeTable<'_>>> {
     })?)
 }
 
-/// The place of an error of [`Head::read`]: the one that TOML gives, or the parameter that it
+/// The place of an error of [`ExperimentHead::read`]: the one that TOML gives, or the parameter that it
 /// names.
 fn mistake_of_head(
-    source: &Source,
+    source: &SourceText,
     table: &Spanned<DeTable<'_>>,
     error: &anyhow::Error,
-) -> Mistake {
+) -> LoadFileError {
     let of_toml = error.downcast_ref::<toml::de::Error>();
     if let Some((error, span)) = of_toml.and_then(|error| Some((error, error.span()?))) {
         return source.mistake(&span, error.message());
@@ -197,7 +198,7 @@ fn mistake_of_head(
 }
 
 fn whole<'a>(
-    source: &'a Source,
+    source: &'a SourceText,
     table: &'a Spanned<DeTable<'a>>,
     parameters: &'a Parameters,
 ) -> Entries<'a> {
@@ -206,10 +207,10 @@ fn whole<'a>(
 
 /// The variants with their groups.
 fn variants<'a>(
-    source: &'a Source,
+    source: &'a SourceText,
     table: &'a Spanned<DeTable<'a>>,
     parameters: &'a Parameters,
-) -> Result<Vec<(Variant, Vec<Item<'a>>)>, Mistake> {
+) -> Result<Vec<(Variant, Vec<Item<'a>>)>, LoadFileError> {
     let mut file = whole(source, table, parameters);
     file.pass_over(&[
         "title",
@@ -240,7 +241,7 @@ fn variants<'a>(
     }
 }
 
-fn named_variants(list: Item<'_>) -> Result<Vec<(Variant, Vec<Item<'_>>)>, Mistake> {
+fn named_variants(list: Item<'_>) -> Result<Vec<(Variant, Vec<Item<'_>>)>, LoadFileError> {
     let mut variants: Vec<(Variant, Vec<Item<'_>>)> = Vec::new();
     for item in elements(list, MOST_VARIANTS, "variants")? {
         let read = variant(item)?;
@@ -252,7 +253,7 @@ fn named_variants(list: Item<'_>) -> Result<Vec<(Variant, Vec<Item<'_>>)>, Mista
     Ok(variants)
 }
 
-fn variant(item: Item<'_>) -> Result<(Variant, Vec<Item<'_>>), Mistake> {
+fn variant(item: Item<'_>) -> Result<(Variant, Vec<Item<'_>>), LoadFileError> {
     let mut entries = item.entries()?;
     let variant = Variant {
         name: entries.need("name")?.name()?,
@@ -266,7 +267,7 @@ fn variant(item: Item<'_>) -> Result<(Variant, Vec<Item<'_>>), Mistake> {
 }
 
 /// The elements of a list that may not be longer than `most`.
-fn elements<'a>(list: Item<'a>, most: usize, what: &str) -> Result<Vec<Item<'a>>, Mistake> {
+fn elements<'a>(list: Item<'a>, most: usize, what: &str) -> Result<Vec<Item<'a>>, LoadFileError> {
     let elements = list.elements()?;
     match elements.len() <= most {
         true => Ok(elements),
@@ -278,7 +279,7 @@ fn elements<'a>(list: Item<'a>, most: usize, what: &str) -> Result<Vec<Item<'a>>
 }
 
 /// Reads what all variants have in common: limit, locks, events, rings.
-fn common(file: &mut Entries<'_>, load: &mut Load) -> Result<(), Mistake> {
+fn common(file: &mut Entries<'_>, load: &mut Load) -> Result<(), LoadFileError> {
     if let Some(limit) = file.find("limit") {
         load.limit = body::nanos(limit)?;
     }
@@ -286,7 +287,7 @@ fn common(file: &mut Entries<'_>, load: &mut Load) -> Result<(), Mistake> {
         for (name, kind) in locks.entries()?.all() {
             kind.check_name(name)?;
             load.locks
-                .insert(name.to_owned(), kind.one_of(&LockKind::ALL)?);
+                .insert(name.to_owned(), kind.one_of(&LoadLockKind::ALL)?);
         }
     }
     if let Some(events) = file.find("events") {
@@ -306,7 +307,7 @@ fn common(file: &mut Entries<'_>, load: &mut Load) -> Result<(), Mistake> {
 }
 
 /// Reads a ring: `{ tokens = 2, by = "futex" }` or `{ spare = 1, locks = "mutex" }`.
-fn to_ring(item: Item<'_>) -> Result<RingSpec, Mistake> {
+fn to_ring(item: Item<'_>) -> Result<LoadRingSpec, LoadFileError> {
     let mut entries = item.entries()?;
     let (by, locks) = (entries.find("by"), entries.find("locks"));
     let (tokens, spare) = (entries.find("tokens"), entries.find("spare"));
@@ -323,14 +324,14 @@ fn to_ring(item: Item<'_>) -> Result<RingSpec, Mistake> {
             if let Some(tokens) = tokens {
                 return Err(tokens.mistake("in a ring of locks, spare ones are the tokens"));
             }
-            (RingKind::Locks(locks.one_of(&LockKind::ALL)?), spare)
+            (RingKind::Locks(locks.one_of(&LoadLockKind::ALL)?), spare)
         }
         (Some(by), Some(_)) => {
             return Err(by.mistake("a ring is of tokens (by) or of locks, not of both"));
         }
     };
     let tokens = count.map_or(Ok(1), |count| count.small_count())?;
-    Ok(RingSpec { kind, tokens })
+    Ok(LoadRingSpec { kind, tokens })
 }
 
 /// Reads every variant of a file as is done before it is played, and plays nothing: for fuzzing.

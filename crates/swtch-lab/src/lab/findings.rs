@@ -9,7 +9,7 @@ use super::claim::Answer;
 #[derive(Debug, Default)]
 pub struct Findings {
     /// Its tables, the main one first. Each has a title and a name of its own.
-    pub tables: Vec<Table>,
+    pub tables: Vec<FindingsTable>,
     /// Its figures, the main one first.
     pub pictures: Vec<Picture>,
     /// Conclusions for the reader, one sentence each, with numbers.
@@ -24,7 +24,7 @@ pub struct Findings {
 
 /// A table of results with its title.
 #[derive(Debug)]
-pub struct Table {
+pub struct FindingsTable {
     /// Heading, printed on the line above the table.
     pub title: String,
     /// Its rows. The sheet's name is the key in JSON and part of the file's name.

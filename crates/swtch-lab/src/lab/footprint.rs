@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use swtch_bench::cost::{Neighbour, Order, RingSpec, Sharing, WorkSpec, home, neighbours};
+use swtch_bench::cost::{MemorySharing, Neighbour, Order, RingSpec, WorkSpec, home, neighbours};
 use swtch_core::cost::{Estimate, Members, Place, Policy, Primitive};
 use swtch_plot::Picture;
 use swtch_plot::content::{
@@ -21,14 +21,14 @@ use swtch_plot::content::{
 use swtch_report::report::{Cell, Sheet};
 
 use super::claim::{Answer, Verdict, all_of};
-use super::findings::{Findings, Table};
-use super::parameters::{Parameters, Value};
-use super::room::Room;
+use super::findings::{Findings, FindingsTable};
+use super::parameters::{ParameterValue, Parameters};
+use super::room::ExperimentContext;
 use super::timed::{
     self, Timed, WHISKERS, cells, dot, gap, is_larger, is_within, subtitle, time, times,
 };
-use crate::cost::menu::{Arm, Group, Menu, Role, Section};
-use crate::cost::series::{Act, Blocks};
+use crate::cost::menu::{Arm, ArmGroup, Menu, Role, Section};
+use crate::cost::series::{ArmOperation, Blocks};
 
 const SETS: &str = "working sets";
 const STRIDES: &str = "strides";
@@ -62,7 +62,7 @@ const PLAIN: usize = 0;
 /// # Errors
 ///
 /// A parameter makes no sense, or no process can be started.
-pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
+pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
     let menu = Menu::of_groups(Vec::new(), home()?)?;
     let asked = FootprintParameters::read(parameters, &menu)?;
     let groups = vec![
@@ -107,14 +107,14 @@ impl FootprintParameters {
         sizes.sort_unstable();
         sizes.dedup();
         let reach = match parameters.find("reach") {
-            Some(Value::Size(reach)) => *reach,
+            Some(ParameterValue::Size(reach)) => *reach,
             other => unreachable!("the experiment's file has a size reach: {other:?}"),
         };
         for bytes in sizes.iter().chain([&reach]) {
             ensure!(
                 (LINE..=MOST_BYTES).contains(bytes),
                 "{} is not between one line of {LINE} bytes and 256 MiB",
-                Value::Size(*bytes)
+                ParameterValue::Size(*bytes)
             );
         }
         let strides = parameters.counts("strides");
@@ -122,7 +122,7 @@ impl FootprintParameters {
             ensure!(
                 *stride > 0 && stride % LINE == 0 && *stride <= reach,
                 "a stride of {} is no multiple of {LINE} bytes within the reach",
-                Value::Size(*stride)
+                ParameterValue::Size(*stride)
             );
         }
         Ok(Self {
@@ -144,15 +144,15 @@ impl FootprintParameters {
     }
 
     /// A group that begins with the ring without work.
-    fn group(&self, name: &str) -> Group {
-        let mut group = Group::new(name, Section::Curve);
+    fn group(&self, name: &str) -> ArmGroup {
+        let mut group = ArmGroup::new(name, Section::Curve);
         (group.trees, group.rounds) = (self.trees, 6);
         group.has_all_baselines = true;
         group.add(Arm::ring(self.ring(WorkSpec::Nothing), Role::Price));
         group
     }
 
-    fn sets(&self) -> Group {
+    fn sets(&self) -> ArmGroup {
         let mut group = self.group(SETS);
         for bytes in &self.sizes {
             for (order, sharing) in WALKS {
@@ -168,7 +168,7 @@ impl FootprintParameters {
         group
     }
 
-    fn strides(&self) -> Group {
+    fn strides(&self) -> ArmGroup {
         let mut group = self.group(STRIDES);
         for stride in &self.strides {
             let work = WorkSpec::Strided {
@@ -181,7 +181,7 @@ impl FootprintParameters {
         group
     }
 
-    fn registers(&self, menu: &Menu) -> Group {
+    fn registers(&self, menu: &Menu) -> ArmGroup {
         let mut group = menu.registers();
         // The effect is about a hundredth of a switch, so more trees and rounds are needed.
         (group.trees, group.rounds) = (self.trees.max(10), 20);
@@ -190,8 +190,8 @@ impl FootprintParameters {
 
     /// The same rings on one CPU, on two, and free. They walk over half of the second-level cache,
     /// so that it fits where a process has such a cache to itself.
-    fn places(&self) -> Result<Group> {
-        let mut group = Group::new(PLACES, Section::Curve);
+    fn places(&self) -> Result<ArmGroup> {
+        let mut group = ArmGroup::new(PLACES, Section::Curve);
         (group.trees, group.rounds) = (self.trees, 8);
         group.has_all_baselines = true;
         let mut places = vec![(Place::SameCpu, Some((self.cpu, self.cpu)))];
@@ -222,7 +222,7 @@ impl FootprintParameters {
                 [0, 1, 2].map(|walk| blocks.net_beyond(PLAIN, arm + walk));
             SizeResult {
                 bytes: *bytes,
-                walk: blocks.estimate(Act::baseline(arm)),
+                walk: blocks.estimate(ArmOperation::baseline(arm)),
                 random,
                 sequential,
                 control,
@@ -233,17 +233,17 @@ impl FootprintParameters {
 }
 
 /// Walks over a working set: two, and the control.
-const WALKS: [(Order, Sharing); 3] = [
-    (Order::Random, Sharing::Private),
-    (Order::Sequential, Sharing::Private),
-    (Order::Random, Sharing::Shared),
+const WALKS: [(Order, MemorySharing); 3] = [
+    (Order::Random, MemorySharing::Private),
+    (Order::Sequential, MemorySharing::Private),
+    (Order::Random, MemorySharing::Shared),
 ];
 
 fn fitting() -> WorkSpec {
     WorkSpec::WorkingSet {
         bytes: swtch_host::private_cache_bytes().unwrap_or(USUAL_CACHE) / 2,
         order: Order::Random,
-        sharing: Sharing::Private,
+        sharing: MemorySharing::Private,
     }
 }
 
@@ -260,10 +260,10 @@ struct SizeResult {
 
 /// The direct cost of a switch: the ring without work.
 fn direct(blocks: &Blocks<'_>) -> Option<Estimate> {
-    blocks.difference(Act::baseline(PLAIN), Act::of(PLAIN))
+    blocks.difference(ArmOperation::baseline(PLAIN), ArmOperation::of(PLAIN))
 }
 
-fn sets_table(spots: &[SizeResult]) -> Table {
+fn sets_table(spots: &[SizeResult]) -> FindingsTable {
     let mut sheet = Sheet::new(
         "footprint",
         &[
@@ -298,7 +298,7 @@ fn sets_table(spots: &[SizeResult]) -> Table {
         let point = |of: Option<f64>| of.map_or(Cell::Missing, Cell::Estimated);
         let lines = (spot.bytes / LINE) as f64;
         let mut all = vec![
-            Cell::text(Value::Size(spot.bytes).to_string()),
+            Cell::text(ParameterValue::Size(spot.bytes).to_string()),
             Cell::Count(spot.bytes),
             point(spot.walk.map(|walk| walk.point)),
         ];
@@ -309,7 +309,7 @@ fn sets_table(spots: &[SizeResult]) -> Table {
         all
     };
     sheet.rows = spots.iter().map(row).collect();
-    Table {
+    FindingsTable {
         title:
             "What a switch costs afterwards, by memory that each process walks over: at random, by \
                 address, and over memory that both share"
@@ -332,7 +332,7 @@ impl FootprintParameters {
             "A switch alone costs {}; after it, walking over {} costs {} more than without a switch, and {} more \
              where the memory is shared.",
             time(&direct(blocks)?),
-            Value::Size(spot.bytes),
+            ParameterValue::Size(spot.bytes),
             time(spot.random.as_ref()?),
             time(spot.control.as_ref()?)
         ))
@@ -360,7 +360,7 @@ impl FootprintParameters {
             Some((bytes, lost)) => (
                 format!(
                     "at {}: {} afterwards, {} the switch itself",
-                    Value::Size(*bytes),
+                    ParameterValue::Size(*bytes),
                     time(lost),
                     time(&direct)
                 ),
@@ -500,7 +500,7 @@ fn cache_marks() -> Vec<Mark> {
 }
 
 impl FootprintParameters {
-    fn strides_table(&self, blocks: &Blocks<'_>) -> Table {
+    fn strides_table(&self, blocks: &Blocks<'_>) -> FindingsTable {
         let mut sheet = Sheet::new(
             "footprint-stride",
             &[
@@ -522,20 +522,24 @@ impl FootprintParameters {
             let lines = self.reach / stride;
             let lost = blocks.net_beyond(PLAIN, arm);
             let mut all = vec![
-                Cell::text(Value::Size(*stride).to_string()),
+                Cell::text(ParameterValue::Size(*stride).to_string()),
                 Cell::Count(*stride),
                 Cell::Count(lines),
-                point(blocks.estimate(Act::baseline(arm)).map(|walk| walk.point)),
+                point(
+                    blocks
+                        .estimate(ArmOperation::baseline(arm))
+                        .map(|walk| walk.point),
+                ),
             ];
             all.extend(cells(lost.as_ref()));
             all.push(point(lost.map(|lost| lost.point / lines as f64)));
             all
         };
         sheet.rows = self.strides.iter().enumerate().map(row).collect();
-        Table {
+        FindingsTable {
             title: format!(
                 "What a switch costs afterwards, by the distance of the lines over {}",
-                Value::Size(self.reach)
+                ParameterValue::Size(self.reach)
             ),
             sheet,
         }
@@ -553,7 +557,7 @@ impl FootprintParameters {
             subtitle: subtitle(),
             explanation: format!(
                 "Lines at random over {} of each process. {WHISKERS}",
-                Value::Size(self.reach)
+                ParameterValue::Size(self.reach)
             ),
             notes: Vec::new(),
             content: Content::Chart(Chart {
@@ -571,7 +575,7 @@ impl FootprintParameters {
     }
 }
 
-fn registers_table(blocks: &Blocks<'_>) -> Table {
+fn registers_table(blocks: &Blocks<'_>) -> FindingsTable {
     let mut sheet = Sheet::new(
         "footprint-registers",
         &[
@@ -598,7 +602,7 @@ fn registers_table(blocks: &Blocks<'_>) -> Table {
             sheet.rows.push(all);
         }
     }
-    Table {
+    FindingsTable {
         title: "What register state adds to a switch: in use instead of cleared".to_owned(),
         sheet,
     }
@@ -665,7 +669,7 @@ fn registers_add(blocks: &Blocks<'_>) -> Answer {
     }
 }
 
-fn places_table(blocks: &Blocks<'_>) -> Table {
+fn places_table(blocks: &Blocks<'_>) -> FindingsTable {
     let mut sheet = Sheet::new(
         "footprint-place",
         &[
@@ -693,13 +697,13 @@ fn places_table(blocks: &Blocks<'_>) -> Table {
         let mut all = vec![Cell::text(place)];
         all.extend(cells(
             blocks
-                .difference(Act::baseline(plain), Act::of(plain))
+                .difference(ArmOperation::baseline(plain), ArmOperation::of(plain))
                 .as_ref(),
         ));
         all.extend(cells(blocks.net_beyond(plain, plain + 1).as_ref()));
         sheet.rows.push(all);
     }
-    Table {
+    FindingsTable {
         title:
             "Two processes, each walking over half the second-level cache, on one CPU and elsewhere"
                 .to_owned(),

@@ -5,21 +5,21 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use swtch_bench::cost::{ArmSpec, Launcher, RingSpec, Until, Yardstick, home};
+use swtch_bench::cost::{ArmSpec, LaunchEnd, Launcher, RingSpec, Yardstick, home};
 use swtch_core::cost::{Estimate, Members, Policy, Primitive};
 use swtch_plot::Picture;
 use swtch_plot::content::{Axis, Content, Dots, Measure, NamedDot, Scale};
 use swtch_report::report::{Cell, Sheet};
 
 use super::claim::{Answer, Verdict, all_of};
-use super::findings::{Findings, Table};
+use super::findings::{Findings, FindingsTable};
 use super::parameters::Parameters;
-use super::room::Room;
+use super::room::ExperimentContext;
 use super::timed::{
     self, Timed, WHISKERS, cells, gap, is_larger, is_within, ratio, subtitle, time,
 };
-use crate::cost::menu::{Arm, Group, Role, Section};
-use crate::cost::series::{Act, Blocks};
+use crate::cost::menu::{Arm, ArmGroup, Role, Section};
+use crate::cost::series::{ArmOperation, Blocks};
 
 const GROUP: &str = "launch";
 
@@ -34,7 +34,7 @@ const PROCESS: usize = 4;
 /// # Errors
 ///
 /// A parameter makes no sense, or no process can be started.
-pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
+pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
     let group = group(timed::trees(parameters)?, home()?);
     let budget = Duration::from_secs(if room.is_quick { 8 } else { 24 });
     let timed = Timed::side_by_side(vec![group], budget, room)?;
@@ -49,8 +49,8 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     Ok(findings)
 }
 
-fn group(trees: usize, cpu: u32) -> Group {
-    let mut group = Group::new(GROUP, Section::Launch);
+fn group(trees: usize, cpu: u32) -> ArmGroup {
+    let mut group = ArmGroup::new(GROUP, Section::Launch);
     (group.trees, group.rounds) = (trees, 8);
     let pair = RingSpec::pair(Primitive::Pipe, Members::Threads, Policy::Batch, cpu);
     group.add(Arm {
@@ -66,7 +66,7 @@ fn group(trees: usize, cpu: u32) -> Group {
     };
     let launch = |how| ArmSpec::Launch {
         how,
-        until: Until::Joined,
+        until: LaunchEnd::Joined,
         ballast_mib: 0,
     };
     let yardstick = Yardstick::Copy64Kib;
@@ -90,12 +90,12 @@ fn rows<'b>(blocks: &'b Blocks<'_>) -> impl Iterator<Item = (usize, &'b Arm)> {
 /// The cost of a row; that of the switch is net of the pipe.
 fn cost(blocks: &Blocks<'_>, arm: usize) -> Option<Estimate> {
     match arm {
-        SWITCH => blocks.difference(Act::baseline(arm), Act::of(arm)),
-        _ => blocks.estimate(Act::of(arm)),
+        SWITCH => blocks.difference(ArmOperation::baseline(arm), ArmOperation::of(arm)),
+        _ => blocks.estimate(ArmOperation::of(arm)),
     }
 }
 
-fn table(blocks: &Blocks<'_>) -> Table {
+fn table(blocks: &Blocks<'_>) -> FindingsTable {
     let mut sheet = Sheet::new(
         GROUP,
         &[
@@ -111,15 +111,15 @@ fn table(blocks: &Blocks<'_>) -> Table {
     );
     sheet.not_in_tables = &["cost_low_ns", "cost_high_ns"];
     let row = |(arm, of): (usize, &Arm)| {
-        let whole = blocks.estimate(Act::of(arm));
+        let whole = blocks.estimate(ArmOperation::of(arm));
         let mut all = vec![
             Cell::text(of.kind.as_str()),
             whole.map_or(Cell::Missing, |whole| Cell::Estimated(whole.point)),
         ];
         all.extend(cells(cost(blocks, arm).as_ref()));
-        let (voluntary, involuntary) = blocks.switches(Act::of(arm));
+        let (voluntary, involuntary) = blocks.switches(ArmOperation::of(arm));
         all.push(Cell::Ratio(voluntary + involuntary));
-        let against = blocks.contrast(Act::of(SWITCH), Act::of(arm));
+        let against = blocks.contrast(ArmOperation::of(SWITCH), ArmOperation::of(arm));
         all.push(against.map_or(Cell::Missing, |against| Cell::Ratio(against.ratio.point)));
         all
     };
@@ -129,7 +129,7 @@ fn table(blocks: &Blocks<'_>) -> Table {
          hand-over for one."
             .to_owned(),
     );
-    Table {
+    FindingsTable {
         title: "From the call until the end has been told".to_owned(),
         sheet,
     }
@@ -164,7 +164,7 @@ fn answer(blocks: &Blocks<'_>) -> Option<Answer> {
         let [(small, one), (large, other)] = pair else {
             continue;
         };
-        let contrast = blocks.contrast(Act::of(*one), Act::of(*other))?;
+        let contrast = blocks.contrast(ArmOperation::of(*one), ArmOperation::of(*other))?;
         words.push(format!("{large} / {small} {}", ratio(&contrast.ratio)));
         verdict = all_of([verdict, is_larger(&contrast, twins.as_ref())]);
     }

@@ -18,10 +18,10 @@ use swtch_core::cost::{Estimate, Policy};
 use super::cpu_choice::CpuChoice;
 use super::findings::Findings;
 use super::parameters::Parameters;
-use super::room::Room;
+use super::room::ExperimentContext;
 use super::timed::{self, Timed, times};
-use crate::cost::menu::{Arm, Group, Role, Section};
-use crate::cost::series::{Act, Blocks};
+use crate::cost::menu::{Arm, ArmGroup, Role, Section};
+use crate::cost::series::{ArmOperation, Blocks};
 
 mod answers;
 mod proof;
@@ -52,7 +52,7 @@ const MOST_THREADS: u64 = 100_000;
 /// # Errors
 ///
 /// A parameter makes no sense, or no process can be started.
-pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
+pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
     let asked = RingParameters::read(parameters)?;
     if parameters.flag("show") {
         return Ok(proof::show(&asked, room));
@@ -84,7 +84,7 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     Ok(findings)
 }
 
-fn budget(room: &Room) -> Duration {
+fn budget(room: &ExperimentContext) -> Duration {
     Duration::from_secs(if room.is_quick { 20 } else { 70 })
 }
 
@@ -132,7 +132,7 @@ impl RingParameters {
         &self,
         lock: LockKind,
         (policy, place): (Policy, CpuChoice),
-        shape: Shape,
+        shape: RingSize,
     ) -> LockRingSpec {
         LockRingSpec {
             lock,
@@ -144,10 +144,10 @@ impl RingParameters {
     }
 
     /// The shapes of the rings in one group.
-    fn shapes(&self) -> Vec<Shape> {
+    fn shapes(&self) -> Vec<RingSize> {
         let with = |spare: &u32| {
             let spare = *spare;
-            let shape = move |threads: &u32| Shape {
+            let shape = move |threads: &u32| RingSize {
                 threads: *threads,
                 spare,
             };
@@ -156,7 +156,7 @@ impl RingParameters {
         self.spare.iter().flat_map(with).collect()
     }
 
-    fn groups(&self) -> Vec<Group> {
+    fn groups(&self) -> Vec<ArmGroup> {
         let mut groups = Vec::new();
         for lock in &self.locks {
             for setting in &self.settings {
@@ -171,8 +171,8 @@ impl RingParameters {
         groups
     }
 
-    const fn most_shape(&self) -> Shape {
-        Shape {
+    const fn most_shape(&self) -> RingSize {
+        RingSize {
             threads: self.most,
             spare: 1,
         }
@@ -184,9 +184,9 @@ impl RingParameters {
         name: &str,
         lock: LockKind,
         setting: (Policy, CpuChoice),
-        shapes: &[Shape],
-    ) -> Group {
-        let mut group = Group::new(name, Section::Switch);
+        shapes: &[RingSize],
+    ) -> ArmGroup {
+        let mut group = ArmGroup::new(name, Section::Switch);
         (group.trees, group.rounds) = (TREES, ROUNDS);
         for shape in shapes {
             let role = match group.arms.len() {
@@ -245,7 +245,7 @@ fn group_name(lock: LockKind, (policy, place): (Policy, CpuChoice)) -> String {
 
 /// The size of a ring: threads and spare locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
+struct RingSize {
     threads: u32,
     spare: u32,
 }
@@ -256,7 +256,7 @@ struct RingResult {
     lock: LockKind,
     policy: Policy,
     place: CpuChoice,
-    shape: Shape,
+    shape: RingSize,
     /// Time per hand-over, in ns.
     hand_over: Option<Estimate>,
     /// The same net of the lock itself.
@@ -273,17 +273,17 @@ impl RingResult {
         arm: usize,
         lock: LockKind,
         (policy, place): (Policy, CpuChoice),
-        shape: Shape,
+        shape: RingSize,
     ) -> Self {
         Self {
             lock,
             policy,
             place,
             shape,
-            hand_over: blocks.estimate(Act::of(arm)),
-            net: blocks.difference(Act::baseline(0), Act::of(arm)),
-            switches: blocks.switches(Act::of(arm)),
-            left_out: blocks.dropped_of(Act::of(arm)),
+            hand_over: blocks.estimate(ArmOperation::of(arm)),
+            net: blocks.difference(ArmOperation::baseline(0), ArmOperation::of(arm)),
+            switches: blocks.switches(ArmOperation::of(arm)),
+            left_out: blocks.dropped_of(ArmOperation::of(arm)),
         }
     }
 

@@ -12,10 +12,10 @@ use swtch_report::report::{Cell, Sheet};
 use super::claim::{Answer, Verdict};
 use super::command::ExperimentWords;
 use super::experiment::Experiment;
-use super::findings::{Findings, Table};
+use super::findings::{Findings, FindingsTable};
 use super::outcome::Outcome;
-use super::parameters::{Parameters, Value};
-use super::room::Room;
+use super::parameters::{ParameterValue, Parameters};
+use super::room::ExperimentContext;
 
 /// A made-up machine with four CPUs.
 pub fn origin() -> Origin {
@@ -52,10 +52,13 @@ pub fn outcome(name: &str) -> Outcome {
             .to_owned(),
         origin: origin(),
         parameters: vec![
-            ("work".to_owned(), Value::Time(Duration::from_secs(1))),
+            (
+                "work".to_owned(),
+                ParameterValue::Time(Duration::from_secs(1)),
+            ),
             (
                 "members".to_owned(),
-                Value::List([1, 2, 4].map(Value::Count).to_vec()),
+                ParameterValue::List([1, 2, 4].map(ParameterValue::Count).to_vec()),
             ),
         ],
         findings: findings(name),
@@ -73,7 +76,7 @@ fn findings(name: &str) -> Findings {
         verdict,
     };
     Findings {
-        tables: vec![Table {
+        tables: vec![FindingsTable {
             title: "Completion times".to_owned(),
             sheet,
         }],
@@ -126,7 +129,7 @@ const FILE: &str = "title = \"Threads on too few CPUs\"\nabout = \"What happens?
 /// An experiment that does what `run` does.
 pub const fn experiment(
     name: &'static str,
-    run: fn(&Parameters, &mut Room) -> Result<Findings>,
+    run: fn(&Parameters, &mut ExperimentContext) -> Result<Findings>,
 ) -> Experiment {
     Experiment {
         name,
@@ -139,6 +142,6 @@ pub const fn experiment(
 ///
 /// # Errors
 /// Never.
-pub fn succeeds(_: &Parameters, _: &mut Room) -> Result<Findings> {
+pub fn succeeds(_: &Parameters, _: &mut ExperimentContext) -> Result<Findings> {
     Ok(findings("oversubscribe"))
 }

@@ -10,7 +10,7 @@
 //! Verdicts come from intervals alone. Counts of rare events have the intervals of counts
 //! ([`Rate`]), because the number of events says more about them than a few rounds do.
 
-use swtch_core::cost::{Interval, median, sign_interval};
+use swtch_core::cost::{ConfidenceInterval, median, sign_interval};
 
 use super::claim::Verdict;
 
@@ -23,15 +23,15 @@ pub const SAME: f64 = 0.10;
 
 /// The median of one value per round, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measured {
+pub struct RoundMedian {
     pub point: f64,
     /// Interval of the true median; `None` with too few rounds (five or fewer).
-    pub interval: Option<Interval>,
+    pub interval: Option<ConfidenceInterval>,
     /// Number of values; 0 where the number comes from counts.
     pub rounds: usize,
 }
 
-impl Measured {
+impl RoundMedian {
     /// The median of one value per round. `None` without values, or when one is not a number.
     pub fn of(values: &[f64]) -> Option<Self> {
         Some(Self {
@@ -69,7 +69,9 @@ impl Measured {
     fn words(&self, word: impl Fn(f64) -> String) -> String {
         let point = word(self.point);
         match self.interval {
-            Some(Interval { low, high }) => format!("{point} ({} … {})", word(low), word(high)),
+            Some(ConfidenceInterval { low, high }) => {
+                format!("{point} ({} … {})", word(low), word(high))
+            }
             None => format!("{point} (no interval: {} rounds)", self.rounds),
         }
     }
@@ -109,7 +111,7 @@ impl Rate {
     /// a count of 0 has an interval too (J. B. S. Haldane 1956 for odds; Woolf's interval).
     ///
     /// `None` when one was not watched.
-    pub fn over(&self, other: &Self) -> Option<Measured> {
+    pub fn over(&self, other: &Self) -> Option<RoundMedian> {
         /// 95 % of a normal distribution lie within this many deviations of the mean.
         const DEVIATIONS: f64 = 1.96;
         if self.seconds <= 0.0 || other.seconds <= 0.0 {
@@ -118,9 +120,9 @@ impl Rate {
         let (a, b) = (self.count as f64 + 0.5, other.count as f64 + 0.5);
         let ratio = (a / self.seconds) / (b / other.seconds);
         let spread = ((self.variance() / a + other.variance() / b).sqrt() * DEVIATIONS).exp();
-        Some(Measured {
+        Some(RoundMedian {
             point: ratio,
-            interval: Some(Interval {
+            interval: Some(ConfidenceInterval {
                 low: ratio / spread,
                 high: ratio * spread,
             }),
@@ -148,7 +150,7 @@ pub fn dispersion(parts: &[(f64, f64)]) -> f64 {
 
 /// A share with its interval: `part` of `whole` events that come independently (Wilson 1927). From
 /// 0 to 1; `None` if `whole` is 0.
-pub fn share(part: u64, whole: u64) -> Option<Measured> {
+pub fn share(part: u64, whole: u64) -> Option<RoundMedian> {
     /// Two-sided 95 % of a normal distribution, squared.
     const Z_SQUARED: f64 = 1.96 * 1.96;
     if whole == 0 {
@@ -158,9 +160,9 @@ pub fn share(part: u64, whole: u64) -> Option<Measured> {
     let middle = (p + Z_SQUARED / (2.0 * n)) / (1.0 + Z_SQUARED / n);
     let inner = p * (1.0 - p) / n + Z_SQUARED / (4.0 * n * n);
     let half = (Z_SQUARED * inner).sqrt() / (1.0 + Z_SQUARED / n);
-    Some(Measured {
+    Some(RoundMedian {
         point: p,
-        interval: Some(Interval {
+        interval: Some(ConfidenceInterval {
             low: (middle - half).max(0.0),
             high: (middle + half).min(1.0),
         }),
@@ -171,13 +173,13 @@ pub fn share(part: u64, whole: u64) -> Option<Measured> {
 /// How many events there are for each of `of`. The events come independently (Poisson): the
 /// logarithm of their count is nearly normal with variance 1/count. Half an event is added, so that
 /// a count of 0 has an interval too. `None` if `of` is 0.
-pub fn for_each(count: u64, of: u64) -> Option<Measured> {
+pub fn for_each(count: u64, of: u64) -> Option<RoundMedian> {
     const DEVIATIONS: f64 = 1.96;
     let (count, of) = ((count as f64) + 0.5, of as f64);
     let spread = (DEVIATIONS / count.sqrt()).exp();
-    (of > 0.0).then(|| Measured {
+    (of > 0.0).then(|| RoundMedian {
         point: (count - 0.5) / of,
-        interval: Some(Interval {
+        interval: Some(ConfidenceInterval {
             low: count / of / spread,
             high: count / of * spread,
         }),
@@ -193,7 +195,7 @@ pub fn cannot(why: impl Into<String>) -> Verdict {
 /// The reason given for a claim whose load was not played.
 pub const STOPPED: &str = "it was stopped before that was played";
 
-fn within(interval: Option<Interval>, low: f64, high: f64, rounds: usize) -> Verdict {
+fn within(interval: Option<ConfidenceInterval>, low: f64, high: f64, rounds: usize) -> Verdict {
     let Some(interval) = interval else {
         let rounds = swtch_output::text::counted(rounds as u64, "round");
         return Verdict::Undecided(format!("{rounds} give no interval"));
@@ -230,10 +232,10 @@ mod tests {
     use super::*;
     use crate::lab::claim::all_of;
 
-    fn measured(low: f64, high: f64) -> Measured {
-        Measured {
+    fn measured(low: f64, high: f64) -> RoundMedian {
+        RoundMedian {
             point: f64::midpoint(low, high),
-            interval: Some(Interval { low, high }),
+            interval: Some(ConfidenceInterval { low, high }),
             rounds: 9,
         }
     }
@@ -242,7 +244,7 @@ mod tests {
     #[test]
     fn a_count_for_each_has_the_interval_of_independent_events() {
         let measured = for_each(36, 48).unwrap();
-        let Interval { low, high } = measured.interval.unwrap();
+        let ConfidenceInterval { low, high } = measured.interval.unwrap();
         assert!((measured.point - 0.75).abs() < 1e-9);
         assert!(
             (low - 0.5497).abs() < 1e-3 && (high - 1.0518).abs() < 1e-3,
@@ -262,12 +264,12 @@ mod tests {
 
     #[test]
     fn five_rounds_decide_nothing() {
-        let five = Measured::of(&[2.0; 5]).unwrap();
+        let five = RoundMedian::of(&[2.0; 5]).unwrap();
         let why = "5 rounds give no interval".to_owned();
         assert_eq!(five.is_within(1.8, 2.2), Verdict::Undecided(why));
         assert_eq!(five.ratio(), "2.00 (no interval: 5 rounds)");
         assert_eq!(
-            Measured::of(&[2.0; 6]).unwrap().is_within(1.8, 2.2),
+            RoundMedian::of(&[2.0; 6]).unwrap().is_within(1.8, 2.2),
             Verdict::Holds
         );
     }
@@ -280,7 +282,7 @@ mod tests {
             seconds: 1.0,
             dispersion: 0.0,
         };
-        let Interval { low, high } = rate(20).over(&rate(10)).unwrap().interval.unwrap();
+        let ConfidenceInterval { low, high } = rate(20).over(&rate(10)).unwrap().interval.unwrap();
         assert!((low - 0.926).abs() < 0.005, "{low}");
         assert!((high - 4.116).abs() < 0.01, "{high}");
         let none = rate(0).over(&rate(0)).unwrap().interval.unwrap();

@@ -20,13 +20,13 @@ use swtch_plot::content::{Axis, Content, Dots, Measure, NamedDot, Scale};
 use swtch_report::report::{Cell, Sheet};
 
 use super::claim::{Answer, Verdict, all_of};
-use super::findings::{Findings, Table};
-use super::measured::{Measured, Rate, STOPPED, cannot, for_each};
-use super::parameters::{Parameters, Value};
-use super::room::{Recording, Room};
-use super::stage::Stage;
-use preemptors::Preemptors;
-use tally::Tally;
+use super::findings::{Findings, FindingsTable};
+use super::measured::{Rate, RoundMedian, STOPPED, cannot, for_each};
+use super::parameters::{ParameterValue, Parameters};
+use super::room::{ExperimentContext, RecordingChoice};
+use super::stage::LoadExperiment;
+use preemptors::PreemptionsByName;
+use tally::PlayTally;
 
 mod preemptors;
 mod tally;
@@ -43,7 +43,7 @@ const ALIKE: f64 = 2.0;
 
 /// A variant of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Variant {
+enum MutexVariant {
     NoLock,
     FirstLoop,
     Everything,
@@ -55,26 +55,26 @@ enum Variant {
 }
 
 /// The variants and their names, in the order of the file.
-const VARIANTS: [(Variant, &str); 8] = [
-    (Variant::NoLock, "no-lock"),
-    (Variant::FirstLoop, "first-loop"),
-    (Variant::Everything, "everything"),
-    (Variant::Counter, "counter"),
-    (Variant::Heavier, "heavier"),
-    (Variant::Lighter, "lighter"),
-    (Variant::OneLoop, "one-loop"),
-    (Variant::FourLoops, "four-loops"),
+const VARIANTS: [(MutexVariant, &str); 8] = [
+    (MutexVariant::NoLock, "no-lock"),
+    (MutexVariant::FirstLoop, "first-loop"),
+    (MutexVariant::Everything, "everything"),
+    (MutexVariant::Counter, "counter"),
+    (MutexVariant::Heavier, "heavier"),
+    (MutexVariant::Lighter, "lighter"),
+    (MutexVariant::OneLoop, "one-loop"),
+    (MutexVariant::FourLoops, "four-loops"),
 ];
 
 /// The other variants without a lock, beside the first.
-const WITHOUT_LOCK: [Variant; 4] = [
-    Variant::Heavier,
-    Variant::Lighter,
-    Variant::OneLoop,
-    Variant::FourLoops,
+const WITHOUT_LOCK: [MutexVariant; 4] = [
+    MutexVariant::Heavier,
+    MutexVariant::Lighter,
+    MutexVariant::OneLoop,
+    MutexVariant::FourLoops,
 ];
 
-impl fmt::Display for Variant {
+impl fmt::Display for MutexVariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = VARIANTS.iter().find(|(variant, _)| variant == self);
         f.pad(name.expect("invariant: all of them are listed").1)
@@ -83,7 +83,7 @@ impl fmt::Display for Variant {
 
 /// The sums over all plays of each variant.
 struct Tallies {
-    by_variant: BTreeMap<Variant, Tally>,
+    by_variant: BTreeMap<MutexVariant, PlayTally>,
     why_unrecorded: Option<String>,
 }
 
@@ -91,20 +91,20 @@ struct Tallies {
 ///
 /// # Errors
 /// A load cannot be played.
-pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
-    let mut stage = Stage::open("mutex", FILE, parameters, room)?;
+pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
+    let mut stage = LoadExperiment::open("mutex", FILE, parameters, room)?;
     let threads = match parameters.count("threads") {
         0 => stage.cpus()?.min(MOST_THREADS) as u64,
         threads => threads,
     };
-    let changed = [("threads", Value::Count(threads))];
+    let changed = [("threads", ParameterValue::Count(threads))];
     let variants = VARIANTS.map(|(variant, _)| variant);
     let rounds = stage.rounds(&variants, parameters.count("rounds"), |stage, variant| {
-        let act = stage.play(&variant.to_string(), &changed, Recording::Wanted)?;
-        Ok(act.map(|act| Tally::of(&act.played.members, act.evidence.as_ref())))
+        let act = stage.play(&variant.to_string(), &changed, RecordingChoice::Wanted)?;
+        Ok(act.map(|act| PlayTally::of(&act.played.members, act.evidence.as_ref())))
     })?;
     let by_variant = variants.iter().enumerate().filter_map(|(place, variant)| {
-        let sum = rounds.of(place).cloned().reduce(Tally::and)?;
+        let sum = rounds.of(place).cloned().reduce(PlayTally::and)?;
         Some((*variant, sum))
     });
     let tallies = Tallies {
@@ -118,7 +118,7 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
 
 /// The time that a rate refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Per {
+enum RateBase {
     /// From a thread's begin to its end.
     LifeSecond,
     /// The CPU time that it used.
@@ -157,40 +157,45 @@ impl Tallies {
     }
 
     /// The preemptors of all variants together, as they do not depend on what a thread does.
-    fn preemptors(&self) -> Preemptors {
+    fn preemptors(&self) -> PreemptionsByName {
         let tallies = self.by_variant.values();
         let all = tallies.map(|tally| tally.preemptors.clone());
-        all.reduce(Preemptors::and).unwrap_or_default()
+        all.reduce(PreemptionsByName::and).unwrap_or_default()
     }
 
-    fn preemptions(&self, variant: Variant, per: Per) -> Option<Rate> {
+    fn preemptions(&self, variant: MutexVariant, per: RateBase) -> Option<Rate> {
         Some(self.by_variant.get(&variant)?.preemptions(per))
     }
 
-    fn waits(&self, variant: Variant) -> Option<Rate> {
+    fn waits(&self, variant: MutexVariant) -> Option<Rate> {
         Some(self.by_variant.get(&variant)?.waits())
     }
 
     /// One rate of preemptions over another.
-    fn over(&self, variant: Variant, other: Variant, per: Per) -> Option<Measured> {
+    fn over(
+        &self,
+        variant: MutexVariant,
+        other: MutexVariant,
+        per: RateBase,
+    ) -> Option<RoundMedian> {
         self.preemptions(variant, per)?
             .over(&self.preemptions(other, per)?)
     }
 
     fn c1(&self) -> Answer {
-        let rates = [Variant::NoLock]
+        let rates = [MutexVariant::NoLock]
             .into_iter()
             .chain(WITHOUT_LOCK)
             .filter_map(|variant| {
-                let rate = self.preemptions(variant, Per::CpuSecond)?;
+                let rate = self.preemptions(variant, RateBase::CpuSecond)?;
                 Some(format!("{variant} {}", rate.words()))
             });
         let rates: Vec<String> = rates.collect();
         let ratios = WITHOUT_LOCK
             .into_iter()
-            .filter_map(|variant| self.over(variant, Variant::NoLock, Per::CpuSecond));
-        let ratios: Vec<Measured> = ratios.collect();
-        let words: Vec<String> = ratios.iter().map(Measured::ratio).collect();
+            .filter_map(|variant| self.over(variant, MutexVariant::NoLock, RateBase::CpuSecond));
+        let ratios: Vec<RoundMedian> = ratios.collect();
+        let words: Vec<String> = ratios.iter().map(RoundMedian::ratio).collect();
         let verdicts = ratios
             .iter()
             .map(|ratio| ratio.is_within(1.0 / ALIKE, ALIKE));
@@ -250,14 +255,18 @@ impl Tallies {
 
     fn c3(&self) -> Answer {
         let per_thread = |variant| Some(self.by_variant.get(&variant)?.preemptions_per_thread());
-        let more = per_thread(Variant::Heavier)
-            .zip(per_thread(Variant::Lighter))
+        let more = per_thread(MutexVariant::Heavier)
+            .zip(per_thread(MutexVariant::Lighter))
             .and_then(|(heavier, lighter)| heavier.over(&lighter));
-        let rates = self.over(Variant::Heavier, Variant::Lighter, Per::CpuSecond);
+        let rates = self.over(
+            MutexVariant::Heavier,
+            MutexVariant::Lighter,
+            RateBase::CpuSecond,
+        );
         let longer = self
             .by_variant
-            .get(&Variant::Heavier)
-            .zip(self.by_variant.get(&Variant::Lighter));
+            .get(&MutexVariant::Heavier)
+            .zip(self.by_variant.get(&MutexVariant::Lighter));
         let (Some(more), Some(rates), Some((heavier, lighter))) = (more, rates, longer) else {
             return self.answer("C3", String::new(), Vec::new());
         };
@@ -278,23 +287,31 @@ impl Tallies {
     }
 
     fn c4(&self) -> Answer {
-        let ratio = self.over(Variant::Everything, Variant::NoLock, Per::LifeSecond);
-        let words = self.two(Variant::Everything, Variant::NoLock, ratio);
+        let ratio = self.over(
+            MutexVariant::Everything,
+            MutexVariant::NoLock,
+            RateBase::LifeSecond,
+        );
+        let words = self.two(MutexVariant::Everything, MutexVariant::NoLock, ratio);
         let verdicts = ratio.map(|ratio| ratio.is_within(0.0, 1.0));
         self.answer("C4", words, verdicts.into_iter().collect())
     }
 
     fn c5(&self) -> Answer {
-        let ratio = self.over(Variant::Counter, Variant::NoLock, Per::LifeSecond);
-        let words = self.two(Variant::Counter, Variant::NoLock, ratio);
+        let ratio = self.over(
+            MutexVariant::Counter,
+            MutexVariant::NoLock,
+            RateBase::LifeSecond,
+        );
+        let words = self.two(MutexVariant::Counter, MutexVariant::NoLock, ratio);
         let verdicts = ratio.map(|ratio| ratio.is_within(1.0 / ALIKE, ALIKE));
         self.answer("C5", words, verdicts.into_iter().collect())
     }
 
     /// Two variants side by side, preemptions per second of a thread's life.
-    fn two(&self, one: Variant, other: Variant, ratio: Option<Measured>) -> String {
+    fn two(&self, one: MutexVariant, other: MutexVariant, ratio: Option<RoundMedian>) -> String {
         let rate = |variant| {
-            self.preemptions(variant, Per::LifeSecond)
+            self.preemptions(variant, RateBase::LifeSecond)
                 .map_or_else(|| "-".to_owned(), |rate| rate.words())
         };
         format!(
@@ -307,8 +324,12 @@ impl Tallies {
 
     /// C6: waits grow with the part of the body under the lock, and preemptions do not.
     fn c6(&self) -> Answer {
-        let rising = [Variant::Counter, Variant::FirstLoop, Variant::Everything];
-        let rates: Vec<(Variant, Rate)> = [Variant::NoLock]
+        let rising = [
+            MutexVariant::Counter,
+            MutexVariant::FirstLoop,
+            MutexVariant::Everything,
+        ];
+        let rates: Vec<(MutexVariant, Rate)> = [MutexVariant::NoLock]
             .into_iter()
             .chain(rising)
             .filter_map(|variant| Some((variant, self.waits(variant)?)))
@@ -321,7 +342,11 @@ impl Tallies {
             let ratio = self.waits(pair[1])?.over(&self.waits(pair[0])?)?;
             Some(ratio.is_within(1.0, f64::INFINITY))
         });
-        let preemptions = self.over(Variant::Everything, Variant::NoLock, Per::LifeSecond);
+        let preemptions = self.over(
+            MutexVariant::Everything,
+            MutexVariant::NoLock,
+            RateBase::LifeSecond,
+        );
         let stay = preemptions.map(|ratio| ratio.is_within(0.0, ALIKE));
         self.answer(
             "C6",
@@ -367,7 +392,7 @@ impl Tallies {
         }
     }
 
-    fn table(&self) -> Table {
+    fn table(&self) -> FindingsTable {
         let mut sheet = Sheet::new("variants", &COLUMNS);
         for (variant, tally) in &self.by_variant {
             let rate = |rate: Rate| rate.per_second().map_or(Cell::Missing, Cell::Ratio);
@@ -376,21 +401,21 @@ impl Tallies {
                 Cell::time(tally.took().map(|took| Nanos::from_rounded(took.point))),
                 Cell::Time(Nanos::from_rounded(tally.cpu_per_thread() * 1e9)),
                 Cell::Ratio(tally.preemptions_per_thread().per_second().unwrap_or(0.0)),
-                rate(tally.preemptions(Per::CpuSecond)),
-                rate(tally.preemptions(Per::LifeSecond)),
+                rate(tally.preemptions(RateBase::CpuSecond)),
+                rate(tally.preemptions(RateBase::LifeSecond)),
                 rate(tally.waits()),
                 Cell::Count(tally.by_members),
                 Cell::Count(tally.by_recorder),
                 Cell::Count(tally.threads),
             ]);
         }
-        Table {
+        FindingsTable {
             title: "preemptions and waits for the lock, by variant, all rounds together".to_owned(),
             sheet,
         }
     }
 
-    fn table_of_starts(&self) -> Table {
+    fn table_of_starts(&self) -> FindingsTable {
         let mut sheet = Sheet::new("starts", &["reason", "switches", "per_thread"]);
         let threads: usize = self
             .by_variant
@@ -404,7 +429,7 @@ impl Tallies {
                 Cell::Ratio(count as f64 / threads as f64),
             ]);
         }
-        Table {
+        FindingsTable {
             title: "preemptions of a thread before it begins its work".to_owned(),
             sheet,
         }
@@ -413,7 +438,7 @@ impl Tallies {
     fn picture(&self, subtitle: &str) -> Picture {
         let rows = self.by_variant.iter().flat_map(|(variant, tally)| {
             let series = [
-                ("preemptions", tally.preemptions(Per::LifeSecond)),
+                ("preemptions", tally.preemptions(RateBase::LifeSecond)),
                 ("waits for the lock", tally.waits()),
             ];
             series.into_iter().filter_map(move |(name, rate)| {
@@ -464,18 +489,18 @@ mod tests {
     use super::*;
 
     /// A tally with these preemptions, waits, seconds of life and seconds of CPU time.
-    fn tally(preemptions: u64, waits: u64, life_s: f64, cpu_s: f64) -> Tally {
-        Tally {
+    fn tally(preemptions: u64, waits: u64, life_s: f64, cpu_s: f64) -> PlayTally {
+        PlayTally {
             threads: 2,
             life_s,
             cpu_s,
             preemptions,
             waits,
-            ..Tally::default()
+            ..PlayTally::default()
         }
     }
 
-    fn tallies(by_variant: &[(Variant, Tally)]) -> Tallies {
+    fn tallies(by_variant: &[(MutexVariant, PlayTally)]) -> Tallies {
         Tallies {
             by_variant: by_variant.iter().cloned().collect(),
             why_unrecorded: None,
@@ -485,10 +510,10 @@ mod tests {
     #[test]
     fn a_serialised_program_waits_more_and_is_preempted_less() {
         let all = tallies(&[
-            (Variant::NoLock, tally(1000, 0, 100.0, 100.0)),
-            (Variant::Counter, tally(990, 50, 100.0, 99.0)),
-            (Variant::FirstLoop, tally(800, 5_000, 100.0, 80.0)),
-            (Variant::Everything, tally(500, 90_000, 100.0, 50.0)),
+            (MutexVariant::NoLock, tally(1000, 0, 100.0, 100.0)),
+            (MutexVariant::Counter, tally(990, 50, 100.0, 99.0)),
+            (MutexVariant::FirstLoop, tally(800, 5_000, 100.0, 80.0)),
+            (MutexVariant::Everything, tally(500, 90_000, 100.0, 50.0)),
         ]);
         for answer in [all.c4(), all.c5(), all.c6()] {
             assert_eq!(answer.verdict, Verdict::Holds, "{answer:?}");
@@ -498,8 +523,8 @@ mod tests {
     #[test]
     fn a_handful_of_preemptions_says_little() {
         let all = tallies(&[
-            (Variant::NoLock, tally(4, 0, 1.0, 1.0)),
-            (Variant::Everything, tally(2, 9_000, 1.0, 0.5)),
+            (MutexVariant::NoLock, tally(4, 0, 1.0, 1.0)),
+            (MutexVariant::Everything, tally(2, 9_000, 1.0, 0.5)),
         ]);
         assert!(matches!(all.c4().verdict, Verdict::Undecided(_)));
     }

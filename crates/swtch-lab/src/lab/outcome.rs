@@ -25,8 +25,8 @@ use swtch_plot::write_pictures;
 
 use super::claim::Verdict;
 use super::command::ExperimentWords;
-use super::findings::{Findings, Table};
-use super::parameters::Value;
+use super::findings::{Findings, FindingsTable};
+use super::parameters::ParameterValue;
 
 /// Exit code when the run was ended early, or a claim is undecided.
 pub const OPEN: u8 = 1;
@@ -42,7 +42,7 @@ pub struct Outcome {
     /// The machine, and when it was measured.
     pub origin: Origin,
     /// The parameters, with the values that were used.
-    pub parameters: Vec<(String, Value)>,
+    pub parameters: Vec<(String, ParameterValue)>,
     pub findings: Findings,
 }
 
@@ -56,7 +56,7 @@ pub fn check_files(words: &ExperimentWords) -> Result<()> {
         check_directory(path)?;
     }
     if let Some(path) = &words.output {
-        Form::of(path)?;
+        OutcomeFileFormat::of(path)?;
         check_directory(path)?;
     }
     Ok(())
@@ -203,9 +203,9 @@ impl Outcome {
     }
 
     fn write_file(&self, path: &Path) -> Result<()> {
-        match Form::of(path)? {
-            Form::Json => write_file(path, &to_json_text(&self.to_json())),
-            Form::Csv => {
+        match OutcomeFileFormat::of(path)? {
+            OutcomeFileFormat::Json => write_file(path, &to_json_text(&self.to_json())),
+            OutcomeFileFormat::Csv => {
                 let tables = &self.findings.tables;
                 if tables.is_empty() {
                     bail!("{} is not written: there is no table", path.display());
@@ -235,14 +235,14 @@ impl Outcome {
 
 /// The form of an output file, chosen by its ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum OutcomeFileFormat {
     /// `.json`: everything but the figures.
     Json,
     /// `.csv`: the tables, one per file.
     Csv,
 }
 
-impl Form {
+impl OutcomeFileFormat {
     /// The form that the ending of a name stands for.
     ///
     /// # Errors
@@ -292,29 +292,31 @@ pub fn first_paragraph(text: &str) -> String {
     first.replace('\n', " ")
 }
 
-fn to_text(table: &Table) -> Result<String> {
+fn to_text(table: &FindingsTable) -> Result<String> {
     let mut text = Vec::new();
     table.sheet.write_table(usize::MAX, &mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn to_csv(table: &Table) -> Result<String> {
+fn to_csv(table: &FindingsTable) -> Result<String> {
     let mut text = Vec::new();
     table.sheet.write_csv(&mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn rows_of(table: &Table) -> Json {
+fn rows_of(table: &FindingsTable) -> Json {
     Json::from(table.sheet.to_json_rows())
 }
 
 /// A parameter as JSON. A length of time and a size are strings with their unit, as typed.
-fn parameter_json(value: &Value) -> Json {
+fn parameter_json(value: &ParameterValue) -> Json {
     match value {
-        Value::Count(number) => Json::from(*number),
-        Value::Flag(flag) => Json::from(*flag),
-        Value::Time(_) | Value::Size(_) | Value::Word(_) => Json::from(value.to_string()),
-        Value::List(values) => values.iter().map(parameter_json).collect(),
+        ParameterValue::Count(number) => Json::from(*number),
+        ParameterValue::Flag(flag) => Json::from(*flag),
+        ParameterValue::Time(_) | ParameterValue::Size(_) | ParameterValue::Word(_) => {
+            Json::from(value.to_string())
+        }
+        ParameterValue::List(values) => values.iter().map(parameter_json).collect(),
     }
 }
 
@@ -448,7 +450,7 @@ note: another program had 3 % of the CPUs
     fn tables_after_the_first_are_written_beside_it() {
         let dir = tempfile::tempdir().unwrap();
         let mut outcome = outcome("oversubscribe");
-        let further = Table {
+        let further = FindingsTable {
             title: "Switches".to_owned(),
             sheet: swtch_report::report::Sheet::new("reasons", &["reason"]),
         };

@@ -19,12 +19,12 @@ use swtch_plot::content::{Axis, Chart, Content, Dot, Lanes, Line, Mark, Measure,
 use swtch_report::report::{Cell, Sheet};
 
 use super::claim::{Answer, Verdict, all_of};
-use super::evidence::Evidence;
-use super::findings::{Findings, Table};
-use super::measured::{Measured, SAME, STOPPED, cannot};
-use super::parameters::{Parameters, Value};
-use super::room::{Recording, Room};
-use super::stage::{Act, Rounds, Stage};
+use super::evidence::LoadRuns;
+use super::findings::{Findings, FindingsTable};
+use super::measured::{RoundMedian, SAME, STOPPED, cannot};
+use super::parameters::{ParameterValue, Parameters};
+use super::room::{ExperimentContext, RecordingChoice};
+use super::stage::{LoadExperiment, PlayResult, Rounds};
 use turns::Turns;
 
 mod priority;
@@ -45,9 +45,9 @@ const NEGLIGIBLE: f64 = 0.01;
 
 /// A number of equal threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Threads(usize);
+struct ThreadCount(usize);
 
-impl fmt::Display for Threads {
+impl fmt::Display for ThreadCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} threads", self.0)
     }
@@ -55,8 +55,8 @@ impl fmt::Display for Threads {
 
 /// One play of equal threads.
 #[derive(Debug)]
-struct Heat {
-    threads: Vec<Took>,
+struct EqualThreadsRun {
+    threads: Vec<ThreadTimes>,
     /// How threads that share a CPU took turns; `None` when it was not recorded.
     turns: Option<Turns>,
     /// What each thread did over time; `None` when it was not recorded.
@@ -65,7 +65,7 @@ struct Heat {
 
 /// Times and switches of one thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Took {
+struct ThreadTimes {
     /// Number of threads on its CPU, itself included.
     on_its_cpu: usize,
     /// From the start of all threads to its end, in ns.
@@ -79,49 +79,49 @@ struct Took {
 }
 
 /// All plays of equal threads.
-struct Heats {
+struct EqualThreadsRuns {
     cpus: usize,
     settings: Vec<usize>,
-    rounds: Rounds<Heat>,
+    rounds: Rounds<EqualThreadsRun>,
 }
 
 /// Runs the experiment.
 ///
 /// # Errors
 /// A load cannot be played.
-pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
-    let mut stage = Stage::open("oversubscribe", FILE, parameters, room)?;
+pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
+    let mut stage = LoadExperiment::open("oversubscribe", FILE, parameters, room)?;
     let cpus = stage.cpus()?;
     let most = match usize::try_from(parameters.count("most"))? {
         0 => 2 * cpus + 1,
         most => most,
     };
     let settings = settings(cpus, most);
-    let threads: Vec<Threads> = settings.iter().copied().map(Threads).collect();
+    let threads: Vec<ThreadCount> = settings.iter().copied().map(ThreadCount).collect();
     let rounds = stage.rounds(&threads, parameters.count("rounds"), |stage, threads| {
         // Turns are only read with one thread more than CPUs; the other numbers need the clock
         // only.
         let recording = match threads.0 == cpus + 1 {
-            true => Recording::Wanted,
-            false => Recording::Unwanted,
+            true => RecordingChoice::Wanted,
+            false => RecordingChoice::Unwanted,
         };
         let act = stage.play("equal", &threads.parameter(), recording)?;
-        Ok(act.as_ref().map(Heat::of))
+        Ok(act.as_ref().map(EqualThreadsRun::of))
     })?;
-    let heats = Heats {
+    let heats = EqualThreadsRuns {
         cpus,
         settings,
         rounds,
     };
     let mut findings = heats.findings(&stage);
-    priority::add(&mut stage, Threads(cpus + 1), &mut findings)?;
+    priority::add(&mut stage, ThreadCount(cpus + 1), &mut findings)?;
     stage.close(&mut findings);
     Ok(findings)
 }
 
-impl Threads {
-    fn parameter(self) -> [(&'static str, Value); 1] {
-        [("threads", Value::Count(self.0 as u64))]
+impl ThreadCount {
+    fn parameter(self) -> [(&'static str, ParameterValue); 1] {
+        [("threads", ParameterValue::Count(self.0 as u64))]
     }
 }
 
@@ -136,10 +136,10 @@ fn settings(cpus: usize, most: usize) -> Vec<usize> {
     all
 }
 
-impl Heat {
-    fn of(act: &Act) -> Self {
+impl EqualThreadsRun {
+    fn of(act: &PlayResult) -> Self {
         let (members, evidence) = (&act.played.members, act.evidence.as_ref());
-        let took = members.iter().map(|member| Took {
+        let took = members.iter().map(|member| ThreadTimes {
             on_its_cpu: members.iter().filter(|one| one.cpu == member.cpu).count(),
             time_ns: member.ended_ns.saturating_sub(act.played.started_ns) as f64,
             body_ns: member.ended_ns.saturating_sub(member.began_ns) as f64,
@@ -168,7 +168,7 @@ impl Heat {
         (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
     }
 
-    fn took(&self, kind: CpuShare) -> impl Iterator<Item = &Took> {
+    fn took(&self, kind: CpuShare) -> impl Iterator<Item = &ThreadTimes> {
         self.threads
             .iter()
             .filter(move |took| (took.on_its_cpu == 1) == (kind == CpuShare::Own))
@@ -182,7 +182,7 @@ enum CpuShare {
     Shared,
 }
 
-impl Heats {
+impl EqualThreadsRuns {
     /// Index of a number of threads among the settings.
     fn place(&self, threads: usize) -> Option<usize> {
         self.settings.iter().position(|one| *one == threads)
@@ -190,15 +190,19 @@ impl Heats {
 
     /// A number of each round over the mean time of a single thread in that round. A heat without
     /// that number is left out.
-    fn over_one(&self, threads: usize, value: impl Fn(&Heat) -> Option<f64>) -> Option<Measured> {
+    fn over_one(
+        &self,
+        threads: usize,
+        value: impl Fn(&EqualThreadsRun) -> Option<f64>,
+    ) -> Option<RoundMedian> {
         let pairs = self.rounds.pairs(self.place(threads)?, self.place(1)?);
         let ratios: Vec<f64> = pairs
             .filter_map(|(heat, one)| Some(value(heat)? / one.mean()))
             .collect();
-        Measured::of(&ratios)
+        RoundMedian::of(&ratios)
     }
 
-    fn findings(&self, stage: &Stage<'_>) -> Findings {
+    fn findings(&self, stage: &LoadExperiment<'_>) -> Findings {
         let mut findings = Findings {
             tables: vec![self.table()],
             pictures: vec![self.picture(stage)],
@@ -220,7 +224,7 @@ impl Heats {
     }
 
     fn a1(&self) -> Answer {
-        let slowest = |heat: &Heat| heat.times().reduce(f64::max);
+        let slowest = |heat: &EqualThreadsRun| heat.times().reduce(f64::max);
         let upto = self.settings.iter().filter(|n| (2..=self.cpus).contains(n));
         let ratios: Vec<_> = upto
             .filter_map(|n| Some((n, self.over_one(*n, slowest)?)))
@@ -276,16 +280,16 @@ impl Heats {
 
     fn a3(&self) -> Answer {
         let twice = 2 * self.cpus;
-        let mean = |heat: &Heat| Some(heat.mean());
+        let mean = |heat: &EqualThreadsRun| Some(heat.mean());
         // A thread counts as taking twice the time from nine tenths of that on.
-        let late = |heat: &Heat, one: &Heat| {
+        let late = |heat: &EqualThreadsRun, one: &EqualThreadsRun| {
             let late = 2.0 * (1.0 - SAME) * one.mean();
             heat.times().filter(|time| *time >= late).count() as f64 / heat.threads.len() as f64
         };
         let last = self.over_one(twice, mean);
         let shares = self.place(twice).zip(self.place(1)).and_then(|(at, one)| {
             let pairs = self.rounds.pairs(at, one);
-            Measured::of(&pairs.map(|(heat, one)| late(heat, one)).collect::<Vec<_>>())
+            RoundMedian::of(&pairs.map(|(heat, one)| late(heat, one)).collect::<Vec<_>>())
         });
         let (Some(last), Some(shares)) = (last, shares) else {
             return Answer {
@@ -302,10 +306,10 @@ impl Heats {
             .collect();
         let grows = beyond.windows(2).filter_map(|pair| {
             let (before, after) = (self.place(pair[0])?, self.place(pair[1])?);
-            Measured::of(&self.rounds.ratios(after, before, Heat::mean))
+            RoundMedian::of(&self.rounds.ratios(after, before, EqualThreadsRun::mean))
         });
-        let grows: Vec<Measured> = grows.collect();
-        let steps: Vec<String> = grows.iter().map(Measured::ratio).collect();
+        let grows: Vec<RoundMedian> = grows.collect();
+        let steps: Vec<String> = grows.iter().map(RoundMedian::ratio).collect();
         let verdicts = grows
             .iter()
             .map(|step| step.is_within(1.0, f64::INFINITY))
@@ -327,7 +331,7 @@ impl Heats {
         }
     }
 
-    fn a4(&self, stage: &Stage<'_>) -> Answer {
+    fn a4(&self, stage: &LoadExperiment<'_>) -> Answer {
         let turns = self.turns();
         let shares: Vec<f64> = self
             .place(self.cpus + 1)
@@ -335,7 +339,7 @@ impl Heats {
             .flat_map(|place| self.rounds.of(place))
             .filter_map(|heat| heat.turns.as_ref()?.share_of_first())
             .collect();
-        let (ours, verdict) = match (turns, Measured::of(&shares), stage.why_unrecorded()) {
+        let (ours, verdict) = match (turns, RoundMedian::of(&shares), stage.why_unrecorded()) {
             (_, _, Some(why)) => (
                 "without a recording nobody can say why they left".to_owned(),
                 cannot(format!("nothing was recorded: {why}")),
@@ -351,16 +355,16 @@ impl Heats {
     }
 
     fn a5(&self) -> Answer {
-        let own: Vec<&Took> = self
+        let own: Vec<&ThreadTimes> = self
             .settings
             .iter()
             .enumerate()
             .flat_map(|(place, _)| self.rounds.of(place))
             .flat_map(|heat| heat.took(CpuShare::Own))
             .collect();
-        let of = |value: &dyn Fn(&Took) -> f64| {
+        let of = |value: &dyn Fn(&ThreadTimes) -> f64| {
             let values: Vec<f64> = own.iter().map(|took| value(took)).collect();
-            Measured::of(&values)
+            RoundMedian::of(&values)
         };
         let rate = of(&|took| took.switches / took.body_ns * 1e9);
         let cost = of(&|took| took.switches * DEAREST_SWITCH_NS / took.body_ns);
@@ -388,22 +392,22 @@ impl Heats {
         }
     }
 
-    fn table(&self) -> Table {
+    fn table(&self) -> FindingsTable {
         let mut sheet = Sheet::new("threads", &COLUMNS);
         for (place, threads) in self.settings.iter().enumerate() {
-            let mean = Measured::of(&self.rounds.values(place, Heat::mean));
+            let mean = RoundMedian::of(&self.rounds.values(place, EqualThreadsRun::mean));
             let Some(mean) = mean else { continue };
             let of = |kind| {
                 let means = self.rounds.of(place).filter_map(|heat| heat.mean_of(kind));
-                Measured::of(&means.collect::<Vec<_>>()).map_or(Cell::Missing, |mean| {
+                RoundMedian::of(&means.collect::<Vec<_>>()).map_or(Cell::Missing, |mean| {
                     Cell::Time(Nanos::from_rounded(mean.point))
                 })
             };
-            let switches = |heat: &Heat| {
+            let switches = |heat: &EqualThreadsRun| {
                 let all: f64 = heat.threads.iter().map(|took| took.switches).sum();
                 all / heat.threads.len() as f64
             };
-            let switches = Measured::of(&self.rounds.values(place, switches));
+            let switches = RoundMedian::of(&self.rounds.values(place, switches));
             let end = |end: Option<f64>| Cell::time(end.map(Nanos::from_rounded));
             let over_one = self.over_one(*threads, |heat| Some(heat.mean()));
             sheet.rows.push(vec![
@@ -423,18 +427,18 @@ impl Heats {
             "{}; medians of rounds, with the interval of the mean",
             swtch_output::text::counted(self.cpus as u64, "CPU")
         ));
-        Table {
+        FindingsTable {
             title: "how long the threads took".to_owned(),
             sheet,
         }
     }
 
-    fn picture(&self, stage: &Stage<'_>) -> Picture {
+    fn picture(&self, stage: &LoadExperiment<'_>) -> Picture {
         let one = self
             .place(1)
-            .map(|place| self.rounds.values(place, Heat::mean));
+            .map(|place| self.rounds.values(place, EqualThreadsRun::mean));
         let one = one
-            .and_then(|values| Measured::of(&values))
+            .and_then(|values| RoundMedian::of(&values))
             .map(|one| one.point);
         let settings = || self.settings.iter().copied().enumerate();
         let dot = |threads: usize, y: f64, interval| Dot {
@@ -443,7 +447,7 @@ impl Heats {
             interval,
         };
         let means = settings().filter_map(|(place, threads)| {
-            let mean = Measured::of(&self.rounds.values(place, Heat::mean))?;
+            let mean = RoundMedian::of(&self.rounds.values(place, EqualThreadsRun::mean))?;
             Some(dot(threads, mean.point, mean.ends()))
         });
         let singles = settings().flat_map(|(place, threads)| {
@@ -456,7 +460,7 @@ impl Heats {
                 let times = self
                     .rounds
                     .values(place, |heat| heat.threads[index].time_ns);
-                Some(dot(threads, Measured::of(&times)?.point, None))
+                Some(dot(threads, RoundMedian::of(&times)?.point, None))
             })
         });
         let ideals = settings()
@@ -500,7 +504,7 @@ impl Heats {
     }
 
     /// The last round with one thread more than CPUs, over time.
-    fn timeline(&self, stage: &Stage<'_>) -> Option<Picture> {
+    fn timeline(&self, stage: &LoadExperiment<'_>) -> Option<Picture> {
         let heat = self.rounds.of(self.place(self.cpus + 1)?).last()?;
         let lanes = heat.timeline.clone()?;
         Some(Picture {
@@ -528,7 +532,7 @@ const COLUMNS: [&str; 10] = [
     "rounds",
 ];
 
-fn timeline(evidence: &Evidence, members: &[PlayedMember]) -> Lanes {
+fn timeline(evidence: &LoadRuns, members: &[PlayedMember]) -> Lanes {
     let label = |member: &PlayedMember| match member.cpu {
         Some(cpu) => format!("thread {} on CPU {cpu}", member.index),
         None => format!("thread {}", member.index),
@@ -569,26 +573,26 @@ mod tests {
     }
 
     /// A heat of threads, each given the number of threads on its CPU and its time.
-    fn heat(threads: &[(usize, f64)]) -> Heat {
-        let took = |(on_its_cpu, time_ns): &(usize, f64)| Took {
+    fn heat(threads: &[(usize, f64)]) -> EqualThreadsRun {
+        let took = |(on_its_cpu, time_ns): &(usize, f64)| ThreadTimes {
             on_its_cpu: *on_its_cpu,
             time_ns: *time_ns,
             body_ns: *time_ns,
             cpu_ns: 100.0,
             switches: 1.0,
         };
-        Heat {
+        EqualThreadsRun {
             threads: threads.iter().map(took).collect(),
             turns: None,
             timeline: None,
         }
     }
 
-    fn heats(third: f64) -> Heats {
-        let rounds = |heat: &dyn Fn() -> Heat| (0..6).map(|_| Some(heat())).collect();
+    fn heats(third: f64) -> EqualThreadsRuns {
+        let rounds = |heat: &dyn Fn() -> EqualThreadsRun| (0..6).map(|_| Some(heat())).collect();
         let one = || heat(&[(1, 100.0)]);
         let three = || heat(&[(2, 200.0), (1, third), (2, 202.0)]);
-        Heats {
+        EqualThreadsRuns {
             cpus: 2,
             settings: vec![1, 3],
             rounds: Rounds::of_plays(vec![rounds(&one), rounds(&three)]),

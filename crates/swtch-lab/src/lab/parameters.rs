@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result, bail};
 
 /// The value of a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum ParameterValue {
     Count(u64),
     Time(Duration),
     /// A size in bytes, such as `64KiB`.
@@ -37,16 +37,16 @@ pub struct Parameter {
     /// What it is, in a few words.
     pub about: String,
     /// Its value when no other is given.
-    pub default: Value,
+    pub default: ParameterValue,
     /// Its value with `--quick`; `None` if that changes nothing.
-    pub quick: Option<Value>,
+    pub quick: Option<ParameterValue>,
 }
 
 /// The parameters of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parameters(Vec<(String, Value)>);
+pub struct Parameters(Vec<(String, ParameterValue)>);
 
-impl fmt::Display for Value {
+impl fmt::Display for ParameterValue {
     /// Writes the value as it is typed on the command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,7 +68,7 @@ impl fmt::Display for Value {
     }
 }
 
-impl Value {
+impl ParameterValue {
     /// Parses `words` of a command line as a value of the same kind as `self`.
     ///
     /// # Errors
@@ -181,13 +181,13 @@ impl Parameters {
     }
 
     /// All of them, in the order of the file.
-    pub fn all(&self) -> &[(String, Value)] {
+    pub fn all(&self) -> &[(String, ParameterValue)] {
         &self.0
     }
 
     /// The parameters with another value for `name`, which is added if it was not there.
     #[must_use]
-    pub fn with(mut self, name: &str, value: Value) -> Self {
+    pub fn with(mut self, name: &str, value: ParameterValue) -> Self {
         match self.0.iter_mut().find(|(known, _)| known == name) {
             Some((_, known)) => *known = value,
             None => self.0.push((name.to_owned(), value)),
@@ -196,7 +196,7 @@ impl Parameters {
     }
 
     /// The value of the parameter `name`, if there is one.
-    pub fn find(&self, name: &str) -> Option<&Value> {
+    pub fn find(&self, name: &str) -> Option<&ParameterValue> {
         let pair = self.0.iter().find(|(known, _)| known == name)?;
         Some(&pair.1)
     }
@@ -207,7 +207,7 @@ impl Parameters {
     /// An experiment's own file has no such number.
     pub fn count(&self, name: &str) -> u64 {
         match self.find(name) {
-            Some(Value::Count(count)) => *count,
+            Some(ParameterValue::Count(count)) => *count,
             other => unreachable!("the experiment's file has a number {name}: {other:?}"),
         }
     }
@@ -218,7 +218,7 @@ impl Parameters {
     /// As [`Self::count`].
     pub fn time(&self, name: &str) -> Duration {
         match self.find(name) {
-            Some(Value::Time(time)) => *time,
+            Some(ParameterValue::Time(time)) => *time,
             other => unreachable!("the experiment's file has a length of time {name}: {other:?}"),
         }
     }
@@ -228,11 +228,11 @@ impl Parameters {
     /// # Panics
     /// As [`Self::count`].
     pub fn counts(&self, name: &str) -> Vec<u64> {
-        let Some(Value::List(values)) = self.find(name) else {
+        let Some(ParameterValue::List(values)) = self.find(name) else {
             unreachable!("the experiment's file has a list {name}");
         };
-        let number = |value: &Value| match value {
-            Value::Count(number) | Value::Size(number) => *number,
+        let number = |value: &ParameterValue| match value {
+            ParameterValue::Count(number) | ParameterValue::Size(number) => *number,
             other => {
                 unreachable!("the list {name} of the experiment's file is of numbers: {other:?}")
             }
@@ -245,11 +245,11 @@ impl Parameters {
     /// # Panics
     /// As [`Self::count`].
     pub fn times(&self, name: &str) -> Vec<Duration> {
-        let Some(Value::List(values)) = self.find(name) else {
+        let Some(ParameterValue::List(values)) = self.find(name) else {
             unreachable!("the experiment's file has a list {name}");
         };
-        let time = |value: &Value| match value {
-            Value::Time(time) => *time,
+        let time = |value: &ParameterValue| match value {
+            ParameterValue::Time(time) => *time,
             other => {
                 unreachable!("the list {name} of the experiment's file is of times: {other:?}")
             }
@@ -262,11 +262,11 @@ impl Parameters {
     /// # Panics
     /// As [`Self::count`].
     pub fn words(&self, name: &str) -> Vec<&str> {
-        let Some(Value::List(values)) = self.find(name) else {
+        let Some(ParameterValue::List(values)) = self.find(name) else {
             unreachable!("the experiment's file has a list {name}");
         };
         let words = values.iter().map(|value| match value {
-            Value::Word(word) => word.as_str(),
+            ParameterValue::Word(word) => word.as_str(),
             other => {
                 unreachable!("the list {name} of the experiment's file is of words: {other:?}")
             }
@@ -280,7 +280,7 @@ impl Parameters {
     /// As [`Self::count`].
     pub fn flag(&self, name: &str) -> bool {
         match self.find(name) {
-            Some(Value::Flag(flag)) => *flag,
+            Some(ParameterValue::Flag(flag)) => *flag,
             other => unreachable!("the experiment's file says yes or no to {name}: {other:?}"),
         }
     }
@@ -297,10 +297,14 @@ mod tests {
             default,
             quick,
         };
-        let time = |ms| Value::Time(Duration::from_millis(ms));
+        let time = |ms| ParameterValue::Time(Duration::from_millis(ms));
         vec![
             parameter("work", time(1000), Some(time(200))),
-            parameter("members", Value::List(vec![Value::Count(2)]), None),
+            parameter(
+                "members",
+                ParameterValue::List(vec![ParameterValue::Count(2)]),
+                None,
+            ),
         ]
     }
 
@@ -343,12 +347,21 @@ mod tests {
 
     #[test]
     fn units_tell_times_from_sizes() {
-        assert_eq!(Value::of_words("64KiB"), Value::Size(65_536));
         assert_eq!(
-            Value::of_words("1.5us"),
-            Value::Time(Duration::from_nanos(1500))
+            ParameterValue::of_words("64KiB"),
+            ParameterValue::Size(65_536)
         );
-        assert_eq!(Value::of_words("add"), Value::Word("add".to_owned()));
-        assert_eq!(Value::of_words("5"), Value::Word("5".to_owned()));
+        assert_eq!(
+            ParameterValue::of_words("1.5us"),
+            ParameterValue::Time(Duration::from_nanos(1500))
+        );
+        assert_eq!(
+            ParameterValue::of_words("add"),
+            ParameterValue::Word("add".to_owned())
+        );
+        assert_eq!(
+            ParameterValue::of_words("5"),
+            ParameterValue::Word("5".to_owned())
+        );
     }
 }

@@ -27,14 +27,14 @@ use swtch_plot::content::{Axis, Content, Dots, Measure, NamedDot, Scale};
 use swtch_report::report::{Cell, Sheet};
 
 use super::claim::{Answer, Verdict, all_of};
-use super::findings::{Findings, Table};
+use super::findings::{Findings, FindingsTable};
 use super::parameters::Parameters;
-use super::room::Room;
+use super::room::ExperimentContext;
 use super::timed::{
     self, Timed, WHISKERS, cells, gap, is_larger, is_within, percent, ratio, subtitle, time, times,
 };
-use crate::cost::menu::{Arm, Group, Role, Section, steady_policy};
-use crate::cost::series::{Act, Blocks};
+use crate::cost::menu::{Arm, ArmGroup, Role, Section, steady_policy};
+use crate::cost::series::{ArmOperation, Blocks};
 
 const TOKENS: &str = "tokens";
 const SPACES: &str = "address spaces";
@@ -44,7 +44,7 @@ const SPACES: &str = "address spaces";
 /// # Errors
 ///
 /// A parameter makes no sense, or no process can be started.
-pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
+pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
     let cpu = home()?;
     let trees = timed::trees(parameters)?;
     let apart = apart(cpu)?;
@@ -90,8 +90,8 @@ fn apart(home: u32) -> Result<Result<(Place, u32), String>> {
     Ok(near.ok_or_else(|| "this process may use one CPU only".to_owned()))
 }
 
-fn tokens(trees: usize, cpu: u32, apart: Option<&(Place, u32)>) -> Group {
-    let mut group = Group::new(TOKENS, Section::Switch);
+fn tokens(trees: usize, cpu: u32, apart: Option<&(Place, u32)>) -> ArmGroup {
+    let mut group = ArmGroup::new(TOKENS, Section::Switch);
     (group.trees, group.rounds) = (trees, 8);
     let mut places = vec![(Place::SameCpu, Some((cpu, cpu)))];
     places.extend(apart.map(|(place, other)| (*place, Some((cpu, *other)))));
@@ -135,8 +135,8 @@ const MANY: u32 = 12;
 /// Pages that each member looks up when it has the turn.
 const PAGES: u32 = 64;
 
-fn spaces(trees: usize, cpu: u32) -> Result<Group> {
-    let mut group = Group::new(SPACES, Section::Contrast);
+fn spaces(trees: usize, cpu: u32) -> Result<ArmGroup> {
+    let mut group = ArmGroup::new(SPACES, Section::Contrast);
     (group.trees, group.rounds) = (trees, 8);
     let policy = steady_policy()?;
     for count in [FEW, MANY] {
@@ -194,10 +194,11 @@ impl Tokens<'_> {
     }
 
     fn net(&self, arm: usize) -> Option<Estimate> {
-        self.0.difference(Act::baseline(arm), Act::of(arm))
+        self.0
+            .difference(ArmOperation::baseline(arm), ArmOperation::of(arm))
     }
 
-    fn table(&self) -> Table {
+    fn table(&self) -> FindingsTable {
         let mut sheet = Sheet::new(
             "pipe-token",
             &[
@@ -233,7 +234,7 @@ impl Tokens<'_> {
             .map(|(arm, ring)| self.row(arm, ring))
             .collect();
         sheet.rows.extend(self.coroutine_row());
-        Table {
+        FindingsTable {
             title: "A token handed on: all of it, the calls without a peer, and the rest"
                 .to_owned(),
             sheet,
@@ -241,26 +242,26 @@ impl Tokens<'_> {
     }
 
     fn row(&self, arm: usize, ring: &RingSpec) -> Vec<Cell> {
-        let own = self.0.estimate(Act::baseline(arm));
-        let (voluntary, involuntary) = self.0.switches(Act::of(arm));
+        let own = self.0.estimate(ArmOperation::baseline(arm));
+        let (voluntary, involuntary) = self.0.switches(ArmOperation::of(arm));
         let mut all = vec![
             Cell::text(ring.primitive.as_str()),
             Cell::text(ring.members.as_str()),
             Cell::text(ring.place.as_str()),
             Cell::text(ring.policy.as_str()),
         ];
-        all.extend(cells(self.0.estimate(Act::of(arm)).as_ref()));
+        all.extend(cells(self.0.estimate(ArmOperation::of(arm)).as_ref()));
         all.push(own.map_or(Cell::Missing, |own| Cell::Estimated(own.point)));
         all.extend(cells(self.net(arm).as_ref()));
         all.extend([voluntary + involuntary, voluntary, involuntary].map(Cell::Ratio));
-        all.push(Cell::Count(self.0.dropped_of(Act::of(arm)) as u64));
+        all.push(Cell::Count(self.0.dropped_of(ArmOperation::of(arm)) as u64));
         all
     }
 
     /// Act 1 of a coroutine is its switch among others, act 2 the same work without.
     fn coroutine_row(&self) -> Option<Vec<Cell>> {
         let arm = self.coroutine()?;
-        let [whole, own] = [1, 2].map(|act| Act { arm, act });
+        let [whole, own] = [1, 2].map(|act| ArmOperation { arm, act });
         let mut all = vec![
             Cell::text("coroutine"),
             Cell::Missing,
@@ -283,10 +284,10 @@ impl Tokens<'_> {
     fn sentences(&self) -> Vec<String> {
         let of = |members| {
             let arm = self.find(Primitive::Pipe, members, Policy::Default, is_together)?;
-            let (voluntary, involuntary) = self.0.switches(Act::of(arm));
+            let (voluntary, involuntary) = self.0.switches(ArmOperation::of(arm));
             Some(format!(
                 "Two {members} on one CPU pass a byte in {}, {} of it net of the pipe, with {:.3} switches.",
-                time(&self.0.estimate(Act::of(arm))?),
+                time(&self.0.estimate(ArmOperation::of(arm))?),
                 time(&self.net(arm)?),
                 voluntary + involuntary
             ))
@@ -310,14 +311,17 @@ impl Tokens<'_> {
         for primitive in [Primitive::Pipe, Primitive::Condvar] {
             let find = |is_there| self.find(primitive, Members::Threads, Policy::Default, is_there);
             let (free, together) = (find(is_free)?, find(is_together)?);
-            let ratio_of = self.0.contrast(Act::of(free), Act::of(together))?.ratio;
-            let apart = find(is_apart).and_then(|arm| self.0.estimate(Act::of(arm)));
+            let ratio_of = self
+                .0
+                .contrast(ArmOperation::of(free), ArmOperation::of(together))?
+                .ratio;
+            let apart = find(is_apart).and_then(|arm| self.0.estimate(ArmOperation::of(arm)));
             let apart =
                 apart.map_or_else(String::new, |apart| format!(" ({} apart)", time(&apart)));
             words.push(format!(
                 "{primitive}: {} together, {} free{apart}: {} of it",
-                time(&self.0.estimate(Act::of(together))?),
-                time(&self.0.estimate(Act::of(free))?),
+                time(&self.0.estimate(ArmOperation::of(together))?),
+                time(&self.0.estimate(ArmOperation::of(free))?),
                 ratio(&ratio_of)
             ));
             are_alike &= is_within(&ratio_of, ALIKE) == Verdict::Holds;
@@ -350,11 +354,13 @@ impl Tokens<'_> {
         ];
         let share = |arm| {
             self.0
-                .contrast(Act::of(arm), Act::baseline(arm))
+                .contrast(ArmOperation::of(arm), ArmOperation::baseline(arm))
                 .map(|one| one.ratio)
         };
         let (of_pipe, of_futex) = (share(pipe)?, share(futex)?);
-        let dearer = self.0.contrast(Act::of(futex), Act::of(pipe))?;
+        let dearer = self
+            .0
+            .contrast(ArmOperation::of(futex), ArmOperation::of(pipe))?;
         let twins = timed::twins(&self.0);
         Some(Answer {
             claim: "E1",
@@ -409,8 +415,8 @@ impl Tokens<'_> {
         /// "Far": by an order of magnitude.
         const FAR: f64 = 10.0;
         let arm = self.coroutine()?;
-        let in_situ = Act { arm, act: 1 };
-        let thread = Act::of(self.switch(Primitive::FutexShared)?);
+        let in_situ = ArmOperation { arm, act: 1 };
+        let thread = ArmOperation::of(self.switch(Primitive::FutexShared)?);
         let times = self.0.contrast(in_situ, thread)?.ratio;
         Some(Answer {
             claim: "B6",
@@ -482,7 +488,7 @@ fn is_free(place: Place) -> bool {
 /// without them, every switch empties the TLB. Identifiers cannot be switched off while the kernel
 /// runs, but a large ring runs out of them.
 fn identifiers_spare_flushes(blocks: &Blocks<'_>) -> Option<Answer> {
-    let [few_threads, few, many_threads, many] = [0, 1, 2, 3].map(Act::of);
+    let [few_threads, few, many_threads, many] = [0, 1, 2, 3].map(ArmOperation::of);
     let kept = blocks.difference(few_threads, few)?;
     let lost = blocks.difference(many_threads, many)?;
     let closer = blocks.contrast(few_threads, few)?.ratio;

@@ -13,12 +13,12 @@ use swtch_plot::content::{Axis, Content, Dots, Measure, NamedDot, Scale};
 use swtch_report::report::{Cell, Sheet};
 
 use super::claim::Answer;
-use super::findings::{Findings, Table};
+use super::findings::{Findings, FindingsTable};
 use super::parameters::Parameters;
-use super::room::Room;
+use super::room::ExperimentContext;
 use super::timed::{self, Timed, WHISKERS, cells, is_within, ratio, subtitle, time};
-use crate::cost::menu::{Arm, Group, Role, Section};
-use crate::cost::series::{Act, Blocks};
+use crate::cost::menu::{Arm, ArmGroup, Role, Section};
+use crate::cost::series::{ArmOperation, Blocks};
 
 const GROUP: &str = "primitives";
 
@@ -27,7 +27,7 @@ const GROUP: &str = "primitives";
 /// # Errors
 ///
 /// A parameter makes no sense, or no process can be started.
-pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
+pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
     let trees = timed::trees(parameters)?;
     let budget = Duration::from_secs(if room.is_quick { 6 } else { 18 });
     let timed = Timed::side_by_side(vec![group(trees)], budget, room)?;
@@ -43,8 +43,8 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
     Ok(findings)
 }
 
-fn group(trees: usize) -> Group {
-    let mut group = Group::new(GROUP, Section::Yardstick);
+fn group(trees: usize) -> ArmGroup {
+    let mut group = ArmGroup::new(GROUP, Section::Yardstick);
     (group.trees, group.rounds) = (trees, 10);
     for what in Uncontended::ALL {
         group.add(Arm {
@@ -96,8 +96,8 @@ struct PrimitiveRow {
 
 /// A row for each primitive, the cheapest first.
 fn rows(blocks: &Blocks<'_>) -> Vec<PrimitiveRow> {
-    let reference = blocks.group().reference().map(Act::of);
-    let relative = |arm| blocks.contrast(reference?, Act::of(arm));
+    let reference = blocks.group().reference().map(ArmOperation::of);
+    let relative = |arm| blocks.contrast(reference?, ArmOperation::of(arm));
     let uses = Uncontended::ALL
         .iter()
         .enumerate()
@@ -106,7 +106,7 @@ fn rows(blocks: &Blocks<'_>) -> Vec<PrimitiveRow> {
                 name: names(*what).0,
                 calls: names(*what).1,
                 system_calls: system_calls(*what),
-                cost: blocks.estimate(Act::of(arm))?,
+                cost: blocks.estimate(ArmOperation::of(arm))?,
                 relative: relative(arm),
             })
         });
@@ -124,7 +124,7 @@ fn rows(blocks: &Blocks<'_>) -> Vec<PrimitiveRow> {
     rows
 }
 
-fn table(rows: &[PrimitiveRow]) -> Table {
+fn table(rows: &[PrimitiveRow]) -> FindingsTable {
     let mut sheet = Sheet::new(
         GROUP,
         &[
@@ -151,7 +151,7 @@ fn table(rows: &[PrimitiveRow]) -> Table {
         all
     };
     sheet.rows = rows.iter().map(cells_of).collect();
-    Table {
+    FindingsTable {
         title: "One use, when nobody else is there".to_owned(),
         sheet,
     }
@@ -189,11 +189,13 @@ fn answer(blocks: &Blocks<'_>) -> Option<Answer> {
         Uncontended::Pipe,
     ];
     let arm = |what: Uncontended| Uncontended::ALL.iter().position(|one| *one == what);
-    let cost = |what: &Uncontended| Some((*what, blocks.estimate(Act::of(arm(*what)?))?.point));
+    let cost =
+        |what: &Uncontended| Some((*what, blocks.estimate(ArmOperation::of(arm(*what)?))?.point));
     let mut costs: Vec<(Uncontended, f64)> = blocking.iter().filter_map(cost).collect();
     costs.sort_by(|one, other| one.1.total_cmp(&other.1));
     let ((fastest, _), (slowest, _)) = (*costs.first()?, *costs.last()?);
-    let over = |one, other| blocks.contrast(Act::of(arm(one)?), Act::of(arm(other)?));
+    let over =
+        |one, other| blocks.contrast(ArmOperation::of(arm(one)?), ArmOperation::of(arm(other)?));
     let all = over(fastest, slowest)?.ratio;
     let of_article = over(Uncontended::PthreadMutex, Uncontended::SysvSemaphore)?.ratio;
     Some(Answer {

@@ -19,13 +19,13 @@ use swtch_plot::content::{Axis, Chart, Content, Dot, Line, Mark, Measure, Scale,
 use swtch_report::report::{Cell, Sheet};
 
 use super::claim::{Answer, all_of};
-use super::findings::{Findings, Table};
-use super::measured::{Measured, STOPPED, cannot};
-use super::parameters::{Parameters, Value};
-use super::room::{Recording, Room};
-use super::stage::Stage;
-use stated::Stated;
-use turns::{Hog, Turns};
+use super::findings::{Findings, FindingsTable};
+use super::measured::{RoundMedian, STOPPED, cannot};
+use super::parameters::{ParameterValue, Parameters};
+use super::room::{ExperimentContext, RecordingChoice};
+use super::stage::LoadExperiment;
+use stated::KernelQuanta;
+use turns::{Hog, HogTurns};
 
 mod stated;
 mod turns;
@@ -38,7 +38,7 @@ const STEPS: usize = 60;
 
 /// How two tasks share a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sharing {
+enum CpuSharing {
     /// A variant of the file.
     Variant(&'static str),
     /// Both ask for this slice.
@@ -59,37 +59,40 @@ const VARIANTS: [&str; 8] = [
 
 /// One way of sharing, and the turns that it led to.
 struct SharingResult {
-    sharing: Sharing,
-    turns: Turns,
+    sharing: CpuSharing,
+    turns: HogTurns,
 }
 
 /// The plays of all ways of sharing, beside the quanta that the kernel states.
-struct Plays {
+struct QuantumResults {
     all: Vec<SharingResult>,
-    stated: Stated,
+    stated: KernelQuanta,
 }
 
 /// Runs the experiment.
 ///
 /// # Errors
 /// A load cannot be played.
-pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
-    let slices = parameters.times("slices").into_iter().map(Sharing::Slice);
-    let sharings: Vec<Sharing> = VARIANTS
-        .map(Sharing::Variant)
+pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
+    let slices = parameters
+        .times("slices")
+        .into_iter()
+        .map(CpuSharing::Slice);
+    let sharings: Vec<CpuSharing> = VARIANTS
+        .map(CpuSharing::Variant)
         .into_iter()
         .chain(slices)
         .collect();
-    let mut stage = Stage::open("quantum", FILE, parameters, room)?;
+    let mut stage = LoadExperiment::open("quantum", FILE, parameters, room)?;
     let rounds = stage.rounds(&sharings, 1, |stage, sharing| {
         let act = match sharing {
-            Sharing::Variant(variant) => stage.play(variant, &[], Recording::Wanted)?,
-            Sharing::Slice(slice) => {
-                let slice = [("slice", Value::Time(*slice))];
-                stage.play("slice", &slice, Recording::Wanted)?
+            CpuSharing::Variant(variant) => stage.play(variant, &[], RecordingChoice::Wanted)?,
+            CpuSharing::Slice(slice) => {
+                let slice = [("slice", ParameterValue::Time(*slice))];
+                stage.play("slice", &slice, RecordingChoice::Wanted)?
             }
         };
-        Ok(act.map(|act| Turns::of(&act)))
+        Ok(act.map(|act| HogTurns::of(&act)))
     })?;
     let all = sharings.iter().enumerate().filter_map(|(place, sharing)| {
         Some(SharingResult {
@@ -97,16 +100,16 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
             turns: rounds.of(place).next()?.clone(),
         })
     });
-    let plays = Plays {
+    let plays = QuantumResults {
         all: all.collect(),
-        stated: Stated::read(),
+        stated: KernelQuanta::read(),
     };
     let mut findings = plays.findings(&stage);
     stage.close(&mut findings);
     Ok(findings)
 }
 
-impl fmt::Display for Sharing {
+impl fmt::Display for CpuSharing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Variant(variant) => f.pad(variant),
@@ -115,8 +118,8 @@ impl fmt::Display for Sharing {
     }
 }
 
-impl Plays {
-    fn findings(&self, stage: &Stage<'_>) -> Findings {
+impl QuantumResults {
+    fn findings(&self, stage: &LoadExperiment<'_>) -> Findings {
         let subtitle = stage.subtitle();
         let mut findings = Findings {
             tables: vec![self.table()],
@@ -138,20 +141,20 @@ impl Plays {
         findings
     }
 
-    fn of(&self, variant: &'static str) -> Option<&Turns> {
-        let wanted = Sharing::Variant(variant);
+    fn of(&self, variant: &'static str) -> Option<&HogTurns> {
+        let wanted = CpuSharing::Variant(variant);
         let found = self.all.iter().find(|played| played.sharing == wanted);
         found.map(|played| &played.turns)
     }
 
     /// Slices that were asked for with their turns, the shortest slice first.
-    fn slices(&self) -> Vec<(Duration, &Turns)> {
+    fn slices(&self) -> Vec<(Duration, &HogTurns)> {
         let mut slices: Vec<_> = self
             .all
             .iter()
             .filter_map(|played| match played.sharing {
-                Sharing::Slice(slice) => Some((slice, &played.turns)),
-                Sharing::Variant(_) => None,
+                CpuSharing::Slice(slice) => Some((slice, &played.turns)),
+                CpuSharing::Variant(_) => None,
             })
             .collect();
         slices.sort_by_key(|(slice, _)| *slice);
@@ -161,7 +164,7 @@ impl Plays {
     /// A6: a longer quantum brings fewer switches. A slice ends at a tick, so slices that end at
     /// the same tick are one quantum.
     fn a6(&self) -> Answer {
-        let mut quanta: Vec<(Duration, &Turns)> = self.slices();
+        let mut quanta: Vec<(Duration, &HogTurns)> = self.slices();
         quanta.dedup_by_key(|(slice, _)| self.stated.ticks(*slice));
         let rates: Vec<String> = self
             .slices()
@@ -172,8 +175,8 @@ impl Plays {
             let ratio = pair[1].1.switches().over(&pair[0].1.switches())?;
             Some(ratio)
         });
-        let steps: Vec<Measured> = steps.collect();
-        let words: Vec<String> = steps.iter().map(Measured::ratio).collect();
+        let steps: Vec<RoundMedian> = steps.collect();
+        let words: Vec<String> = steps.iter().map(RoundMedian::ratio).collect();
         let verdicts = steps.iter().map(|step| step.is_within(0.0, 1.0));
         Answer {
             claim: "A6",
@@ -199,12 +202,12 @@ impl Plays {
         sentences
     }
 
-    fn table(&self) -> Table {
+    fn table(&self) -> FindingsTable {
         let mut sheet = Sheet::new("quantum", &COLUMNS);
         for SharingResult { sharing, turns } in &self.all {
             let slice = match sharing {
-                Sharing::Slice(slice) => Some(*slice),
-                Sharing::Variant(_) => None,
+                CpuSharing::Slice(slice) => Some(*slice),
+                CpuSharing::Variant(_) => None,
             };
             for hog in &turns.hogs {
                 sheet.rows.push(row(
@@ -215,13 +218,13 @@ impl Plays {
                 ));
             }
         }
-        Table {
+        FindingsTable {
             title: "turns of two tasks that share a CPU, while both want it".to_owned(),
             sheet,
         }
     }
 
-    fn distributions(&self, subtitle: &str, which: Which) -> Picture {
+    fn distributions(&self, subtitle: &str, which: ShownRuns) -> Picture {
         let chosen = self
             .all
             .iter()
@@ -306,24 +309,24 @@ impl Plays {
 }
 
 /// Which distributions a picture shows.
-struct Which {
+struct ShownRuns {
     name: &'static str,
     title: &'static str,
-    is_shown: fn(&Sharing) -> bool,
+    is_shown: fn(&CpuSharing) -> bool,
 }
 
-const SLICES: Which = Which {
+const SLICES: ShownRuns = ShownRuns {
     name: "quantum-slices",
     title: "Turns of two equal tasks, by the slice asked for",
-    is_shown: |sharing| matches!(sharing, Sharing::Slice(_)),
+    is_shown: |sharing| matches!(sharing, CpuSharing::Slice(_)),
 };
 
-const CLASSES: Which = Which {
+const CLASSES: ShownRuns = ShownRuns {
     name: "quantum-classes",
     title: "Turns of two tasks, by nice value and policy",
     is_shown: |sharing| match sharing {
-        Sharing::Variant(variant) => !matches!(*variant, "fifo" | "batch"),
-        Sharing::Slice(_) => false,
+        CpuSharing::Variant(variant) => !matches!(*variant, "fifo" | "batch"),
+        CpuSharing::Slice(_) => false,
     },
 };
 
@@ -342,9 +345,9 @@ const COLUMNS: [&str; 12] = [
     "switches_per_cpu_s",
 ];
 
-fn row(sharing: &Sharing, hog: &Hog, stated: Option<Duration>, turns: &Turns) -> Vec<Cell> {
+fn row(sharing: &CpuSharing, hog: &Hog, stated: Option<Duration>, turns: &HogTurns) -> Vec<Cell> {
     let time = |ns: Option<f64>| Cell::time(ns.map(Nanos::from_rounded));
-    let median = Measured::of(&hog.runs_ns);
+    let median = RoundMedian::of(&hog.runs_ns);
     let ends = median.and_then(|median| median.ends());
     let rate = turns.switches().per_second();
     vec![
@@ -394,18 +397,18 @@ mod tests {
     use super::*;
     use crate::lab::claim::Verdict;
 
-    fn slices(played: &[(u64, u64)]) -> Plays {
+    fn slices(played: &[(u64, u64)]) -> QuantumResults {
         let all = played.iter().map(|(milliseconds, switches)| SharingResult {
-            sharing: Sharing::Slice(Duration::from_millis(*milliseconds)),
-            turns: Turns {
+            sharing: CpuSharing::Slice(Duration::from_millis(*milliseconds)),
+            turns: HogTurns {
                 ran_s: 1.0,
                 switches: *switches,
-                ..Turns::default()
+                ..HogTurns::default()
             },
         });
-        Plays {
+        QuantumResults {
             all: all.collect(),
-            stated: Stated::of_tick(Duration::from_millis(4)),
+            stated: KernelQuanta::of_tick(Duration::from_millis(4)),
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use swtch_bench::load::{Load, Played};
+use swtch_bench::load::{Load, LoadResults};
 use swtch_capture::probe::Probe;
 use swtch_capture::signals::stop_on_signals;
 use swtch_host::ability;
@@ -26,16 +26,16 @@ use super::calibration::Calibration;
 mod child;
 mod disturbance;
 
-use child::Outcome;
+use child::PlayOutcome;
 pub use child::{lab_play, perform};
-use disturbance::Counters;
+use disturbance::DisturbanceCounters;
 
 /// How many times a disturbed play is repeated at most.
 const REPEATS: u32 = 2;
 
 /// Whether a play is to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recording {
+pub enum RecordingChoice {
     /// Record where the machine and the user allow it.
     Wanted,
     /// Do not record even then: recording takes some of the CPU time.
@@ -46,7 +46,7 @@ pub enum Recording {
 #[derive(Debug)]
 pub struct Play {
     /// When it began, the times and counters of its members, and notes.
-    pub played: Played,
+    pub played: LoadResults,
     /// Its trace; `None` if it was not recorded.
     pub trace: Option<Trace>,
     /// What disturbed it in spite of the repeats, in words; `None` if nothing did.
@@ -90,7 +90,7 @@ const LOADS: &str = "lab-play";
 
 /// What an experiment may use: the stop flag, the calibration, the recorder.
 #[derive(Debug)]
-pub struct Room {
+pub struct ExperimentContext {
     /// True with `--quick`: shorter, with wider intervals.
     pub is_quick: bool,
     /// Set by Ctrl-C and similar signals; what was done until then is kept.
@@ -103,12 +103,12 @@ pub struct Room {
     notes: Vec<String>,
 }
 
-impl Room {
+impl ExperimentContext {
     /// Opens the room: catches signals, and finds out whether plays can be recorded.
     ///
     /// # Errors
     /// Signals cannot be caught.
-    pub fn open(is_quick: bool, recording: Recording) -> Result<Self> {
+    pub fn open(is_quick: bool, recording: RecordingChoice) -> Result<Self> {
         Ok(Self {
             is_quick,
             stop: stop_on_signals()?,
@@ -168,8 +168,8 @@ impl Room {
     ///
     /// # Errors
     /// It cannot be played or recorded.
-    pub fn play(&self, load: &Load, recording: Recording) -> Result<Option<Play>> {
-        let Some(performed) = self.perform::<_, Played>(LOADS, load, recording)? else {
+    pub fn play(&self, load: &Load, recording: RecordingChoice) -> Result<Option<Play>> {
+        let Some(performed) = self.perform::<_, LoadResults>(LOADS, load, recording)? else {
             return Ok(None);
         };
         let mut played = performed.left;
@@ -190,18 +190,18 @@ impl Room {
         &self,
         player: &str,
         script: &Script,
-        recording: Recording,
+        recording: RecordingChoice,
     ) -> Result<Option<Performed<T>>> {
         let mut last = None;
         for _ in 0..=REPEATS {
             if self.must_stop() {
                 break;
             }
-            let before = Counters::read();
+            let before = DisturbanceCounters::read();
             let Some(mut play) = self.perform_once(player, script, recording)? else {
                 break;
             };
-            play.disturbance = Counters::read().since(&before).disturbance();
+            play.disturbance = DisturbanceCounters::read().since(&before).disturbance();
             let is_good = play.disturbance.is_none();
             // A disturbed play is better than none, should the next one be stopped.
             last = Some(play);
@@ -216,14 +216,14 @@ impl Room {
         &self,
         player: &str,
         script: &Script,
-        recording: Recording,
+        recording: RecordingChoice,
     ) -> Result<Option<Performed<T>>> {
         let place = tempfile::tempdir().context("making a directory for a play")?;
-        let is_recorded = recording == Recording::Wanted && self.records();
+        let is_recorded = recording == RecordingChoice::Wanted && self.records();
         let trace = is_recorded.then(|| place.path().join("play.swtch"));
         match child::play(player, script, place.path(), trace.as_deref(), &self.stop)? {
-            Outcome::Stopped => Ok(None),
-            Outcome::Played(left) => {
+            PlayOutcome::Stopped => Ok(None),
+            PlayOutcome::Played(left) => {
                 let trace = trace.map(|path| {
                     Trace::open(&path).with_context(|| format!("reading {}", path.display()))
                 });
@@ -242,8 +242,8 @@ impl Room {
     }
 }
 
-fn why_unrecorded(recording: Recording) -> Option<String> {
-    if recording == Recording::Unwanted {
+fn why_unrecorded(recording: RecordingChoice) -> Option<String> {
+    if recording == RecordingChoice::Unwanted {
         return Some("not asked for (--no-record)".to_owned());
     }
     let obstacle = ability::obstacles(&Probe::take()).into_iter().next()?;

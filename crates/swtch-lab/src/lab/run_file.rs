@@ -4,13 +4,13 @@
 use anyhow::{Context as _, Result, bail};
 
 use super::command::RunWords;
-use super::evidence::Evidence;
+use super::evidence::LoadRuns;
 use super::file::{LoadFile, Variant};
-use super::findings::{Findings, Table};
+use super::findings::{Findings, FindingsTable};
 use super::outcome::check_files;
 use super::outcome_with;
 use super::parameters::Parameters;
-use super::room::{Recording, Room};
+use super::room::{ExperimentContext, RecordingChoice};
 
 mod members;
 mod timeline;
@@ -31,8 +31,8 @@ pub fn run(words: &RunWords) -> Result<u8> {
     let parameters = Parameters::chosen(&file.head.parameters, words.words.quick, &given)?;
     let chosen = chosen(&file, words.variant.as_deref())?;
     check_files(&words.words)?;
-    let mut room = Room::open(words.words.quick, words.words.recording())?;
-    let play = |room: &mut Room| play(&file, &chosen, &parameters, room);
+    let mut room = ExperimentContext::open(words.words.quick, words.words.recording())?;
+    let play = |room: &mut ExperimentContext| play(&file, &chosen, &parameters, room);
     outcome_with("run", file.head.clone(), &parameters, &mut room, play)?.write(&words.words)
 }
 
@@ -41,7 +41,7 @@ fn play(
     file: &LoadFile,
     variants: &[&Variant],
     parameters: &Parameters,
-    room: &Room,
+    room: &ExperimentContext,
 ) -> Result<Findings> {
     // All are read before the first is played: a mistake in the last must not waste the others.
     let loads = variants
@@ -52,12 +52,12 @@ fn play(
     let mut findings = Findings::default();
     for (variant, load) in variants.iter().zip(&loads) {
         room.progress(format!("playing {}", variant.name).trim_end());
-        let Some(play) = room.play(load, Recording::Wanted)? else {
+        let Some(play) = room.play(load, RecordingChoice::Wanted)? else {
             findings.was_interrupted = true;
             break;
         };
         let evidence = play.trace.as_ref();
-        let evidence = evidence.map(|trace| Evidence::read(trace, &play.played.members));
+        let evidence = evidence.map(|trace| LoadRuns::read(trace, &play.played.members));
         let evidence = evidence.transpose()?;
         members.add(&variant.name, load, &play.played, evidence.as_ref());
         findings.pictures.extend(
@@ -73,12 +73,12 @@ fn play(
             .notes
             .extend(notes.map(|note| format!("{of_variant}{note}")));
     }
-    findings.tables.push(Table {
+    findings.tables.push(FindingsTable {
         title: "what each member did".to_owned(),
         sheet: members.sheet(),
     });
     if loads.len() > 1 {
-        findings.tables.push(Table {
+        findings.tables.push(FindingsTable {
             title: "all members of a variant together".to_owned(),
             sheet: sums.sheet(),
         });

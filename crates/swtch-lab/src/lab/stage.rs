@@ -11,20 +11,20 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
-use swtch_bench::load::{Places, Played};
+use swtch_bench::load::{LoadResults, UsableCpus};
 use swtch_core::cost::LatinSquare;
 use swtch_output::text;
 
 use super::claim::Verdict;
-use super::evidence::Evidence;
+use super::evidence::LoadRuns;
 use super::file::LoadFile;
 use super::findings::Findings;
-use super::parameters::{Parameters, Value};
-use super::room::{Recording, Room};
+use super::parameters::{ParameterValue, Parameters};
+use super::room::{ExperimentContext, RecordingChoice};
 
 /// A running experiment: its load file, its parameters, and the notes of its plays.
-pub struct Stage<'a> {
-    room: &'a Room,
+pub struct LoadExperiment<'a> {
+    room: &'a ExperimentContext,
     file: LoadFile,
     parameters: Parameters,
     lost: u64,
@@ -48,11 +48,11 @@ const SOME: [&str; 3] = ["rounds", "repeats", "processes"];
 
 /// A load that was played, with what its trace says.
 #[derive(Debug)]
-pub struct Act {
+pub struct PlayResult {
     /// When it began, the times and counters of its members, and notes.
-    pub played: Played,
+    pub played: LoadResults,
     /// What its trace says; `None` when it was not recorded.
-    pub evidence: Option<Evidence>,
+    pub evidence: Option<LoadRuns>,
     /// The name of the group of each member.
     pub names: Vec<String>,
 }
@@ -61,14 +61,19 @@ pub struct Act {
 #[derive(Debug)]
 pub struct Rounds<T>(Vec<Vec<Option<T>>>);
 
-impl<'a> Stage<'a> {
+impl<'a> LoadExperiment<'a> {
     /// Reads the file of an experiment.
     ///
     /// # Errors
     /// It describes no load that could be played here, or a parameter leaves nothing to do.
-    pub fn open(name: &str, text: &str, parameters: &Parameters, room: &'a Room) -> Result<Self> {
+    pub fn open(
+        name: &str,
+        text: &str,
+        parameters: &Parameters,
+        room: &'a ExperimentContext,
+    ) -> Result<Self> {
         for (name, value) in parameters.all() {
-            let is_none = SOME.contains(&name.as_str()) && *value == Value::Count(0);
+            let is_none = SOME.contains(&name.as_str()) && *value == ParameterValue::Count(0);
             ensure!(
                 !is_none && !has_no_length(value),
                 "--{name} {value}: nothing would be done; give more than 0"
@@ -92,9 +97,9 @@ impl<'a> Stage<'a> {
     pub fn play(
         &mut self,
         variant: &str,
-        changed: &[(&str, Value)],
-        recording: Recording,
-    ) -> Result<Option<Act>> {
+        changed: &[(&str, ParameterValue)],
+        recording: RecordingChoice,
+    ) -> Result<Option<PlayResult>> {
         let parameters = changed
             .iter()
             .fold(self.parameters.clone(), |parameters, (name, value)| {
@@ -113,12 +118,12 @@ impl<'a> Stage<'a> {
         }
         let evidence = play.trace.as_ref();
         let evidence = evidence
-            .map(|trace| Evidence::read(trace, &play.played.members))
+            .map(|trace| LoadRuns::read(trace, &play.played.members))
             .transpose()?;
         self.lost += evidence.as_ref().map_or(0, |evidence| evidence.lost);
         let members = play.played.members.iter();
         let names = members.map(|member| load.groups[member.group].name.clone());
-        Ok(Some(Act {
+        Ok(Some(PlayResult {
             names: names.collect(),
             played: play.played,
             evidence,
@@ -158,7 +163,7 @@ impl<'a> Stage<'a> {
     /// # Errors
     /// The kernel does not say.
     pub fn cpus(&self) -> Result<usize> {
-        Ok(Places::here()?.allowed.len())
+        Ok(UsableCpus::here()?.allowed.len())
     }
 
     /// True if a play was cut short because it was told to stop.
@@ -256,10 +261,10 @@ impl<T> Rounds<T> {
 }
 
 /// True for a length of time of 0, and for a list that holds one.
-pub fn has_no_length(value: &Value) -> bool {
+pub fn has_no_length(value: &ParameterValue) -> bool {
     match value {
-        Value::Time(time) => time.is_zero(),
-        Value::List(values) => values.iter().any(has_no_length),
+        ParameterValue::Time(time) => time.is_zero(),
+        ParameterValue::List(values) => values.iter().any(has_no_length),
         _ => false,
     }
 }
@@ -270,22 +275,27 @@ mod tests {
 
     #[test]
     fn parameters_that_leave_nothing_to_do_are_refused() {
-        let room = Room::open(true, Recording::Unwanted).unwrap();
+        let room = ExperimentContext::open(true, RecordingChoice::Unwanted).unwrap();
         let refused = |name: &str, value| {
             let parameters = Parameters::default().with(name, value);
-            Stage::open("a", "title = \"a\"", &parameters, &room)
+            LoadExperiment::open("a", "title = \"a\"", &parameters, &room)
                 .err()
                 .map(|error| error.to_string())
         };
         let of_zero = |name: &str| format!("--{name} 0: nothing would be done; give more than 0");
-        assert_eq!(refused("rounds", Value::Count(0)), Some(of_zero("rounds")));
-        let zero = Value::Time(std::time::Duration::ZERO);
+        assert_eq!(
+            refused("rounds", ParameterValue::Count(0)),
+            Some(of_zero("rounds"))
+        );
+        let zero = ParameterValue::Time(std::time::Duration::ZERO);
         assert!(
-            refused("slices", Value::List(vec![zero]))
+            refused("slices", ParameterValue::List(vec![zero]))
                 .unwrap()
                 .starts_with("--slices 0ns: ")
         );
-        assert!(!refused("most", Value::Count(0)).is_some_and(|why| why.starts_with("--most")));
+        assert!(
+            !refused("most", ParameterValue::Count(0)).is_some_and(|why| why.starts_with("--most"))
+        );
     }
 
     /// A round that was cut short must not shift the pairs of those after it.

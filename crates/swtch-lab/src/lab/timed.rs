@@ -27,11 +27,11 @@ use swtch_report::report::Cell;
 use super::claim::Verdict;
 use super::findings::Findings;
 use super::parameters::Parameters;
-use super::room::Room;
-use crate::cost::measure::{Measured, Measurements, measure};
-use crate::cost::menu::{Group, Menu, Role};
+use super::room::ExperimentContext;
+use crate::cost::measure::{MeasuredGroup, Measurements, measure};
+use crate::cost::menu::{ArmGroup, Menu, Role};
 use crate::cost::noise::noise;
-use crate::cost::series::{Act, Blocks};
+use crate::cost::series::{ArmOperation, Blocks};
 
 /// The measurements of all groups, for one experiment.
 #[derive(Debug)]
@@ -48,7 +48,11 @@ impl Timed {
     /// # Errors
     ///
     /// A process cannot be started, or one that measures failed.
-    pub fn side_by_side(groups: Vec<Group>, budget: Duration, room: &Room) -> Result<Self> {
+    pub fn side_by_side(
+        groups: Vec<ArmGroup>,
+        budget: Duration,
+        room: &ExperimentContext,
+    ) -> Result<Self> {
         let menu = Menu::of_groups(groups, home()?)?;
         Ok(Self {
             measurements: measure(&menu, budget, &room.stop, is_whole)?,
@@ -57,7 +61,7 @@ impl Timed {
     }
 
     /// The group `name`; `None` when it was ended before it had enough trees.
-    pub fn group(&self, name: &str) -> Option<&Measured> {
+    pub fn group(&self, name: &str) -> Option<&MeasuredGroup> {
         let mut groups = self.measurements.measured.iter();
         groups.find(|measured| measured.group.name == name)
     }
@@ -75,12 +79,14 @@ impl Timed {
     fn notes(&self) -> Vec<String> {
         let blocks: Vec<Blocks<'_>> = self.measurements.measured.iter().map(Blocks::of).collect();
         let all: Vec<Contrast> = blocks.iter().filter_map(twins).collect();
-        let verdict = cost::Verdict::of(&noise(&self.measurements, &blocks, &all));
+        let verdict = cost::MeasurementVerdict::of(&noise(&self.measurements, &blocks, &all));
         let reasons: Vec<String> = verdict.reasons().iter().map(Reason::to_string).collect();
         let noisy = match &verdict {
-            cost::Verdict::Quiet => None,
-            cost::Verdict::Noisy(_) => Some("the machine was not quiet"),
-            cost::Verdict::Unresolved(_) => Some("the machine was busy, and little can be said"),
+            cost::MeasurementVerdict::Quiet => None,
+            cost::MeasurementVerdict::Noisy(_) => Some("the machine was not quiet"),
+            cost::MeasurementVerdict::Unresolved(_) => {
+                Some("the machine was busy, and little can be said")
+            }
         };
         let noisy = noisy.map(|noisy| format!("{noisy}: {}", reasons.join("; ")));
         let unfinished = self
@@ -127,10 +133,10 @@ pub fn trees(parameters: &Parameters) -> Result<usize> {
 }
 
 /// Whether every arm has blocks of enough trees that count.
-fn is_whole(measured: &Measured) -> bool {
+fn is_whole(measured: &MeasuredGroup) -> bool {
     let blocks = Blocks::of(measured);
     let arms = 0..measured.group.arms.len();
-    let mut estimates = arms.filter_map(|arm| blocks.estimate(Act::of(arm)));
+    let mut estimates = arms.filter_map(|arm| blocks.estimate(ArmOperation::of(arm)));
     estimates.all(|estimate| estimate.covers_trees())
 }
 
@@ -141,7 +147,7 @@ pub fn twins(blocks: &Blocks<'_>) -> Option<Contrast> {
 }
 
 /// Adds a copy of the first arm as its twin: two arms that do the same must come out the same.
-pub fn add_twin(group: &mut Group) {
+pub fn add_twin(group: &mut ArmGroup) {
     let twin = group.arms.first().cloned();
     if let Some(mut twin) = twin {
         twin.role = Role::Twin(0);

@@ -17,10 +17,10 @@ use anyhow::Result;
 
 use super::cpu_choice::CpuChoice;
 use super::findings::Findings;
-use super::parameters::{Parameters, Value};
-use super::room::{Recording, Room};
+use super::parameters::{ParameterValue, Parameters};
+use super::room::{ExperimentContext, RecordingChoice};
 use super::smt::SmtOff;
-use super::stage::Stage;
+use super::stage::LoadExperiment;
 use curve::Curves;
 use shift::Shift;
 
@@ -49,7 +49,7 @@ struct CrowdSetting {
 ///
 /// # Errors
 /// A load cannot be played.
-pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
+pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
     let smt = match parameters.flag("smt") {
         true => None,
         false => Some(SmtOff::begin()),
@@ -58,11 +58,15 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
         Some(Err(error)) => Some(format!("{error:#}")),
         _ => None,
     };
-    let mut stage = Stage::open("turnaround", FILE, parameters, room)?;
+    let mut stage = LoadExperiment::open("turnaround", FILE, parameters, room)?;
     let cpus = stage.cpus()?;
     let settings = settings(parameters, cpus);
     let rounds = stage.rounds(&settings, parameters.count("rounds"), |stage, setting| {
-        let act = stage.play(setting.variant(), &setting.parameter(), Recording::Unwanted)?;
+        let act = stage.play(
+            setting.variant(),
+            &setting.parameter(),
+            RecordingChoice::Unwanted,
+        )?;
         let cpus = setting.cpus(cpus);
         Ok(act.map(|act| Shift::of(&act.played, cpus)))
     })?;
@@ -89,8 +93,8 @@ impl CrowdSetting {
         }
     }
 
-    fn parameter(self) -> [(&'static str, Value); 1] {
-        [("processes", Value::Count(self.processes as u64))]
+    fn parameter(self) -> [(&'static str, ParameterValue); 1] {
+        [("processes", ParameterValue::Count(self.processes as u64))]
     }
 
     /// How many of the machine's `cpus` it may use.
@@ -156,9 +160,9 @@ mod tests {
 
     fn parameters(one: bool, all: bool) -> Parameters {
         Parameters::default()
-            .with("most", Value::Count(0))
-            .with("one-cpu", Value::Flag(one))
-            .with("all-cpus", Value::Flag(all))
+            .with("most", ParameterValue::Count(0))
+            .with("one-cpu", ParameterValue::Flag(one))
+            .with("all-cpus", ParameterValue::Flag(all))
     }
 
     #[test]

@@ -19,11 +19,11 @@ use swtch_core::{Nanos, cost::LatinSquare};
 
 use super::findings::Findings;
 use super::measured::{Rate, dispersion};
-use super::parameters::{Parameters, Value};
-use super::room::{Recording, Room};
+use super::parameters::{ParameterValue, Parameters};
+use super::room::{ExperimentContext, RecordingChoice};
 use super::stage::{Disturbances, has_no_length};
-use exact::Counted;
-use script::{Counts, Phase, Scan, Scanned, Script, Told, Who};
+use exact::EventCounts;
+use script::{HogPhase, LevelCounts, Scan, Scanned, ScannerKind, Script, ScriptResult};
 
 mod answers;
 mod exact;
@@ -42,19 +42,19 @@ pub const VERB: &str = "lab-levels";
 ///
 /// # Errors
 /// It cannot be understood or played.
-pub fn play(script: Script) -> Result<Told> {
+pub fn play(script: Script) -> Result<ScriptResult> {
     Ok(match script {
-        Script::Scan(scan) => Told::Scanned(scan::play(&scan)?),
-        Script::Count => Told::Counted(exact::play()?),
+        Script::Scan(scan) => ScriptResult::Scanned(scan::play(&scan)?),
+        Script::Count => ScriptResult::Counted(exact::play()?),
     })
 }
 
 /// The results of all plays so far.
 #[derive(Debug, Default)]
-struct Plays {
+struct TwoLevelsResults {
     workers: Vec<Scanned>,
     threads: Vec<Scanned>,
-    counted: Vec<Counted>,
+    counted: Vec<EventCounts>,
     quantum: Nanos,
 }
 
@@ -62,20 +62,20 @@ struct Plays {
 ///
 /// # Errors
 /// A parameter makes no sense, or a script cannot be played.
-pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
+pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
     let scan = scan_of(parameters)?;
     let rounds = parameters.count("rounds");
     let mut disturbances = Disturbances::default();
-    let mut plays = Plays {
+    let mut plays = TwoLevelsResults {
         quantum: Nanos::from_ns(u64::try_from(scan.quantum.as_nanos())?),
-        ..Plays::default()
+        ..TwoLevelsResults::default()
     };
     room.progress("counting known numbers of events");
     let mut was_interrupted = !plays.take(room, &Script::Count, &mut disturbances)?;
     let square = LatinSquare::new(2, u64::from(std::process::id()));
     for round in 0..usize::try_from(rounds)? {
         for arm in square.row(round) {
-            let who = [Who::Workers, Who::Threads][arm];
+            let who = [ScannerKind::Workers, ScannerKind::Threads][arm];
             room.progress(&format!("round {} of {rounds}: {who}", round + 1));
             let script = Script::Scan(Scan {
                 who,
@@ -97,7 +97,7 @@ pub fn run(parameters: &Parameters, room: &mut Room) -> Result<Findings> {
 
 fn scan_of(parameters: &Parameters) -> Result<Scan> {
     for (name, value) in parameters.all() {
-        let is_none = has_no_length(value) || *value == Value::Count(0);
+        let is_none = has_no_length(value) || *value == ParameterValue::Count(0);
         ensure!(
             !is_none,
             "--{name} {value}: nothing would be done; give more than 0"
@@ -109,7 +109,7 @@ fn scan_of(parameters: &Parameters) -> Result<Scan> {
         Ok(u32::try_from(number)?)
     };
     Ok(Scan {
-        who: Who::Workers,
+        who: ScannerKind::Workers,
         scanners: small("workers", 1_000)?,
         megabytes: small("megabytes", 1 << 20)?,
         quantum: parameters.time("quantum"),
@@ -117,7 +117,7 @@ fn scan_of(parameters: &Parameters) -> Result<Scan> {
     })
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for ScannerKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Workers => "workers on one thread",
@@ -126,23 +126,27 @@ impl fmt::Display for Who {
     }
 }
 
-impl Plays {
+impl TwoLevelsResults {
     /// Plays a script and keeps its result; false when told to stop.
     fn take(
         &mut self,
-        room: &Room,
+        room: &ExperimentContext,
         script: &Script,
         disturbances: &mut Disturbances,
     ) -> Result<bool> {
-        let Some(play) = room.perform::<_, Told>(VERB, script, Recording::Unwanted)? else {
+        let Some(play) =
+            room.perform::<_, ScriptResult>(VERB, script, RecordingChoice::Unwanted)?
+        else {
             return Ok(false);
         };
         match play.left {
-            Told::Counted(counted) => self.counted = counted,
-            Told::Scanned(scanned) => {
+            ScriptResult::Counted(counted) => self.counted = counted,
+            ScriptResult::Scanned(scanned) => {
                 disturbances.add(play.disturbance);
                 match script {
-                    Script::Scan(scan) if scan.who == Who::Threads => self.threads.push(scanned),
+                    Script::Scan(scan) if scan.who == ScannerKind::Threads => {
+                        self.threads.push(scanned)
+                    }
                     _ => self.workers.push(scanned),
                 }
             }
@@ -161,15 +165,15 @@ impl Plays {
         }
     }
 
-    fn plays(&self, who: Who) -> &[Scanned] {
+    fn plays(&self, who: ScannerKind) -> &[Scanned] {
         match who {
-            Who::Workers => &self.workers,
-            Who::Threads => &self.threads,
+            ScannerKind::Workers => &self.workers,
+            ScannerKind::Threads => &self.threads,
         }
     }
 
     /// The rate of a count over all windows of a phase.
-    fn rate(&self, who: Who, phase: Phase, count: fn(&Counts) -> u64) -> Rate {
+    fn rate(&self, who: ScannerKind, phase: HogPhase, count: fn(&LevelCounts) -> u64) -> Rate {
         let windows = self.plays(who).iter().flat_map(|play| play.of(phase));
         let windows = windows.map(|window| (count(&window.grown), window.seconds()));
         let windows: Vec<(u64, f64)> = windows.collect();
@@ -184,20 +188,20 @@ impl Plays {
     }
 
     /// The counts of all windows of a phase, and their seconds.
-    fn sum(&self, who: Who, phase: Phase) -> (Counts, f64) {
+    fn sum(&self, who: ScannerKind, phase: HogPhase) -> (LevelCounts, f64) {
         let windows = self.plays(who).iter().flat_map(|play| play.of(phase));
-        windows.fold((Counts::default(), 0.0), |(sum, seconds), window| {
+        windows.fold((LevelCounts::default(), 0.0), |(sum, seconds), window| {
             (sum.plus(window.grown), seconds + window.seconds())
         })
     }
 
-    fn runs(&self, phase: Phase) -> Vec<f64> {
+    fn runs(&self, phase: HogPhase) -> Vec<f64> {
         let plays = self.workers.iter();
         plays.flat_map(|play| play.runs_of(phase)).collect()
     }
 }
 
-fn mode(counted: &Counted) -> &'static str {
+fn mode(counted: &EventCounts) -> &'static str {
     match counted.in_threads {
         true => "thread mode",
         false => "fiber mode",

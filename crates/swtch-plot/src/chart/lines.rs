@@ -5,20 +5,20 @@ use plotters::prelude::DrawingBackend;
 
 use super::super::content::{Dot, Line, Style};
 use super::super::layout::TEXT;
-use super::super::palette::{FADED, GRID, INK, Look, look};
-use super::super::pen::{Anchor, Pen, Place, cut_to};
+use super::super::palette::{FADED, GRID, INK, LineAppearance, look};
+use super::super::pen::{FigurePoint, Pen, TextAnchor, cut_to};
 use super::super::spread;
-use super::{Frame, LABEL_INDENT, LABEL_WIDTH};
+use super::{ChartFrame, LABEL_INDENT, LABEL_WIDTH};
 
 /// Distance from label to label, in points.
 const LABEL_GAP: f64 = 19.0;
 
 /// A line and how it is drawn.
 #[derive(Debug)]
-struct Drawn<'a> {
-    frame: &'a Frame<'a>,
+struct StyledLine<'a> {
+    frame: &'a ChartFrame<'a>,
     line: &'a Line,
-    look: Look,
+    look: LineAppearance,
     /// How far to the right of its place it is drawn, in points.
     shift: f64,
 }
@@ -27,13 +27,13 @@ struct Drawn<'a> {
 ///
 /// # Errors
 /// The backend cannot draw.
-pub(super) fn draw<B: DrawingBackend>(frame: &Frame<'_>, pen: &Pen<'_, B>) -> Result<()> {
+pub(super) fn draw<B: DrawingBackend>(frame: &ChartFrame<'_>, pen: &Pen<'_, B>) -> Result<()> {
     let lines = &frame.chart.lines;
     let looks = looks(lines);
     let shifts = shifts(frame);
     let drawn = lines.iter().zip(looks).zip(shifts);
-    let mut drawn: Vec<Drawn<'_>> = drawn
-        .map(|((line, look), shift)| Drawn {
+    let mut drawn: Vec<StyledLine<'_>> = drawn
+        .map(|((line, look), shift)| StyledLine {
             frame,
             line,
             look,
@@ -56,17 +56,17 @@ const fn depth(style: Style) -> u8 {
 }
 
 /// Ideal lines are all of one faded colour: only what was measured takes from the palette.
-fn looks(lines: &[Line]) -> Vec<Look> {
+fn looks(lines: &[Line]) -> Vec<LineAppearance> {
     let mut measured = 0;
     let looks = lines.iter().map(|line| match line.style {
-        Style::Ideal => Look {
+        Style::Ideal => LineAppearance {
             colour: FADED,
             ..look(0)
         },
         _ => {
             measured += 1;
             let next = look(measured - 1);
-            Look {
+            LineAppearance {
                 colour: line.colour.unwrap_or(next.colour),
                 ..next
             }
@@ -77,7 +77,7 @@ fn looks(lines: &[Line]) -> Vec<Look> {
 
 /// How far each line is moved to the side, in points: a little, where intervals would overlap.
 /// Where places are close nothing is moved, because it would be taken for another place.
-fn shifts(frame: &Frame<'_>) -> Vec<f64> {
+fn shifts(frame: &ChartFrame<'_>) -> Vec<f64> {
     /// Largest and smallest step from line to line, in points.
     const MOST: f64 = 6.0;
     const LEAST: f64 = 3.0;
@@ -108,14 +108,14 @@ fn shifts(frame: &Frame<'_>) -> Vec<f64> {
 }
 
 /// The least distance between two places at which something was measured, in points.
-fn narrowest_gap(frame: &Frame<'_>) -> f64 {
+fn narrowest_gap(frame: &ChartFrame<'_>) -> f64 {
     let places: Vec<f64> = frame.measured().into_iter().map(|x| frame.x(x)).collect();
     let gaps = places.windows(2).map(|pair| pair[1] - pair[0]);
     gaps.fold(f64::INFINITY, f64::min)
 }
 
 /// Whether intervals of two lines overlap so far that they cannot be told apart.
-fn hide(frame: &Frame<'_>, one: &Line, other: &Line) -> bool {
+fn hide(frame: &ChartFrame<'_>, one: &Line, other: &Line) -> bool {
     const SEEN: f64 = 12.0;
     let ends = |dot: &Dot| {
         let (low, high) = dot.interval?;
@@ -130,7 +130,7 @@ fn hide(frame: &Frame<'_>, one: &Line, other: &Line) -> bool {
     })
 }
 
-impl Drawn<'_> {
+impl StyledLine<'_> {
     fn draw<B: DrawingBackend>(&self, pen: &Pen<'_, B>) -> Result<()> {
         match self.line.style {
             Style::Measured => self.draw_measured(pen),
@@ -192,7 +192,7 @@ impl Drawn<'_> {
     }
 
     fn draw_scattered<B: DrawingBackend>(&self, pen: &Pen<'_, B>) -> Result<()> {
-        let mut places: Vec<Place> = self.placed().map(|dot| self.place(dot)).collect();
+        let mut places: Vec<FigurePoint> = self.placed().map(|dot| self.place(dot)).collect();
         places.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
         places.dedup_by(|one, other| is_near(*one, *other));
         places
@@ -206,13 +206,13 @@ impl Drawn<'_> {
         points.filter(|dot| self.frame.chart.has_place(dot))
     }
 
-    fn place(&self, dot: &Dot) -> Place {
+    fn place(&self, dot: &Dot) -> FigurePoint {
         let (x, y) = self.frame.place(dot);
         (x + self.shift, y)
     }
 
     /// The parts of a line whose points all have a place, two or more together.
-    fn stretches(&self) -> Vec<Vec<Place>> {
+    fn stretches(&self) -> Vec<Vec<FigurePoint>> {
         let chart = self.frame.chart;
         let is_placed = |dot: &Dot| chart.has_place(dot) && chart.is_above(dot);
         let parts = self.line.points.split(|dot| !is_placed(dot));
@@ -224,14 +224,14 @@ impl Drawn<'_> {
 
     /// Where a line of steps passes half of its height, which is the median of a distribution. Its
     /// shape is drawn there, for those who see no colours.
-    fn middle_of_steps(&self) -> Option<Place> {
+    fn middle_of_steps(&self) -> Option<FigurePoint> {
         let top = self.placed().map(|dot| dot.y).reduce(f64::max)?;
         let dot = self.placed().find(|dot| dot.y >= top / 2.0)?;
         Some((self.place(dot).0, self.frame.y(top / 2.0)))
     }
 
     /// Place of its last point that can be drawn.
-    fn end(&self) -> Place {
+    fn end(&self) -> FigurePoint {
         let last = self.placed().next_back();
         last.map_or((self.frame.right, self.frame.bottom), |dot| self.place(dot))
     }
@@ -240,11 +240,11 @@ impl Drawn<'_> {
 /// Writes the name of each line at its end. Names that would overlap are moved apart, and a thin
 /// line leads back.
 fn write_labels<B: DrawingBackend>(
-    frame: &Frame<'_>,
-    lines: &[Drawn<'_>],
+    frame: &ChartFrame<'_>,
+    lines: &[StyledLine<'_>],
     pen: &Pen<'_, B>,
 ) -> Result<()> {
-    let ends: Vec<Place> = lines.iter().map(Drawn::end).collect();
+    let ends: Vec<FigurePoint> = lines.iter().map(StyledLine::end).collect();
     let wanted: Vec<f64> = ends.iter().map(|(_, y)| *y).collect();
     let heights = spread::apart(&wanted, LABEL_GAP, (frame.top + 6.0, frame.bottom));
     for ((drawn, end), y) in lines.iter().zip(ends).zip(heights) {
@@ -258,7 +258,7 @@ fn write_labels<B: DrawingBackend>(
         draw_sample(style, at, drawn.look, pen)?;
         let label = cut_to(&drawn.line.label, TEXT, LABEL_WIDTH)?;
         let at = (frame.right + LABEL_INDENT, y);
-        pen.text(&label, at, Anchor::Left, TEXT, INK)?;
+        pen.text(&label, at, TextAnchor::Left, TEXT, INK)?;
     }
     Ok(())
 }
@@ -266,8 +266,8 @@ fn write_labels<B: DrawingBackend>(
 /// Draws what a line looks like, beside its name.
 fn draw_sample<B: DrawingBackend>(
     style: Style,
-    at: Place,
-    look: Look,
+    at: FigurePoint,
+    look: LineAppearance,
     pen: &Pen<'_, B>,
 ) -> Result<()> {
     let stroke = [(at.0 - 8.0, at.1), (at.0 + 8.0, at.1)];
@@ -286,8 +286,8 @@ fn draw_sample<B: DrawingBackend>(
 }
 
 /// The corners of a line that keeps its height until the next point.
-fn in_steps(places: &[Place]) -> Vec<Place> {
-    let mut corners: Vec<Place> = places.first().copied().into_iter().collect();
+fn in_steps(places: &[FigurePoint]) -> Vec<FigurePoint> {
+    let mut corners: Vec<FigurePoint> = places.first().copied().into_iter().collect();
     for pair in places.windows(2) {
         corners.push((pair[1].0, pair[0].1));
         corners.push(pair[1]);
@@ -296,8 +296,8 @@ fn in_steps(places: &[Place]) -> Vec<Place> {
 }
 
 /// The places without those that cannot be told from the one before; the last stays.
-fn thinned(places: &[Place]) -> Vec<Place> {
-    let mut kept: Vec<Place> = Vec::new();
+fn thinned(places: &[FigurePoint]) -> Vec<FigurePoint> {
+    let mut kept: Vec<FigurePoint> = Vec::new();
     for (index, place) in places.iter().enumerate() {
         let is_last = index + 1 == places.len();
         if is_last || kept.last().is_none_or(|last| !is_near(*last, *place)) {
@@ -307,7 +307,7 @@ fn thinned(places: &[Place]) -> Vec<Place> {
     kept
 }
 
-fn is_near(one: Place, other: Place) -> bool {
+fn is_near(one: FigurePoint, other: FigurePoint) -> bool {
     (one.0 - other.0).abs() < 0.4 && (one.1 - other.1).abs() < 0.4
 }
 
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn a_line_of_ten_thousand_points_is_small_when_drawn() {
-        let places: Vec<Place> = (0..10_000).map(|n| (f64::from(n) / 20.0, 7.0)).collect();
+        let places: Vec<FigurePoint> = (0..10_000).map(|n| (f64::from(n) / 20.0, 7.0)).collect();
         let kept = thinned(&places);
         assert!(kept.len() < 1_300, "{}", kept.len());
         assert_eq!(kept.last(), places.last());

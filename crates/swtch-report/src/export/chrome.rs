@@ -22,11 +22,11 @@ use serde_json::json;
 use swtch_core::{CpuId, Gap, Level, Reason, Switch, TaskKey, Timestamp, WakerKind};
 use swtch_output::text::escaped;
 
-use super::evidence::{self, Fact, Facts, Vocabulary};
-use super::life::{Lives, Moments, was_woken};
-use super::rows::{Rows, Taken};
+use super::evidence::{self, EvidenceValue, Facts, Vocabulary};
+use super::life::{LastSwitchOuts, Moments, was_woken};
+use super::rows::{ExportRows, ExportedParts};
 use crate::report::Names;
-use events::{Events, Lane, Span};
+use events::{ChromeLane, Events, SliceSpan};
 
 /// The kernel assigns no process id from here on (`PID_MAX_LIMIT`). These numbers stand for the
 /// process of the CPUs, and for tasks without an id.
@@ -37,7 +37,7 @@ const UNNAMED: u64 = CPUS + (1 << 17);
 ///
 /// # Errors
 /// When the trace cannot be read or `out` not be written.
-pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
+pub fn write(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
     let host = &rows.meta().host;
     let about = json!({
         "source": "swtch",
@@ -47,11 +47,11 @@ pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
         "start_ns": rows.meta().start_ns,
     });
     let start = Timestamp::from_ns(rows.meta().start_ns);
-    let mut writer = Writer {
+    let mut writer = ChromeWriter {
         events: Events::begin(out, start, &about)?,
         names: rows.names(),
         vocabulary: Vocabulary::new(rows)?,
-        lives: Lives::default(),
+        lives: LastSwitchOuts::default(),
         met: FxHashSet::default(),
         cpus: FxHashSet::default(),
         arrows: 0,
@@ -69,11 +69,11 @@ pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
     writer.events.end()
 }
 
-struct Writer<'a> {
+struct ChromeWriter<'a> {
     events: Events<'a>,
     names: Rc<Names>,
     vocabulary: Vocabulary,
-    lives: Lives,
+    lives: LastSwitchOuts,
     met: FxHashSet<TaskKey>,
     cpus: FxHashSet<CpuId>,
     arrows: u64,
@@ -87,12 +87,12 @@ struct Writer<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Arrow {
     woken: Timestamp,
-    to: Lane,
+    to: ChromeLane,
     start: Timestamp,
 }
 
-impl Writer<'_> {
-    fn take(&mut self, row: &Switch, taken: Taken) -> Result<()> {
+impl ChromeWriter<'_> {
+    fn take(&mut self, row: &Switch, taken: ExportedParts) -> Result<()> {
         let moments = Moments::of(row);
         let before = self.lives.push(row);
         let lane = self.meet(row.task)?;
@@ -101,7 +101,7 @@ impl Writer<'_> {
             self.wait(row, before.as_ref(), &moments, lane)?;
         }
         if let Some(from) = moments.start {
-            self.run(row, Span { from, to: row.ts }, lane, taken)?;
+            self.run(row, SliceSpan { from, to: row.ts }, lane, taken)?;
         }
         // Both ends of an arrow need a slice that is written before them.
         if taken.wait && taken.switch {
@@ -110,9 +110,15 @@ impl Writer<'_> {
         self.arrows_from(row, lane, taken.switch)
     }
 
-    fn run(&mut self, row: &Switch, span: Span, lane: Lane, taken: Taken) -> Result<()> {
+    fn run(
+        &mut self,
+        row: &Switch,
+        span: SliceSpan,
+        lane: ChromeLane,
+        taken: ExportedParts,
+    ) -> Result<()> {
         let label = self.label(row.task);
-        let on_cpu = Lane {
+        let on_cpu = ChromeLane {
             pid: CPUS,
             tid: cpu_lane(row.cpu),
         };
@@ -120,7 +126,7 @@ impl Writer<'_> {
         self.events.slice(on_cpu, span, &label, "cpu", &facts)?;
         // A run that the filter does not take is shown on the lane of its CPU only.
         if taken.switch {
-            facts.push(("cpu", Fact::Count(u64::from(row.cpu.get()))));
+            facts.push(("cpu", EvidenceValue::Count(u64::from(row.cpu.get()))));
             self.events
                 .slice(lane, span, "running", "running", &facts)?;
         }
@@ -132,7 +138,7 @@ impl Writer<'_> {
         row: &Switch,
         before: Option<&Switch>,
         moments: &Moments,
-        lane: Lane,
+        lane: ChromeLane,
     ) -> Result<()> {
         let (Some(began), Some(start)) = (moments.wait_began(), moments.start) else {
             return Ok(());
@@ -148,7 +154,7 @@ impl Writer<'_> {
         let runnable_since = moments.woken.unwrap_or(start);
         let was_blocked = row.wait.off.is_some() && began < runnable_since;
         if was_blocked {
-            let span = Span {
+            let span = SliceSpan {
                 from: began,
                 to: runnable_since,
             };
@@ -161,7 +167,7 @@ impl Writer<'_> {
             self.events.slice(lane, span, name, category, &facts)?;
         }
         if row.wait.runq.is_some() {
-            let span = Span {
+            let span = SliceSpan {
                 from: runnable_since,
                 to: start,
             };
@@ -177,7 +183,7 @@ impl Writer<'_> {
 
     /// Draws an arrow from the waker's run to the run that followed. An arrow needs a slice at both
     /// ends, so one that would start in a run without a slice is left out.
-    fn arrow(&mut self, row: &Switch, moments: &Moments, to: Lane) -> Result<()> {
+    fn arrow(&mut self, row: &Switch, moments: &Moments, to: ChromeLane) -> Result<()> {
         let (Some(woken), Some(start), Some(waker)) =
             (moments.woken, moments.start, row.wait.waker)
         else {
@@ -202,7 +208,7 @@ impl Writer<'_> {
     }
 
     /// Draws the arrows that waited for this run to be written.
-    fn arrows_from(&mut self, row: &Switch, lane: Lane, is_written: bool) -> Result<()> {
+    fn arrows_from(&mut self, row: &Switch, lane: ChromeLane, is_written: bool) -> Result<()> {
         match is_written {
             true => self.drawn.insert(row.task),
             false => self.drawn.remove(&row.task),
@@ -214,7 +220,7 @@ impl Writer<'_> {
         drawn.try_for_each(|arrow| self.draw(lane, arrow))
     }
 
-    fn draw(&mut self, from: Lane, arrow: Arrow) -> Result<()> {
+    fn draw(&mut self, from: ChromeLane, arrow: Arrow) -> Result<()> {
         self.arrows += 1;
         self.events.flow("s", self.arrows, from, arrow.woken)?;
         self.events.flow("f", self.arrows, arrow.to, arrow.start)
@@ -226,7 +232,7 @@ impl Writer<'_> {
         };
         let lane = self.meet(row.task)?;
         let mut facts: Facts = vec![
-            ("thread", Fact::Word(self.label(row.task))),
+            ("thread", EvidenceValue::Word(self.label(row.task))),
             ("left_for", word(row.rule.reason.as_str())),
         ];
         evidence::of_worker(row, &self.vocabulary, &mut facts);
@@ -236,25 +242,25 @@ impl Writer<'_> {
 
     fn lost(&mut self, gap: &Gap) -> Result<()> {
         self.meet_cpu(gap.cpu)?;
-        let lane = Lane {
+        let lane = ChromeLane {
             pid: CPUS,
             tid: cpu_lane(gap.cpu),
         };
         let facts: Facts = vec![
-            ("lost", Fact::Count(gap.lost)),
+            ("lost", EvidenceValue::Count(gap.lost)),
             ("level", word(gap.level.as_str())),
-            ("until_ns", Fact::Count(gap.end.as_ns())),
+            ("until_ns", EvidenceValue::Count(gap.end.as_ns())),
         ];
         self.events.instant("lost records", gap.start, lane, &facts)
     }
 
     /// Names a thread when it first occurs.
-    fn meet(&mut self, task: TaskKey) -> Result<Lane> {
+    fn meet(&mut self, task: TaskKey) -> Result<ChromeLane> {
         let index = self.names.index(task);
         let process = self.names.process_of(index);
         let thread = self.names.thread(index);
         let unnamed = UNNAMED + u64::from(task.get());
-        let lane = Lane {
+        let lane = ChromeLane {
             pid: process.pid.map_or(unnamed, |pid| u64::from(pid.get())),
             tid: thread.tid.map_or(unnamed, |tid| u64::from(tid.get())),
         };
@@ -269,7 +275,7 @@ impl Writer<'_> {
         if !self.cpus.insert(cpu) {
             return Ok(());
         }
-        let lane = Lane {
+        let lane = ChromeLane {
             pid: CPUS,
             tid: cpu_lane(cpu),
         };
@@ -296,6 +302,6 @@ fn cpu_lane(cpu: CpuId) -> u64 {
     CPUS + 1 + u64::from(cpu.get())
 }
 
-fn word(text: &str) -> Fact {
-    Fact::Word(text.to_owned())
+fn word(text: &str) -> EvidenceValue {
+    EvidenceValue::Word(text.to_owned())
 }

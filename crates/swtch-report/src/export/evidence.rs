@@ -5,10 +5,10 @@ use rustc_hash::FxHashMap;
 use swtch_core::{Arch, Cause, Switch, TaskKey};
 use swtch_output::text::escaped;
 
-use super::rows::Rows;
+use super::rows::ExportRows;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fact {
+pub enum EvidenceValue {
     /// Text; names from outside are escaped.
     Word(String),
     /// A number; a length when the name ends in its unit.
@@ -18,7 +18,7 @@ pub enum Fact {
 }
 
 /// Pairs of name and value.
-pub type Facts = Vec<(&'static str, Fact)>;
+pub type Facts = Vec<(&'static str, EvidenceValue)>;
 
 /// Gives the name of a task.
 pub type Label<'a> = &'a dyn Fn(TaskKey) -> String;
@@ -35,7 +35,7 @@ impl Vocabulary {
     ///
     /// # Errors
     /// When the names of wait types cannot be read.
-    pub fn new(rows: &Rows<'_>) -> anyhow::Result<Self> {
+    pub fn new(rows: &ExportRows<'_>) -> anyhow::Result<Self> {
         let wait_types = rows.wait_types()?.into_iter();
         let named = wait_types.map(|row| (row.wait_type, escaped(&row.name).into_owned()));
         Ok(Self {
@@ -60,30 +60,30 @@ impl Vocabulary {
 /// Why a thread left, and which task came.
 pub fn of_departure(row: &Switch, words: &Vocabulary, label: Label<'_>, facts: &mut Facts) {
     let evidence = &row.evidence;
-    let word = |text: &str| Fact::Word(text.to_owned());
+    let word = |text: &str| EvidenceValue::Word(text.to_owned());
     facts.push(("certainty", word(row.rule.certainty.as_str())));
     facts.push(("rule", word(row.rule.name)));
     if !matches!(evidence.cause, Cause::None | Cause::NoHook) {
         facts.push(("cause", word(evidence.cause.as_str())));
     }
     if let Some(number) = evidence.syscall {
-        facts.push(("syscall", Fact::Word(words.syscall(number))));
+        facts.push(("syscall", EvidenceValue::Word(words.syscall(number))));
     }
     if let Some(key) = evidence.wait_key {
-        facts.push(("wait_key", Fact::Address(key)));
+        facts.push(("wait_key", EvidenceValue::Address(key)));
     }
     if let Some(nominator) = evidence.nominator {
-        facts.push(("nominator", Fact::Word(label(nominator))));
+        facts.push(("nominator", EvidenceValue::Word(label(nominator))));
     }
     if let Some(delay) = evidence.need_resched_delay {
-        facts.push(("need_resched_delay_ns", Fact::Count(delay.as_ns())));
+        facts.push(("need_resched_delay_ns", EvidenceValue::Count(delay.as_ns())));
     }
-    facts.push(("left_cpu", Fact::Count(u64::from(row.cpu.get()))));
+    facts.push(("left_cpu", EvidenceValue::Count(u64::from(row.cpu.get()))));
     if let Some(next) = row.next_task {
-        facts.push(("next", Fact::Word(label(next))));
+        facts.push(("next", EvidenceValue::Word(label(next))));
     }
     if let Some(worker) = row.user_task {
-        facts.push(("user_task", Fact::Count(worker)));
+        facts.push(("user_task", EvidenceValue::Count(worker)));
     }
 }
 
@@ -91,25 +91,25 @@ pub fn of_departure(row: &Switch, words: &Vocabulary, label: Label<'_>, facts: &
 pub fn of_wait(row: &Switch, label: Label<'_>, facts: &mut Facts) {
     let wait = &row.wait;
     if let Some(blocked) = wait.blocked() {
-        facts.push(("blocked_ns", Fact::Count(blocked.as_ns())));
+        facts.push(("blocked_ns", EvidenceValue::Count(blocked.as_ns())));
     }
     if let Some(runq) = wait.runq {
-        facts.push(("runq_ns", Fact::Count(runq.as_ns())));
+        facts.push(("runq_ns", EvidenceValue::Count(runq.as_ns())));
     }
     if let Some(waker) = wait.waker {
-        facts.push(("waker", Fact::Word(label(waker))));
+        facts.push(("waker", EvidenceValue::Word(label(waker))));
     }
     if let Some(kind) = wait.waker_kind {
-        facts.push(("waker_kind", Fact::Word(kind.as_str().to_owned())));
+        facts.push(("waker_kind", EvidenceValue::Word(kind.as_str().to_owned())));
     }
     if let Some(cpu) = wait.wake_cpu {
-        facts.push(("wake_cpu", Fact::Count(u64::from(cpu.get()))));
+        facts.push(("wake_cpu", EvidenceValue::Count(u64::from(cpu.get()))));
     }
 }
 
 /// What a worker of a user-mode scheduler waits for now, and what it had waited for before.
 pub fn of_worker(row: &Switch, words: &Vocabulary, facts: &mut Facts) {
-    let named = |number| Fact::Word(words.wait_type(number));
+    let named = |number| EvidenceValue::Word(words.wait_type(number));
     facts.extend(
         row.user
             .wait_type
@@ -118,8 +118,14 @@ pub fn of_worker(row: &Switch, words: &Vocabulary, facts: &mut Facts) {
     let before = row.user.off_wait_type;
     facts.extend(before.map(|number| ("off_wait_type", named(number))));
     let wait = &row.wait;
-    facts.extend(wait.off.map(|off| ("off_ns", Fact::Count(off.as_ns()))));
-    facts.extend(wait.runq.map(|runq| ("runq_ns", Fact::Count(runq.as_ns()))));
+    facts.extend(
+        wait.off
+            .map(|off| ("off_ns", EvidenceValue::Count(off.as_ns()))),
+    );
+    facts.extend(
+        wait.runq
+            .map(|runq| ("runq_ns", EvidenceValue::Count(runq.as_ns()))),
+    );
     let waker = row.user.waker;
-    facts.extend(waker.map(|waker| ("user_waker", Fact::Count(waker))));
+    facts.extend(waker.map(|waker| ("user_waker", EvidenceValue::Count(waker))));
 }

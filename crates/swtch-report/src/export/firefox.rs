@@ -32,8 +32,8 @@ use swtch_output::text::{escaped, grouped};
 use swtch_store::StackKind;
 
 use super::evidence::Vocabulary;
-use super::life::{Lives, Moments, name_of_wait};
-use super::rows::{Rows, Taken};
+use super::life::{LastSwitchOuts, Moments, name_of_wait};
+use super::rows::{ExportRows, ExportedParts};
 use crate::report::{Names, Symbols};
 use marker::WaitMarker;
 
@@ -45,8 +45,8 @@ const MOST_WAITS: u64 = 1_000_000;
 /// # Errors
 /// When the trace cannot be read or `out` not be written, and above the waits that the profiler can
 /// hold.
-pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
-    let mut builder = Builder::new(rows)?;
+pub fn write(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
+    let mut builder = ProfileBuilder::new(rows)?;
     rows.scan(&mut |row, taken| match row.level {
         Level::Os if taken.switch || taken.wait => builder.take(row, taken),
         _ => Ok(()),
@@ -55,13 +55,13 @@ pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
     serde_json::to_writer(out, &builder.profile).context("writing the profile")
 }
 
-struct Builder {
+struct ProfileBuilder {
     profile: Profile,
     start: Timestamp,
     names: Rc<Names>,
     symbols: Symbols,
     vocabulary: Vocabulary,
-    lives: Lives,
+    lives: LastSwitchOuts,
     threads: FxHashMap<TaskKey, ThreadHandle>,
     processes: FxHashMap<usize, fxprof_processed_profile::ProcessHandle>,
     categories: FxHashMap<Category, CategoryHandle>,
@@ -71,8 +71,8 @@ struct Builder {
     owed: FxHashMap<TaskKey, Nanos>,
 }
 
-impl Builder {
-    fn new(rows: &Rows<'_>) -> Result<Self> {
+impl ProfileBuilder {
+    fn new(rows: &ExportRows<'_>) -> Result<Self> {
         let meta = rows.meta();
         let since_start = meta.clock.monotonic_ns.saturating_sub(meta.start_ns);
         let began = meta.clock.realtime_ns.saturating_sub(since_start);
@@ -98,7 +98,7 @@ impl Builder {
             names: rows.names(),
             symbols: rows.symbols()?,
             vocabulary: Vocabulary::new(rows)?,
-            lives: Lives::default(),
+            lives: LastSwitchOuts::default(),
             threads: FxHashMap::default(),
             processes: FxHashMap::default(),
             waits: 0,
@@ -107,7 +107,7 @@ impl Builder {
         })
     }
 
-    fn take(&mut self, row: &Switch, taken: Taken) -> Result<()> {
+    fn take(&mut self, row: &Switch, taken: ExportedParts) -> Result<()> {
         let moments = Moments::of(row);
         let thread = self.thread(row.task, moments.first(row));
         let before = self.lives.push(row);

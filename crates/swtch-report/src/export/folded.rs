@@ -18,18 +18,18 @@ use swtch_output::text::escaped;
 use swtch_store::StackKind;
 
 use super::life::name_of_wait;
-use super::rows::Rows;
+use super::rows::ExportRows;
 use crate::report::{Names, Symbols};
 
 /// Thread, user stack, kernel stack, and why the thread did not run.
-type Place = (usize, Option<u32>, Option<u32>, &'static str);
+type FoldedKey = (usize, Option<u32>, Option<u32>, &'static str);
 
 /// Writes the lines, in the order of their words.
 ///
 /// # Errors
 /// When the trace cannot be read or `out` not be written.
-pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
-    let mut places: FxHashMap<Place, Nanos> = FxHashMap::default();
+pub fn write(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
+    let mut places: FxHashMap<FoldedKey, Nanos> = FxHashMap::default();
     let names = rows.names();
     rows.scan(&mut |row, taken| {
         if let (Level::Os, true, Some(length)) = (row.level, taken.wait, row.wait.length()) {
@@ -50,12 +50,12 @@ pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-fn place_of(row: &Switch, task: usize) -> Place {
+fn place_of(row: &Switch, task: usize) -> FoldedKey {
     let wait = &row.wait;
     (task, wait.user_stack, wait.kernel_stack, name_of_wait(row))
 }
 
-fn line((task, user, kernel, reason): Place, names: &Names, symbols: &Symbols) -> String {
+fn line((task, user, kernel, reason): FoldedKey, names: &Names, symbols: &Symbols) -> String {
     let mut words = vec![
         clean(&names.process_of(task).comm),
         clean(&names.thread(task).comm),

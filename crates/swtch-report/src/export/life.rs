@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A row describes the wait before its run, and the reason of the switch-out after it. So two rows
-//! describe a whole wait: its reason, its object, and its waker. [`Lives`] keeps only the last row
+//! describe a whole wait: its reason, its object, and its waker. [`LastSwitchOuts`] keeps only the last row
 //! of each thread.
 
 use rustc_hash::FxHashMap;
@@ -63,11 +63,11 @@ pub fn name_of_wait(row: &Switch) -> &'static str {
 
 /// The last switch-out of every thread.
 #[derive(Debug, Default)]
-pub struct Lives {
+pub struct LastSwitchOuts {
     last: FxHashMap<TaskKey, Switch>,
 }
 
-impl Lives {
+impl LastSwitchOuts {
     /// Takes the next row, in order of time. Returns the switch-out that began the wait before its
     /// run, unless that was lost, out of scope, or before the part of the trace that is read.
     pub fn push(&mut self, row: &Switch) -> Option<Switch> {
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_wait_joins_the_row_that_began_it() {
-        let mut lives = Lives::default();
+        let mut lives = LastSwitchOuts::default();
         assert!(lives.push(&at(1_000, row(1, Reason::Futex))).is_none());
         let next = at(1_600, after(row(1, Reason::Sleep), Reason::Futex, 400, 100));
         let before = lives.push(&next).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     /// A switch between the two rows was lost, so the wait did not begin with the first row.
     #[test]
     fn a_wait_whose_beginning_was_lost_joins_nothing() {
-        let mut lives = Lives::default();
+        let mut lives = LastSwitchOuts::default();
         lives.push(&at(1_000, row(1, Reason::Futex)));
         let next = at(1_600, after(row(1, Reason::Sleep), Reason::Futex, 40, 10));
         assert!(lives.push(&next).is_none());
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn who_has_ended_waits_for_nothing() {
-        let mut lives = Lives::default();
+        let mut lives = LastSwitchOuts::default();
         lives.push(&at(1_000, row(1, Reason::Exit)));
         lives.push(&at(1_000, row(2, Reason::Futex)));
         let waiting: Vec<_> = lives.still_waiting().iter().map(|row| row.task).collect();

@@ -10,17 +10,17 @@
 //!
 //! What Perfetto's trace processor computes from the events must equal our sums: a run is one row
 //! of `sched`, and blocked and run-queue time are the rows of `thread_state` between runs.
-//! [`lanes`], [`letter`] and [`untold`] explain what that takes. Moments are written on
+//! [`lanes`], [`ftrace_state`] and [`unknown_spans`] explain what that takes. Moments are written on
 //! `CLOCK_BOOTTIME`, the format's own clock.
 
+mod ftrace_state;
 mod intern;
 mod lanes;
-mod letter;
 mod message;
 mod packets;
 mod slices;
 mod threads;
-mod untold;
+mod unknown_spans;
 
 use std::io::Write;
 
@@ -28,14 +28,14 @@ use anyhow::Result;
 use swtch_core::{CpuId, Gap, Level, Switch, TaskKey, Timestamp, WakerKind};
 use swtch_output::text::counted;
 
-use super::life::{Lives, Moments, was_woken};
-use super::rows::{Rows, Taken};
-use lanes::{Between, Lanes, Then, Who};
+use super::life::{LastSwitchOuts, Moments, was_woken};
+use super::rows::{ExportRows, ExportedParts};
+use lanes::{Continuation, CpuChains, CpuOccupant, IdleSpan};
 use message::{FtraceEvent, SchedProcessFree, SchedWaking, TaskState, TracePacket};
 use packets::Packets;
 use slices::Slices;
-use threads::Threads;
-use untold::Untold;
+use threads::NamedThreads;
+use unknown_spans::UnknownSpans;
 
 /// The kernel's `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ` (`include/linux/trace_events.h`).
 const IN_INTERRUPT: u32 = 0x08;
@@ -48,21 +48,21 @@ const TASK_STATE_INTERRUPTIBLE_SLEEP: i32 = 4;
 ///
 /// # Errors
 /// When the trace cannot be read or `out` not be written.
-pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
+pub fn write(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
     let between = match rows.are_all() {
-        true => Between::Idle,
-        false => Between::NotRecorded,
+        true => IdleSpan::Idle,
+        false => IdleSpan::NotRecorded,
     };
     let gaps = rows.gaps()?;
-    let untold = Untold::find(rows)?;
+    let unknown = UnknownSpans::find(rows)?;
     let slices = Slices::new(rows)?;
-    let mut writer = Writer {
+    let mut writer = PerfettoWriter {
         packets: Packets::new(rows.meta(), out),
-        threads: Threads::new(rows.names()),
-        lanes: Lanes::new(between),
+        threads: NamedThreads::new(rows.names()),
+        lanes: CpuChains::new(between),
         slices,
-        lives: Lives::default(),
-        untold,
+        lives: LastSwitchOuts::default(),
+        unknown,
         rows: 0,
     };
     writer.packets.write_head(rows.meta())?;
@@ -74,19 +74,19 @@ pub fn write(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
 }
 
 /// All stages of the export.
-struct Writer<'a> {
+struct PerfettoWriter<'a> {
     packets: Packets<'a>,
-    threads: Threads,
-    lanes: Lanes,
+    threads: NamedThreads,
+    lanes: CpuChains,
     slices: Slices,
-    lives: Lives,
-    untold: Untold,
+    lives: LastSwitchOuts,
+    unknown: UnknownSpans,
     /// Rows of the kernel's level that were taken so far.
     rows: usize,
 }
 
-impl Writer<'_> {
-    fn take(&mut self, row: &Switch, taken: Taken) -> Result<()> {
+impl PerfettoWriter<'_> {
+    fn take(&mut self, row: &Switch, taken: ExportedParts) -> Result<()> {
         let moments = Moments::of(row);
         let first = moments.first(row);
         self.meet(row.task, row.cpu, first)?;
@@ -98,9 +98,9 @@ impl Writer<'_> {
         if was_woken(row) {
             self.wake(row, &moments, before.as_ref())?;
         }
-        let then = match self.untold.follows(self.rows) {
-            true => Then::Untold,
-            false => Then::Told,
+        let then = match self.unknown.follows(self.rows) {
+            true => Continuation::UnknownSpans,
+            false => Continuation::Told,
         };
         self.rows += 1;
         let (packets, threads) = (&mut self.packets, &self.threads);
@@ -118,7 +118,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn take_user(&mut self, row: &Switch, taken: Taken) -> Result<()> {
+    fn take_user(&mut self, row: &Switch, taken: ExportedParts) -> Result<()> {
         if taken.switch {
             self.meet(row.task, row.cpu, Moments::of(row).first(row))?;
             let packets = &mut self.packets;
@@ -168,7 +168,7 @@ impl Writer<'_> {
             true => TASK_STATE_INTERRUPTIBLE_SLEEP,
             false => TASK_STATE_RUNNABLE,
         };
-        let (tid, comm) = self.threads.called(Who::Task(row.task));
+        let (tid, comm) = self.threads.called(CpuOccupant::Task(row.task));
         let state = TaskState {
             comm: Some(comm),
             tid: Some(i64::from(tid)),
@@ -205,7 +205,7 @@ impl Writer<'_> {
     }
 
     fn waking(&self, row: &Switch, at: Timestamp, waker: TaskKey, target: CpuId) -> FtraceEvent {
-        let (tid, comm) = self.threads.called(Who::Task(row.task));
+        let (tid, comm) = self.threads.called(CpuOccupant::Task(row.task));
         let waker = match waker.is_idle() {
             true => 0,
             false => self.threads.tid(waker).cast_unsigned(),
@@ -229,22 +229,22 @@ impl Writer<'_> {
         }
     }
 
-    fn finish(mut self, rows: &Rows<'_>, gaps: &[Gap]) -> Result<()> {
-        let (packets, threads, untold) = (&mut self.packets, &self.threads, &self.untold);
+    fn finish(mut self, rows: &ExportRows<'_>, gaps: &[Gap]) -> Result<()> {
+        let (packets, threads, unknown) = (&mut self.packets, &self.threads, &self.unknown);
         let mut failed = None;
         let mut out = |cpu, event| failed = failed.take().or(packets.event(cpu, event).err());
         // A task without a row has no process in the export either.
-        let running = |cpu| untold.running(cpu).filter(|task| threads.is_met(*task));
+        let running = |cpu| unknown.running(cpu).filter(|task| threads.is_met(*task));
         self.lanes
             .finish(&|who| threads.called(who), running, &mut out);
         failed.map_or(Ok(()), Err)?;
         for left in self.lives.still_waiting() {
-            if rows.takes_open(left) && !untold.runs_on(left.task) {
+            if rows.takes_open(left) && !unknown.runs_on(left.task) {
                 self.slices.open(left, &self.threads, packets)?;
             }
         }
-        if untold.waits() > 0 {
-            let waits = counted(untold.waits(), "wait");
+        if unknown.waits() > 0 {
+            let waits = counted(unknown.waits(), "wait");
             swtch_output::message!(
                 "swtch: note: the trace does not tell how long {waits} lasted, or until when the thread \
                  blocked; Perfetto shows them in state PI (\"Parked + Idle\"), which is used for nothing else"

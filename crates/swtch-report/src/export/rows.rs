@@ -8,12 +8,12 @@ use rustc_hash::FxHashMap;
 use swtch_core::{Arch, CgroupId, Coverage, Gap, Level, Switch, TaskKey, Timestamp};
 use swtch_store::{Columns, Meta, Trace, WaitTypeRow};
 
-use crate::report::{Filter, Names, Selection, Session, Symbols};
+use crate::report::{Filter, FilteredTrace, Names, Selection, Symbols};
 
 /// A trace that is read for an export, with a filter.
-pub struct Rows<'t> {
+pub struct ExportRows<'t> {
     trace: &'t Trace,
-    session: Session<'t>,
+    session: FilteredTrace<'t>,
     /// As the filter, but for all reasons: when a task runs and waits does not depend on the
     /// reason.
     of_all_reasons: Selection,
@@ -22,7 +22,7 @@ pub struct Rows<'t> {
 
 /// Which parts of a row the filter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct ExportedParts {
     /// The switch-out and the run that it ended: what a report counts as a switch.
     pub switch: bool,
     /// The wait before the run: what a report counts as a wait.
@@ -33,12 +33,12 @@ pub struct Taken {
     pub asked: bool,
 }
 
-pub type Each<'a> = &'a mut dyn FnMut(&Switch, Taken) -> Result<()>;
+pub type ExportRowVisitor<'a> = &'a mut dyn FnMut(&Switch, ExportedParts) -> Result<()>;
 
-impl<'t> Rows<'t> {
+impl<'t> ExportRows<'t> {
     /// The rows that `filter` takes.
     pub fn open(trace: &'t Trace, filter: &Filter) -> Result<Self> {
-        let session = Session::open(trace, filter)?;
+        let session = FilteredTrace::open(trace, filter)?;
         let start = Timestamp::from_ns(trace.meta().start_ns);
         let of_all_reasons = Filter {
             reasons: Vec::new(),
@@ -53,19 +53,19 @@ impl<'t> Rows<'t> {
     }
 
     /// Hands out the rows of both levels, in order of time, until `each` fails.
-    pub fn scan(&mut self, each: Each<'_>) -> Result<()> {
+    pub fn scan(&mut self, each: ExportRowVisitor<'_>) -> Result<()> {
         self.scan_columns(Columns::all(), each)
     }
 
-    /// As [`Self::scan`], with these columns. Only `asked` of [`Taken`] is reliable then.
-    pub fn scan_columns(&mut self, columns: Columns, each: Each<'_>) -> Result<()> {
+    /// As [`Self::scan`], with these columns. Only `asked` of [`ExportedParts`] is reliable then.
+    pub fn scan_columns(&mut self, columns: Columns, each: ExportRowVisitor<'_>) -> Result<()> {
         let (all, is_of_all_tasks) = (&self.of_all_reasons, self.is_of_all_tasks);
         let in_time = |row: &Switch| all.from() <= row.ts && row.ts < all.to();
         let mut outcome = Ok(());
         self.session
             .scan_levels(columns, &mut |row, task, counted| {
                 let is_other = is_of_all_tasks && !all.is_in_scope(task) && in_time(row);
-                let taken = Taken {
+                let taken = ExportedParts {
                     switch: counted.switch,
                     wait: counted.wait,
                     asked: all.counts(row, task).switch,

@@ -22,7 +22,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// Whether an export is text or binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bytes {
+pub enum ExportEncoding {
     /// Text that a terminal can show.
     Text,
     /// Bytes that a terminal cannot show.
@@ -52,13 +52,13 @@ enum OutputStream {
 
 #[derive(Debug)]
 struct CountedTarget {
-    target: Target,
+    target: OutputTarget,
     interrupted: Arc<AtomicBool>,
     written: u64,
 }
 
 #[derive(Debug)]
-enum Target {
+enum OutputTarget {
     /// A temporary file, renamed when it is complete.
     Draft {
         draft: NamedTempFile,
@@ -77,16 +77,16 @@ impl Sink {
     /// When the file cannot be made, and for binary bytes on a terminal.
     pub fn open(
         path: Option<&Path>,
-        bytes: Bytes,
+        bytes: ExportEncoding,
         packing: Packing,
         interrupted: Arc<AtomicBool>,
     ) -> Result<Self> {
         let target = match path {
-            Some(path) => Target::open(path)?,
-            None if bytes == Bytes::Binary && io::stdout().is_terminal() => bail!(
+            Some(path) => OutputTarget::open(path)?,
+            None if bytes == ExportEncoding::Binary && io::stdout().is_terminal() => bail!(
                 "this format is binary and stdout is a terminal: give a file with -o FILE, or a pipe"
             ),
-            None => Target::Stdout(io::stdout()),
+            None => OutputTarget::Stdout(io::stdout()),
         };
         let place = CountedTarget {
             target,
@@ -115,7 +115,7 @@ impl Sink {
         let place = plain.into_inner();
         let mut place = place.map_err(io::IntoInnerError::into_error)?;
         place.flush()?;
-        if let Target::Draft { draft, path } = place.target {
+        if let OutputTarget::Draft { draft, path } = place.target {
             let synced = draft.as_file().sync_all();
             synced.map_err(|error| not_written(&path, &error))?;
             let persisted = draft.persist(&path);
@@ -125,7 +125,7 @@ impl Sink {
     }
 }
 
-impl Target {
+impl OutputTarget {
     fn open(path: &Path) -> Result<Self> {
         check_directory(path)?;
         let shown = || format!("cannot write {}", path.display());
@@ -176,9 +176,9 @@ impl Write for CountedTarget {
             return Err(io::Error::other("interrupted: no export was left behind"));
         }
         let written = match &mut self.target {
-            Target::Draft { draft, .. } => draft.as_file_mut().write(bytes),
-            Target::Direct(file, _) => file.write(bytes),
-            Target::Stdout(stdout) => stdout.write(bytes),
+            OutputTarget::Draft { draft, .. } => draft.as_file_mut().write(bytes),
+            OutputTarget::Direct(file, _) => file.write(bytes),
+            OutputTarget::Stdout(stdout) => stdout.write(bytes),
         };
         match written {
             Ok(count) => {
@@ -192,9 +192,9 @@ impl Write for CountedTarget {
 
     fn flush(&mut self) -> io::Result<()> {
         let flushed = match &mut self.target {
-            Target::Draft { draft, .. } => draft.as_file_mut().flush(),
-            Target::Direct(file, _) => file.flush(),
-            Target::Stdout(stdout) => stdout.flush(),
+            OutputTarget::Draft { draft, .. } => draft.as_file_mut().flush(),
+            OutputTarget::Direct(file, _) => file.flush(),
+            OutputTarget::Stdout(stdout) => stdout.flush(),
         };
         flushed.map_err(|error| self.target.refused(&error))
     }
@@ -233,7 +233,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.json");
         fs::write(&path, "old").unwrap();
-        let mut sink = Sink::open(Some(&path), Bytes::Text, Packing::None, Arc::default()).unwrap();
+        let mut sink = Sink::open(
+            Some(&path),
+            ExportEncoding::Text,
+            Packing::None,
+            Arc::default(),
+        )
+        .unwrap();
         sink.write_all(b"new").unwrap();
         sink.flush().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
@@ -246,8 +252,13 @@ mod tests {
     fn an_export_that_is_given_up_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.json");
-        let mut sink =
-            Sink::open(Some(&path), Bytes::Binary, Packing::None, Arc::default()).unwrap();
+        let mut sink = Sink::open(
+            Some(&path),
+            ExportEncoding::Binary,
+            Packing::None,
+            Arc::default(),
+        )
+        .unwrap();
         sink.write_all(b"half").unwrap();
         sink.flush().unwrap();
         drop(sink);
@@ -258,7 +269,13 @@ mod tests {
     fn a_packed_file_holds_what_was_written() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.json.gz");
-        let mut sink = Sink::open(Some(&path), Bytes::Text, Packing::Gzip, Arc::default()).unwrap();
+        let mut sink = Sink::open(
+            Some(&path),
+            ExportEncoding::Text,
+            Packing::Gzip,
+            Arc::default(),
+        )
+        .unwrap();
         sink.write_all(&[b'x'; 100_000]).unwrap();
         let bytes = sink.finish().unwrap();
         assert_eq!(bytes, fs::metadata(&path).unwrap().len());
@@ -274,7 +291,13 @@ mod tests {
     fn the_last_step_names_the_file_that_it_could_not_make() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.json");
-        let sink = Sink::open(Some(&path), Bytes::Text, Packing::None, Arc::default()).unwrap();
+        let sink = Sink::open(
+            Some(&path),
+            ExportEncoding::Text,
+            Packing::None,
+            Arc::default(),
+        )
+        .unwrap();
         fs::create_dir(&path).unwrap();
         let said = sink.finish().unwrap_err().to_string();
         assert!(
@@ -289,7 +312,7 @@ mod tests {
     fn a_device_is_written_as_it_stands() {
         let mut sink = Sink::open(
             Some(Path::new("/dev/full")),
-            Bytes::Text,
+            ExportEncoding::Text,
             Packing::None,
             Arc::default(),
         )

@@ -14,11 +14,11 @@ use anyhow::Result;
 use swtch_output::text::{csv_text, escaped};
 use swtch_store::{PlainColumn, PlainTable, PlainWriter};
 
-use super::rows::Rows;
+use super::rows::ExportRows;
 use super::sink::Sink;
 pub use columns::COLUMNS;
 
-use columns::{Known, Value};
+use columns::{CellValue, Known};
 
 /// Rows that are gathered for one part of a Parquet file.
 const ROWS_A_PART: usize = 1 << 16;
@@ -27,7 +27,7 @@ const ROWS_A_PART: usize = 1 << 16;
 ///
 /// # Errors
 /// When the trace cannot be read or `out` not be written.
-pub fn write_csv(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
+pub fn write_csv(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
     let known = Known::new(rows)?;
     let header: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
     write!(out, "{}\r\n", header.join(","))?;
@@ -40,11 +40,11 @@ pub fn write_csv(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
                 out.write_all(b",")?;
             }
             match (column.value)(row, &known) {
-                Value::Text(Some(text)) => {
+                CellValue::Text(Some(text)) => {
                     out.write_all(csv_text(&escaped(&text)).as_bytes())?;
                 }
-                Value::Count(Some(count)) => write!(out, "{count}")?,
-                Value::Text(None) | Value::Count(None) => {}
+                CellValue::Count(Some(count)) => write!(out, "{count}")?,
+                CellValue::Text(None) | CellValue::Count(None) => {}
             }
         }
         Ok(out.write_all(b"\r\n")?)
@@ -56,7 +56,7 @@ pub fn write_csv(rows: &mut Rows<'_>, out: &mut dyn Write) -> Result<()> {
 ///
 /// # Errors
 /// When the trace cannot be read or `sink` not be written.
-pub fn write_parquet(rows: &mut Rows<'_>, sink: Sink, path: &Path) -> Result<Sink> {
+pub fn write_parquet(rows: &mut ExportRows<'_>, sink: Sink, path: &Path) -> Result<Sink> {
     let known = Known::new(rows)?;
     let mut part = RowGroup::new(&known);
     let meanings = COLUMNS.iter();
@@ -98,8 +98,8 @@ impl RowGroup {
         let blank = COLUMNS
             .iter()
             .map(|column| match (column.value)(&example, known) {
-                Value::Text(_) => PlainColumn::Text(Vec::new()),
-                Value::Count(_) => PlainColumn::Count(Vec::new()),
+                CellValue::Text(_) => PlainColumn::Text(Vec::new()),
+                CellValue::Count(_) => PlainColumn::Count(Vec::new()),
             });
         let blank: Vec<_> = blank.collect();
         Self {
@@ -123,10 +123,10 @@ impl RowGroup {
     }
 }
 
-fn push(values: &mut PlainColumn, value: Value) {
+fn push(values: &mut PlainColumn, value: CellValue) {
     match (values, value) {
-        (PlainColumn::Text(values), Value::Text(value)) => values.push(value),
-        (PlainColumn::Count(values), Value::Count(value)) => values.push(value),
+        (PlainColumn::Text(values), CellValue::Text(value)) => values.push(value),
+        (PlainColumn::Count(values), CellValue::Count(value)) => values.push(value),
         _ => unreachable!("a column has values of one kind"),
     }
 }

@@ -20,7 +20,7 @@ const MOST_RATIO: u64 = 16;
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Counts the bytes that wait for the end of a round.
-pub struct Waiting {
+pub struct WaitingBytes {
     decoder: Decoder<'static>,
     piece: Vec<u8>,
     bytes: u64,
@@ -36,7 +36,7 @@ pub enum Compressed {
     Damaged,
 }
 
-impl Waiting {
+impl WaitingBytes {
     /// An empty round, for a file of this length.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn rounds_of_a_recording_pass() {
-        let mut waiting = Waiting::new(1 << 20).unwrap();
+        let mut waiting = WaitingBytes::new(1 << 20).unwrap();
         for _ in 0..8 {
             assert_eq!(waiting.add(&packed(100 << 20)).unwrap(), Compressed::Sound);
             waiting.end_round();
@@ -101,7 +101,7 @@ mod tests {
     /// 10 kB that become 300 MB.
     #[test]
     fn a_small_record_that_holds_very_much_is_refused() {
-        let mut waiting = Waiting::new(1 << 20).unwrap();
+        let mut waiting = WaitingBytes::new(1 << 20).unwrap();
         let record = packed(300 << 20);
         assert!(record.len() < 60_000, "{}", record.len());
         let refused = waiting.add(&record).unwrap_err().to_string();
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn what_is_no_zstd_is_left_to_the_reader() {
-        let mut waiting = Waiting::new(1 << 20).unwrap();
+        let mut waiting = WaitingBytes::new(1 << 20).unwrap();
         assert_eq!(waiting.add(&[7; 100]).unwrap(), Compressed::Damaged);
     }
 }

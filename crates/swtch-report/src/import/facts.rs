@@ -8,10 +8,10 @@ use linux_perf_data::{AttributeDescription, Feature};
 use linux_perf_event_reader::{Endianness, SampleFormat, SampleRecord};
 use rustc_hash::FxHashSet;
 use swtch_core::{CpuId, Timestamp};
-use swtch_store::{Clock, Host, Imported, Meta};
+use swtch_store::{ClockSample, Imported, Meta, TraceHost};
 
-use super::fields::{Described, Format, described};
-use super::scheduler::Place;
+use super::fields::{Described, TracepointFormat, described};
+use super::scheduler::EventContext;
 use super::{Formats, PerfFile};
 
 /// `CLOCK_MONOTONIC`, if perf was asked to use it (`perf record -k`).
@@ -19,7 +19,7 @@ const CLOCK_MONOTONIC: u32 = 1;
 
 /// The head of a file of perf.
 #[derive(Debug)]
-pub struct Head {
+pub struct PerfHead {
     /// The tracepoints of the scheduler.
     pub formats: Formats,
     /// Numbers of all other tracepoints in the file.
@@ -31,7 +31,7 @@ pub struct Head {
     meta: Meta,
 }
 
-impl Head {
+impl PerfHead {
     /// Reads the head; an error if no switches can be read from the file.
     pub fn of(file: &PerfFile, path: &Path) -> Result<Self> {
         let endian = file.endian();
@@ -72,8 +72,13 @@ impl Head {
     }
 
     /// Where and when a tracepoint was hit; `None` if the sample lacks it.
-    pub fn place(&self, sample: &SampleRecord<'_>, format: &Format, bytes: &[u8]) -> Option<Place> {
-        Some(Place {
+    pub fn place(
+        &self,
+        sample: &SampleRecord<'_>,
+        format: &TracepointFormat,
+        bytes: &[u8],
+    ) -> Option<EventContext> {
+        Some(EventContext {
             ts: Timestamp::from_ns(sample.timestamp?),
             cpu: CpuId::new(u16::try_from(sample.cpu?).ok()?),
             current: (sample.pid?.cast_unsigned(), sample.tid?.cast_unsigned()),
@@ -110,12 +115,12 @@ fn meta(file: &PerfFile, path: &Path, events: Vec<String>) -> Meta {
     let command = file.cmdline().ok().flatten().unwrap_or_default();
     let cpus = file.nr_cpus().ok().flatten();
     Meta {
-        host: Host {
+        host: TraceHost {
             hostname: text(file.hostname()),
             kernel_release: text(file.os_release()),
             machine: text(file.arch()),
             cpus: cpus.map_or(0, |cpus| cpus.nr_cpus_online),
-            ..Host::default()
+            ..TraceHost::default()
         },
         clock: clock(file),
         command: command.into_iter().map(str::to_owned).collect(),
@@ -134,13 +139,13 @@ fn meta(file: &PerfFile, path: &Path, events: Vec<String>) -> Meta {
 
 /// perf's own clock has no fixed relation to others. Only with `perf record -k monotonic` is it the
 /// trace's clock.
-fn clock(file: &PerfFile) -> Clock {
+fn clock(file: &PerfFile) -> ClockSample {
     match file.clock_data() {
-        Ok(Some(data)) if data.clockid == CLOCK_MONOTONIC => Clock {
+        Ok(Some(data)) if data.clockid == CLOCK_MONOTONIC => ClockSample {
             monotonic_ns: data.clockid_time_ns,
             boottime_ns: 0,
             realtime_ns: data.wall_clock_ns,
         },
-        _ => Clock::default(),
+        _ => ClockSample::default(),
     }
 }

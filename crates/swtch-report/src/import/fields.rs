@@ -16,7 +16,7 @@ const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
 /// A tracepoint's name and the places of its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Format {
+pub struct TracepointFormat {
     /// Name of the tracepoint, without its system.
     pub name: String,
     fields: FxHashMap<String, FieldLayout>,
@@ -33,7 +33,7 @@ struct FieldLayout {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Described {
     /// Tracepoints of the system `sched`, by number.
-    pub formats: FxHashMap<u16, Format>,
+    pub formats: FxHashMap<u16, TracepointFormat>,
     /// Numbers of all other tracepoints.
     pub others: FxHashSet<u16>,
 }
@@ -56,7 +56,7 @@ pub fn described(section: &[u8], endian: Endianness) -> Option<Described> {
         let system = cursor.text()?;
         for _ in 0..cursor.count()? {
             let description = String::from_utf8_lossy(cursor.sized()?);
-            match Format::parse(&description) {
+            match TracepointFormat::parse(&description) {
                 Some((number, format)) if system == b"sched" => {
                     found.formats.insert(number, format);
                 }
@@ -68,7 +68,7 @@ pub fn described(section: &[u8], endian: Endianness) -> Option<Described> {
     Some(found)
 }
 
-impl Format {
+impl TracepointFormat {
     /// Reads number and format from a description.
     fn parse(description: &str) -> Option<(u16, Self)> {
         let mut format = Self::default();

@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result, bail};
 use linux_perf_data::Feature;
 use linux_perf_event_reader::Endianness;
 
-use super::compressed::{Compressed, Waiting};
+use super::compressed::{Compressed, WaitingBytes};
 use super::cursor::Cursor;
 
 /// Size of `struct perf_file_header`; perf itself refuses any other.
@@ -209,7 +209,7 @@ fn content_of_second_kind(body: &[u8], endian: Endianness) -> Option<&[u8]> {
 fn check_records(reader: &mut BufReader<&mut File>, head: &FileHeader, length: u64) -> Result<()> {
     let (data, endian) = (head.data, head.endian);
     reader.seek(SeekFrom::Start(data.offset))?;
-    let mut waiting = Waiting::new(length)?;
+    let mut waiting = WaitingBytes::new(length)?;
     let mut left = data.size;
     let mut bytes = [0; 16];
     while left >= u64::from(RECORD_HEAD_BYTES) {

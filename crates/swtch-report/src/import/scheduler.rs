@@ -34,7 +34,7 @@ const FIRST_FAIR_PRIO: i64 = 100;
 
 /// One side of a `sched_switch`: the task that leaves or comes.
 #[derive(Clone, Copy, Debug)]
-pub struct Side<'a> {
+pub struct SwitchSide<'a> {
     /// Thread id; 0 is idle.
     pub tid: u32,
     /// Name of the task, without the terminating NUL.
@@ -45,7 +45,7 @@ pub struct Side<'a> {
 
 /// Where and when an event happened, and which task ran there.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct EventContext {
     /// Moment of the event, on the file's clock.
     pub ts: Timestamp,
     pub cpu: CpuId,
@@ -57,18 +57,18 @@ pub struct Place {
 
 /// State of all tasks and CPUs.
 #[derive(Debug, Default)]
-pub struct Scheduler {
-    tasks: FxHashMap<u32, Task>,
-    cpus: FxHashMap<CpuId, Lane>,
+pub struct SchedulerState {
+    tasks: FxHashMap<u32, ImportedTask>,
+    cpus: FxHashMap<CpuId, CpuState>,
     last_key: u32,
     /// Events that go on to the time line, in order.
     events: Vec<Event>,
     /// What was counted so far.
-    pub counts: Counts,
+    pub counts: ImportCounts,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
+pub struct ImportCounts {
     /// Switches at which a task left.
     pub switches: u64,
     /// Switches at which the idle task left.
@@ -80,13 +80,13 @@ pub struct Counts {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Lane {
+struct CpuState {
     running: Option<(u32, Timestamp)>,
     last: Timestamp,
 }
 
 #[derive(Debug)]
-struct Task {
+struct ImportedTask {
     key: TaskKey,
     pid: u32,
     parent: u32,
@@ -98,26 +98,32 @@ struct Task {
     was_runnable: bool,
     wake: Option<Wake>,
     moved: Option<Timestamp>,
-    run: Option<Run>,
+    run: Option<PrecedingWait>,
 }
 
 /// What came before a task's current run.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct PrecedingWait {
     out: Option<Timestamp>,
     was_runnable: bool,
     wake: Option<Wake>,
     moved: Option<Timestamp>,
 }
 
-impl Scheduler {
+impl SchedulerState {
     /// The events since the last call.
     pub fn take_events(&mut self) -> std::vec::Drain<'_, Event> {
         self.events.drain(..)
     }
 
     /// Takes a `sched_switch`; `state` is its `prev_state`.
-    pub fn switch(&mut self, at: Place, prev: Side<'_>, state: i64, next: Side<'_>) {
+    pub fn switch(
+        &mut self,
+        at: EventContext,
+        prev: SwitchSide<'_>,
+        state: i64,
+        next: SwitchSide<'_>,
+    ) {
         let lane = self.cpus.get(&at.cpu).and_then(|lane| lane.running);
         let since = lane.filter(|lane| lane.0 == prev.tid).map(|lane| lane.1);
         self.counts.untraced += u64::from(lane.is_some() && since.is_none());
@@ -138,7 +144,7 @@ impl Scheduler {
             self.events.push(Event::Switch(event));
         }
         if let Some(task) = self.tasks.get_mut(&next.tid) {
-            task.run = Some(Run {
+            task.run = Some(PrecedingWait {
                 out: task.out.take(),
                 was_runnable: task.was_runnable,
                 wake: task.wake.take(),
@@ -147,11 +153,11 @@ impl Scheduler {
         }
         let running = Some((next.tid, at.ts));
         let last = at.ts;
-        self.cpus.insert(at.cpu, Lane { running, last });
+        self.cpus.insert(at.cpu, CpuState { running, last });
     }
 
     /// Takes a `sched_waking`, `sched_wakeup` or `sched_wakeup_new`.
-    pub fn wake(&mut self, at: Place, woken: Side<'_>, target: CpuId) {
+    pub fn wake(&mut self, at: EventContext, woken: SwitchSide<'_>, target: CpuId) {
         let waker = match at.current.1 {
             0 => TaskKey::IDLE,
             tid => self.meet(tid, Some(at.current.0), &[], at.ts),
@@ -181,7 +187,7 @@ impl Scheduler {
     }
 
     /// Takes a `sched_migrate_task` of this thread.
-    pub fn migrate(&mut self, at: Place, tid: u32) {
+    pub fn migrate(&mut self, at: EventContext, tid: u32) {
         if let Some(task) = self.tasks.get_mut(&tid) {
             task.moved = Some(at.ts);
         }
@@ -196,12 +202,12 @@ impl Scheduler {
             .get(&parent)
             .map_or_else(Vec::new, |task| task.comm.clone());
         let is_new = ts > Timestamp::default();
-        let task = Task {
+        let task = ImportedTask {
             pid,
             parent,
             comm,
             started: ts,
-            ..Task::new(key)
+            ..ImportedTask::new(key)
         };
         self.tasks.insert(tid, task);
         if is_new {
@@ -249,7 +255,7 @@ impl Scheduler {
     /// The switch-out, without the two tasks.
     fn leave(
         &mut self,
-        at: Place,
+        at: EventContext,
         tid: u32,
         since: Option<Timestamp>,
         evidence: Evidence,
@@ -290,7 +296,7 @@ impl Scheduler {
         }
     }
 
-    fn evidence(&self, prev: Side<'_>, state: i64, next: Side<'_>) -> Evidence {
+    fn evidence(&self, prev: SwitchSide<'_>, state: i64, next: SwitchSide<'_>) -> Evidence {
         let mut bits = Bits::NO_CALL;
         let raw = raw_state(state);
         if state & REPORT_PREEMPTED != 0 {
@@ -319,7 +325,7 @@ impl Scheduler {
 
     /// The scheduling class, by priority. The stopper has the priority of a real-time task, and a
     /// name that counts only if it is a kernel thread.
-    fn class(&self, side: Side<'_>) -> Class {
+    fn class(&self, side: SwitchSide<'_>) -> Class {
         if side.tid == 0 {
             return Class::Idle;
         }
@@ -380,15 +386,15 @@ impl Scheduler {
         }));
     }
 
-    fn task(&mut self, tid: u32) -> &mut Task {
+    fn task(&mut self, tid: u32) -> &mut ImportedTask {
         self.tasks.entry(tid).or_insert_with(|| {
             self.last_key += 1;
-            Task::new(TaskKey::new(self.last_key))
+            ImportedTask::new(TaskKey::new(self.last_key))
         })
     }
 }
 
-impl Task {
+impl ImportedTask {
     /// Whether it was woken since it left: another wakeup before it runs changes nothing. A wakeup
     /// during its last run counts only until another comes, as the task may have gone on running.
     fn is_woken(&self) -> bool {
@@ -432,23 +438,23 @@ fn narrow(prio: i64) -> i16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use swtch_core::timeline::Step;
+    use swtch_core::timeline::TraceRow;
     use swtch_core::{Arch, Certainty, Reason, Switch, SyscallTable, Timeline};
 
     const RUNNABLE: i64 = 0;
     const SLEEPS: i64 = 1;
     const DEAD: i64 = 0x10;
 
-    fn side(tid: u32) -> Side<'static> {
-        Side {
+    fn side(tid: u32) -> SwitchSide<'static> {
+        SwitchSide {
             tid,
             comm: b"a",
             prio: 120,
         }
     }
 
-    fn at(us: u64, cpu: u16, current: u32) -> Place {
-        Place {
+    fn at(us: u64, cpu: u16, current: u32) -> EventContext {
+        EventContext {
             ts: Timestamp::from_ns(us * 1_000),
             cpu: CpuId::new(cpu),
             current: (current, current),
@@ -456,15 +462,15 @@ mod tests {
         }
     }
 
-    fn rows(scheduler: &mut Scheduler) -> Vec<Switch> {
+    fn rows(scheduler: &mut SchedulerState) -> Vec<Switch> {
         let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
         let steps = scheduler
             .take_events()
             .filter_map(|event| timeline.push(event));
         steps
             .filter_map(|step| match step {
-                Step::Switch(switch) => Some(switch),
-                Step::Task(_) => None,
+                TraceRow::Switch(switch) => Some(switch),
+                TraceRow::Task(_) => None,
             })
             .collect()
     }
@@ -478,7 +484,7 @@ mod tests {
     /// ```
     #[test]
     fn a_wait_is_split_at_the_wakeup() {
-        let mut scheduler = Scheduler::default();
+        let mut scheduler = SchedulerState::default();
         scheduler.switch(at(0, 0, 0), side(0), RUNNABLE, side(1));
         scheduler.switch(at(10, 0, 1), side(1), SLEEPS, side(0));
         scheduler.wake(at(50, 1, 2), side(1), CpuId::new(0));
@@ -503,7 +509,7 @@ mod tests {
     /// The first wakeup makes it runnable.
     #[test]
     fn a_second_wakeup_before_the_run_changes_nothing() {
-        let mut scheduler = Scheduler::default();
+        let mut scheduler = SchedulerState::default();
         scheduler.switch(at(0, 0, 0), side(0), RUNNABLE, side(1));
         // It was still about to sleep, and went on: this wakeup is forgotten.
         scheduler.wake(at(5, 1, 2), side(1), CpuId::new(0));
@@ -518,13 +524,13 @@ mod tests {
     /// It is not known whether the CPU was taken or offered, but the task did not block.
     #[test]
     fn who_left_runnable_left_involuntarily() {
-        let mut scheduler = Scheduler::default();
+        let mut scheduler = SchedulerState::default();
         scheduler.switch(at(0, 0, 0), side(0), RUNNABLE, side(1));
         scheduler.switch(at(10, 0, 1), side(1), RUNNABLE, side(2));
         let rows = rows(&mut scheduler);
         assert_eq!(rows[0].rule.reason, Reason::Preempted);
         assert_eq!(rows[0].rule.certainty, Certainty::Inferred);
-        let real_time = Side {
+        let real_time = SwitchSide {
             prio: 50,
             ..side(3)
         };
@@ -535,7 +541,7 @@ mod tests {
     /// The task may have run and left again within the loss.
     #[test]
     fn no_length_reaches_over_a_loss() {
-        let mut scheduler = Scheduler::default();
+        let mut scheduler = SchedulerState::default();
         scheduler.switch(at(0, 0, 0), side(0), RUNNABLE, side(1));
         scheduler.switch(at(10, 0, 1), side(1), SLEEPS, side(2));
         let gap = scheduler.lose(Timestamp::from_ns(50_000), Some(CpuId::new(0)), 7);
@@ -553,8 +559,8 @@ mod tests {
     /// Anybody can choose a name; only a kernel thread is the stopper.
     #[test]
     fn a_name_alone_makes_no_stopper() {
-        let mut scheduler = Scheduler::default();
-        let stopper = Side {
+        let mut scheduler = SchedulerState::default();
+        let stopper = SwitchSide {
             comm: b"migration/0",
             prio: 0,
             ..side(18)

@@ -17,7 +17,7 @@ use swtch_output::text;
 
 use super::departure::Departure;
 use super::filter::Selection;
-use super::head::Head;
+use super::head::TraceHead;
 use super::pricing::Prices;
 use super::sheet::{Cell, Sheet};
 
@@ -37,13 +37,13 @@ const MEASURES: [&str; 10] = [
 
 /// Switches of one group, and the runs that they ended.
 #[derive(Clone, Debug, Default)]
-pub struct Line {
+pub struct BillLine {
     pub account: Account,
     ran: Nanos,
     unknown_runs: u64,
 }
 
-impl Line {
+impl BillLine {
     fn add(&mut self, departure: &Departure) {
         self.account.add(departure.case, departure.indirect_high);
         match departure.ran {
@@ -94,7 +94,7 @@ pub fn percent(part_ns: f64, whole: Nanos) -> Option<f64> {
 #[derive(Debug)]
 pub struct Accounts<K> {
     places: FxHashMap<K, usize>,
-    lines: Vec<(K, Line)>,
+    lines: Vec<(K, BillLine)>,
     /// The group found last, kept because rows come in bursts of one group.
     recent: Option<(K, usize)>,
 }
@@ -117,13 +117,13 @@ impl<K: Copy + Ord + Hash> Accounts<K> {
     }
 
     /// The line of a group.
-    pub fn line(&self, key: K) -> Option<&Line> {
+    pub fn line(&self, key: K) -> Option<&BillLine> {
         let place = self.places.get(&key)?;
         Some(&self.lines[*place].1)
     }
 
-    pub fn total(&self) -> Line {
-        let mut total = Line::default();
+    pub fn total(&self) -> BillLine {
+        let mut total = BillLine::default();
         for (_, line) in &self.lines {
             total.merge(line);
         }
@@ -136,7 +136,7 @@ impl<K: Copy + Ord + Hash> Accounts<K> {
         &self,
         name: &'static str,
         labels: &[&'static str],
-        bill: &Bill<'_>,
+        bill: &BillContext<'_>,
         label: impl Fn(K) -> Vec<Cell>,
     ) -> Sheet {
         let columns: Vec<_> = labels.iter().copied().chain(MEASURES).collect();
@@ -178,7 +178,7 @@ impl<K: Copy + Ord + Hash> Accounts<K> {
         let next = self.lines.len();
         let place = *self.places.entry(key).or_insert(next);
         if place == next {
-            self.lines.push((key, Line::default()));
+            self.lines.push((key, BillLine::default()));
         }
         self.recent = Some((key, place));
         place
@@ -187,7 +187,7 @@ impl<K: Copy + Ord + Hash> Accounts<K> {
 
 /// What a bill needs besides the switches.
 #[derive(Debug)]
-pub struct Bill<'a> {
+pub struct BillContext<'a> {
     pub prices: &'a Prices<'a>,
     /// Length of the billed part of the recording; zero if it is not known.
     pub wall: Nanos,
@@ -195,10 +195,10 @@ pub struct Bill<'a> {
     pub lost: u64,
 }
 
-impl<'a> Bill<'a> {
+impl<'a> BillContext<'a> {
     /// For a trace whose rows have been read: before that, the length of an unfinished trace is
     /// unknown.
-    pub fn new(prices: &'a Prices<'a>, head: &Head, selection: &Selection) -> Self {
+    pub fn new(prices: &'a Prices<'a>, head: &TraceHead, selection: &Selection) -> Self {
         Self {
             prices,
             wall: wall(head, selection),
@@ -206,7 +206,7 @@ impl<'a> Bill<'a> {
         }
     }
 
-    fn notes(&self, total: &Line) -> Vec<String> {
+    fn notes(&self, total: &BillLine) -> Vec<String> {
         let mut notes = self.prices.notes(&total.account);
         if self.lost > 0 {
             notes.push(format!(
@@ -238,7 +238,7 @@ impl<'a> Bill<'a> {
 }
 
 /// The length of the part of the recording that is billed.
-fn wall(head: &Head, selection: &Selection) -> Nanos {
+fn wall(head: &TraceHead, selection: &Selection) -> Nanos {
     let start = Timestamp::from_ns(head.meta.start_ns);
     let end = start.as_ns().saturating_add(head.duration().as_ns());
     let from = selection.from().max(start);

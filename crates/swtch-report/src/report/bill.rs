@@ -18,16 +18,16 @@ use swtch_core::cost::PriceList;
 use swtch_core::{Coverage, Reason};
 use swtch_store::{Columns, StackKind, Trace};
 
-use super::accounts::{Accounts, Bill};
+use super::accounts::{Accounts, BillContext};
 use super::departure::{Departure, Departures};
-use super::group::{self, Groups, Words};
-use super::head::Rows;
+use super::group::{self, Groups, KeyNames};
+use super::head::ReportedSwitches;
 use super::names::Names;
 use super::pricing::Prices;
-use super::session::Session;
+use super::session::FilteredTrace;
 use super::sheet::{Cell, Sheet};
 use super::stack::{self, Stacks, Symbols};
-use super::{By, Request, write_sheet};
+use super::{By, ReportRequest, write_sheet};
 
 /// What a row of a bill stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,13 +90,13 @@ impl BillBy {
         }
     }
 
-    fn key(self, departure: &Departure, names: &Names) -> Key {
+    fn key(self, departure: &Departure, names: &Names) -> BillKey {
         match self {
-            Self::Reason => Key::Reason(departure.case.reason),
-            Self::Process => Key::Process(names.thread(departure.task).process),
-            Self::Thread => Key::Thread(departure.task),
-            Self::Stack => Key::Stacks(departure.stacks),
-            Self::Pair => Key::Pair(departure.task, departure.next),
+            Self::Reason => BillKey::Reason(departure.case.reason),
+            Self::Process => BillKey::Process(names.thread(departure.task).process),
+            Self::Thread => BillKey::Thread(departure.task),
+            Self::Stack => BillKey::Stacks(departure.stacks),
+            Self::Pair => BillKey::Pair(departure.task, departure.next),
         }
     }
 }
@@ -105,7 +105,7 @@ impl BillBy {
 pub const REASON_LABELS: [&str; 2] = ["reason", "category"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Key {
+enum BillKey {
     Reason(Reason),
     Process(usize),
     Thread(usize),
@@ -115,7 +115,7 @@ enum Key {
 
 /// Whether every run on every CPU has a row, so that it is known which tasks ran on a CPU in
 /// between.
-pub fn is_complete(session: &Session<'_>) -> bool {
+pub fn is_complete(session: &FilteredTrace<'_>) -> bool {
     session.coverage() == Coverage::EveryTask && session.head().lost() == 0
 }
 
@@ -135,14 +135,14 @@ const COLUMNS: Columns = Columns::REASON
 pub fn bill(
     trace: &Trace,
     by: BillBy,
-    request: &Request,
+    request: &ReportRequest,
     list: &PriceList,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let mut session = Session::open(trace, &request.filter)?;
+    let mut session = FilteredTrace::open(trace, &request.filter)?;
     let prices = Prices::new(list, trace.meta());
     let (accounts, rows) = accounts(&mut session, by, &prices)?;
-    let bill = Bill::new(&prices, session.head(), &session.selection());
+    let bill = BillContext::new(&prices, session.head(), &session.selection());
     let sheet = sheet(&accounts, by, &bill, &session)?;
     let table = match by {
         BillBy::Stack => write_stacks,
@@ -153,10 +153,10 @@ pub fn bill(
 }
 
 fn accounts(
-    session: &mut Session<'_>,
+    session: &mut FilteredTrace<'_>,
     by: BillBy,
     prices: &Prices<'_>,
-) -> Result<(Accounts<Key>, Rows)> {
+) -> Result<(Accounts<BillKey>, ReportedSwitches)> {
     let names = session.names();
     let columns = match by {
         BillBy::Stack => COLUMNS | Columns::STACKS,
@@ -174,10 +174,10 @@ fn accounts(
 }
 
 fn sheet(
-    accounts: &Accounts<Key>,
+    accounts: &Accounts<BillKey>,
     by: BillBy,
-    bill: &Bill<'_>,
-    session: &Session<'_>,
+    bill: &BillContext<'_>,
+    session: &FilteredTrace<'_>,
 ) -> Result<Sheet> {
     let has_stacks = session.head().meta.stacks.is_some();
     let symbols = match by {
@@ -195,18 +195,18 @@ fn sheet(
 }
 
 /// The cells that name a group, for the columns of [`BillBy::labels`].
-fn label(key: Key, names: &Names, symbols: &Symbols) -> Vec<Cell> {
-    let words = Words {
+fn label(key: BillKey, names: &Names, symbols: &Symbols) -> Vec<Cell> {
+    let words = KeyNames {
         names,
         arch: None,
         cgroups: &FxHashMap::default(),
     };
     match key {
-        Key::Reason(reason) => reason_label(reason),
-        Key::Process(place) => words.label(group::Key::Process(place)),
-        Key::Thread(index) => words.label(group::Key::Thread(index)),
-        Key::Stacks(stacks) => stack_label(stacks, symbols),
-        Key::Pair(task, next) => {
+        BillKey::Reason(reason) => reason_label(reason),
+        BillKey::Process(place) => words.label(group::GroupKey::Process(place)),
+        BillKey::Thread(index) => words.label(group::GroupKey::Thread(index)),
+        BillKey::Stacks(stacks) => stack_label(stacks, symbols),
+        BillKey::Pair(task, next) => {
             let mut cells = task_label(Some(task), names).to_vec();
             cells.extend(task_label(next, names));
             cells

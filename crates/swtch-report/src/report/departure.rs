@@ -12,7 +12,7 @@
 use swtch_core::cost::{Billing, Case, Displacement, Return, Successor};
 use swtch_core::{Nanos, Switch, TaskKey};
 
-use super::filter::Counted;
+use super::filter::CountedParts;
 use super::names::Names;
 use super::stack::Stacks;
 use super::wait::{Object, object_of};
@@ -76,7 +76,7 @@ impl Departures {
         &mut self,
         row: &Switch,
         task: usize,
-        counted: Counted,
+        counted: CountedParts,
         names: &Names,
         each: &mut impl FnMut(&Departure),
     ) {
@@ -191,7 +191,7 @@ mod tests {
     use crate::report::drawn::{after, names, prices_with_curve, row};
     use swtch_core::{CpuId, Reason};
 
-    const COUNTS: Counted = Counted {
+    const COUNTS: CountedParts = CountedParts {
         switch: true,
         wait: true,
     };
@@ -332,7 +332,7 @@ mod tests {
         let (names, billing) = (names(), Billing::new(&prices_with_curve()));
         let mut departures = Departures::new(&names, true, &billing);
         let mut handed = 0;
-        let counted = Counted {
+        let counted = CountedParts {
             switch: false,
             wait: true,
         };

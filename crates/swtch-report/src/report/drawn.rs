@@ -2,7 +2,7 @@
 
 pub use swtch_fixtures::*;
 
-use super::head::Head;
+use super::head::TraceHead;
 use super::names::Names;
 
 /// Two threads of one process (keys 1 and 2), and `hog`, a process of its own (key 3).
@@ -15,11 +15,11 @@ pub fn names() -> Names {
 }
 
 /// The head of a report on a trace with [`meta`].
-pub fn head() -> Head {
-    Head {
+pub fn head() -> TraceHead {
+    TraceHead {
         path: "run.swtch".into(),
         meta: meta(),
         rows: 13,
-        ..Head::default()
+        ..TraceHead::default()
     }
 }

@@ -13,7 +13,7 @@
 //! ```
 
 use swtch_output::text::{counted, grouped};
-use swtch_store::{Counts, Meta, State};
+use swtch_store::{Counts, Meta, RecordingState};
 
 use super::head::told_length;
 
@@ -78,7 +78,7 @@ impl Empty {
                 tree.processes == 0 || tree.switches > 0
             });
         match meta.tree {
-            _ if meta.state == State::Recording => Self::NotEnded,
+            _ if meta.state == RecordingState::Recording => Self::NotEnded,
             _ if is_refused => Self::Refused(storage_refused),
             _ if missing > 0 => Self::Lost(missing),
             _ if switches_seen == 0 && moved > 0 && meta.imported.is_none() => Self::Silent(moved),
@@ -198,7 +198,7 @@ mod tests {
     /// A finished recording of process 7 and those below, of two seconds.
     fn recording(tree: Option<TreeCounts>, filtered: u64) -> Meta {
         Meta {
-            state: State::Finished,
+            state: RecordingState::Finished,
             scope: "process 7 and those below".to_owned(),
             start_ns: SECOND,
             end_ns: 3 * SECOND,
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn a_trace_that_did_not_end_claims_no_sleep() {
         let mut meta = recording(None, 0);
-        meta.state = State::Recording;
+        meta.state = RecordingState::Recording;
         assert!(why_empty(&meta, 0).unwrap().contains("did not end"));
     }
 

@@ -9,7 +9,7 @@ use super::waker::Waker;
 
 /// Counts of waits that belong together: those for one reason, or for one object.
 #[derive(Clone, Debug, Default)]
-pub struct Ends {
+pub struct WaitEnds {
     /// Number of waits that each waker ended.
     pub wakers: FxHashMap<Waker, u64>,
     /// Number of waits in each user stack of the waiting tasks.
@@ -18,7 +18,7 @@ pub struct Ends {
     pub woken_from: FxHashMap<u32, u64>,
 }
 
-impl Ends {
+impl WaitEnds {
     /// Adds the wait before a row's run.
     pub fn add(&mut self, row: &Switch, names: &Names) {
         if let Some(stack) = row.wait.user_stack {

@@ -24,28 +24,28 @@ use swtch_output::format::{Format, write_answer};
 use swtch_output::text;
 use swtch_store::{Columns, Trace};
 
-use super::accounts::Bill;
+use super::accounts::BillContext;
 use super::bill::is_complete;
 use super::empty::{why_empty, why_filtered};
-use super::filter::{Counted, Filter, Selection};
-use super::group::{Groups, Words, reason_of_open};
-use super::head::{Head, Rows};
+use super::filter::{CountedParts, Filter, Selection};
+use super::group::{Groups, KeyNames, reason_of_open};
+use super::head::{ReportedSwitches, TraceHead};
 use super::names::Names;
 use super::preemptor::Preemptors;
 use super::pricing::Prices;
 use super::programs::Programs;
 use super::reason::ByReason;
 use super::screen::{self, Screen};
-use super::session::Session;
+use super::session::FilteredTrace;
 use super::sheet::Sheet;
-use super::stack::{self, Places, Symbols};
+use super::stack::{self, StackCounts, Symbols};
 use super::summary::Summary;
 use super::tally::Tally;
-use super::verdict::{self, Details, Finding, Longest, Picture};
+use super::verdict::{self, Details, Finding, LongestWait, VerdictInput};
 use super::wait::Objects;
 use super::waker::Wakers;
-use super::worth::{Billed, Saving, Worth};
-use super::{By, CONTENTION, Request, WAIT_OBJECT, contention_of, write_json};
+use super::worth::{Billed, Saving, SwitchPricing};
+use super::{By, CONTENTION, ReportRequest, WAIT_OBJECT, contention_of, write_json};
 
 /// Rows of each table of the page.
 const ROWS: usize = 8;
@@ -54,7 +54,7 @@ const ROWS: usize = 8;
 const STACKS: usize = 3;
 
 #[derive(Debug)]
-struct Page<'p> {
+struct ExplainPage<'p> {
     reasons: ByReason,
     processes: Groups,
     threads: Groups,
@@ -62,14 +62,14 @@ struct Page<'p> {
     preemptors: Preemptors,
     objects: Objects,
     wakers: Wakers,
-    places: Places,
+    places: StackCounts,
     details: Details,
-    worth: Option<Worth<'p>>,
+    worth: Option<SwitchPricing<'p>>,
 }
 
 /// The page's tables and findings, made from the counts.
 #[derive(Debug)]
-pub struct Explained {
+pub struct Explanation {
     reasons: Sheet,
     processes: Sheet,
     threads: Sheet,
@@ -82,7 +82,7 @@ pub struct Explained {
     switches: u64,
     findings: Vec<Finding>,
     /// For each finding, the longest wait for its reason.
-    longest: Vec<Option<Longest>>,
+    longest: Vec<Option<LongestWait>>,
     /// The text for a page without findings.
     pub without_findings: String,
     billed: Option<Billed>,
@@ -108,7 +108,7 @@ pub enum Extent {
 /// page.
 pub fn explain(
     trace: &Trace,
-    request: &Request,
+    request: &ReportRequest,
     prices: Option<&PriceList>,
     extent: Extent,
     out: &mut dyn Write,
@@ -116,9 +116,9 @@ pub fn explain(
     if request.format == Format::Csv {
         bail!("a page of several tables has no CSV form; use `swtch report --by X --format csv`");
     }
-    let mut session = Session::open(trace, &request.filter)?;
+    let mut session = FilteredTrace::open(trace, &request.filter)?;
     let prices = prices.map(|list| Prices::new(list, trace.meta()));
-    let (page, rows) = Page::read(&mut session, prices.as_ref())?;
+    let (page, rows) = ExplainPage::read(&mut session, prices.as_ref())?;
     let explained = page.explained(&session, rows, prices.as_ref())?;
     let mut written = Vec::new();
     if request.format == Format::Json {
@@ -137,7 +137,7 @@ pub fn explain(
 
 /// The parts of a page of HTML that explains a trace.
 #[derive(Debug)]
-pub struct Parts {
+pub struct ExplainPageParts {
     /// The first lines of every report.
     pub head: Vec<String>,
     /// Where every switch went, as the head words it.
@@ -147,14 +147,14 @@ pub struct Parts {
     /// The main reasons, in a few lines.
     pub summary: Vec<String>,
     /// What stands out, the dearest first.
-    pub findings: Vec<Told>,
+    pub findings: Vec<FindingText>,
     /// The text for a page on which nothing stands out.
     pub without_findings: String,
 }
 
 /// One finding, in words.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct FindingText {
     /// What was seen, with its numbers.
     pub seen: String,
     /// Where it comes from: threads, calls, functions and wakers.
@@ -170,15 +170,19 @@ pub struct Told {
 /// # Errors
 ///
 /// When the trace cannot be read.
-pub fn parts(trace: &Trace, filter: &Filter, prices: Option<&PriceList>) -> Result<Parts> {
-    let mut session = Session::open(trace, filter)?;
+pub fn parts(
+    trace: &Trace,
+    filter: &Filter,
+    prices: Option<&PriceList>,
+) -> Result<ExplainPageParts> {
+    let mut session = FilteredTrace::open(trace, filter)?;
     let prices = prices.map(|list| Prices::new(list, trace.meta()));
-    let (page, rows) = Page::read(&mut session, prices.as_ref())?;
+    let (page, rows) = ExplainPage::read(&mut session, prices.as_ref())?;
     let explained = page.explained(&session, rows, prices.as_ref())?;
     let mut head = Vec::new();
     session.head().write(rows, &mut head)?;
     let head = String::from_utf8_lossy(&head);
-    Ok(Parts {
+    Ok(ExplainPageParts {
         head: head
             .lines()
             .filter(|line| !line.is_empty())
@@ -192,8 +196,11 @@ pub fn parts(trace: &Trace, filter: &Filter, prices: Option<&PriceList>) -> Resu
     })
 }
 
-impl<'p> Page<'p> {
-    fn read(session: &mut Session<'_>, prices: Option<&'p Prices<'p>>) -> Result<(Self, Rows)> {
+impl<'p> ExplainPage<'p> {
+    fn read(
+        session: &mut FilteredTrace<'_>,
+        prices: Option<&'p Prices<'p>>,
+    ) -> Result<(Self, ReportedSwitches)> {
         let (names, selection) = (session.names(), session.selection());
         let has_stacks = session.head().meta.stacks.is_some();
         let mut page = Self {
@@ -204,15 +211,15 @@ impl<'p> Page<'p> {
             preemptors: Preemptors::new(contention_of(session), &names),
             objects: Objects::new(&names),
             wakers: Wakers::default(),
-            places: Places::default(),
+            places: StackCounts::default(),
             details: Details::default(),
-            worth: prices.map(|prices| Worth::new(prices, &names, is_complete(session))),
+            worth: prices.map(|prices| SwitchPricing::new(prices, &names, is_complete(session))),
         };
         let rows = session.scan_from_start(columns(has_stacks), &mut |row, task, counted| {
             page.add(row, task, counted, &names, &selection);
         })?;
         page.preemptors.finish(&names, &selection);
-        page.worth.iter_mut().for_each(Worth::finish);
+        page.worth.iter_mut().for_each(SwitchPricing::finish);
         for open in session.opens()? {
             if let Some(reason) = reason_of_open(&open) {
                 page.reasons.add_open(reason, &open);
@@ -227,7 +234,7 @@ impl<'p> Page<'p> {
         &mut self,
         row: &Switch,
         task: usize,
-        counted: Counted,
+        counted: CountedParts,
         names: &Names,
         selection: &Selection,
     ) {
@@ -252,10 +259,10 @@ impl<'p> Page<'p> {
 
     fn explained(
         &self,
-        session: &Session<'_>,
-        rows: Rows,
+        session: &FilteredTrace<'_>,
+        rows: ReportedSwitches,
         prices: Option<&Prices<'_>>,
-    ) -> Result<Explained> {
+    ) -> Result<Explanation> {
         let head = session.head();
         let needs_paths = self.reasons.of(Reason::Throttle).tally.waits > 0;
         let cgroups = match needs_paths {
@@ -269,7 +276,7 @@ impl<'p> Page<'p> {
         let names = &session.names();
         let cpus = head.meta.cpus_of_the_recorded();
         let selection = session.selection();
-        let bill = prices.map(|prices| Bill::new(prices, head, &selection));
+        let bill = prices.map(|prices| BillContext::new(prices, head, &selection));
         let bill = bill.as_ref();
         let mut explained = self.conclude(
             names,
@@ -292,10 +299,10 @@ impl<'p> Page<'p> {
         cgroups: &FxHashMap<CgroupId, String>,
         cpus: u32,
         symbols: Option<&Symbols>,
-        bill: Option<&Bill<'_>>,
-    ) -> Explained {
+        bill: Option<&BillContext<'_>>,
+    ) -> Explanation {
         let programs = Programs::new(names);
-        let picture = Picture {
+        let picture = VerdictInput {
             reasons: &self.reasons,
             processes: &self.processes,
             threads: &self.threads,
@@ -310,7 +317,7 @@ impl<'p> Page<'p> {
             cgroups,
             cpus,
         };
-        let words = Words {
+        let words = KeyNames {
             names,
             arch,
             cgroups,
@@ -328,7 +335,7 @@ impl<'p> Page<'p> {
             self.reasons.ranked(),
             total.clone(),
         );
-        Explained {
+        Explanation {
             reasons,
             processes: self.processes.sheet(&words),
             threads: self.threads.sheet(&words),
@@ -352,7 +359,7 @@ impl<'p> Page<'p> {
 }
 
 /// Why there is no switch to judge; `None` if there is one.
-fn why_nothing(head: &Head, rows: Rows) -> Option<String> {
+fn why_nothing(head: &TraceHead, rows: ReportedSwitches) -> Option<String> {
     match &head.filter {
         Some(filter) if rows.counted == 0 && head.rows > 0 => Some(why_filtered(filter, head.rows)),
         _ => why_empty(&head.meta, rows.counted),
@@ -377,8 +384,14 @@ fn columns(has_stacks: bool) -> Columns {
         | stacks
 }
 
-impl Explained {
-    fn write(&self, head: &Head, rows: Rows, most: usize, out: &mut Vec<u8>) -> Result<()> {
+impl Explanation {
+    fn write(
+        &self,
+        head: &TraceHead,
+        rows: ReportedSwitches,
+        most: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let width = text::table_width();
         head.write(rows, out)?;
         writeln!(out, "balance: {}", head.balance())?;
@@ -436,9 +449,9 @@ impl Explained {
     }
 
     /// The findings in words, the weightiest first.
-    pub fn told(&self) -> Vec<Told> {
+    pub fn told(&self) -> Vec<FindingText> {
         let findings = self.findings.iter().enumerate();
-        let told = findings.map(|(place, finding)| Told {
+        let told = findings.map(|(place, finding)| FindingText {
             seen: finding.seen.clone(),
             places: finding.places.clone(),
             worth: self.saving(place).map(Saving::to_words),
@@ -481,7 +494,7 @@ impl Explained {
         self.billed.as_ref()?.savings.get(place)?.as_ref()
     }
 
-    fn to_json(&self, head: &Head, rows: Rows, top: Option<usize>) -> Value {
+    fn to_json(&self, head: &TraceHead, rows: ReportedSwitches, top: Option<usize>) -> Value {
         let rows_of = |sheet: &Sheet| sheet.clone().with_most(top).to_json_rows();
         let start = Timestamp::from_ns(head.meta.start_ns);
         let findings = self.findings.iter().enumerate();

@@ -137,7 +137,7 @@ impl FromStr for Moment {
 
 /// Which parts of a row a report counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountedParts {
     /// The switch-out and the run that it ended.
     pub switch: bool,
     /// The wait before the run.
@@ -179,10 +179,10 @@ impl Selection {
     }
 
     /// Which parts of this row count; `task` is the index of the row's task.
-    pub fn counts(&self, row: &Switch, task: usize) -> Counted {
+    pub fn counts(&self, row: &Switch, task: usize) -> CountedParts {
         let is_taken = self.tasks[task] && self.from <= row.ts && row.ts < self.to;
         let takes = |reason| is_taken && self.reasons & bit(reason) != 0;
-        Counted {
+        CountedParts {
             switch: takes(row.rule.reason),
             wait: takes(row.wait.reason.unwrap_or(Reason::Unknown)),
         }
@@ -320,7 +320,7 @@ mod tests {
         let counted = selection.counts(&row, names.index(row.task));
         assert_eq!(
             counted,
-            Counted {
+            CountedParts {
                 switch: false,
                 wait: true
             }
@@ -339,7 +339,7 @@ mod tests {
         let counted = selection.counts(&row, names.index(row.task));
         assert_eq!(
             counted,
-            Counted {
+            CountedParts {
                 switch: false,
                 wait: false
             }

@@ -8,27 +8,27 @@ use rustc_hash::FxHashMap;
 use swtch_core::{Arch, CgroupId, EvidenceBits, Open, Reason, Switch, TaskKey};
 
 use super::By;
-use super::filter::Counted;
-use super::last::Last;
+use super::filter::CountedParts;
+use super::last::LastByTask;
 use super::names::Names;
 use super::sheet::{Cell, Sheet};
 use super::tally::{MEASURES, Tally};
 
 /// What distinguishes one group from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Key {
+pub enum GroupKey {
     /// A thread, by its index.
     Thread(usize),
     /// A process, by its place.
     Process(usize),
     Cpu(u16),
     Cgroup(CgroupId),
-    Syscall(Call),
+    Syscall(RowSyscall),
 }
 
 /// A system call of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Call {
+pub enum RowSyscall {
     /// Its number in the table of the machine.
     Number(u32),
     /// Its number in the table for 32-bit programs, which has other names.
@@ -39,7 +39,7 @@ pub enum Call {
     NotRecorded,
 }
 
-impl Call {
+impl RowSyscall {
     /// The call of the row's switch-out.
     pub fn of(row: &Switch) -> Self {
         match row.evidence.syscall {
@@ -72,12 +72,12 @@ impl Call {
 #[derive(Debug)]
 pub struct Groups {
     by: By,
-    places: FxHashMap<Key, usize>,
-    tallies: Vec<(Key, Tally)>,
+    places: FxHashMap<GroupKey, usize>,
+    tallies: Vec<(GroupKey, Tally)>,
     /// Group of each task's last switch.
-    last: Last<usize>,
+    last: LastByTask<usize>,
     /// The group found last, kept because rows come in bursts of one group.
-    recent: Option<(Key, usize)>,
+    recent: Option<(GroupKey, usize)>,
 }
 
 impl Groups {
@@ -87,14 +87,14 @@ impl Groups {
             by,
             places: FxHashMap::default(),
             tallies: Vec::new(),
-            last: Last::new(names),
+            last: LastByTask::new(names),
             recent: None,
         }
     }
 
     /// Adds what counts of a row of the task with this index. By system call, rows that do not
     /// count are needed, too: a later wait belongs to their call.
-    pub fn add(&mut self, row: &Switch, task: usize, counted: Counted, names: &Names) {
+    pub fn add(&mut self, row: &Switch, task: usize, counted: CountedParts, names: &Names) {
         if counted.wait && row.wait.length().is_some() {
             let group = self.group_of_wait(row, task, names);
             self.tallies[group].1.add_wait(row);
@@ -112,8 +112,8 @@ impl Groups {
     pub fn add_open(&mut self, open: &Open, names: &Names) {
         let task = names.index(open.task);
         let group = match self.by {
-            By::Thread => Some(self.group(Key::Thread(task))),
-            By::Process => Some(self.group(Key::Process(names.thread(task).process))),
+            By::Thread => Some(self.group(GroupKey::Thread(task))),
+            By::Process => Some(self.group(GroupKey::Process(names.thread(task).process))),
             By::Syscall => self.last.of(open.task, task),
             _ => None,
         };
@@ -123,13 +123,13 @@ impl Groups {
     }
 
     /// Groups and what was counted, most switches first.
-    pub fn ranked(&self) -> Vec<&(Key, Tally)> {
+    pub fn ranked(&self) -> Vec<&(GroupKey, Tally)> {
         let mut ranked: Vec<_> = self.tallies.iter().filter(|(_, t)| !t.is_empty()).collect();
         ranked.sort_by(|a, b| b.1.switches.cmp(&a.1.switches).then(a.0.cmp(&b.0)));
         ranked
     }
 
-    pub fn sheet(&self, words: &Words<'_>) -> Sheet {
+    pub fn sheet(&self, words: &KeyNames<'_>) -> Sheet {
         let mut total = Tally::default();
         for (_, tally) in &self.tallies {
             total.add(tally);
@@ -155,7 +155,7 @@ impl Groups {
         sheet
     }
 
-    /// The columns whose cells [`Words::label`] gives.
+    /// The columns whose cells [`KeyNames::label`] gives.
     pub const fn label_columns(by: By) -> &'static [&'static str] {
         match by {
             By::Process => &["process", "pid", "command", "earlier_names"],
@@ -166,13 +166,13 @@ impl Groups {
         }
     }
 
-    fn key_of(&self, row: &Switch, task: usize, names: &Names) -> Key {
+    fn key_of(&self, row: &Switch, task: usize, names: &Names) -> GroupKey {
         match self.by {
-            By::Process => Key::Process(names.thread(task).process),
-            By::Syscall => Key::Syscall(Call::of(row)),
-            By::Cpu => Key::Cpu(row.cpu.get()),
-            By::Cgroup => Key::Cgroup(row.cgroup),
-            _ => Key::Thread(task),
+            By::Process => GroupKey::Process(names.thread(task).process),
+            By::Syscall => GroupKey::Syscall(RowSyscall::of(row)),
+            By::Cpu => GroupKey::Cpu(row.cpu.get()),
+            By::Cgroup => GroupKey::Cgroup(row.cgroup),
+            _ => GroupKey::Thread(task),
         }
     }
 
@@ -182,10 +182,10 @@ impl Groups {
         }
         let last = self.last.of(row.task, task);
         let last = last.filter(|_| row.wait.reason.is_some());
-        last.unwrap_or_else(|| self.group(Key::Syscall(Call::NotRecorded)))
+        last.unwrap_or_else(|| self.group(GroupKey::Syscall(RowSyscall::NotRecorded)))
     }
 
-    fn group(&mut self, key: Key) -> usize {
+    fn group(&mut self, key: GroupKey) -> usize {
         if let Some((_, place)) = self.recent.filter(|recent| recent.0 == key) {
             return place;
         }
@@ -201,7 +201,7 @@ impl Groups {
 
 /// What is needed to turn keys into words.
 #[derive(Debug)]
-pub struct Words<'a> {
+pub struct KeyNames<'a> {
     /// Names of the threads and processes.
     pub names: &'a Names,
     /// Architecture, for the names of system calls.
@@ -210,12 +210,12 @@ pub struct Words<'a> {
     pub cgroups: &'a FxHashMap<CgroupId, String>,
 }
 
-impl Words<'_> {
+impl KeyNames<'_> {
     /// The cells that name a group.
-    pub fn label(&self, key: Key) -> Vec<Cell> {
+    pub fn label(&self, key: GroupKey) -> Vec<Cell> {
         let id = |number: Option<u32>| number.map_or(Cell::Missing, |n| Cell::Id(u64::from(n)));
         match key {
-            Key::Thread(index) => {
+            GroupKey::Thread(index) => {
                 let thread = self.names.thread(index);
                 let process = self.names.process_of(index);
                 vec![
@@ -226,7 +226,7 @@ impl Words<'_> {
                     Cell::List(thread.earlier.clone()),
                 ]
             }
-            Key::Process(place) => {
+            GroupKey::Process(place) => {
                 let process = self.names.process(place);
                 vec![
                     Cell::text(&process.comm),
@@ -235,14 +235,14 @@ impl Words<'_> {
                     Cell::List(process.earlier.clone()),
                 ]
             }
-            Key::Cpu(cpu) => vec![Cell::Id(u64::from(cpu))],
-            Key::Cgroup(cgroup) => vec![
+            GroupKey::Cpu(cpu) => vec![Cell::Id(u64::from(cpu))],
+            GroupKey::Cgroup(cgroup) => vec![
                 self.cgroups
                     .get(&cgroup)
                     .map_or(Cell::text("(unknown path)"), Cell::text),
                 Cell::Id(cgroup.get()),
             ],
-            Key::Syscall(call) => vec![Cell::text(call.name(self.arch)), id(call.number())],
+            GroupKey::Syscall(call) => vec![Cell::text(call.name(self.arch)), id(call.number())],
         }
     }
 }
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
     use crate::report::drawn::{after, names, row};
 
-    const BOTH: Counted = Counted {
+    const BOTH: CountedParts = CountedParts {
         switch: true,
         wait: true,
     };
@@ -275,7 +275,7 @@ mod tests {
             groups.add(row, names.index(row.task), BOTH, &names);
         }
         let cgroups = [(CgroupId::new(1), "/a\u{1b}b".to_owned())];
-        let words = Words {
+        let words = KeyNames {
             names: &names,
             arch: Some(Arch::X86_64),
             cgroups: &cgroups.into_iter().collect(),
@@ -351,8 +351,14 @@ mod tests {
 
     #[test]
     fn calls_without_a_name_keep_their_number() {
-        assert_eq!(Call::Number(9999).name(Some(Arch::X86_64)), "call 9999");
-        assert_eq!(Call::Number(0).name(None), "call 0");
-        assert_eq!(Call::Compat(3).name(Some(Arch::X86_64)), "32-bit call 3");
+        assert_eq!(
+            RowSyscall::Number(9999).name(Some(Arch::X86_64)),
+            "call 9999"
+        );
+        assert_eq!(RowSyscall::Number(0).name(None), "call 0");
+        assert_eq!(
+            RowSyscall::Compat(3).name(Some(Arch::X86_64)),
+            "32-bit call 3"
+        );
     }
 }

@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 use swtch_core::{Gap, Nanos};
 use swtch_output::message;
 use swtch_output::text::{counted, escaped, grouped};
-use swtch_store::{Counts, Host, Imported, Meta, State};
+use swtch_store::{Counts, Imported, Meta, RecordingState, TraceHost};
 
 /// What is known about a trace apart from its rows.
 #[derive(Clone, Debug, Default)]
-pub struct Head {
+pub struct TraceHead {
     /// The directory that holds the trace.
     pub path: PathBuf,
     /// Contents of its file `meta.json`.
@@ -44,14 +44,14 @@ fn sum(counts: impl Iterator<Item = u64>) -> u64 {
 
 /// Switches of the report, which the head names beside those of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rows {
+pub struct ReportedSwitches {
     /// Switches that the report counts.
     pub counted: u64,
     /// Switches of tasks that the capture was not asked for: they had the CPU while others waited.
     pub out_of_scope: u64,
 }
 
-impl Head {
+impl TraceHead {
     /// Lost records: by the gaps, or by the recorder's own count where it is higher.
     pub fn lost(&self) -> u64 {
         let in_gaps = sum(self.gaps.iter().map(|gap| gap.lost));
@@ -68,7 +68,7 @@ impl Head {
     /// Whether every switch that was seen is in a row: known only of a recording that has ended.
     pub fn is_complete(&self) -> bool {
         let counts = &self.meta.counts;
-        let is_told = self.meta.state != State::Recording && self.incomplete.is_none();
+        let is_told = self.meta.state != RecordingState::Recording && self.incomplete.is_none();
         let is_balanced = counts.switches_seen == sum([counts.stored, counts.filtered].into_iter());
         is_told
             && is_balanced
@@ -78,8 +78,8 @@ impl Head {
     }
 
     /// Writes the lines for people.
-    pub fn write(&self, rows: Rows, out: &mut dyn Write) -> io::Result<()> {
-        let Host {
+    pub fn write(&self, rows: ReportedSwitches, out: &mut dyn Write) -> io::Result<()> {
+        let TraceHost {
             hostname,
             kernel_release,
             machine,
@@ -117,7 +117,7 @@ impl Head {
 
     fn overhead(&self) -> String {
         let overhead = &self.meta.overhead;
-        if self.meta.state == State::Recording {
+        if self.meta.state == RecordingState::Recording {
             return "not told (the recording did not end)".to_owned();
         }
         if self.meta.imported.is_some() {
@@ -129,7 +129,7 @@ impl Head {
     }
 
     /// What a reader must know before reading the numbers.
-    pub fn warnings(&self, rows: Rows) -> Vec<String> {
+    pub fn warnings(&self, rows: ReportedSwitches) -> Vec<String> {
         let mut lines = Vec::new();
         lines.extend(self.meta.imported.as_ref().map(|imported| {
             format!(
@@ -259,7 +259,7 @@ impl Head {
     }
 
     /// The `trace` object of a JSON report.
-    pub fn to_json_trace(&self, rows: Rows) -> Value {
+    pub fn to_json_trace(&self, rows: ReportedSwitches) -> Value {
         let meta = &self.meta;
         let gaps: Vec<_> = self.gaps.iter().map(gap_to_json).collect();
         json!({
@@ -289,7 +289,7 @@ impl Head {
 
     /// Where every switch went: seen = stored + filtered + lost, and what the kernel counted.
     pub fn balance(&self) -> String {
-        if self.meta.state == State::Recording {
+        if self.meta.state == RecordingState::Recording {
             let rows = counted(self.rows, "row");
             return format!("not known, the recording did not end; {rows} can be read");
         }
@@ -373,13 +373,13 @@ mod tests {
     use crate::report::drawn::head;
     use swtch_core::{CpuId, Timestamp};
 
-    fn lines(head: &Head, rows: Rows) -> String {
+    fn lines(head: &TraceHead, rows: ReportedSwitches) -> String {
         let mut out = Vec::new();
         head.write(rows, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
-    const TEN: Rows = Rows {
+    const TEN: ReportedSwitches = ReportedSwitches {
         counted: 10,
         out_of_scope: 3,
     };
@@ -449,11 +449,11 @@ note: only --pid 10: 10 of the trace's 13 rows
     #[test]
     fn complete_is_only_what_balances_without_a_loss() {
         assert!(head().is_complete());
-        let incomplete: [fn(&mut Head); 5] = [
+        let incomplete: [fn(&mut TraceHead); 5] = [
             |head| head.meta.counts.lost = 1,
             |head| head.meta.counts.switches_seen = 20,
             |head| head.meta.counts.storage_refused = 1,
-            |head| head.meta.state = State::Recording,
+            |head| head.meta.state = RecordingState::Recording,
             |head| head.incomplete = Some("unfinished".into()),
         ];
         for change in incomplete {
@@ -467,7 +467,7 @@ note: only --pid 10: 10 of the trace's 13 rows
     #[test]
     fn a_recording_that_did_not_end_claims_no_balance() {
         let mut head = head();
-        head.meta.state = State::Recording;
+        head.meta.state = RecordingState::Recording;
         let expected = "not known, the recording did not end; 13 rows can be read";
         assert_eq!(head.balance(), expected);
         assert!(lines(&head, TEN).contains("recorder: not told"));

@@ -10,12 +10,12 @@ use swtch_core::TaskKey;
 use super::names::Names;
 
 #[derive(Debug)]
-pub struct Last<T> {
+pub struct LastByTask<T> {
     named: Vec<Option<T>>,
     nameless: FxHashMap<TaskKey, T>,
 }
 
-impl<T: Copy> Last<T> {
+impl<T: Copy> LastByTask<T> {
     /// No values yet, for a trace with these tasks.
     pub fn new(names: &Names) -> Self {
         Self {
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn tasks_without_a_name_are_told_apart() {
         let names = names();
-        let mut last = Last::new(&names);
+        let mut last = LastByTask::new(&names);
         let [first, second] = [77, 78].map(TaskKey::new);
         let index = names.index(first);
         assert_eq!(index, names.index(second), "both share the index");

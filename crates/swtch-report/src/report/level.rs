@@ -19,10 +19,10 @@ use swtch_output::format::{Format, write_answer};
 use swtch_output::text::{counted, grouped};
 use swtch_store::{Columns, Trace, UserCounts};
 
-use super::session::Session;
+use super::session::FilteredTrace;
 use super::sheet::{Cell, Sheet};
 use super::tally::Tally;
-use super::{Request, WAIT, write_sheet};
+use super::{ReportRequest, WAIT, write_sheet};
 
 const COLUMNS: [&str; 15] = [
     "level",
@@ -47,8 +47,8 @@ const COLUMNS: [&str; 15] = [
 /// # Errors
 ///
 /// As [`super::report`].
-pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<()> {
-    let mut session = Session::open(trace, &request.filter)?;
+pub fn report(trace: &Trace, request: &ReportRequest, out: &mut dyn Write) -> Result<()> {
+    let mut session = FilteredTrace::open(trace, &request.filter)?;
     let columns = Columns::TS
         | Columns::RULE
         | Columns::BITS
@@ -58,7 +58,7 @@ pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<(
         | Columns::USER
         | WAIT;
     let start = Timestamp::from_ns(trace.meta().start_ns);
-    let mut levels = Levels::new(start);
+    let mut levels = LevelStatistics::new(start);
     let rows = session.scan_levels(columns, &mut |row, task, counted| {
         levels.add(row, task, counted.switch, counted.wait);
     })?;
@@ -96,10 +96,10 @@ struct LevelTable {
 }
 
 #[derive(Debug)]
-struct Levels {
+struct LevelStatistics {
     start: Timestamp,
     of: [OneLevel; Level::ALL.len()],
-    threads: FxHashMap<usize, Thread>,
+    threads: FxHashMap<usize, ThreadOpenRuns>,
     attribution: Attribution,
     os_in_user_run: Histogram,
     user_in_os_run: Histogram,
@@ -115,7 +115,7 @@ struct OneLevel {
 
 /// What is known of one thread so far.
 #[derive(Debug, Default)]
-struct Thread {
+struct ThreadOpenRuns {
     /// The user run in which OS switches were seen: worker and number of the run.
     user_run: Option<(u64, u32)>,
     os_switches: u64,
@@ -134,7 +134,7 @@ struct Attribution {
     without_worker: u64,
 }
 
-impl Levels {
+impl LevelStatistics {
     fn new(start: Timestamp) -> Self {
         Self {
             start,
@@ -457,8 +457,8 @@ mod tests {
         row
     }
 
-    fn levels(rows: &[Switch]) -> Levels {
-        let mut levels = Levels::new(Timestamp::from_ns(0));
+    fn levels(rows: &[Switch]) -> LevelStatistics {
+        let mut levels = LevelStatistics::new(Timestamp::from_ns(0));
         rows.iter()
             .for_each(|row| levels.add(row, THREAD, true, true));
         levels

@@ -64,23 +64,23 @@ use swtch_store::{Columns, Meta, Trace};
 pub use bill::{BillBy, bill};
 pub use departure::successor;
 pub use empty::{is_failure, why_empty};
-pub use explain::{Extent, Parts, Told, explain, parts};
+pub use explain::{ExplainPageParts, Extent, FindingText, explain, parts};
 pub use filter::{EmptySpan, Filter, Moment, Selection, takes_task};
-pub use group::Call;
+pub use group::RowSyscall;
 pub use names::Names;
 pub use programs::Programs;
-pub use session::{Session, coverage};
-pub use sheet::{Cell, Sheet, Shown, View};
+pub use session::{FilteredTrace, coverage};
+pub use sheet::{Cell, RenderedTable, Sheet, SheetTable};
 pub use stack::Symbols;
-pub use wait::{Object, Objects, Waited, object_of};
+pub use wait::{Object, ObjectWaits, Objects, object_of};
 
-use group::{Groups, Words, reason_of_open};
-use head::Head;
-pub use head::Rows;
+use group::{Groups, KeyNames, reason_of_open};
+pub use head::ReportedSwitches;
+use head::TraceHead;
 
 use preemptor::Preemptors;
 use reason::ByReason;
-use stack::Places;
+use stack::StackCounts;
 use waker::Wakers;
 
 /// Rows that a table shows if `top` does not say otherwise.
@@ -88,7 +88,7 @@ const ROWS_OF_TABLE: usize = 20;
 
 /// What a person asked for.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ReportRequest {
     /// What a row stands for.
     pub by: By,
     /// The format on stdout.
@@ -171,11 +171,11 @@ impl By {
 ///
 /// When the trace cannot be read or `out` cannot be written. It is not an error if the reader of
 /// `out` has gone away.
-pub fn report(trace: &Trace, request: &Request, out: &mut dyn Write) -> Result<()> {
+pub fn report(trace: &Trace, request: &ReportRequest, out: &mut dyn Write) -> Result<()> {
     if request.by == By::Level {
         return level::report(trace, request, out);
     }
-    let mut session = Session::open(trace, &request.filter)?;
+    let mut session = FilteredTrace::open(trace, &request.filter)?;
     let (sheet, rows) = sheet_of(&mut session, request.by)?;
     let table: WriteTable = match request.by {
         By::Stack => stack::write_table,
@@ -199,8 +199,8 @@ pub struct FirstLines {
 /// # Errors
 ///
 /// When the trace cannot be read.
-pub fn first_lines(trace: &Trace, rows: Rows, duration: Nanos) -> Result<FirstLines> {
-    let session = Session::open(trace, &Filter::default())?;
+pub fn first_lines(trace: &Trace, rows: ReportedSwitches, duration: Nanos) -> Result<FirstLines> {
+    let session = FilteredTrace::open(trace, &Filter::default())?;
     let mut head = session.head().clone();
     head.duration = duration;
     let mut written = Vec::new();
@@ -227,9 +227,9 @@ type WriteTable = fn(&Sheet, usize, &mut dyn Write) -> io::Result<()>;
 /// Writes a sheet in the requested format. `more` holds further members of the JSON object.
 fn write_sheet(
     sheet: Sheet,
-    head: &Head,
-    rows: Rows,
-    request: &Request,
+    head: &TraceHead,
+    rows: ReportedSwitches,
+    request: &ReportRequest,
     table: WriteTable,
     more: Value,
     out: &mut dyn Write,
@@ -272,7 +272,7 @@ fn write_json(object: &serde_json::Value, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-fn sheet_of(session: &mut Session<'_>, by: By) -> Result<(Sheet, Rows)> {
+fn sheet_of(session: &mut FilteredTrace<'_>, by: By) -> Result<(Sheet, ReportedSwitches)> {
     match by {
         By::Reason => by_reason(session),
         By::Preemptor => by_preemptor(session),
@@ -306,7 +306,7 @@ pub const CONTENTION: Columns = Columns::TS
     .and(Columns::MOVED)
     .and(WAIT);
 
-fn by_reason(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+fn by_reason(session: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
     let columns = Columns::RULE | Columns::BITS | Columns::RAN | WAIT;
     let mut by = ByReason::default();
     let rows = session.scan(columns, &mut |row, _, counted| by.add(row, counted))?;
@@ -318,7 +318,7 @@ fn by_reason(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
     Ok((by.sheet(), rows))
 }
 
-fn by_group(session: &mut Session<'_>, by: By) -> Result<(Sheet, Rows)> {
+fn by_group(session: &mut FilteredTrace<'_>, by: By) -> Result<(Sheet, ReportedSwitches)> {
     let own = match by {
         By::Cpu => Columns::CPU,
         By::Cgroup => Columns::CGROUP,
@@ -341,7 +341,7 @@ fn by_group(session: &mut Session<'_>, by: By) -> Result<(Sheet, Rows)> {
         By::Cgroup => session.cgroups()?,
         _ => FxHashMap::default(),
     };
-    let words = Words {
+    let words = KeyNames {
         names: &names,
         arch: session.arch(),
         cgroups: &cgroups,
@@ -349,7 +349,7 @@ fn by_group(session: &mut Session<'_>, by: By) -> Result<(Sheet, Rows)> {
     Ok((groups.sheet(&words), rows))
 }
 
-fn by_preemptor(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+fn by_preemptor(session: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
     let columns = Columns::REASON | Columns::NOMINATOR | CONTENTION;
     let (names, selection) = (session.names(), session.selection());
     let mut preemptors = Preemptors::new(contention_of(session), &names);
@@ -360,7 +360,7 @@ fn by_preemptor(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
     Ok((preemptors.sheet(&names), rows))
 }
 
-fn contention_of(session: &Session<'_>) -> Contention {
+fn contention_of(session: &FilteredTrace<'_>) -> Contention {
     let head = session.head();
     contention(session.coverage(), &head.meta, &head.gaps)
 }
@@ -371,7 +371,7 @@ pub fn contention(coverage: Coverage, meta: &Meta, gaps: &[Gap]) -> Contention {
     Contention::new(coverage, cpus, gaps)
 }
 
-fn by_waker(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+fn by_waker(session: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
     let columns = Columns::REASON | Columns::WAKER | WAIT;
     let names = session.names();
     let mut wakers = Wakers::default();
@@ -383,7 +383,7 @@ fn by_waker(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
     Ok((wakers.sheet(&names), rows))
 }
 
-fn by_wait(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+fn by_wait(session: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
     let (stacks, symbols) = match session.head().meta.stacks {
         Some(_) => (Columns::WAKER_STACKS, Some(session.symbols()?)),
         None => (Columns::NONE, None),
@@ -399,10 +399,10 @@ fn by_wait(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
 ///
 /// When the trace cannot be read.
 pub fn waits_by_object(
-    session: &mut Session<'_>,
+    session: &mut FilteredTrace<'_>,
     more: Columns,
     each: &mut dyn FnMut(Object, &Switch),
-) -> Result<(Objects, Rows)> {
+) -> Result<(Objects, ReportedSwitches)> {
     let columns = Columns::REASON | WAIT_OBJECT | Columns::WAKER | WAIT | more;
     let names = session.names();
     let mut objects = Objects::new(&names);
@@ -414,10 +414,10 @@ pub fn waits_by_object(
     Ok((objects, rows))
 }
 
-fn by_stack(session: &mut Session<'_>) -> Result<(Sheet, Rows)> {
+fn by_stack(session: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
     let columns = Columns::REASON | Columns::STACKS | WAIT;
     let names = session.names();
-    let mut places = Places::default();
+    let mut places = StackCounts::default();
     let rows = session.scan(columns, &mut |row, task, counted| {
         if counted.wait {
             places.add(row, task, &names);
@@ -478,7 +478,7 @@ mod tests {
     }
 
     fn written(by: By, format: Format, filter: Filter) -> String {
-        let request = Request {
+        let request = ReportRequest {
             by,
             format,
             filter,
@@ -552,7 +552,7 @@ mod tests {
 
     #[test]
     fn a_page_is_written_and_csv_of_it_is_refused() {
-        let mut request = Request {
+        let mut request = ReportRequest {
             by: By::Reason,
             format: Format::Table,
             filter: Filter::default(),

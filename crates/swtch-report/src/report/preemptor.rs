@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use swtch_core::{Category, Contended, Contention, Holder, Nanos, Reason, Switch, TaskKey};
 use swtch_output::text;
 
-use super::filter::{Counted, Selection};
+use super::filter::{CountedParts, Selection};
 use super::names::Names;
 use super::sheet::{Cell, Sheet};
 
@@ -36,7 +36,7 @@ const OTHERS: [(Holder, &str); 5] = [
 
 /// What is counted of one holder.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Held {
+pub struct HolderCounts {
     /// How long it had the CPU while others were runnable.
     pub time: Nanos,
     /// Number of waits in which it had the CPU.
@@ -71,8 +71,8 @@ pub struct Preemptors {
 
 #[derive(Debug)]
 struct HolderSums {
-    tasks: Vec<Held>,
-    others: [Held; OTHERS.len()],
+    tasks: Vec<HolderCounts>,
+    others: [HolderCounts; OTHERS.len()],
     splits: Vec<Split>,
     /// Preemptions by reason, task that took the CPU, and task that lost it.
     pairs: FxHashMap<(Reason, usize, usize), u64>,
@@ -87,8 +87,8 @@ impl Preemptors {
         Self {
             contention,
             sums: HolderSums {
-                tasks: vec![Held::default(); names.thread_count()],
-                others: [Held::default(); OTHERS.len()],
+                tasks: vec![HolderCounts::default(); names.thread_count()],
+                others: [HolderCounts::default(); OTHERS.len()],
                 splits: vec![Split::default(); Reason::ALL.len()],
                 pairs: FxHashMap::default(),
                 preemptions: 0,
@@ -104,7 +104,7 @@ impl Preemptors {
         &mut self,
         row: &Switch,
         task: usize,
-        counted: Counted,
+        counted: CountedParts,
         names: &Names,
         selection: &Selection,
     ) {
@@ -133,8 +133,8 @@ impl Preemptors {
     }
 
     /// What a holder that is not a task had: interrupts, steal, throttling, idle, unaccounted.
-    pub fn other(&self, holder: Holder) -> Held {
-        place_of(holder).map_or_else(Held::default, |place| self.sums.others[place])
+    pub fn other(&self, holder: Holder) -> HolderCounts {
+        place_of(holder).map_or_else(HolderCounts::default, |place| self.sums.others[place])
     }
 
     /// Which holders had the CPU during the waits for a reason.
@@ -155,7 +155,7 @@ impl Preemptors {
     }
 
     /// Tasks that held or took the CPU, longest first.
-    pub fn ranked(&self) -> Vec<(usize, Held)> {
+    pub fn ranked(&self) -> Vec<(usize, HolderCounts)> {
         let held = self.sums.tasks.iter().copied().enumerate();
         let mut ranked: Vec<_> = held
             .filter(|(_, h)| h.waits + h.preempted + h.nominated > 0)

@@ -281,7 +281,9 @@ mod tests {
         list.session.was_interrupted = true;
         list.session.is_resolved = false;
         list.session.verdict =
-            swtch_core::cost::Verdict::Noisy(vec![swtch_core::cost::Reason::Stolen { pct: 12.0 }]);
+            swtch_core::cost::MeasurementVerdict::Noisy(vec![swtch_core::cost::Reason::Stolen {
+                pct: 12.0,
+            }]);
         let notes = Prices::new(&list, &meta())
             .notes(&Account::default())
             .join("\n");

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use swtch_output::text;
 
-use super::group::{Groups, Key};
+use super::group::{GroupKey, Groups};
 use super::names::{Names, Process};
 use super::tally::Tally;
 
@@ -34,7 +34,7 @@ pub struct Programs {
 
 /// What was counted of one program.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct ProgramCounts {
     pub label: String,
     /// How many of its processes were counted.
     pub processes: u64,
@@ -44,7 +44,7 @@ pub struct Program {
     pub tally: Tally,
 }
 
-impl Program {
+impl ProgramCounts {
     /// The label, with the number of processes if there are several.
     pub fn words(&self) -> String {
         match self.processes {
@@ -88,21 +88,23 @@ impl Programs {
     }
 
     /// Tallies by process, summed up: most of `count` first. Programs without any are left out.
-    pub fn ranked(&self, by_process: &Groups, count: impl Fn(&Tally) -> u64) -> Vec<Program> {
-        let mut programs: BTreeMap<usize, Program> = BTreeMap::new();
+    pub fn ranked(&self, by_process: &Groups, count: impl Fn(&Tally) -> u64) -> Vec<ProgramCounts> {
+        let mut programs: BTreeMap<usize, ProgramCounts> = BTreeMap::new();
         for (key, tally) in by_process.ranked() {
-            let Key::Process(place) = *key else {
+            let GroupKey::Process(place) = *key else {
                 unreachable!("these groups are processes");
             };
             if count(tally) == 0 {
                 continue;
             }
-            let program = programs.entry(self.of[place]).or_insert_with(|| Program {
-                label: self.label(place).to_owned(),
-                processes: 0,
-                places: Vec::new(),
-                tally: Tally::default(),
-            });
+            let program = programs
+                .entry(self.of[place])
+                .or_insert_with(|| ProgramCounts {
+                    label: self.label(place).to_owned(),
+                    processes: 0,
+                    places: Vec::new(),
+                    tally: Tally::default(),
+                });
             program.processes += 1;
             program.places.push(place);
             program.tally.add(tally);

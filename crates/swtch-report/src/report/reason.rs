@@ -7,8 +7,8 @@
 use swtch_core::{Certainty, Distribution, Open, Reason, Switch};
 use swtch_output::text;
 
-use super::filter::Counted;
-use super::sheet::{Cell, Sheet, View};
+use super::filter::CountedParts;
+use super::sheet::{Cell, Sheet, SheetTable};
 use super::tally::Tally;
 
 const COLUMNS: [&str; 29] = [
@@ -43,8 +43,8 @@ const COLUMNS: [&str; 29] = [
     "off_max_ns",
 ];
 
-const VIEWS: [View; 4] = [
-    View {
+const VIEWS: [SheetTable; 4] = [
+    SheetTable {
         title: "",
         columns: &[
             "reason",
@@ -60,7 +60,7 @@ const VIEWS: [View; 4] = [
             "runq_ns",
         ],
     },
-    View {
+    SheetTable {
         title: "length of the run that ended",
         columns: &[
             "reason",
@@ -71,7 +71,7 @@ const VIEWS: [View; 4] = [
             "run_max_ns",
         ],
     },
-    View {
+    SheetTable {
         title: "run-queue time of the wait that followed",
         columns: &[
             "reason",
@@ -82,7 +82,7 @@ const VIEWS: [View; 4] = [
             "runq_max_ns",
         ],
     },
-    View {
+    SheetTable {
         title: "off-CPU time of the wait that followed",
         columns: &[
             "reason",
@@ -126,7 +126,7 @@ impl Default for ByReason {
 
 impl ByReason {
     /// Adds what counts of a row.
-    pub fn add(&mut self, row: &Switch, counted: Counted) {
+    pub fn add(&mut self, row: &Switch, counted: CountedParts) {
         if counted.switch {
             self.reasons[row.rule.reason.index()].add_switch(row);
         }
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
     use crate::report::drawn::{after, row};
 
-    const BOTH: Counted = Counted {
+    const BOTH: CountedParts = CountedParts {
         switch: true,
         wait: true,
     };

@@ -13,9 +13,9 @@ use std::path::Path;
 use swtch_core::{Nanos, Reason};
 use swtch_output::text::{self, counted, cut, escaped, grouped, hung, shell_word};
 
-use super::explain::{Explained, Told};
-use super::head::{Head, Rows};
-use super::programs::Program;
+use super::explain::{Explanation, FindingText};
+use super::head::{ReportedSwitches, TraceHead};
+use super::programs::ProgramCounts;
 use super::sheet::{Cell, Sheet};
 use super::tally::Tally;
 use super::verdict::in_words;
@@ -65,14 +65,14 @@ const REASON_COLUMNS: [&str; 6] = [
 /// Tallies of the screen's tables.
 #[derive(Debug, Default)]
 pub struct Screen {
-    programs: Vec<Program>,
+    programs: Vec<ProgramCounts>,
     reasons: Vec<(Reason, Tally)>,
     total: Tally,
 }
 
 impl Screen {
     /// Takes programs and reasons with the most switches first.
-    pub fn new(programs: Vec<Program>, reasons: Vec<(Reason, Tally)>, total: Tally) -> Self {
+    pub fn new(programs: Vec<ProgramCounts>, reasons: Vec<(Reason, Tally)>, total: Tally) -> Self {
         Self {
             programs,
             reasons,
@@ -126,9 +126,9 @@ fn per_second(count: u64, length: Nanos) -> Option<u64> {
 /// The lines of the screen. None is wider than `width`, unless a single word is. `trace` is the
 /// path that the suggested commands name.
 pub fn lines(
-    explained: &Explained,
-    head: &Head,
-    rows: Rows,
+    explained: &Explanation,
+    head: &TraceHead,
+    rows: ReportedSwitches,
     trace: &Path,
     width: usize,
 ) -> Vec<String> {
@@ -140,7 +140,12 @@ pub fn lines(
     lines
 }
 
-fn beginning(explained: &Explained, head: &Head, rows: Rows, width: usize) -> Vec<String> {
+fn beginning(
+    explained: &Explanation,
+    head: &TraceHead,
+    rows: ReportedSwitches,
+    width: usize,
+) -> Vec<String> {
     let screen = &explained.screen;
     let length = head.duration();
     let host = &head.meta.host;
@@ -180,7 +185,7 @@ fn beginning(explained: &Explained, head: &Head, rows: Rows, width: usize) -> Ve
 
 /// One sentence for each cause. As many causes as fit into `room` lines, and at least the first,
 /// also say where they come from and what can be changed.
-fn verdict(explained: &Explained, room: usize, width: usize) -> Vec<String> {
+fn verdict(explained: &Explanation, room: usize, width: usize) -> Vec<String> {
     let told = explained.told();
     let mut lines = vec![String::new(), "verdict".to_owned()];
     if told.is_empty() {
@@ -222,11 +227,11 @@ fn verdict(explained: &Explained, room: usize, width: usize) -> Vec<String> {
     lines
 }
 
-fn sentence(place: usize, one: &Told, width: usize) -> Vec<String> {
+fn sentence(place: usize, one: &FindingText, width: usize) -> Vec<String> {
     hung(&format!("{}. ", place + 1), &one.seen, width)
 }
 
-fn cause(place: usize, one: &Told, width: usize) -> Vec<String> {
+fn cause(place: usize, one: &FindingText, width: usize) -> Vec<String> {
     let mut lines = sentence(place, one, width);
     let most = if place == 0 {
         PLACES

@@ -6,19 +6,19 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use rustc_hash::FxHashMap;
 use swtch_core::{Arch, CgroupId, Coverage, Level, Nanos, Open, Switch, Timestamp};
-use swtch_store::{Columns, Completeness, Meta, State, Trace};
+use swtch_store::{Columns, Completeness, Meta, RecordingState, Trace};
 
-use super::filter::{Counted, Filter, Selection};
+use super::filter::{CountedParts, Filter, Selection};
 use super::group::reason_of_open;
-use super::head::{Head, Rows, told_length};
+use super::head::{ReportedSwitches, TraceHead, told_length};
 use super::names::Names;
 use super::stack::Symbols;
 
 /// A trace opened with one filter.
 #[derive(Debug)]
-pub struct Session<'t> {
+pub struct FilteredTrace<'t> {
     trace: &'t Trace,
-    head: Head,
+    head: TraceHead,
     names: Rc<Names>,
     filter: Filter,
     selection: Rc<Selection>,
@@ -26,9 +26,9 @@ pub struct Session<'t> {
 }
 
 /// Called for each row, with the index of its task and what of it counts.
-pub type Each<'a> = &'a mut dyn FnMut(&Switch, usize, Counted);
+pub type RowVisitor<'a> = &'a mut dyn FnMut(&Switch, usize, CountedParts);
 
-impl<'t> Session<'t> {
+impl<'t> FilteredTrace<'t> {
     /// Reads everything but the rows.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl<'t> Session<'t> {
         let selection = Selection::new(filter, &names, start);
         Ok(Self {
             trace,
-            head: Head {
+            head: TraceHead {
                 path: trace.path().to_owned(),
                 meta: meta.clone(),
                 rows: trace.row_count(),
@@ -65,7 +65,7 @@ impl<'t> Session<'t> {
     }
 
     /// What is known of the trace apart from its rows.
-    pub const fn head(&self) -> &Head {
+    pub const fn head(&self) -> &TraceHead {
         &self.head
     }
 
@@ -90,14 +90,18 @@ impl<'t> Session<'t> {
     }
 
     /// Hands out the rows of the kernel's level in the span that was asked for.
-    pub fn scan(&mut self, columns: Columns, each: Each<'_>) -> Result<Rows> {
+    pub fn scan(&mut self, columns: Columns, each: RowVisitor<'_>) -> Result<ReportedSwitches> {
         let (from, to) = (self.selection.from(), self.selection.to());
         let span = self.selection.is_of_a_span().then_some((from, to));
         self.scan_span(columns, span, &[Level::Os], each)
     }
 
     /// As [`Self::scan`], but with the rows of user-mode schedulers, too.
-    pub fn scan_levels(&mut self, columns: Columns, each: Each<'_>) -> Result<Rows> {
+    pub fn scan_levels(
+        &mut self,
+        columns: Columns,
+        each: RowVisitor<'_>,
+    ) -> Result<ReportedSwitches> {
         let (from, to) = (self.selection.from(), self.selection.to());
         let span = self.selection.is_of_a_span().then_some((from, to));
         self.scan_span(columns | Columns::LEVEL, span, Level::ALL, each)
@@ -105,7 +109,11 @@ impl<'t> Session<'t> {
 
     /// As [`Self::scan`], but from the first row of the trace: rows before the span do not count,
     /// but what follows may depend on them.
-    pub fn scan_from_start(&mut self, columns: Columns, each: Each<'_>) -> Result<Rows> {
+    pub fn scan_from_start(
+        &mut self,
+        columns: Columns,
+        each: RowVisitor<'_>,
+    ) -> Result<ReportedSwitches> {
         let to = self.selection.to();
         let is_cut = to < Timestamp::from_ns(u64::MAX);
         let span = is_cut.then_some((Timestamp::default(), to));
@@ -121,10 +129,10 @@ impl<'t> Session<'t> {
         columns: Columns,
         span: Option<(Timestamp, Timestamp)>,
         levels: &[Level],
-        each: Each<'_>,
-    ) -> Result<Rows> {
+        each: RowVisitor<'_>,
+    ) -> Result<ReportedSwitches> {
         let (names, selection) = (&*self.names, &*self.selection);
-        let mut rows = Rows::default();
+        let mut rows = ReportedSwitches::default();
         let mut last = Timestamp::default();
         let ends_untold = told_length(&self.head.meta).is_none();
         let ts = if ends_untold {
@@ -201,7 +209,8 @@ impl<'t> Session<'t> {
 /// Whether the runs of all tasks have rows, which needs that nothing was filtered away and
 /// everything is in scope. Of a recording that did not end, this is not known.
 pub fn coverage(meta: &Meta, is_all_in_scope: bool) -> Coverage {
-    let is_all = meta.state != State::Recording && meta.counts.filtered == 0 && is_all_in_scope;
+    let is_all =
+        meta.state != RecordingState::Recording && meta.counts.filtered == 0 && is_all_in_scope;
     match is_all {
         true => Coverage::EveryTask,
         false => Coverage::RecordedTasks,
@@ -240,7 +249,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.swtch");
         let mut meta = head().meta;
-        (meta.state, meta.end_ns) = (State::Recording, 0);
+        (meta.state, meta.end_ns) = (RecordingState::Recording, 0);
         let mut writer = Writer::create(&path, &meta).unwrap();
         for ms in 1..=3 {
             let ts = Timestamp::from_ns(meta.start_ns + ms * 1_000_000);
@@ -263,7 +272,7 @@ mod tests {
                 until: until.map(moment),
                 ..Filter::default()
             };
-            let mut session = Session::open(&trace, &filter).unwrap();
+            let mut session = FilteredTrace::open(&trace, &filter).unwrap();
             let rows = session.scan(Columns::NONE, &mut |_, _, _| ())?;
             Ok::<_, anyhow::Error>((rows.counted, session.head().duration()))
         };
@@ -294,7 +303,7 @@ mod tests {
         assert_eq!(coverage(&meta, false), Coverage::RecordedTasks);
         meta.counts.filtered = 2;
         assert_eq!(coverage(&meta, true), Coverage::RecordedTasks);
-        (meta.counts.filtered, meta.state) = (0, State::Recording);
+        (meta.counts.filtered, meta.state) = (0, RecordingState::Recording);
         assert_eq!(coverage(&meta, true), Coverage::RecordedTasks);
     }
 }

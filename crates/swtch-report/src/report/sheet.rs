@@ -14,7 +14,7 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value};
 use swtch_core::Nanos;
-use swtch_output::text::{self, Side};
+use swtch_output::text::{self, CellAlignment};
 
 /// Heads of columns that a narrow table drops, the least important first.
 const LEAST_IMPORTANT: [&str; 17] = [
@@ -135,10 +135,10 @@ impl Cell {
         }
     }
 
-    const fn side(&self) -> Side {
+    const fn side(&self) -> CellAlignment {
         match self {
-            Self::Missing | Self::Text(_) | Self::List(_) => Side::Left,
-            _ => Side::Right,
+            Self::Missing | Self::Text(_) | Self::List(_) => CellAlignment::Left,
+            _ => CellAlignment::Right,
         }
     }
 }
@@ -151,7 +151,7 @@ pub fn percent(part: u64, whole: u64) -> Option<f64> {
 
 /// A table made of some of the columns.
 #[derive(Clone, Copy, Debug)]
-pub struct View {
+pub struct SheetTable {
     /// Heading above the table; empty for the first.
     pub title: &'static str,
     /// Its columns, from left to right.
@@ -160,18 +160,18 @@ pub struct View {
 
 /// A table as people read it: words in cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct RenderedTable {
     /// Heading above the table; empty for the first.
     pub title: &'static str,
     /// Names of the columns, and to which side each is set.
-    pub head: Vec<(String, Side)>,
+    pub head: Vec<(String, CellAlignment)>,
     /// Rows of text, each with one cell per column.
     pub rows: Vec<Vec<String>>,
     /// What the rows sum to, in columns where a sum makes sense.
     pub total: Option<Vec<String>>,
 }
 
-impl Shown {
+impl RenderedTable {
     fn lines(&self) -> Vec<String> {
         text::columns(&self.head, &self.rows, self.total.as_deref())
     }
@@ -213,7 +213,7 @@ pub struct Sheet {
     /// What the rows sum to, in columns where a sum makes sense.
     pub total: Option<Vec<Cell>>,
     /// Tables that show it; if empty, one table shows all columns.
-    pub views: Vec<View>,
+    pub views: Vec<SheetTable>,
     /// Columns that tables leave out, to fit on a screen.
     pub not_in_tables: &'static [&'static str],
     /// What a reader must know to read the numbers correctly, one sentence each.
@@ -245,7 +245,7 @@ impl Sheet {
 
     /// The tables with the first `most` rows, one for each view. Columns without any value are left
     /// out.
-    pub fn shown(&self, most: usize) -> Vec<Shown> {
+    pub fn shown(&self, most: usize) -> Vec<RenderedTable> {
         if self.views.is_empty() {
             return vec![self.shown_as("", &self.columns, most)];
         }
@@ -317,7 +317,12 @@ impl Sheet {
         Ok(())
     }
 
-    fn shown_as(&self, title: &'static str, columns: &[&'static str], most: usize) -> Shown {
+    fn shown_as(
+        &self,
+        title: &'static str,
+        columns: &[&'static str],
+        most: usize,
+    ) -> RenderedTable {
         let rows = &self.rows[..most.min(self.rows.len())];
         let places: Vec<usize> = columns
             .iter()
@@ -335,7 +340,7 @@ impl Sheet {
         // A line of totals needs at least one sum after the word "total"; percentiles have none.
         let has_sums = |total: &&Vec<Cell>| places.iter().skip(1).any(|p| !total[*p].is_missing());
         let total = |total: &Vec<Cell>| places.iter().map(|p| blank(&total[*p])).collect();
-        Shown {
+        RenderedTable {
             title,
             head: places.iter().map(head).collect(),
             rows: rows.iter().map(line).collect(),
@@ -343,10 +348,10 @@ impl Sheet {
         }
     }
 
-    fn side(&self, rows: &[Vec<Cell>], place: usize) -> Side {
+    fn side(&self, rows: &[Vec<Cell>], place: usize) -> CellAlignment {
         let cells = rows.iter().map(|row| &row[place]);
         let mut known = cells.filter(|cell| !cell.is_missing());
-        known.next().map_or(Side::Left, Cell::side)
+        known.next().map_or(CellAlignment::Left, Cell::side)
     }
 
     /// Writes CSV: one record for the head, and one for each row.

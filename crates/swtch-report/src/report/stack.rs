@@ -35,7 +35,7 @@ const PROCESSES_NAMED: usize = 3;
 
 /// What is counted of one pair of stacks.
 #[derive(Clone, Debug, Default)]
-pub struct Place {
+pub struct StackPairWaits {
     /// Waits that began at these stacks.
     pub waits: u64,
     pub off: Nanos,
@@ -50,13 +50,13 @@ pub type Stacks = (Option<u32>, Option<u32>);
 
 /// Counts by pair of stacks.
 #[derive(Debug, Default)]
-pub struct Places {
-    places: FxHashMap<Stacks, Place>,
+pub struct StackCounts {
+    places: FxHashMap<Stacks, StackPairWaits>,
     waits: u64,
     without: u64,
 }
 
-impl Places {
+impl StackCounts {
     /// Adds the wait of a row that counts, of the task with this index.
     pub fn add(&mut self, row: &Switch, task: usize, names: &Names) {
         let Some(off) = row.wait.off else {
@@ -82,7 +82,7 @@ impl Places {
     }
 
     /// Pairs of stacks, longest off-CPU time first.
-    pub fn ranked(&self) -> Vec<(Stacks, &Place)> {
+    pub fn ranked(&self) -> Vec<(Stacks, &StackPairWaits)> {
         let mut ranked: Vec<_> = self
             .places
             .iter()
@@ -109,7 +109,13 @@ impl Places {
         sheet
     }
 
-    fn cells(&self, stacks: Stacks, place: &Place, symbols: &Symbols, names: &Names) -> Vec<Cell> {
+    fn cells(
+        &self,
+        stacks: Stacks,
+        place: &StackPairWaits,
+        symbols: &Symbols,
+        names: &Names,
+    ) -> Vec<Cell> {
         let user = symbols.frames(StackKind::User, stacks.0);
         let kernel = symbols.frames(StackKind::Kernel, stacks.1);
         let processes = place
@@ -133,7 +139,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl StackPairWaits {
     /// Reasons of the waits, most frequent first.
     fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<_> = self.reasons.iter().collect();
@@ -301,7 +307,7 @@ mod tests {
 
     fn fed() -> Sheet {
         let names = names();
-        let mut places = Places::default();
+        let mut places = StackCounts::default();
         let mut with = after(row(1, Reason::Pipe), Reason::Pipe, 900, 100);
         (with.wait.user_stack, with.wait.kernel_stack) = (Some(7), Some(7));
         let without = after(row(1, Reason::Pipe), Reason::Pipe, 1, 1);
@@ -336,7 +342,7 @@ note: 1 wait had no stack: shorter than asked for, or the task stayed runnable
 
     #[test]
     fn a_trace_without_stacks_says_how_to_get_them() {
-        let sheet = Places::default().sheet(&Symbols::default(), &names(), false);
+        let sheet = StackCounts::default().sheet(&Symbols::default(), &names(), false);
         assert!(sheet.notes[0].contains("--stacks"));
     }
 }

@@ -28,7 +28,7 @@ use swtch_core::{
 };
 use swtch_output::text::grouped;
 
-use super::ends::Ends;
+use super::ends::WaitEnds;
 use super::group::Groups;
 use super::names::Names;
 use super::preemptor::Preemptors;
@@ -73,7 +73,7 @@ const SPREAD_PCT: f64 = 5.0;
 
 /// What the reports of one trace found, from which the verdict is drawn.
 #[derive(Debug)]
-pub struct Picture<'a> {
+pub struct VerdictInput<'a> {
     pub reasons: &'a ByReason,
     pub processes: &'a Groups,
     pub threads: &'a Groups,
@@ -105,9 +105,9 @@ pub struct Details {
     /// What was counted of kernel threads, by reason.
     kernel: Vec<Tally>,
     /// How the waits of programs began and ended, by reason.
-    ends: Vec<Ends>,
+    ends: Vec<WaitEnds>,
     /// The longest waits of programs, by reason.
-    longest: FxHashMap<Reason, Longest>,
+    longest: FxHashMap<Reason, LongestWait>,
 }
 
 impl Default for Details {
@@ -116,7 +116,7 @@ impl Default for Details {
             rules: FxHashMap::default(),
             throttled: FxHashMap::default(),
             kernel: vec![Tally::default(); Reason::ALL.len()],
-            ends: vec![Ends::default(); Reason::ALL.len()],
+            ends: vec![WaitEnds::default(); Reason::ALL.len()],
             longest: FxHashMap::default(),
         }
     }
@@ -152,7 +152,7 @@ impl Details {
         let (Some(length), Some(ran)) = (row.wait.length(), row.ran) else {
             return;
         };
-        let longest = Longest {
+        let longest = LongestWait {
             length,
             task: row.task,
             ended: row.ts.before(ran),
@@ -164,12 +164,12 @@ impl Details {
     }
 
     /// The longest wait for a reason.
-    pub fn longest(&self, reason: Reason) -> Option<Longest> {
+    pub fn longest(&self, reason: Reason) -> Option<LongestWait> {
         self.longest.get(&reason).copied()
     }
 
     /// How the waits of programs for a reason began and ended.
-    pub fn ends_of(&self, reason: Reason) -> &Ends {
+    pub fn ends_of(&self, reason: Reason) -> &WaitEnds {
         &self.ends[reason.index()]
     }
 
@@ -238,13 +238,13 @@ impl Finding {
 
 /// The longest wait for a reason: its length, its task, and when it ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Longest {
+pub struct LongestWait {
     length: Nanos,
     task: TaskKey,
     ended: Timestamp,
 }
 
-impl Longest {
+impl LongestWait {
     /// The wait as JSON, in ns since the start of the trace.
     pub fn to_json(self, start: Timestamp) -> Value {
         let to = self.ended.since(start).unwrap_or(Nanos::ZERO);
@@ -257,30 +257,30 @@ impl Longest {
 }
 
 /// The findings about all causes that stand out, the weightiest first.
-pub fn findings(picture: &Picture<'_>) -> Vec<Finding> {
+pub fn findings(picture: &VerdictInput<'_>) -> Vec<Finding> {
     let rules = [
-        Picture::throttle,
-        Picture::slice,
-        Picture::wakeup,
-        Picture::class,
-        Picture::migrate,
-        Picture::yields,
-        Picture::one_lock,
-        Picture::parked,
-        Picture::pipe,
-        Picture::net,
-        Picture::ipc,
-        Picture::poll,
-        Picture::sleep,
-        Picture::io,
-        Picture::fault,
-        Picture::child,
-        Picture::exit,
-        Picture::kernel_threads,
-        Picture::interrupts,
-        Picture::steal,
-        Picture::idle,
-        Picture::unknown,
+        VerdictInput::throttle,
+        VerdictInput::slice,
+        VerdictInput::wakeup,
+        VerdictInput::class,
+        VerdictInput::migrate,
+        VerdictInput::yields,
+        VerdictInput::one_lock,
+        VerdictInput::parked,
+        VerdictInput::pipe,
+        VerdictInput::net,
+        VerdictInput::ipc,
+        VerdictInput::poll,
+        VerdictInput::sleep,
+        VerdictInput::io,
+        VerdictInput::fault,
+        VerdictInput::child,
+        VerdictInput::exit,
+        VerdictInput::kernel_threads,
+        VerdictInput::interrupts,
+        VerdictInput::steal,
+        VerdictInput::idle,
+        VerdictInput::unknown,
     ];
     let total = picture.reasons.total();
     let mut findings: Vec<_> = rules
@@ -319,7 +319,7 @@ pub fn nothing_stands_out() -> String {
     )
 }
 
-impl Picture<'_> {
+impl VerdictInput<'_> {
     fn unknown(&self, total: &Tally) -> Option<Finding> {
         let tally = self.of_programs(Reason::Unknown);
         percent(tally.switches, total.switches).filter(|share| *share >= UNKNOWN_PCT)?;

@@ -9,9 +9,9 @@ use swtch_core::{Evidence, EvidenceBits, Nanos, Reason, Switch, WaitObject};
 use swtch_output::text;
 use swtch_store::StackKind;
 
-use super::ends::Ends;
-use super::filter::Counted;
-use super::last::Last;
+use super::ends::WaitEnds;
+use super::filter::CountedParts;
+use super::last::LastByTask;
 use super::names::Names;
 use super::sheet::{Cell, Sheet};
 use super::stack::Symbols;
@@ -72,7 +72,7 @@ impl ObjectKind {
 
 /// What is counted of one object.
 #[derive(Clone, Debug, Default)]
-pub struct Waited {
+pub struct ObjectWaits {
     /// Switch-outs into a wait for it.
     pub switches: u64,
     /// Waits for it that ended.
@@ -95,19 +95,19 @@ pub struct Waited {
     /// The last different wakers, latest first.
     pub last_wakers: Vec<Waker>,
     /// What ended these waits, and in which functions they began and ended.
-    pub ends: Ends,
+    pub ends: WaitEnds,
 }
 
 /// The objects that threads waited for, as rows are counted.
 #[derive(Debug)]
 pub struct Objects {
     places: FxHashMap<Object, usize>,
-    objects: Vec<(Object, Waited)>,
+    objects: Vec<(Object, ObjectWaits)>,
     waiters: FxHashSet<(usize, usize)>,
     /// Tasks that have waited for something of a kind.
     peers: FxHashSet<(ObjectKind, usize)>,
     /// What each task began to wait for when it last left.
-    last: Last<usize>,
+    last: LastByTask<usize>,
     switches: u64,
     nameless: u64,
 }
@@ -120,7 +120,7 @@ impl Objects {
             objects: Vec::new(),
             waiters: FxHashSet::default(),
             peers: FxHashSet::default(),
-            last: Last::new(names),
+            last: LastByTask::new(names),
             switches: 0,
             nameless: 0,
         }
@@ -132,7 +132,7 @@ impl Objects {
         &mut self,
         row: &Switch,
         task: usize,
-        counted: Counted,
+        counted: CountedParts,
         names: &Names,
     ) -> Option<Object> {
         // Without a reason, the wait did not begin with the task's last row in the trace.
@@ -152,8 +152,8 @@ impl Objects {
     }
 
     /// Objects, most blocked time first.
-    pub fn ranked(&self) -> Vec<&(Object, Waited)> {
-        let used = |waited: &Waited| waited.switches + waited.waits > 0;
+    pub fn ranked(&self) -> Vec<&(Object, ObjectWaits)> {
+        let used = |waited: &ObjectWaits| waited.switches + waited.waits > 0;
         let mut ranked: Vec<_> = self.objects.iter().filter(|(_, w)| used(w)).collect();
         ranked.sort_by(|a, b| {
             let by_time = b.1.blocked.cmp(&a.1.blocked);
@@ -242,14 +242,14 @@ impl Objects {
         let next = self.objects.len();
         let place = *self.places.entry(object).or_insert(next);
         if place == next {
-            self.objects.push((object, Waited::default()));
+            self.objects.push((object, ObjectWaits::default()));
         }
         place
     }
 }
 
 /// The functions in which most of these waits were ended, the innermost first.
-fn woken_from(ends: &Ends, symbols: &Symbols) -> Option<String> {
+fn woken_from(ends: &WaitEnds, symbols: &Symbols) -> Option<String> {
     let (stack, _) = ends
         .woken_from
         .iter()
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
     use crate::report::drawn::{after, names, row, woken_by};
 
-    const BOTH: Counted = Counted {
+    const BOTH: CountedParts = CountedParts {
         switch: true,
         wait: true,
     };

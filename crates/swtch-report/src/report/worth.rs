@@ -11,10 +11,10 @@ use swtch_core::{Nanos, Reason, Switch};
 use swtch_output::text::grouped;
 use swtch_store::StackKind;
 
-use super::accounts::{Accounts, Bill, percent};
+use super::accounts::{Accounts, BillContext, percent};
 use super::bill::{REASON_LABELS, reason_label};
 use super::departure::{Departure, Departures};
-use super::filter::Counted;
+use super::filter::CountedParts;
 use super::names::Names;
 use super::pricing::Prices;
 use super::sheet::Sheet;
@@ -33,21 +33,21 @@ const WAITING_PREFIXES: [&str; 4] = ["std::", "<std::", "core::", "<core::"];
 
 /// Counts the switches that are billed on the page.
 #[derive(Debug)]
-pub struct Worth<'p> {
+pub struct SwitchPricing<'p> {
     prices: &'p Prices<'p>,
     departures: Departures,
-    billed: Counts,
+    billed: BilledCounts,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct BilledCounts {
     reasons: Accounts<Reason>,
     objects: Accounts<Object>,
     /// How often each object was waited for in each user stack.
     places: FxHashMap<(Object, u32), u64>,
 }
 
-impl Counts {
+impl BilledCounts {
     fn add(&mut self, one: &Departure) {
         self.reasons.add(one.case.reason, one);
         if let Some(object) = one.object {
@@ -59,18 +59,18 @@ impl Counts {
     }
 }
 
-impl<'p> Worth<'p> {
+impl<'p> SwitchPricing<'p> {
     /// For a trace with these tasks; `is_complete` is as for [`Departures`].
     pub fn new(prices: &'p Prices<'p>, names: &Names, is_complete: bool) -> Self {
         Self {
             prices,
             departures: Departures::new(names, is_complete, prices.billing()),
-            billed: Counts::default(),
+            billed: BilledCounts::default(),
         }
     }
 
     /// Adds what counts of a row.
-    pub fn add(&mut self, row: &Switch, task: usize, counted: Counted, names: &Names) {
+    pub fn add(&mut self, row: &Switch, task: usize, counted: CountedParts, names: &Names) {
         let billed = &mut self.billed;
         let each = &mut |one: &Departure| billed.add(one);
         self.departures.add(row, task, counted, names, each);
@@ -85,7 +85,7 @@ impl<'p> Worth<'p> {
     /// The bill of the page, and what each finding is worth.
     pub fn conclude(
         &self,
-        bill: &Bill<'_>,
+        bill: &BillContext<'_>,
         findings: &[Finding],
         names: &Names,
         symbols: Option<&Symbols>,
@@ -107,7 +107,7 @@ impl<'p> Worth<'p> {
     fn saving(
         &self,
         subject: Subject,
-        bill: &Bill<'_>,
+        bill: &BillContext<'_>,
         names: &Names,
         symbols: Option<&Symbols>,
     ) -> Option<Saving> {
@@ -322,8 +322,8 @@ mod tests {
     fn saving(list: &PriceList, rows: &[Switch], subject: Subject, wall_ms: u64) -> Option<Saving> {
         let meta = head().meta;
         let (names, prices) = (names(), Prices::new(list, &meta));
-        let mut worth = Worth::new(&prices, &names, true);
-        let counted = Counted {
+        let mut worth = SwitchPricing::new(&prices, &names, true);
+        let counted = CountedParts {
             switch: true,
             wait: true,
         };
@@ -331,7 +331,7 @@ mod tests {
             worth.add(row, names.index(row.task), counted, &names);
         }
         worth.finish();
-        let bill = Bill {
+        let bill = BillContext {
             prices: &prices,
             wall: Nanos::from_ns(wall_ms * MS),
             lost: 0,

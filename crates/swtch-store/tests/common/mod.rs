@@ -64,7 +64,7 @@ impl Dice {
 
 /// State and behaviour of a simulated task.
 #[derive(Clone, Debug)]
-struct Task {
+struct SimulatedTask {
     key: TaskKey,
     last_out: Option<(Timestamp, Reason)>,
     woken: Option<(Timestamp, TaskKey, u16)>,
@@ -73,7 +73,7 @@ struct Task {
     fd: u64,
 }
 
-impl Task {
+impl SimulatedTask {
     fn new(key: u32, dice: &mut Dice) -> Self {
         Self {
             key: TaskKey::new(key),
@@ -88,7 +88,7 @@ impl Task {
 
 /// The kind of program that is simulated.
 #[derive(Clone, Copy, Debug)]
-struct Program {
+struct SimulatedProgram {
     tasks: u32,
     cpus: u16,
     typical_run_ns: u64,
@@ -99,7 +99,7 @@ struct Program {
     bytes_per_call: u64,
 }
 
-const PIPE: Program = Program {
+const PIPE: SimulatedProgram = SimulatedProgram {
     tasks: 2,
     cpus: 1,
     typical_run_ns: 1_200,
@@ -110,7 +110,7 @@ const PIPE: Program = Program {
     bytes_per_call: 4,
 };
 
-const MESSAGING: Program = Program {
+const MESSAGING: SimulatedProgram = SimulatedProgram {
     tasks: 400,
     cpus: 2,
     typical_run_ns: 3_000,
@@ -123,19 +123,19 @@ const MESSAGING: Program = Program {
 
 /// Two tasks that hand a token to each other through pipes, on one CPU.
 pub fn pipe(seed: u64) -> impl Iterator<Item = Switch> {
-    Machine::new(PIPE, seed)
+    SwitchSimulator::new(PIPE, seed)
 }
 
 /// Forty groups of ten tasks that send to each other through sockets, on two CPUs.
 pub fn messaging(seed: u64) -> impl Iterator<Item = Switch> {
-    Machine::new(MESSAGING, seed)
+    SwitchSimulator::new(MESSAGING, seed)
 }
 
 #[derive(Debug)]
-struct Machine {
-    program: Program,
+struct SwitchSimulator {
+    program: SimulatedProgram,
     dice: Dice,
-    tasks: Vec<Task>,
+    tasks: Vec<SimulatedTask>,
     /// Tasks on the run queue of each CPU, by index.
     queues: Vec<VecDeque<usize>>,
     blocked: Vec<usize>,
@@ -145,11 +145,11 @@ struct Machine {
     planned: Vec<u64>,
 }
 
-impl Machine {
-    fn new(program: Program, seed: u64) -> Self {
+impl SwitchSimulator {
+    fn new(program: SimulatedProgram, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let cpus = usize::from(program.cpus);
-        let tasks = (1..=program.tasks).map(|key| Task::new(key, &mut dice));
+        let tasks = (1..=program.tasks).map(|key| SimulatedTask::new(key, &mut dice));
         let tasks: Vec<_> = tasks.collect();
         let mut machine = Self {
             running: (0..cpus).collect(),
@@ -289,7 +289,7 @@ impl Machine {
         }
     }
 
-    fn blocked_evidence(&mut self, task: &Task) -> Evidence {
+    fn blocked_evidence(&mut self, task: &SimulatedTask) -> Evidence {
         Evidence {
             state: 1,
             bits: EvidenceBits::VOLUNTARY,
@@ -314,7 +314,7 @@ impl Machine {
     }
 }
 
-fn wait_of(task: &Task, start: Timestamp) -> Wait {
+fn wait_of(task: &SimulatedTask, start: Timestamp) -> Wait {
     let Some((out, reason)) = task.last_out else {
         return Wait::default();
     };
@@ -337,7 +337,7 @@ fn wait_of(task: &Task, start: Timestamp) -> Wait {
     }
 }
 
-impl Iterator for Machine {
+impl Iterator for SwitchSimulator {
     type Item = Switch;
 
     fn next(&mut self) -> Option<Switch> {

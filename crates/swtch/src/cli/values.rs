@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use swtch_core::{Nanos, Pid, Reason};
-use swtch_report::export::To;
+use swtch_report::export::ExportFormat;
 use swtch_report::report::{BillBy, By};
 
 /// All values of `--by`: those of reports, then those that only bills have.
@@ -14,9 +14,9 @@ pub fn by() -> PossibleValuesParser {
     PossibleValuesParser::new(reports.chain(bills.filter(|word| By::from_word(word).is_none())))
 }
 
-pub fn to() -> impl TypedValueParser<Value = To> {
-    PossibleValuesParser::new(To::ALL.map(To::as_str))
-        .map(|word| To::from_word(&word).expect("it is one of the possible values"))
+pub fn to() -> impl TypedValueParser<Value = ExportFormat> {
+    PossibleValuesParser::new(ExportFormat::ALL.map(ExportFormat::as_str))
+        .map(|word| ExportFormat::from_word(&word).expect("it is one of the possible values"))
 }
 
 pub fn reason() -> impl TypedValueParser<Value = Reason> {

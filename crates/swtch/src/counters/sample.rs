@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use rustc_hash::FxHashMap;
 use swtch_capture::Children;
 use swtch_core::{Pid, Tid};
-use swtch_host::thread::{Counters, Status, read_counters};
+use swtch_host::thread::{Status, ThreadCounters, read_counters};
 
 /// Start time of a process, in clock ticks since boot. Together with the id it identifies a process
 /// even after the id has been used again.
@@ -161,19 +161,19 @@ fn numbered(directory: &Path) -> io::Result<impl Iterator<Item = u32> + use<>> {
 
 /// A thread that was seen in at least one sample.
 #[derive(Clone, Debug)]
-pub(super) struct Thread {
+pub(super) struct SampledThread {
     pub pid: Pid,
     pub tid: Tid,
     pub name: String,
     /// True if it was gone at the last sample: its last moments are not counted.
     pub ended: bool,
-    first: Counters,
-    last: Counters,
+    first: ThreadCounters,
+    last: ThreadCounters,
 }
 
-impl Thread {
+impl SampledThread {
     /// The growth of its counters while it was sampled.
-    pub(super) fn counters(&self) -> Counters {
+    pub(super) fn counters(&self) -> ThreadCounters {
         self.last - self.first
     }
 }
@@ -190,16 +190,16 @@ enum Baseline {
 
 /// All threads that were seen, those that ended included.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
-    alive: FxHashMap<Tid, Thread>,
-    ended: Vec<Thread>,
+pub(super) struct SeenThreads {
+    alive: FxHashMap<Tid, SampledThread>,
+    ended: Vec<SampledThread>,
     /// The baseline for threads that are seen for the first time in the next sample.
     baseline: Baseline,
     /// Samples that failed for another cause than the end of the thread.
     pub unreadable: u64,
 }
 
-impl Tally {
+impl SeenThreads {
     /// A tally for running processes: what they did before the first sample does not count.
     pub(super) fn of_running() -> Self {
         Self {
@@ -232,7 +232,7 @@ impl Tally {
         self.baseline = Baseline::Zero;
     }
 
-    fn note(&mut self, pid: Pid, tid: Tid, name: String, now: Counters) {
+    fn note(&mut self, pid: Pid, tid: Tid, name: String, now: ThreadCounters) {
         if let Some(thread) = self.alive.get_mut(&tid)
             && thread.pid == pid
             && thread.last.is_before(&now)
@@ -242,10 +242,10 @@ impl Tally {
             return;
         }
         let first = match self.baseline {
-            Baseline::Zero => Counters::default(),
+            Baseline::Zero => ThreadCounters::default(),
             Baseline::FirstSample => now,
         };
-        let thread = Thread {
+        let thread = SampledThread {
             pid,
             tid,
             name,
@@ -254,7 +254,7 @@ impl Tally {
             last: now,
         };
         if let Some(earlier) = self.alive.insert(tid, thread) {
-            self.ended.push(Thread {
+            self.ended.push(SampledThread {
                 ended: true,
                 ..earlier
             });
@@ -270,7 +270,7 @@ impl Tally {
             .collect();
         for tid in gone {
             if let Some(thread) = self.alive.remove(&tid) {
-                self.ended.push(Thread {
+                self.ended.push(SampledThread {
                     ended: true,
                     ..thread
                 });
@@ -279,7 +279,7 @@ impl Tally {
     }
 
     /// All threads, those with the most switches first.
-    pub(super) fn threads(&self) -> Vec<&Thread> {
+    pub(super) fn threads(&self) -> Vec<&SampledThread> {
         let mut threads: Vec<_> = self.alive.values().chain(&self.ended).collect();
         threads.sort_by_key(|thread| {
             (
@@ -291,11 +291,11 @@ impl Tally {
         threads
     }
 
-    pub(super) fn sum(&self) -> Counters {
+    pub(super) fn sum(&self) -> ThreadCounters {
         let threads = self.alive.values().chain(&self.ended);
         threads
-            .map(Thread::counters)
-            .fold(Counters::default(), std::ops::Add::add)
+            .map(SampledThread::counters)
+            .fold(ThreadCounters::default(), std::ops::Add::add)
     }
 
     pub(super) fn ended(&self) -> usize {
@@ -307,8 +307,8 @@ impl Tally {
 mod tests {
     use super::*;
 
-    const fn counters(voluntary: u64, involuntary: u64) -> Counters {
-        Counters {
+    const fn counters(voluntary: u64, involuntary: u64) -> ThreadCounters {
+        ThreadCounters {
             voluntary,
             involuntary,
             runs: None,
@@ -384,13 +384,13 @@ mod tests {
         assert_eq!(pids(&tree), [0; 0]);
     }
 
-    fn note(tally: &mut Tally, tid: u32, now: Counters) {
+    fn note(tally: &mut SeenThreads, tid: u32, now: ThreadCounters) {
         tally.note(Pid::new(1), Tid::new(tid), "x".into(), now);
     }
 
     #[test]
     fn a_thread_of_a_running_process_counts_from_its_first_sample() {
-        let mut tally = Tally::of_running();
+        let mut tally = SeenThreads::of_running();
         note(&mut tally, 1, counters(100, 10));
         tally.baseline = Baseline::Zero;
         note(&mut tally, 1, counters(105, 12));
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_reused_id_is_another_thread() {
-        let mut tally = Tally::default();
+        let mut tally = SeenThreads::default();
         note(&mut tally, 1, counters(100, 10));
         note(&mut tally, 1, counters(2, 0));
         assert_eq!(tally.sum(), counters(102, 10));
@@ -409,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_ended_keeps_its_last_sample() {
-        let mut tally = Tally::default();
+        let mut tally = SeenThreads::default();
         note(&mut tally, 1, counters(7, 1));
         note(&mut tally, 2, counters(5, 1));
         tally.let_go_of_others(&BTreeSet::from([Tid::new(2)]));

@@ -9,10 +9,12 @@ use swtch_core::Nanos;
 use swtch_host::Host;
 use swtch_host::ability::Obstacle;
 use swtch_output::format::{Format, write_answer};
-use swtch_output::text::{Side, columns, counted, csv_text, escaped, grouped, json_escaped};
+use swtch_output::text::{
+    CellAlignment, columns, counted, csv_text, escaped, grouped, json_escaped,
+};
 
-use super::sample::Thread;
-use super::{Count, Subject};
+use super::sample::SampledThread;
+use super::{Count, CountersTarget};
 
 /// Threads shown in the table; JSON and CSV hold all.
 const SHOWN: usize = 20;
@@ -61,7 +63,7 @@ impl<'a> CountedThread<'a> {
     const COLUMNS: &'static str =
         "pid,tid,comm,switches,voluntary,involuntary,ran_ns,runq_ns,ended";
 
-    fn new(thread: &'a Thread) -> Self {
+    fn new(thread: &'a SampledThread) -> Self {
         let counters = thread.counters();
         Self {
             pid: thread.pid.get(),
@@ -140,7 +142,7 @@ impl CountersTrace {
     fn new(count: &Count) -> Self {
         let sampled = count.tally.sum();
         let (command, exit_code, left_running, pids, ended) = match &count.subject {
-            Subject::Command {
+            CountersTarget::Command {
                 words,
                 exit_code,
                 left_running,
@@ -151,7 +153,7 @@ impl CountersTrace {
                 None,
                 None,
             ),
-            Subject::Processes { pids, ended } => (
+            CountersTarget::Processes { pids, ended } => (
                 None,
                 None,
                 None,
@@ -278,12 +280,12 @@ fn write_head(count: &Count, out: &mut dyn Write) -> Result<()> {
     );
     writeln!(out, "{}", escaped(&head))?;
     let subject = match &count.subject {
-        Subject::Command {
+        CountersTarget::Command {
             words, exit_code, ..
         } => {
             format!("command: {} (exit {exit_code})", texts(words).join(" "))
         }
-        Subject::Processes { pids, ended } => {
+        CountersTarget::Processes { pids, ended } => {
             let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
             format!("processes: {} ({ended} ended meanwhile)", pids.join(" "))
         }
@@ -304,9 +306,9 @@ fn write_totals(count: &Count, out: &mut dyn Write) -> Result<()> {
         .map(|(kind, switches, meaning)| vec![kind.to_owned(), grouped(switches), meaning])
         .collect();
     let head = [
-        ("kind", Side::Left),
-        ("switches", Side::Right),
-        ("meaning", Side::Left),
+        ("kind", CellAlignment::Left),
+        ("switches", CellAlignment::Right),
+        ("meaning", CellAlignment::Left),
     ];
     write_columns(&head, &rows, out)?;
     writeln!(out)?;
@@ -336,18 +338,18 @@ fn write_totals(count: &Count, out: &mut dyn Write) -> Result<()> {
 /// The words that say for what the totals hold.
 fn origin(count: &Count) -> String {
     match &count.subject {
-        Subject::Command {
+        CountersTarget::Command {
             left_running: 0, ..
         } => "exact: the kernel's own sum for the command and all children that were waited for"
             .into(),
-        Subject::Command { left_running, .. } => format!(
+        CountersTarget::Command { left_running, .. } => format!(
             "exact for the command and children that were waited for; not for {left_running} left \
              running"
         ),
-        Subject::Processes { .. } if count.tally.ended() == 0 => {
+        CountersTarget::Processes { .. } if count.tally.ended() == 0 => {
             "sum over the threads; one that came and went between two samples is missing".into()
         }
-        Subject::Processes { .. } => format!(
+        CountersTarget::Processes { .. } => format!(
             "at least: {} ended, each without up to its last {}",
             counted(count.tally.ended() as u64, "thread"),
             count.longest_gap
@@ -380,15 +382,15 @@ fn write_threads(count: &Count, out: &mut dyn Write) -> Result<()> {
     }
     writeln!(out)?;
     let head = [
-        ("pid", Side::Right),
-        ("tid", Side::Right),
-        ("comm", Side::Left),
-        ("switches", Side::Right),
-        ("voluntary", Side::Right),
-        ("involuntary", Side::Right),
-        ("ran", Side::Right),
-        ("run-queue", Side::Right),
-        ("ended", Side::Left),
+        ("pid", CellAlignment::Right),
+        ("tid", CellAlignment::Right),
+        ("comm", CellAlignment::Left),
+        ("switches", CellAlignment::Right),
+        ("voluntary", CellAlignment::Right),
+        ("involuntary", CellAlignment::Right),
+        ("ran", CellAlignment::Right),
+        ("run-queue", CellAlignment::Right),
+        ("ended", CellAlignment::Left),
     ];
     let shown: Vec<_> = all.iter().take(SHOWN).map(CountedThread::cells).collect();
     write_columns(&head, &shown, out)?;
@@ -413,7 +415,11 @@ fn share_pct(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole as f64)
 }
 
-fn write_columns(head: &[(&str, Side)], rows: &[Vec<String>], out: &mut dyn Write) -> Result<()> {
+fn write_columns(
+    head: &[(&str, CellAlignment)],
+    rows: &[Vec<String>],
+    out: &mut dyn Write,
+) -> Result<()> {
     let head: Vec<_> = head
         .iter()
         .map(|&(name, side)| (name.to_owned(), side))

@@ -27,14 +27,14 @@ const HEARD: [i32; 5] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum SignalOrigin {
     /// Sent by the kernel: a key of the terminal, or the end of a child.
     Kernel,
     /// Sent by a process, with `kill` or the like.
     Process,
 }
 
-impl Origin {
+impl SignalOrigin {
     /// `si_code` is positive for signals that the kernel sends (`sigaction(2)`).
     const fn of_code(code: i32) -> Self {
         if code > 0 {
@@ -48,7 +48,7 @@ impl Origin {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signal {
     pub number: i32,
-    pub origin: Origin,
+    pub origin: SignalOrigin,
 }
 
 /// Catches signals until it is dropped.
@@ -70,7 +70,7 @@ impl Signals {
                 for info in source.forever() {
                     let signal = Signal {
                         number: info.si_signo,
-                        origin: Origin::of_code(info.si_code),
+                        origin: SignalOrigin::of_code(info.si_code),
                     };
                     if sender.send(signal).is_err() {
                         break;
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn a_key_of_the_terminal_is_told_from_a_sent_signal() {
         const SI_KERNEL: i32 = 0x80;
-        assert_eq!(Origin::of_code(SI_KERNEL), Origin::Kernel);
-        assert_eq!(Origin::of_code(libc::SI_USER), Origin::Process);
-        assert_eq!(Origin::of_code(libc::SI_TKILL), Origin::Process);
+        assert_eq!(SignalOrigin::of_code(SI_KERNEL), SignalOrigin::Kernel);
+        assert_eq!(SignalOrigin::of_code(libc::SI_USER), SignalOrigin::Process);
+        assert_eq!(SignalOrigin::of_code(libc::SI_TKILL), SignalOrigin::Process);
     }
 }

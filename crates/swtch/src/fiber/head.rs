@@ -13,14 +13,14 @@ use swtch_report::report::Sheet;
 
 /// The facts that an answer states once, before its rows.
 #[derive(Clone, Debug)]
-pub struct Head {
+pub struct FiberHead {
     origin: cost::Origin,
-    target: Option<Target>,
+    target: Option<SchedulerProcess>,
 }
 
 /// A process that has user-mode schedulers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Target {
+struct SchedulerProcess {
     pid: u32,
     name: String,
     has_ended: bool,
@@ -32,7 +32,7 @@ struct Target {
     ended: u64,
 }
 
-impl Head {
+impl FiberHead {
     /// The head of an answer about the whole machine.
     pub fn of_machine() -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Head {
         let ended = schedulers.iter().filter(|row| row.mode == Mode::Ended);
         let oldest = schedulers.iter().map(|row| row.age_ns).max();
         Self {
-            target: Some(Target {
+            target: Some(SchedulerProcess {
                 pid,
                 name: name.to_owned(),
                 has_ended: snapshot.has_ended,
@@ -80,7 +80,7 @@ impl Head {
 
     /// The answer as one JSON object.
     pub fn json(&self, sheet: &Sheet) -> String {
-        let target = self.target.as_ref().map(Target::json);
+        let target = self.target.as_ref().map(SchedulerProcess::json);
         let object = json!({
             "schema": format!("swtch.fiber.{}/1", sheet.name),
             "host": {
@@ -97,7 +97,7 @@ impl Head {
     }
 }
 
-impl Target {
+impl SchedulerProcess {
     fn words(&self) -> String {
         let ended = match self.ended {
             0 => String::new(),
@@ -141,8 +141,8 @@ pub fn name(pid: u32) -> String {
 mod tests {
     use super::*;
 
-    fn target() -> Target {
-        Target {
+    fn target() -> SchedulerProcess {
+        SchedulerProcess {
             pid: 4711,
             name: "evil\u{1b}[2J".to_owned(),
             has_ended: true,
@@ -164,9 +164,9 @@ mod tests {
 
     #[test]
     fn a_name_cannot_reach_the_terminal() {
-        let head = Head {
+        let head = FiberHead {
             target: Some(target()),
-            ..Head::of_machine()
+            ..FiberHead::of_machine()
         };
         let mut out = Vec::new();
         head.write(&mut out).unwrap();

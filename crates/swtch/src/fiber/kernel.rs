@@ -3,25 +3,25 @@
 use std::ops::Add;
 
 use swtch_core::{Nanos, Pid, Tid};
-use swtch_host::thread::{Counters, read_counters};
+use swtch_host::thread::{ThreadCounters, read_counters};
 use swtch_observe::{Snapshot, Tids};
 
 /// The kernel's counters of each thread of a snapshot, in the order of the snapshot.
 #[derive(Clone, Debug, Default)]
-pub struct Threads(Vec<Thread>);
+pub struct KernelCounters(Vec<SnapshotThread>);
 
 /// One thread of the snapshot, with its kernel counters.
 #[derive(Clone, Copy, Debug)]
-pub struct Thread {
+pub struct SnapshotThread {
     /// Number of its scheduler in the snapshot; `None` if it belongs to none.
     pub scheduler: Option<usize>,
     /// Its id in our pid namespace; `None` if the thread is gone.
     pub tid: Option<u32>,
     /// `None` if the thread has ended, or its files cannot be read.
-    pub counters: Option<Counters>,
+    pub counters: Option<ThreadCounters>,
 }
 
-impl Threads {
+impl KernelCounters {
     /// Reads the counters of every thread of the snapshot from procfs.
     pub fn read(pid: u32, snapshot: &Snapshot) -> Self {
         let mut tids = Tids::default();
@@ -29,7 +29,7 @@ impl Threads {
         let threads = snapshot.threads.iter().map(|row| {
             let tid = tids.to_ours(row.os_thread_id);
             let counters = tid.and_then(|tid| read_counters(Pid::new(pid), Tid::new(tid)).ok()?);
-            Thread {
+            SnapshotThread {
                 scheduler: row.scheduler,
                 tid,
                 counters: counters.map(|(_, counters)| counters),
@@ -38,13 +38,13 @@ impl Threads {
         Self(threads.collect())
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Thread> {
+    pub fn iter(&self) -> impl Iterator<Item = &SnapshotThread> {
         self.0.iter()
     }
 
     /// The sum for all threads of a scheduler: one thread in fiber mode, its workers in thread
     /// mode. `None` if none of them is left.
-    pub fn of_scheduler(&self, scheduler: usize) -> Option<Counters> {
+    pub fn of_scheduler(&self, scheduler: usize) -> Option<ThreadCounters> {
         let threads = self.0.iter();
         let own = threads.filter(|thread| thread.scheduler == Some(scheduler));
         own.filter_map(|thread| thread.counters).reduce(Add::add)
@@ -52,6 +52,6 @@ impl Threads {
 }
 
 /// CPU time; `None` if the kernel does not account for it.
-pub fn cpu_time(counters: &Counters) -> Option<Nanos> {
+pub fn cpu_time(counters: &ThreadCounters) -> Option<Nanos> {
     counters.runs.map(|runs| runs.ran)
 }

@@ -24,14 +24,14 @@ const OS_HEAD: [&str; 2] = [
 
 /// How the two levels are arranged on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum LevelLayout {
     /// Both levels in one line per scheduler.
     SideBySide,
     /// One level below the other, for narrow terminals.
     Stacked,
 }
 
-impl Layout {
+impl LevelLayout {
     /// The layout for a terminal of this many columns; `None` means that lines may have any length.
     pub fn fitting(columns: Option<u16>) -> Self {
         let wide = HEAD[1].chars().count();
@@ -189,9 +189,9 @@ mod tests {
     /// 80 columns is the narrowest terminal in common use.
     #[test]
     fn stacked_levels_fit_into_80_columns() {
-        assert_eq!(Layout::fitting(Some(80)), Layout::Stacked);
-        assert_eq!(Layout::fitting(Some(200)), Layout::SideBySide);
-        assert_eq!(Layout::fitting(None), Layout::SideBySide);
+        assert_eq!(LevelLayout::fitting(Some(80)), LevelLayout::Stacked);
+        assert_eq!(LevelLayout::fitting(Some(200)), LevelLayout::SideBySide);
+        assert_eq!(LevelLayout::fitting(None), LevelLayout::SideBySide);
         let text = stacked(&[rates()], Nanos::from_ns(1_000_000_000));
         assert!(
             text.lines().all(|line| line.chars().count() <= 80),

@@ -7,7 +7,7 @@ use swtch_observe::{Error, Mode, Page};
 use swtch_output::text::counted;
 use swtch_report::report::{Cell, Sheet};
 
-use super::head::{Head, name};
+use super::head::{FiberHead, name};
 
 const COLUMNS: [&str; 7] = [
     "pid",
@@ -20,7 +20,7 @@ const COLUMNS: [&str; 7] = [
 ];
 
 /// One row for each process that has a page, and the head of the answer.
-pub fn processes() -> (Sheet, Head) {
+pub fn processes() -> (Sheet, FiberHead) {
     let mut sheet = Sheet::new("processes", &COLUMNS);
     let mut closed = 0;
     let mut refused = Vec::new();
@@ -40,7 +40,7 @@ pub fn processes() -> (Sheet, Head) {
         ));
     }
     sheet.notes.extend(refused);
-    (sheet, Head::of_machine())
+    (sheet, FiberHead::of_machine())
 }
 
 /// The ids of all processes, in ascending order.

@@ -14,11 +14,11 @@ use swtch_output::message;
 use swtch_output::text::wrapped;
 use swtch_report::report::Sheet;
 
-use super::head::{Head, name};
-use super::lines::{self, Layout};
-use super::price::Prices;
-use super::rates::{COLUMNS, Look, Rates};
-use super::{Request, View, tell, write};
+use super::head::{FiberHead, name};
+use super::lines::{self, LevelLayout};
+use super::price::LevelPrices;
+use super::rates::{COLUMNS, LevelsReading, Rates};
+use super::{FiberRequest, View, tell, write};
 
 /// A request to stop, or the end of the target, is noticed within this time.
 const STEP: Duration = Duration::from_millis(50);
@@ -32,19 +32,19 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 ///
 /// # Errors
 /// If there is no living scheduler, or stdout cannot be written.
-pub fn show(page: &Page, request: &Request) -> Result<()> {
-    let first = Look::at(page)?;
+pub fn show(page: &Page, request: &FiberRequest) -> Result<()> {
+    let first = LevelsReading::at(page)?;
     let modes: Vec<Mode> = first
         .snapshot
         .schedulers
         .iter()
         .map(|row| row.mode)
         .collect();
-    let mut show = Show {
+    let mut show = LiveDisplay {
         page,
         name: name(page.pid()),
         request,
-        prices: Prices::find(&modes),
+        prices: LevelPrices::find(&modes),
         began_ns: first.snapshot.taken_monotonic_ns,
         sheet: sheet(request.format),
         lines: 0,
@@ -65,12 +65,12 @@ fn sheet(format: Format) -> Sheet {
     sheet
 }
 
-struct Show<'a> {
+struct LiveDisplay<'a> {
     page: &'a Page,
     /// The name of the target, read while it was alive.
     name: String,
-    request: &'a Request,
-    prices: Prices,
+    request: &'a FiberRequest,
+    prices: LevelPrices,
     began_ns: u64,
     /// The sheet that JSON and CSV are written from.
     sheet: Sheet,
@@ -86,8 +86,8 @@ enum Paused {
     TargetEnded,
 }
 
-impl Show<'_> {
-    fn go_on(&mut self, mut before: Look) -> Result<()> {
+impl LiveDisplay<'_> {
+    fn go_on(&mut self, mut before: LevelsReading) -> Result<()> {
         let stop = stop_on_signals()?;
         // A JSON object must end: without a number of readings there is one.
         let looks = match (self.request.count, self.request.format) {
@@ -101,7 +101,7 @@ impl Show<'_> {
             if paused != Paused::Through {
                 break;
             }
-            let now = Look::at(self.page)?;
+            let now = LevelsReading::at(self.page)?;
             if now.snapshot.has_ended {
                 paused = Paused::TargetEnded;
                 break;
@@ -129,7 +129,7 @@ impl Show<'_> {
         }
     }
 
-    fn show_rates(&mut self, before: &Look, now: &Look) -> Result<()> {
+    fn show_rates(&mut self, before: &LevelsReading, now: &LevelsReading) -> Result<()> {
         let at = Nanos::from_ns(now.snapshot.taken_monotonic_ns - self.began_ns);
         let rates = now.since(before, &self.prices);
         match self.request.format {
@@ -156,7 +156,7 @@ impl Show<'_> {
     }
 
     /// On a terminal the screen is written over; elsewhere lines are appended.
-    fn show_lines(&mut self, rates: &[Rates], at: Nanos, now: &Look) -> Result<()> {
+    fn show_lines(&mut self, rates: &[Rates], at: Nanos, now: &LevelsReading) -> Result<()> {
         let mut text = String::new();
         let is_screen = stdout().is_terminal();
         let columns = is_screen.then(screen_columns).flatten();
@@ -170,7 +170,7 @@ impl Show<'_> {
             head.lines()
                 .for_each(|line| text += &lines_of(line, columns));
         }
-        if Layout::fitting(columns) == Layout::Stacked {
+        if LevelLayout::fitting(columns) == LevelLayout::Stacked {
             text += &lines::stacked(rates, at);
         } else {
             if is_screen || self.lines.is_multiple_of(LINES_A_HEAD) {
@@ -207,8 +207,8 @@ impl Show<'_> {
         format!("\n{}{}", lines[0], lines[1])
     }
 
-    fn head(&self, snapshot: &Snapshot) -> Head {
-        Head::of(self.page.pid(), &self.name, snapshot)
+    fn head(&self, snapshot: &Snapshot) -> FiberHead {
+        FiberHead::of(self.page.pid(), &self.name, snapshot)
     }
 
     /// The last output: the JSON object, or the state in which a target left its counters.
@@ -233,7 +233,7 @@ impl Show<'_> {
             return Ok(());
         }
         tell(b"\n")?;
-        let threads = super::Threads::read(self.page.pid(), &snapshot);
+        let threads = super::KernelCounters::read(self.page.pid(), &snapshot);
         write(
             &View::Schedulers.sheet(&snapshot, &threads),
             &head,

@@ -13,7 +13,7 @@ use swtch_fiber::{Runtime, spawn, yield_now};
 use swtch_observe::{Mode, Page};
 use swtch_report::price_file;
 
-use super::kernel::{Threads, cpu_time};
+use super::kernel::{KernelCounters, cpu_time};
 
 /// Yields of each of the two workers, which take some milliseconds.
 const YIELDS: usize = 50_000;
@@ -24,7 +24,7 @@ const UNTIL_BOOKED: Duration = Duration::from_millis(20);
 
 /// Prices in ns; `None` where one is not known.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Prices {
+pub struct LevelPrices {
     /// The price of a switch between coroutines.
     pub fiber_ns: Option<f64>,
     /// The price of a hand-over between threads.
@@ -33,7 +33,7 @@ pub struct Prices {
     pub os_ns: Option<f64>,
 }
 
-impl Prices {
+impl LevelPrices {
     /// Measures what a switch costs in each of these modes, and looks the kernel's price up.
     pub fn find(modes: &[Mode]) -> Self {
         let measured = |mode, own| modes.contains(&mode).then(|| user_switch(own)).flatten();
@@ -81,7 +81,7 @@ fn user_switch(mode: swtch_fiber::Mode) -> Option<f64> {
         let snapshot = page.snapshot().ok()?;
         let living = snapshot.schedulers.iter();
         let row = living.clone().find(|row| row.mode != Mode::Ended)?;
-        let threads = Threads::read(page.pid(), &snapshot);
+        let threads = KernelCounters::read(page.pid(), &snapshot);
         let cpu = cpu_time(&threads.of_scheduler(row.scheduler)?)?;
         Some((row.context_switches_count, cpu.as_ns()))
     };
@@ -110,7 +110,7 @@ mod tests {
     /// more than the noise of any machine.
     #[test]
     fn a_user_switch_is_cheaper_than_a_hand_over_between_threads() {
-        let prices = Prices::find(&[Mode::Fiber, Mode::Thread]);
+        let prices = LevelPrices::find(&[Mode::Fiber, Mode::Thread]);
         let fiber = prices.user_ns(Mode::Fiber).unwrap();
         let thread = prices.user_ns(Mode::Thread).unwrap();
         assert!(0.0 < fiber && fiber < thread, "{fiber} ns, {thread} ns");

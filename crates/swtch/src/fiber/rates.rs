@@ -4,35 +4,35 @@
 use std::time::Duration;
 
 use swtch_core::Nanos;
-use swtch_host::thread::Counters;
+use swtch_host::thread::ThreadCounters;
 use swtch_observe::{Mode, Page, SchedulerRow, Snapshot};
 use swtch_report::report::Cell;
 
-use super::kernel::{Threads, cpu_time};
-use super::price::Prices;
+use super::kernel::{KernelCounters, cpu_time};
+use super::price::LevelPrices;
 
 /// One reading of the counters of both levels.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct LevelsReading {
     /// What the page of the process held.
     pub snapshot: Snapshot,
-    threads: Threads,
+    threads: KernelCounters,
 }
 
-impl Look {
+impl LevelsReading {
     /// Reads both levels, one right after the other.
     ///
     /// # Errors
     /// As [`Page::snapshot`].
     pub fn at(page: &Page) -> Result<Self, swtch_observe::Error> {
         let snapshot = page.snapshot()?;
-        let threads = Threads::read(page.pid(), &snapshot);
+        let threads = KernelCounters::read(page.pid(), &snapshot);
         Ok(Self { snapshot, threads })
     }
 
     /// The rates of each living scheduler since an earlier reading. A scheduler that was started in
     /// between has no rates yet.
-    pub fn since(&self, earlier: &Self, prices: &Prices) -> Vec<Rates> {
+    pub fn since(&self, earlier: &Self, prices: &LevelPrices) -> Vec<Rates> {
         let passed = self.snapshot.taken_monotonic_ns - earlier.snapshot.taken_monotonic_ns;
         let passed = Duration::from_nanos(passed);
         let rows = self.snapshot.schedulers.iter();
@@ -101,9 +101,9 @@ impl Rates {
     fn between(
         before: &SchedulerRow,
         now: &SchedulerRow,
-        os: Option<Counters>,
+        os: Option<ThreadCounters>,
         passed: Duration,
-        prices: &Prices,
+        prices: &LevelPrices,
     ) -> Self {
         let seconds = passed.as_secs_f64().max(1e-9);
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
@@ -173,7 +173,7 @@ fn percent_of_cpu(per_s: f64, ns: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use swtch_host::thread::Runs;
+    use swtch_host::thread::Schedstat;
 
     use super::*;
 
@@ -197,17 +197,17 @@ mod tests {
     /// 500 switches in 2 s at both levels: of 1 µs each they take 0.025 % of a CPU.
     #[test]
     fn growth_over_time_is_a_rate_and_times_the_price_a_share() {
-        let os = Counters {
+        let os = ThreadCounters {
             voluntary: 100,
             involuntary: 400,
-            runs: Some(Runs {
+            runs: Some(Schedstat {
                 ran: Nanos::from_ns(1_000_000_000),
-                ..Runs::default()
+                ..Schedstat::default()
             }),
         };
-        let prices = Prices {
+        let prices = LevelPrices {
             os_ns: Some(1_000.0),
-            ..Prices::default()
+            ..LevelPrices::default()
         };
         let passed = Duration::from_secs(2);
         let rates = Rates::between(

@@ -6,9 +6,9 @@ use swtch_core::Nanos;
 use swtch_observe::{
     Consistency, SchedulerRow, Snapshot, TaskRow, ThreadRow, WaitRow, WaitingRow, WorkerRow,
 };
-use swtch_report::report::{Cell, Sheet, View as Table};
+use swtch_report::report::{Cell, Sheet, SheetTable as Table};
 
-use super::kernel::{Thread, Threads, cpu_time};
+use super::kernel::{KernelCounters, SnapshotThread, cpu_time};
 
 /// A view of the state of a process's schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -32,7 +32,7 @@ pub enum View {
 
 impl View {
     /// Its rows.
-    pub fn sheet(self, snapshot: &Snapshot, threads: &Threads) -> Sheet {
+    pub fn sheet(self, snapshot: &Snapshot, threads: &KernelCounters) -> Sheet {
         match self {
             Self::Schedulers => Sheet {
                 views: SCHEDULER_TABLES.to_vec(),
@@ -327,7 +327,7 @@ const THREADS: [&str; 9] = [
     "age_ns",
 ];
 
-fn thread(row: &ThreadRow, kernel: &Thread) -> Vec<Cell> {
+fn thread(row: &ThreadRow, kernel: &SnapshotThread) -> Vec<Cell> {
     let counters = kernel.counters.as_ref();
     let runs = counters.and_then(|counters| counters.runs);
     vec![
@@ -408,7 +408,7 @@ const OS_SWITCHES: [&str; 11] = [
     "run_queue_time_ns",
 ];
 
-fn os_switches(snapshot: &Snapshot, threads: &Threads) -> Sheet {
+fn os_switches(snapshot: &Snapshot, threads: &KernelCounters) -> Sheet {
     let mut sheet = table("os_switches", &OS_SWITCHES, &snapshot.schedulers, |row| {
         let own = threads.iter();
         let own = own.filter(|thread| thread.scheduler == Some(row.scheduler));
@@ -480,7 +480,7 @@ mod tests {
         // The task needs a moment until it sleeps.
         for _ in 0..200 {
             let snapshot = page.snapshot().unwrap();
-            let threads = Threads::read(page.pid(), &snapshot);
+            let threads = KernelCounters::read(page.pid(), &snapshot);
             let sheet = |view: &View| view.sheet(&snapshot, &threads);
             shown = View::value_variants().iter().map(sheet).collect();
             if shown.iter().all(|sheet| !sheet.rows.is_empty()) {

@@ -9,11 +9,11 @@ use std::time::Duration;
 use fastrand::Rng;
 use swtch_fixtures::prices;
 use swtch_report::price_file;
-use swtch_store::State;
+use swtch_store::RecordingState;
 use tokio::runtime::Runtime;
 
-use super::{Subject, mutate, trace};
-use crate::view::{self, Loaded, Request, ServerState};
+use super::{FuzzSubject, mutate, trace};
+use crate::view::{self, Loaded, ServerState, ViewRequest};
 
 /// The token that a valid address contains.
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -113,10 +113,10 @@ impl Requests {
         let path = directory.join("t.swtch");
         // A worker that takes over finds the trace of its predecessor.
         drop(std::fs::remove_dir_all(&path));
-        trace::write_trace(&path, State::Finished, 300, true);
+        trace::write_trace(&path, RecordingState::Finished, 300, true);
         let list = directory.join("prices.json");
         price_file::write(&prices(), &list).expect("a scratch file");
-        let request = Request {
+        let request = ViewRequest {
             trace: path.clone(),
             port: None,
             open: false,
@@ -190,7 +190,7 @@ fn read_to_end(stream: &mut TcpStream, answer: &mut Vec<u8>) -> ConnectionEnd {
     }
 }
 
-impl Subject for Requests {
+impl FuzzSubject for Requests {
     fn draw(&mut self, random: &mut Rng) -> Vec<u8> {
         let mut request = Vec::new();
         for _ in 0..random.u32(1..=3) {

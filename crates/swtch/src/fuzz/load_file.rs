@@ -7,7 +7,7 @@ use swtch_lab::lab;
 
 use fastrand::Rng;
 
-use super::{Subject, mutate};
+use super::{FuzzSubject, mutate};
 
 /// Words that have a meaning in load files, for the mutator.
 const WORDS: [&str; 36] = [
@@ -99,7 +99,7 @@ impl LoadFiles {
     }
 }
 
-impl Subject for LoadFiles {
+impl FuzzSubject for LoadFiles {
     fn draw(&mut self, random: &mut Rng) -> Vec<u8> {
         // Half of the inputs come from the last file, the one with every step.
         let place = random.usize(..2 * self.corpus.len());

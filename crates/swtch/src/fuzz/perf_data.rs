@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use swtch_report::import::{self, Request};
+use swtch_report::import::{self, ImportRequest};
 
 use fastrand::Rng;
 
-use super::{Subject, mutate};
+use super::{FuzzSubject, mutate};
 
 /// This file is shared with the tests of the command line, which use other parts of it.
 #[path = "../../tests/it/forged.rs"]
@@ -37,7 +37,7 @@ impl PerfFiles {
     }
 }
 
-impl Subject for PerfFiles {
+impl FuzzSubject for PerfFiles {
     fn draw(&mut self, random: &mut Rng) -> Vec<u8> {
         let count = random.usize(..12);
         let records: Vec<_> = (0..count).map(|_| any_record(random)).collect();
@@ -51,7 +51,7 @@ impl Subject for PerfFiles {
     fn run(&mut self, input: &[u8]) {
         let _ = fs::remove_dir_all(&self.trace);
         fs::write(&self.file, input).expect("a scratch file");
-        let request = Request {
+        let request = ImportRequest {
             file: self.file.clone(),
             output: Some(self.trace.clone()),
         };

@@ -10,10 +10,10 @@ use swtch_lab::cost;
 use swtch_output::format::Format;
 use swtch_report::price_file;
 use swtch_report::prices;
-use swtch_report::report::{self, BillBy, By, Extent, Filter, Request};
-use swtch_store::{State, Trace};
+use swtch_report::report::{self, BillBy, By, Extent, Filter, ReportRequest};
+use swtch_store::{RecordingState, Trace};
 
-use super::{Subject, mutate, trace};
+use super::{FuzzSubject, mutate, trace};
 
 /// Words of a price list, for the mutator.
 const WORDS: [&str; 16] = [
@@ -54,7 +54,7 @@ impl PriceLists {
         let path = directory.join("t.swtch");
         // A worker that takes over finds the trace of its predecessor.
         drop(fs::remove_dir_all(&path));
-        trace::write_trace(&path, State::Finished, 40, false);
+        trace::write_trace(&path, RecordingState::Finished, 40, false);
         Self {
             corpus: corpus.to_vec(),
             whole,
@@ -64,7 +64,7 @@ impl PriceLists {
     }
 }
 
-impl Subject for PriceLists {
+impl FuzzSubject for PriceLists {
     fn draw(&mut self, random: &mut Rng) -> Vec<u8> {
         let mut text = self.corpus[random.usize(..self.corpus.len())].clone();
         mutate::text(random, &mut text, &WORDS);
@@ -78,7 +78,7 @@ impl Subject for PriceLists {
         };
         let mut choice = Rng::with_seed(u64::from(crc32fast::hash(input)));
         let format = Format::ALL[choice.usize(..Format::ALL.len())];
-        let request = Request {
+        let request = ReportRequest {
             by: By::Reason,
             format,
             filter: Filter::default(),

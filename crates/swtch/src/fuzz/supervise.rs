@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::Target;
-use super::worker::{self, Job, Progress};
+use super::FuzzTarget;
+use super::worker::{self, FuzzJob, Progress};
 
 /// How long a run takes unless `make fuzz` asks for more.
 const SHORT: Duration = Duration::from_secs(3);
@@ -42,7 +42,7 @@ const INPUT: &str = "SWTCH_FUZZ_INPUT";
 
 /// The way in which an input made the code under test fail.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
+pub enum FuzzFailure {
     /// A panic, with its place in the source.
     Panic(String),
     /// It took longer than [`MOST_CPU`] or [`MOST_TIME`].
@@ -53,7 +53,7 @@ pub enum Fault {
     Death(String),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for FuzzFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Panic(place) => write!(f, "panic at {place}"),
@@ -66,15 +66,15 @@ impl fmt::Display for Fault {
 
 /// The results of a run so far.
 #[derive(Debug, Default)]
-struct Tally {
+struct FuzzResults {
     executions: u64,
-    faults: BTreeMap<Fault, (u64, Vec<PathBuf>)>,
+    faults: BTreeMap<FuzzFailure, (u64, Vec<PathBuf>)>,
     slowest: Duration,
     peak_rss_bytes: u64,
 }
 
-impl Tally {
-    fn count(&self, is_meant: impl Fn(&Fault) -> bool) -> u64 {
+impl FuzzResults {
+    fn count(&self, is_meant: impl Fn(&FuzzFailure) -> bool) -> u64 {
         let counts = self.faults.iter().filter(|(fault, _)| is_meant(fault));
         counts.map(|(_, (count, _))| count).sum()
     }
@@ -88,14 +88,14 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, fault: Fault, count: u64, input: Option<PathBuf>) {
+    fn add(&mut self, fault: FuzzFailure, count: u64, input: Option<PathBuf>) {
         let found = self.faults.entry(fault).or_default();
         found.0 += count;
         found.1.extend(input);
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for FuzzResults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             executions,
@@ -103,10 +103,10 @@ impl fmt::Display for Tally {
             peak_rss_bytes,
             ..
         } = self;
-        let panics = self.count(|fault| matches!(fault, Fault::Panic(_)));
-        let hangs = self.count(|fault| matches!(fault, Fault::Hang));
-        let starved = self.count(|fault| matches!(fault, Fault::OutOfMemory));
-        let deaths = self.count(|fault| matches!(fault, Fault::Death(_)));
+        let panics = self.count(|fault| matches!(fault, FuzzFailure::Panic(_)));
+        let hangs = self.count(|fault| matches!(fault, FuzzFailure::Hang));
+        let starved = self.count(|fault| matches!(fault, FuzzFailure::OutOfMemory));
+        let deaths = self.count(|fault| matches!(fault, FuzzFailure::Death(_)));
         write!(
             f,
             "{executions} executions, {panics} panics, {hangs} hangs, {starved} out of memory, {deaths} other \
@@ -122,8 +122,8 @@ impl fmt::Display for Tally {
 ///
 /// # Panics
 /// When an input was found at which the code under test fails.
-pub fn supervise(target: Target) {
-    if let Some(job) = Job::from_environment() {
+pub fn supervise(target: FuzzTarget) {
+    if let Some(job) = FuzzJob::from_environment() {
         worker::run(target, &job);
         return;
     }
@@ -133,7 +133,7 @@ pub fn supervise(target: Target) {
     let input = env::var_os(INPUT).map(PathBuf::from);
     let found = found_inputs(target);
     let directory = scratch();
-    let job = Job {
+    let job = FuzzJob {
         directory: directory.path().to_owned(),
         found,
         seed,
@@ -169,22 +169,22 @@ fn scratch() -> TempDir {
 }
 
 /// The directory for inputs that fail: `target/fuzz/TARGET`, found from this program's path.
-fn found_inputs(target: Target) -> PathBuf {
+fn found_inputs(target: FuzzTarget) -> PathBuf {
     let program = env::current_exe().expect("the system names the running program");
     let build = program.ancestors().nth(3).unwrap_or(Path::new("."));
     build.join("fuzz").join(target.as_str())
 }
 
-fn run(target: Target, mut job: Job) -> Tally {
+fn run(target: FuzzTarget, mut job: FuzzJob) -> FuzzResults {
     let began = Instant::now();
-    let mut tally = Tally::default();
+    let mut tally = FuzzResults::default();
     let mut told = began;
     loop {
         let left = job.length.saturating_sub(began.elapsed());
         if left.is_zero() && job.first > 0 {
             return tally;
         }
-        let progress = Worker::start(target, &job, left).watch(&job, &mut tally);
+        let progress = FuzzProcess::start(target, &job, left).watch(&job, &mut tally);
         job.first = progress.next.max(job.first);
         if job.input.is_some() {
             return tally;
@@ -199,14 +199,14 @@ fn run(target: Target, mut job: Job) -> Tally {
 }
 
 /// A worker process that is running.
-struct Worker {
+struct FuzzProcess {
     child: Child,
     /// The scratch directory, in which the worker writes its progress.
     directory: PathBuf,
 }
 
-impl Worker {
-    fn start(target: Target, job: &Job, left: Duration) -> Self {
+impl FuzzProcess {
+    fn start(target: FuzzTarget, job: &FuzzJob, left: Duration) -> Self {
         let directory = job.directory.clone();
         Progress::default().write(&directory);
         let errors = File::create(directory.join("stderr")).expect("a scratch file can be made");
@@ -218,7 +218,7 @@ impl Worker {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(errors);
-        let job = Job {
+        let job = FuzzJob {
             length: left,
             ..job.clone()
         };
@@ -230,7 +230,7 @@ impl Worker {
     }
 
     /// Waits for the worker to end, and returns how far it came.
-    fn watch(mut self, job: &Job, tally: &mut Tally) -> Progress {
+    fn watch(mut self, job: &FuzzJob, tally: &mut FuzzResults) -> Progress {
         let mut seen = (u64::MAX, Instant::now(), Duration::ZERO);
         let (status, is_hang) = loop {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
@@ -253,7 +253,7 @@ impl Worker {
         };
         let mut progress = Progress::read(&self.directory);
         let fault = match is_hang {
-            true => Some(Fault::Hang),
+            true => Some(FuzzFailure::Hang),
             false => self.fault(status),
         };
         if let Some(fault) = fault {
@@ -270,37 +270,39 @@ impl Worker {
     }
 
     /// The fault that ended the worker; `None` if it ended well.
-    fn fault(&self, status: ExitStatus) -> Option<Fault> {
+    fn fault(&self, status: ExitStatus) -> Option<FuzzFailure> {
         if status.success() {
             return None;
         }
         let said = fs::read(self.directory.join("stderr")).unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
         if said.contains("memory allocation of") {
-            return Some(Fault::OutOfMemory);
+            return Some(FuzzFailure::OutOfMemory);
         }
         let last = said.lines().last().unwrap_or_default();
         let how = match status.signal() {
             Some(signal) => format!("signal {signal}"),
             None => format!("{status}"),
         };
-        Some(Fault::Death(format!("{how} {last}").trim_end().to_owned()))
+        Some(FuzzFailure::Death(
+            format!("{how} {last}").trim_end().to_owned(),
+        ))
     }
 
-    fn keep_input(&self, job: &Job, fault: &Fault, number: u64) -> Option<PathBuf> {
+    fn keep_input(&self, job: &FuzzJob, fault: &FuzzFailure, number: u64) -> Option<PathBuf> {
         let input = fs::read(self.directory.join("input")).ok()?;
         let word = match fault {
-            Fault::Panic(_) => "panic",
-            Fault::Hang => "hang",
-            Fault::OutOfMemory => "memory",
-            Fault::Death(_) => "death",
+            FuzzFailure::Panic(_) => "panic",
+            FuzzFailure::Hang => "hang",
+            FuzzFailure::OutOfMemory => "memory",
+            FuzzFailure::Death(_) => "death",
         };
         Some(job.keep(word, number, &input))
     }
 
     /// Adds the panics that the worker caught and wrote to a file: one line `FILE<tab>PLACE` for
     /// each.
-    fn add_panics(&self, job: &Job, tally: &mut Tally) {
+    fn add_panics(&self, job: &FuzzJob, tally: &mut FuzzResults) {
         let list = self.directory.join("panics");
         let Ok(lines) = fs::read_to_string(&list) else {
             return;
@@ -308,7 +310,7 @@ impl Worker {
         for line in lines.lines() {
             let (file, place) = line.split_once('\t').unwrap_or(("", line));
             let input = (!file.is_empty()).then(|| job.found.join(file));
-            tally.add(Fault::Panic(place.to_owned()), 1, input);
+            tally.add(FuzzFailure::Panic(place.to_owned()), 1, input);
         }
         fs::remove_file(list).expect("a scratch file can be removed");
     }

@@ -13,15 +13,15 @@ use swtch_core::{
 };
 use swtch_fixtures::{after, meta, prices, row, seen, woken_by};
 use swtch_output::format::Format;
-use swtch_report::export::{self, To};
-use swtch_report::report::{self, BillBy, By, Extent, Filter, Moment, Request};
+use swtch_report::export::{self, ExportFormat};
+use swtch_report::report::{self, BillBy, By, Extent, Filter, Moment, ReportRequest};
 use swtch_store::{
-    Columns, CommandRow, FrameRow, Meta, StackKind, StackRow, State, Trace, UserCounts,
+    Columns, CommandRow, FrameRow, Meta, RecordingState, StackKind, StackRow, Trace, UserCounts,
     WaitTypeRow, Writer,
 };
 
 use super::archive::Archive;
-use super::{Subject, mutate};
+use super::{FuzzSubject, mutate};
 use crate::page;
 use crate::view::Loaded;
 
@@ -50,7 +50,7 @@ const WORDS: [&str; 12] = [
 /// Traces of one state to draw inputs from, and the paths for the one under test.
 #[derive(Debug)]
 pub struct Traces {
-    state: State,
+    state: RecordingState,
     corpus: Vec<Archive>,
     path: PathBuf,
     output: PathBuf,
@@ -59,15 +59,15 @@ pub struct Traces {
 impl Traces {
     /// Traces as an interrupted recording leaves them: streams, not yet Parquet.
     pub fn recorded(directory: &Path) -> Self {
-        Self::of(directory, State::Recording)
+        Self::of(directory, RecordingState::Recording)
     }
 
     /// Finished traces, which hold Parquet files.
     pub fn finished(directory: &Path) -> Self {
-        Self::of(directory, State::Finished)
+        Self::of(directory, RecordingState::Finished)
     }
 
-    fn of(directory: &Path, state: State) -> Self {
+    fn of(directory: &Path, state: RecordingState) -> Self {
         let made = [("short", 24), ("long names", 40), ("many", 700)];
         let corpus = made.map(|(name, switches)| {
             let path = directory.join("corpus.swtch");
@@ -83,7 +83,7 @@ impl Traces {
     }
 }
 
-impl Subject for Traces {
+impl FuzzSubject for Traces {
     fn draw(&mut self, random: &mut Rng) -> Vec<u8> {
         // A complete trace with odd values reaches the reports, which damaged bytes of compressed
         // pages seldom do.
@@ -91,7 +91,11 @@ impl Subject for Traces {
             return self.write_odd_trace(random).to_bytes();
         }
         let mut archive = self.corpus[random.usize(..self.corpus.len())].clone();
-        let most = if self.state == State::Recording { 2 } else { 1 };
+        let most = if self.state == RecordingState::Recording {
+            2
+        } else {
+            1
+        };
         for _ in 0..random.u32(1..=most) {
             // Half of the damage goes to the table of switches, which holds most of the columns.
             let place = match random.bool() {
@@ -105,7 +109,7 @@ impl Subject for Traces {
             let (name, bytes) = &mut archive.files[place];
             match name.as_str() {
                 META => mutate::text(random, bytes, &WORDS),
-                _ if self.state == State::Recording => mutate::bytes(random, bytes),
+                _ if self.state == RecordingState::Recording => mutate::bytes(random, bytes),
                 // In compressed pages, damage at several places leaves nothing that can be read.
                 _ => mutate::one_place(random, bytes),
             }
@@ -153,7 +157,7 @@ impl Traces {
     fn look(&self, trace: &Trace, choice: &mut Rng) {
         let filter = filter(choice);
         let format = Format::ALL[choice.usize(..Format::ALL.len())];
-        let request = |by| Request {
+        let request = |by| ReportRequest {
             by,
             format,
             filter: filter.clone(),
@@ -177,9 +181,9 @@ impl Traces {
                 let _ = report::bill(trace, by, &request(By::Reason), &prices(), out);
             }
             48..=58 => {
-                let request = export::Request {
+                let request = export::ExportRequest {
                     trace: self.path.clone(),
-                    to: To::ALL[choice.usize(..To::ALL.len())],
+                    to: ExportFormat::ALL[choice.usize(..ExportFormat::ALL.len())],
                     output: Some(self.output.clone()),
                     filter,
                 };
@@ -304,7 +308,7 @@ fn read_archive(path: &Path) -> Archive {
 }
 
 /// Writes a trace with rows in every table, and every reason.
-pub fn write_trace(path: &Path, state: State, switches: u64, has_long_names: bool) {
+pub fn write_trace(path: &Path, state: RecordingState, switches: u64, has_long_names: bool) {
     let (meta, mut writer) = begin(path, state, switches, has_long_names);
     for number in 0..switches {
         let row = switch(meta.start_ns, number);
@@ -317,7 +321,12 @@ pub fn write_trace(path: &Path, state: State, switches: u64, has_long_names: boo
 }
 
 /// Begins a trace, with rows in all tables but that of switches.
-fn begin(path: &Path, state: State, switches: u64, has_long_names: bool) -> (Meta, Writer) {
+fn begin(
+    path: &Path,
+    state: RecordingState,
+    switches: u64,
+    has_long_names: bool,
+) -> (Meta, Writer) {
     let long = |length: usize| match has_long_names {
         true => "n".repeat(length),
         false => "n".to_owned(),
@@ -339,10 +348,10 @@ fn begin(path: &Path, state: State, switches: u64, has_long_names: bool) -> (Met
 }
 
 /// Leaves a trace as a killed recorder would, or finishes it.
-fn end(mut writer: Writer, meta: &Meta, state: State) {
+fn end(mut writer: Writer, meta: &Meta, state: RecordingState) {
     writer.flush().expect("a scratch file");
     match state {
-        State::Recording => drop(writer),
+        RecordingState::Recording => drop(writer),
         _ => writer.finish(meta, &mut |_, _| ()).expect("a scratch file"),
     }
 }
@@ -459,7 +468,7 @@ mod tests {
     /// A trace that is refused when it is opened tests nothing but the opening.
     #[test]
     fn enough_damaged_traces_can_still_be_read() {
-        for state in [State::Recording, State::Finished] {
+        for state in [RecordingState::Recording, RecordingState::Finished] {
             let dir = tempfile::tempdir().unwrap();
             let mut traces = Traces::of(dir.path(), state);
             let mut read = 0;

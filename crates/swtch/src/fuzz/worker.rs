@@ -15,7 +15,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::time::{ClockId, clock_gettime};
 use rustc_hash::FxHashSet;
 
-use super::{Subject, Target};
+use super::{FuzzSubject, FuzzTarget};
 
 /// Limit of a worker's address space, in bytes: what a single input may use.
 pub const MOST_MEMORY: u64 = 3 << 30;
@@ -24,7 +24,7 @@ pub const MOST_MEMORY: u64 = 3 << 30;
 /// each call (a signal handler), which must not add up over an hour.
 const MOST_INPUTS: u64 = 20_000;
 
-/// Environment variables that pass a [`Job`] to the worker.
+/// Environment variables that pass a [`FuzzJob`] to the worker.
 const DIRECTORY: &str = "SWTCH_FUZZ_WORKER";
 const FOUND: &str = "SWTCH_FUZZ_FOUND";
 const FIRST: &str = "SWTCH_FUZZ_FIRST";
@@ -34,7 +34,7 @@ const ONLY: &str = "SWTCH_FUZZ_ONLY";
 
 /// A worker's orders, passed to it in environment variables.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct FuzzJob {
     /// The scratch directory, shared with the supervisor.
     pub directory: PathBuf,
     /// The directory for inputs that fail.
@@ -49,7 +49,7 @@ pub struct Job {
     pub input: Option<PathBuf>,
 }
 
-impl Job {
+impl FuzzJob {
     /// The job of this process; `None` if it is not a worker.
     pub fn from_environment() -> Option<Self> {
         let directory = env::var_os(DIRECTORY)?.into();
@@ -139,12 +139,12 @@ impl Progress {
 ///
 /// # Panics
 /// When the scratch files cannot be written.
-pub fn run(target: Target, job: &Job) {
+pub fn run(target: FuzzTarget, job: &FuzzJob) {
     let panics = listen_for_panics();
     let mut subject = target.subject(&job.directory);
     // After the corpus is made, which may start a thread of its own.
     setrlimit(Resource::RLIMIT_AS, MOST_MEMORY, MOST_MEMORY).expect("a limit can be lowered");
-    let mut runner = Runner::new(job, panics);
+    let mut runner = InputRunner::new(job, panics);
     if let Some(input) = &job.input {
         let input = fs::read(input).expect("the named input can be read");
         runner.run(&mut *subject, job.first, &input);
@@ -168,7 +168,7 @@ pub fn run(target: Target, job: &Job) {
 }
 
 /// Inputs that once failed, ordered by file name.
-fn saved_inputs(target: Target) -> Vec<Vec<u8>> {
+fn saved_inputs(target: FuzzTarget) -> Vec<Vec<u8>> {
     let Ok(entries) = fs::read_dir(target.saved_inputs()) else {
         return Vec::new();
     };
@@ -199,8 +199,8 @@ fn listen_for_panics() -> Panics {
     panics
 }
 
-struct Runner<'a> {
-    job: &'a Job,
+struct InputRunner<'a> {
+    job: &'a FuzzJob,
     panics: Panics,
     /// Places of which an input was saved; further panics there are only counted.
     known: FxHashSet<String>,
@@ -208,8 +208,8 @@ struct Runner<'a> {
     file: File,
 }
 
-impl<'a> Runner<'a> {
-    fn new(job: &'a Job, panics: Panics) -> Self {
+impl<'a> InputRunner<'a> {
+    fn new(job: &'a FuzzJob, panics: Panics) -> Self {
         let file = OpenOptions::new()
             .write(true)
             .open(job.directory.join("progress"));
@@ -222,7 +222,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    fn run(&mut self, subject: &mut dyn Subject, number: u64, input: &[u8]) {
+    fn run(&mut self, subject: &mut dyn FuzzSubject, number: u64, input: &[u8]) {
         fs::write(self.job.directory.join("input"), input).expect("a scratch file");
         self.progress.next = number;
         self.tell();

@@ -4,13 +4,14 @@ use plotters::style::RGBColor;
 use swtch_core::{Category, Distribution, Reason};
 use swtch_plot::Picture;
 use swtch_plot::content::{
-    Axis, Chart, Content, Dot, Kind, Lane, Lanes, Line, Measure, Scale, Span as Drawn, Style,
+    Axis, Chart, Content, Dot, Lane, LaneSpan as Drawn, Lanes, Line, Measure, Scale, SpanKind,
+    Style,
 };
 use swtch_plot::palette::{Fill, Texture, category_colour, reason_colour};
 use swtch_report::report::Filter;
 
 use crate::view::curves::{self, Length};
-use crate::view::timeline::{Shares, State, Timeline, Track};
+use crate::view::timeline::{LevelRows, StateTimes, ThreadState, Track};
 use crate::view::{Loaded, Span, open_piece};
 
 /// Threads that are shown at most: those with the most switches.
@@ -135,7 +136,7 @@ fn with_open(loaded: &Loaded, track: Track, span: Span, mut spans: Vec<Drawn>) -
 }
 
 /// The states of a thread over time, in pieces no finer than can be seen.
-fn spans(os: &Timeline, track: Track, span: Span) -> Vec<Drawn> {
+fn spans(os: &LevelRows, track: Track, span: Span) -> Vec<Drawn> {
     let rows = os.rows_between(track, span.from_ns, span.to_ns);
     let mut spans = Vec::new();
     if rows.len() <= EXACT_ROWS {
@@ -153,7 +154,7 @@ fn spans(os: &Timeline, track: Track, span: Span) -> Vec<Drawn> {
         }
         return spans;
     }
-    let mut shares = Shares::default();
+    let mut shares = StateTimes::default();
     for bin in 0..BINS {
         let (begin, end) = (span.edge(bin, BINS), span.edge(bin + 1, BINS));
         os.add_shares(track, begin, end, &mut shares);
@@ -177,25 +178,25 @@ fn spans(os: &Timeline, track: Track, span: Span) -> Vec<Drawn> {
 }
 
 /// The kinds of pieces for the legend; [`kind_of`] gives the index of each state.
-fn kinds_of(lanes: &[Lane]) -> Vec<Kind> {
+fn kinds_of(lanes: &[Lane]) -> Vec<SpanKind> {
     let mut seen = [false; 1 + 3 * Category::ALL.len()];
     for span in lanes.iter().flat_map(|lane| &lane.spans) {
         seen[span.kind] = true;
     }
-    let mut kinds = vec![Kind {
+    let mut kinds = vec![SpanKind {
         name: seen[0].then(|| "running".to_owned()),
         fill: Fill::RUNNING,
     }];
     for category in Category::ALL {
         let first = kinds.len();
         let is_seen = seen[first..first + TEXTURES.len()].contains(&true);
-        kinds.extend(TEXTURES.map(|texture| Kind {
+        kinds.extend(TEXTURES.map(|texture| SpanKind {
             name: (is_seen && texture == Texture::Plain).then(|| category.to_string()),
             fill: Fill::wait(category_colour(*category), texture),
         }));
     }
     // Each texture stands in the legend once, in the colour of a category in which it is common.
-    let texture = |name: &str, texture, category| Kind {
+    let texture = |name: &str, texture, category| SpanKind {
         name: Some(name.to_owned()),
         fill: Fill::wait(category_colour(category), texture),
     };
@@ -221,12 +222,12 @@ fn kinds_of(lanes: &[Lane]) -> Vec<Kind> {
 const TEXTURES: [Texture; 3] = [Texture::Plain, Texture::Hatched, Texture::Pale];
 
 /// The index of a state in what [`kinds_of`] gives.
-fn kind_of(state: State) -> usize {
+fn kind_of(state: ThreadState) -> usize {
     let (reason, texture) = match state {
-        State::Running => return 0,
-        State::Blocked(reason) => (reason, 0),
-        State::InQueue(reason) => (reason.unwrap_or(Reason::Unknown), 1),
-        State::Off(reason) => (reason, 2),
+        ThreadState::Running => return 0,
+        ThreadState::Blocked(reason) => (reason, 0),
+        ThreadState::InQueue(reason) => (reason.unwrap_or(Reason::Unknown), 1),
+        ThreadState::Off(reason) => (reason, 2),
     };
     1 + TEXTURES.len() * reason.category().index() + texture
 }

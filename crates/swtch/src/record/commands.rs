@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
 use swtch_capture::{
-    Kept, drop_privileges, forbid_new_privileges, kernel_version, monotonic_ns,
+    KeptPrivileges, drop_privileges, forbid_new_privileges, kernel_version, monotonic_ns,
     take_ordinary_priority,
 };
 use swtch_core::{Pid, TaskEvent, TaskEventKind, Timestamp};
@@ -42,7 +42,7 @@ const SETTLED: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Requests to the reading thread.
-enum Ask {
+enum ReaderRequest {
     Read(Pid),
     ReadSoon(Pid),
     Forget(Pid),
@@ -57,7 +57,7 @@ pub struct Commands {
 
 #[derive(Debug)]
 struct CommandReader {
-    asks: Sender<Ask>,
+    asks: Sender<ReaderRequest>,
     read: Receiver<CommandRow>,
 }
 
@@ -74,7 +74,7 @@ impl Commands {
         let run = move || {
             // This thread is not urgent, unlike the recorder that starts it.
             take_ordinary_priority();
-            let confined = drop_privileges(Kept::default(), kernel_version())
+            let confined = drop_privileges(KeptPrivileges::default(), kernel_version())
                 .and_then(|()| forbid_new_privileges());
             let is_confined = confined.is_ok();
             // `start` waits for this answer, so sending cannot fail.
@@ -101,10 +101,10 @@ impl Commands {
             return;
         }
         let ask = match task.kind {
-            TaskEventKind::Exec => Ask::Read(task.pid),
+            TaskEventKind::Exec => ReaderRequest::Read(task.pid),
             // The id may be given to another process.
-            TaskEventKind::Exit => Ask::Forget(task.pid),
-            _ => Ask::ReadSoon(task.pid),
+            TaskEventKind::Exit => ReaderRequest::Forget(task.pid),
+            _ => ReaderRequest::ReadSoon(task.pid),
         };
         self.ask(ask);
     }
@@ -118,7 +118,7 @@ impl Commands {
     /// Has all command lines read again, and returns the new ones. Waits at most [`PATIENCE`],
     /// since a process may be stuck.
     pub fn end(&mut self) -> Vec<CommandRow> {
-        self.ask(Ask::ReadAll);
+        self.ask(ReaderRequest::ReadAll);
         let Some(CommandReader { asks, read }) = self.thread.take() else {
             return Vec::new();
         };
@@ -130,7 +130,7 @@ impl Commands {
 
     /// If the thread has ended, the request is dropped: a missing command line is no loss of
     /// switches.
-    fn ask(&self, ask: Ask) {
+    fn ask(&self, ask: ReaderRequest) {
         if let Some(thread) = &self.thread {
             let _ = thread.asks.send(ask);
         }
@@ -156,7 +156,7 @@ impl Reader {
     }
 
     /// Answers requests until the sender is dropped.
-    fn run(mut self, asked: &Receiver<Ask>) {
+    fn run(mut self, asked: &Receiver<ReaderRequest>) {
         loop {
             let now = Instant::now();
             let pause = self
@@ -164,15 +164,15 @@ impl Reader {
                 .front()
                 .map_or(SETTLED, |(at, _)| at.saturating_duration_since(now));
             match asked.recv_timeout(pause) {
-                Ok(Ask::Read(pid)) => self.read(pid),
-                Ok(Ask::ReadSoon(pid)) => {
+                Ok(ReaderRequest::Read(pid)) => self.read(pid),
+                Ok(ReaderRequest::ReadSoon(pid)) => {
                     // The process is known from now on, so that it is read at the end even if that
                     // comes at once.
                     self.known.entry(pid).or_default();
                     self.later.push_back((Instant::now() + SETTLED, pid));
                 }
-                Ok(Ask::Forget(pid)) => drop(self.known.remove(&pid)),
-                Ok(Ask::ReadAll) => {
+                Ok(ReaderRequest::Forget(pid)) => drop(self.known.remove(&pid)),
+                Ok(ReaderRequest::ReadAll) => {
                     let pids: Vec<_> = self.known.keys().copied().collect();
                     pids.into_iter().for_each(|pid| self.read(pid));
                 }
@@ -249,8 +249,8 @@ mod tests {
     fn a_process_that_is_alive_is_read_by_the_end() {
         let own = Pid::new(std::process::id());
         let mut commands = Commands::start().unwrap();
-        commands.ask(Ask::ReadSoon(own));
-        commands.ask(Ask::Read(own));
+        commands.ask(ReaderRequest::ReadSoon(own));
+        commands.ask(ReaderRequest::Read(own));
         let rows = commands.end();
         assert_eq!(rows.len(), 1, "{rows:?}");
         assert_eq!(rows[0].pid, own);
@@ -260,9 +260,9 @@ mod tests {
     #[test]
     fn what_is_gone_has_no_command_line() {
         let mut commands = Commands::start().unwrap();
-        commands.ask(Ask::Read(Pid::new(u32::MAX)));
-        commands.ask(Ask::ReadSoon(Pid::new(std::process::id())));
-        commands.ask(Ask::Forget(Pid::new(std::process::id())));
+        commands.ask(ReaderRequest::Read(Pid::new(u32::MAX)));
+        commands.ask(ReaderRequest::ReadSoon(Pid::new(std::process::id())));
+        commands.ask(ReaderRequest::Forget(Pid::new(std::process::id())));
         assert_eq!(commands.end(), []);
         assert_eq!(Commands::default().end(), []);
     }

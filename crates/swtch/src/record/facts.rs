@@ -12,11 +12,12 @@ use swtch_core::{Arch, CgroupId};
 use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_store::{
-    Clock, Counts, Hooks, Host, Meta, Overhead, Stacks, State, TreeCounts, UserCounts,
+    ClockSample, Counts, Hooks, Meta, Overhead, RecordingState, StackSettings, TraceHost,
+    TreeCounts, UserCounts,
 };
 
 use super::pipeline::Pipeline;
-use super::{Request, Target};
+use super::{RecordRequest, Target};
 
 /// The architecture of this machine, if its system calls are known.
 pub fn arch() -> Result<Arch> {
@@ -70,12 +71,12 @@ pub fn default_path(target: &Target, nth: u32) -> PathBuf {
 }
 
 /// The facts that are known when the capture has started.
-pub fn at_start(request: &Request, capture: &Capture) -> Meta {
+pub fn at_start(request: &RecordRequest, capture: &Capture) -> Meta {
     Meta {
         swtch_version: env!("CARGO_PKG_VERSION").to_owned(),
-        state: State::Recording,
+        state: RecordingState::Recording,
         host: host(),
-        clock: Clock {
+        clock: ClockSample {
             monotonic_ns: monotonic_ns(),
             boottime_ns: boottime_ns(),
             realtime_ns: since_1970_ns(),
@@ -87,7 +88,7 @@ pub fn at_start(request: &Request, capture: &Capture) -> Meta {
             ctxt_before: ctxt(),
             ctxt_after: None,
         },
-        stacks: request.stacks.map(|least| Stacks {
+        stacks: request.stacks.map(|least| StackSettings {
             min_blocked_ns: least.as_ns(),
         }),
         hooks: Hooks {
@@ -196,10 +197,10 @@ fn find_cgroups(
     }
 }
 
-fn host() -> Host {
+fn host() -> TraceHost {
     let host = swtch_host::Host::read();
     let to_u32 = |cpus: usize| u32::try_from(cpus).unwrap_or(u32::MAX);
-    Host {
+    TraceHost {
         hostname: host.hostname,
         kernel_release: host.kernel_release,
         machine: host.machine,

@@ -3,9 +3,9 @@
 
 use rustc_hash::FxHashMap;
 use rustc_hash::FxHashSet;
-use swtch_capture::{Capture, Drained, StackKind, Stacks};
+use swtch_capture::{Capture, CapturedStackKind, Drained, Stacks};
 use swtch_core::merge::Merge;
-use swtch_core::timeline::Step;
+use swtch_core::timeline::TraceRow;
 use swtch_core::{
     Arch, CgroupId, Event, Level, Pid, Switch, SyscallTable, TaskEvent, TaskEventKind, TaskKey,
     Timeline, Timestamp,
@@ -14,7 +14,7 @@ use swtch_store::{Directory, Error, FrameRow, Meta, StackRow, UserCounts, Writer
 
 use super::commands::Commands;
 use super::facts;
-use super::user_level::{Brought, Finder, UserLevel};
+use super::user_level::{Finder, RingsRead, UserLevel};
 
 /// All stages between the rings and the disk.
 pub struct Pipeline {
@@ -54,7 +54,7 @@ struct InScope {
 struct StackKeeper {
     stacks: Stacks,
     pids: FxHashMap<TaskKey, Pid>,
-    wanted: Vec<(StackKind, u32, Option<TaskKey>)>,
+    wanted: Vec<(CapturedStackKind, u32, Option<TaskKey>)>,
 }
 
 impl Pipeline {
@@ -242,7 +242,7 @@ impl Pipeline {
         drained
     }
 
-    fn drain_user_level(&mut self) -> Brought {
+    fn drain_user_level(&mut self) -> RingsRead {
         let merge = &mut self.merge;
         self.user_level
             .drain(|stream, event| merge.push(stream, event))
@@ -277,8 +277,8 @@ impl PipelineTotals {
     /// After a failure, further events are still taken, so that they are counted.
     fn take(&mut self, event: Event) {
         let result = match self.timeline.push(event) {
-            Some(Step::Switch(switch)) => self.take_switch(&switch),
-            Some(Step::Task(task)) => self.take_task(&task),
+            Some(TraceRow::Switch(switch)) => self.take_switch(&switch),
+            Some(TraceRow::Task(task)) => self.take_task(&task),
             None => Ok(()),
         };
         self.note(result);
@@ -328,10 +328,10 @@ impl PipelineTotals {
             let wait = &switch.wait;
             let (own, waker) = (Some(switch.task), wait.waker);
             let stacks = [
-                (StackKind::Kernel, wait.kernel_stack, own),
-                (StackKind::User, wait.user_stack, own),
-                (StackKind::Kernel, wait.waker_kernel_stack, waker),
-                (StackKind::User, wait.waker_user_stack, waker),
+                (CapturedStackKind::Kernel, wait.kernel_stack, own),
+                (CapturedStackKind::User, wait.user_stack, own),
+                (CapturedStackKind::Kernel, wait.waker_kernel_stack, waker),
+                (CapturedStackKind::User, wait.waker_user_stack, waker),
             ];
             let wanted = stacks.into_iter();
             let wanted = wanted.filter_map(|(kind, id, task)| Some((kind, id?, task)));
@@ -369,8 +369,8 @@ impl PipelineTotals {
         };
         for stack in keeper.stacks.take_fresh() {
             let kind = match stack.kind {
-                StackKind::Kernel => swtch_store::StackKind::Kernel,
-                StackKind::User => swtch_store::StackKind::User,
+                CapturedStackKind::Kernel => swtch_store::StackKind::Kernel,
+                CapturedStackKind::User => swtch_store::StackKind::User,
             };
             let row = StackRow {
                 stack: stack.id,

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use swtch_capture::{GuardPriority, Lent};
+use swtch_capture::{GuardPriority, GuardUse};
 use swtch_output::text::counted;
 use swtch_store::RecorderGuard;
 
@@ -13,7 +13,7 @@ const REMEDY: &str = "run it with sudo, or grant the right once: sudo setcap \
      cap_bpf,cap_perfmon,cap_sys_nice+ep $(command -v swtch)";
 
 /// The guard and the time that it lent, as `meta.json` has them.
-pub fn guard_in_trace(priority: GuardPriority, lent: Lent) -> RecorderGuard {
+pub fn guard_in_trace(priority: GuardPriority, lent: GuardUse) -> RecorderGuard {
     let (policy, priority) = match priority {
         GuardPriority::Deadline => ("deadline", None),
         GuardPriority::Fifo(priority) => ("fifo", Some(priority)),
@@ -132,17 +132,17 @@ mod tests {
 
     #[test]
     fn losses_without_the_right_name_the_remedy() {
-        let without = guard_in_trace(GuardPriority::Ordinary, Lent::default());
+        let without = guard_in_trace(GuardPriority::Ordinary, GuardUse::default());
         assert!(hint(&without, 3).is_some_and(|hint| hint.contains("cap_sys_nice")));
         assert_eq!(hint(&without, 0), None);
-        let with = guard_in_trace(GuardPriority::Fifo(7), Lent::default());
+        let with = guard_in_trace(GuardPriority::Fifo(7), GuardUse::default());
         assert_eq!(hint(&with, 3), None);
         assert_eq!((with.policy.as_str(), with.priority), ("fifo", Some(7)));
     }
 
     #[test]
     fn what_was_lent_is_in_the_trace() {
-        let lent = Lent {
+        let lent = GuardUse {
             times: 2,
             time: Duration::from_millis(16),
         };

@@ -20,9 +20,9 @@ use swtch_capture::{Capture, monotonic_ns};
 use swtch_core::{Event, Gap, TaskEvent, Timestamp};
 use swtch_store::{UserCounts, WaitTypeRow};
 
-use finder::Met;
+use finder::FinderReport;
 use wait_types::WaitTypes;
-use watched::Watched;
+use watched::WatchedProcess;
 
 pub use finder::{Finder, find_schedulers};
 
@@ -35,7 +35,7 @@ const MOST_REFUSED: usize = 20;
 /// The user-mode schedulers of all recorded processes.
 pub struct UserLevel {
     finder: Finder,
-    watched: Vec<Watched>,
+    watched: Vec<WatchedProcess>,
     wait_types: WaitTypes,
     first_stream: usize,
     streams: usize,
@@ -46,7 +46,7 @@ pub struct UserLevel {
 
 /// The result of reading all rings once.
 #[derive(Clone, Copy, Debug)]
-pub struct Brought {
+pub struct RingsRead {
     /// Every event before this moment has been read.
     pub horizon: Timestamp,
     /// Events that the fullest ring held.
@@ -87,13 +87,13 @@ impl UserLevel {
         self.looked = Instant::now();
         for met in self.finder.found() {
             match met {
-                Met::Page(page) => {
+                FinderReport::Page(page) => {
                     self.counts.processes += 1;
-                    let (watched, refusal) = Watched::new(*page);
+                    let (watched, refusal) = WatchedProcess::new(*page);
                     self.watched.push(watched);
                     self.refuse(refusal);
                 }
-                Met::Refused(why) => self.refuse(Some(why)),
+                FinderReport::Refused(why) => self.refuse(Some(why)),
             }
         }
         for watched in &mut self.watched {
@@ -110,9 +110,9 @@ impl UserLevel {
     }
 
     /// Reads all rings. Each event is passed to `sink` with the stream of its scheduler.
-    pub fn drain(&mut self, mut sink: impl FnMut(usize, Event)) -> Brought {
+    pub fn drain(&mut self, mut sink: impl FnMut(usize, Event)) -> RingsRead {
         let now = Timestamp::from_ns(monotonic_ns());
-        let mut brought = Brought {
+        let mut brought = RingsRead {
             horizon: now,
             most_in_a_ring: 0,
         };

@@ -13,7 +13,7 @@ use super::{chain, curves, detail, facts, flame, lanes, locks, search, states};
 
 /// An answer, as it is sent.
 #[derive(Debug)]
-pub enum Answer {
+pub enum ResponseBody {
     Json(Vec<u8>),
     /// Numbers in the layout that the module `lanes` describes.
     Bytes(Vec<u8>),
@@ -31,14 +31,14 @@ pub struct NotHere {
 /// Answers one question.
 ///
 /// # Errors
-/// [`super::query::Refusal`] when the question cannot be understood, [`NotHere`] when the thing
+/// [`super::query::QueryError`] when the question cannot be understood, [`NotHere`] when the thing
 /// does not exist, and any error from reading the trace.
-pub fn answer(state: &ServerState, name: &str, query: &Query) -> Result<Answer> {
+pub fn answer(state: &ServerState, name: &str, query: &Query) -> Result<ResponseBody> {
     let loaded = state.loaded();
     let value = match name {
         "lanes" => {
             let window = query.window(&loaded)?;
-            return Ok(Answer::Bytes(lanes::answer(
+            return Ok(ResponseBody::Bytes(lanes::answer(
                 &loaded,
                 &window,
                 &query.lanes()?,
@@ -78,23 +78,23 @@ pub fn answer(state: &ServerState, name: &str, query: &Query) -> Result<Answer> 
     json(&value)
 }
 
-fn json(value: &Value) -> Result<Answer> {
-    Ok(Answer::Json(
+fn json(value: &Value) -> Result<ResponseBody> {
+    Ok(ResponseBody::Json(
         serde_json::to_vec(value).context("writing JSON")?,
     ))
 }
 
 /// What `swtch report --format json` prints.
-fn report_of(state: &ServerState, query: &Query) -> Result<Answer> {
+fn report_of(state: &ServerState, query: &Query) -> Result<ResponseBody> {
     let word = query.by.as_deref().unwrap_or(By::Reason.as_str());
     let by = By::from_word(word).ok_or_else(|| no_report(word))?;
     let mut bytes = Vec::new();
     report::report(&state.loaded().trace, &request(by, query)?, &mut bytes)?;
-    Ok(Answer::Json(bytes))
+    Ok(ResponseBody::Json(bytes))
 }
 
 /// What `swtch report --bill --format json` prints.
-fn bill_of(state: &ServerState, query: &Query) -> Result<Answer> {
+fn bill_of(state: &ServerState, query: &Query) -> Result<ResponseBody> {
     let word = query.by.as_deref().unwrap_or(BillBy::Reason.as_str());
     let by = BillBy::from_word(word).ok_or_else(|| no_report(word))?;
     let prices = state.prices().map_err(|why| NotHere {
@@ -109,11 +109,11 @@ fn bill_of(state: &ServerState, query: &Query) -> Result<Answer> {
         &prices.list,
         &mut bytes,
     )?;
-    Ok(Answer::Json(bytes))
+    Ok(ResponseBody::Json(bytes))
 }
 
 /// What `swtch explain --format json` prints. Without prices it leaves out what switches cost.
-fn explain_of(state: &ServerState, query: &Query) -> Result<Answer> {
+fn explain_of(state: &ServerState, query: &Query) -> Result<ResponseBody> {
     let prices = state.prices().ok();
     let mut bytes = Vec::new();
     report::explain(
@@ -123,7 +123,7 @@ fn explain_of(state: &ServerState, query: &Query) -> Result<Answer> {
         Extent::Full,
         &mut bytes,
     )?;
-    Ok(Answer::Json(bytes))
+    Ok(ResponseBody::Json(bytes))
 }
 
 fn no_report(word: &str) -> NotHere {
@@ -148,8 +148,8 @@ const fn not_here(what: String) -> NotHere {
     NotHere { what, advice: None }
 }
 
-fn request(by: By, query: &Query) -> Result<report::Request> {
-    Ok(report::Request {
+fn request(by: By, query: &Query) -> Result<report::ReportRequest> {
+    Ok(report::ReportRequest {
         by,
         format: Format::Json,
         filter: query.filter()?,

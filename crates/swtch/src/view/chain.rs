@@ -20,7 +20,7 @@ use super::lanes::open_piece;
 use super::loaded::Loaded;
 use super::query::Span;
 use super::states::longest_first;
-use super::timeline::{Piece, State, Timeline};
+use super::timeline::{LevelRows, Piece, ThreadState};
 
 /// A longer chain is cut: it would be of no help to a person.
 const MOST_HOPS: usize = 64;
@@ -67,11 +67,11 @@ pub fn chain(loaded: &Loaded, first: usize) -> Value {
 
 /// A piece of a critical path.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Step {
+struct PathPiece {
     task: TaskKey,
     from_ns: u64,
     to_ns: u64,
-    state: State,
+    state: ThreadState,
     /// `None` for a wait or run that was open when the trace ended.
     row: Option<usize>,
 }
@@ -117,11 +117,11 @@ pub fn critical(loaded: &Loaded, task: TaskKey, span: Span) -> Value {
 /// The critical path, latest step first, and why it does not reach the begin of the span, if it
 /// does not. `open` is the thread's wait or run that was open when the trace ended.
 fn path(
-    timeline: &Timeline,
+    timeline: &LevelRows,
     task: TaskKey,
     span: Span,
     open: Option<Piece>,
-) -> (Vec<Step>, Option<&'static str>) {
+) -> (Vec<PathPiece>, Option<&'static str>) {
     let mut steps = Vec::new();
     let mut at = last_known(timeline, task, span, open, &mut steps);
     // The threads whose waits are being covered, and where each of these waits began.
@@ -153,7 +153,7 @@ fn path(
                 (None, Some(_)) => unreachable!("the last one was there to be looked at"),
             }
         };
-        let (mut from_ns, mut state) = (floor, State::Running);
+        let (mut from_ns, mut state) = (floor, ThreadState::Running);
         timeline.rows().pieces(row).each(|from, to, what| {
             if from < at && at <= to {
                 (from_ns, state) = (from.max(floor), what);
@@ -166,11 +166,11 @@ fn path(
             .filter(|waker| woken_here && *waker != task);
         match (state, waker) {
             // The moment of the wakeup is known only if the wait is split.
-            (State::Blocked(_), Some(waker)) if covering.len() < MOST_HOPS => {
+            (ThreadState::Blocked(_), Some(waker)) if covering.len() < MOST_HOPS => {
                 covering.push((waker, from_ns))
             }
             _ => {
-                steps.push(Step {
+                steps.push(PathPiece {
                     task,
                     from_ns,
                     to_ns: at,
@@ -187,11 +187,11 @@ fn path(
 /// Where the path begins: at the end of the span or, if the thread has no row there, at the end of
 /// its last row. A wait or run that was open then is the first step.
 fn last_known(
-    timeline: &Timeline,
+    timeline: &LevelRows,
     task: TaskKey,
     span: Span,
     open: Option<Piece>,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<PathPiece>,
 ) -> u64 {
     let end = span.to_ns;
     if timeline.row_at(task, end - 1).is_some() {
@@ -200,7 +200,7 @@ fn last_known(
     let last = timeline.last_ended(task, end).unwrap_or(span.from_ns);
     let from_ns = last.max(span.from_ns);
     if let Some(open) = open.filter(|open| from_ns < open.to_ns.min(end)) {
-        steps.push(Step {
+        steps.push(PathPiece {
             task,
             from_ns,
             to_ns: open.to_ns.min(end),
@@ -212,14 +212,14 @@ fn last_known(
 }
 
 /// The wait of the thread itself, for a time in which nothing is known of its waker.
-fn own_wait(timeline: &Timeline, task: TaskKey, from_ns: u64, to_ns: u64) -> Option<Step> {
+fn own_wait(timeline: &LevelRows, task: TaskKey, from_ns: u64, to_ns: u64) -> Option<PathPiece> {
     let row = timeline.row_at(task, to_ns - 1)?;
     let reason = timeline.rows().off_reason(row).unwrap_or(Reason::Unknown);
-    Some(Step {
+    Some(PathPiece {
         task,
         from_ns,
         to_ns,
-        state: State::Blocked(reason),
+        state: ThreadState::Blocked(reason),
         row: Some(row),
     })
 }
@@ -227,7 +227,7 @@ fn own_wait(timeline: &Timeline, task: TaskKey, from_ns: u64, to_ns: u64) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::timeline::{Levels, NO_ROW, NOBODY};
+    use crate::view::timeline::{LevelTimelines, NO_ROW, NOBODY};
     use swtch_core::{Nanos, Switch, Timestamp};
     use swtch_fixtures::{after, meta, row, woken_by};
     use swtch_store::{Trace, Writer};
@@ -248,7 +248,7 @@ mod tests {
     ///  B(2)        ├─ futex ──────┤ run ─┘wakes A, goes on to 380
     ///  C(3)        ├─ run ────────┘wakes B
     /// ```
-    fn drawn() -> Levels {
+    fn drawn() -> LevelTimelines {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.swtch");
         let meta = meta();
@@ -272,13 +272,13 @@ mod tests {
             writer.push_switch(row).unwrap();
         }
         writer.finish(&meta, &mut |_, _| ()).unwrap();
-        Levels::read(&Trace::open(&path).unwrap(), Timestamp::from_ns(START)).unwrap()
+        LevelTimelines::read(&Trace::open(&path).unwrap(), Timestamp::from_ns(START)).unwrap()
     }
 
     /// A step: task, from, to, and its state.
-    type Told = (u32, u64, u64, State);
+    type PrintedStep = (u32, u64, u64, ThreadState);
 
-    fn pieces(task: u32, from_ns: u64, to_ns: u64) -> (Vec<Told>, Option<&'static str>) {
+    fn pieces(task: u32, from_ns: u64, to_ns: u64) -> (Vec<PrintedStep>, Option<&'static str>) {
         let levels = drawn();
         let span = Span { from_ns, to_ns };
         let (steps, ends) = path(&levels.os, TaskKey::new(task), span, open());
@@ -289,16 +289,16 @@ mod tests {
 
     #[test]
     fn a_blocked_thread_rests_on_its_wakers() {
-        let queue = State::InQueue(Some(Reason::Futex));
+        let queue = ThreadState::InQueue(Some(Reason::Futex));
         assert_eq!(
             pieces(1, 0, 400),
             (
                 vec![
-                    (1, 0, 100, State::Running),
-                    (3, 100, 200, State::Running),
-                    (2, 200, 300, State::Running),
+                    (1, 0, 100, ThreadState::Running),
+                    (3, 100, 200, ThreadState::Running),
+                    (2, 200, 300, ThreadState::Running),
                     (1, 300, 320, queue),
-                    (1, 320, 400, State::Running),
+                    (1, 320, 400, ThreadState::Running),
                 ],
                 None
             )
@@ -312,7 +312,7 @@ mod tests {
             to_ns: 1000,
             row: NO_ROW,
             who: NOBODY,
-            state: State::Blocked(Reason::Sleep),
+            state: ThreadState::Blocked(Reason::Sleep),
         })
     }
 
@@ -322,7 +322,7 @@ mod tests {
         let (steps, ends) = pieces(1, 0, 1001);
         assert_eq!(
             steps.last(),
-            Some(&(1, 400, 1000, State::Blocked(Reason::Sleep)))
+            Some(&(1, 400, 1000, ThreadState::Blocked(Reason::Sleep)))
         );
         assert_eq!((steps.len(), ends), (6, None));
     }

@@ -34,9 +34,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether a request on this connection had the token.
 #[derive(Clone, Debug, Default)]
-pub struct Proof(Arc<AtomicBool>);
+pub struct TokenProof(Arc<AtomicBool>);
 
-impl Proof {
+impl TokenProof {
     /// Records that a request had it.
     pub fn give(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -50,7 +50,7 @@ impl Proof {
 /// An open connection, and the task that serves it.
 #[derive(Debug)]
 struct Connection {
-    proof: Proof,
+    proof: TokenProof,
     task: AbortHandle,
 }
 
@@ -98,7 +98,7 @@ fn end_oldest_stranger(open: &mut Vec<Connection>) -> bool {
 }
 
 fn start(stream: TcpStream, router: &Router) -> Connection {
-    let proof = Proof::default();
+    let proof = TokenProof::default();
     let router = router.clone().layer(Extension(proof.clone()));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -5,7 +5,7 @@ use swtch_core::{Distribution, Nanos, Reason};
 use swtch_report::report::Filter;
 
 use super::loaded::Loaded;
-use super::query::{Refusal, Span};
+use super::query::{QueryError, Span};
 use super::timeline::{RowColumns, Track};
 
 /// Buckets of a drawn distribution between a length and its double.
@@ -105,14 +105,14 @@ pub fn distribution(
     span: Span,
     of: &str,
     reason: Option<Reason>,
-) -> Result<Value, Refusal> {
+) -> Result<Value, QueryError> {
     let of_what = match of {
         "ran" => Length::Ran,
         "off" => Length::Off,
         "blocked" => Length::Blocked,
         "runq" => Length::Runq,
         _ => {
-            return Err(Refusal(format!(
+            return Err(QueryError(format!(
                 "`of` is ran, off, blocked or runq, not `{of}`"
             )));
         }

@@ -6,12 +6,12 @@ use swtch_core::cost::{Basis, Billing, Case};
 use swtch_core::{
     Arch, CpuId, Evidence, Holder, Level, Nanos, Switch, TaskKey, Timestamp, WakerKind,
 };
-use swtch_report::report::{CONTENTION, Call, contention, object_of, successor};
+use swtch_report::report::{CONTENTION, RowSyscall, contention, object_of, successor};
 use swtch_store::{Columns, StackKind};
 
 use super::facts::of_thread;
 use super::loaded::Loaded;
-use super::timeline::{RowPieces, Timeline};
+use super::timeline::{LevelRows, RowPieces};
 
 /// What is known about a row.
 ///
@@ -53,7 +53,7 @@ pub fn of_row(
 }
 
 /// The row as it is stored in the trace.
-fn read(loaded: &Loaded, level: Level, timeline: &Timeline, row: usize) -> Result<Switch> {
+fn read(loaded: &Loaded, level: Level, timeline: &LevelRows, row: usize) -> Result<Switch> {
     let task = timeline
         .track_of(row)
         .context("the row is of no task")?
@@ -155,7 +155,7 @@ fn state_words(state: u32) -> String {
 fn call_of(loaded: &Loaded, row: &Switch) -> Option<String> {
     row.evidence.syscall?;
     let arch = Arch::from_machine(&loaded.trace.meta().host.machine);
-    Some(Call::of(row).name(arch))
+    Some(RowSyscall::of(row).name(arch))
 }
 
 /// What a row began to wait for: `futex 0x7f…`, `fifo 0x1234` (an inode number).

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use swtch_output::format::Format;
-use swtch_report::report::{By, Filter, Moment, Request, report};
+use swtch_report::report::{By, Filter, Moment, ReportRequest, report};
 use tempfile::TempDir;
 
 use super::Loaded;
@@ -15,7 +15,7 @@ pub fn handed_round() -> (Loaded, TempDir) {
 
 /// What `swtch report --format json` prints.
 pub fn printed(loaded: &Loaded, by: By, filter: &Filter) -> Value {
-    let request = Request {
+    let request = ReportRequest {
         by,
         format: Format::Json,
         filter: filter.clone(),

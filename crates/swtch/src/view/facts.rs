@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use swtch_core::{
     Coverage, Gap, Level, Nanos, Reason, TaskEvent, TaskEventKind, TaskKey, Timestamp,
 };
-use swtch_report::report::{self, Rows};
-use swtch_store::{Completeness, State};
+use swtch_report::report::{self, ReportedSwitches};
+use swtch_store::{Completeness, RecordingState};
 
 use anyhow::Result;
 use rustc_hash::FxHashMap;
@@ -94,8 +94,8 @@ fn of_cpu(loaded: &Loaded, lane: &CpuLane) -> Value {
 
 /// Switches that reports count, and those of tasks that were recorded because others waited for
 /// them.
-fn rows_of(loaded: &Loaded) -> Rows {
-    let mut rows = Rows::default();
+fn rows_of(loaded: &Loaded) -> ReportedSwitches {
+    let mut rows = ReportedSwitches::default();
     for track in loaded.levels.os.tracks() {
         let in_scope = loaded.names.thread(loaded.names.index(track.task)).in_scope;
         let count = u64::try_from(track.len).expect("a length fits 64 bits");
@@ -121,7 +121,9 @@ fn state_of(loaded: &Loaded) -> &'static str {
     match (loaded.trace.completeness(), loaded.trace.meta().state) {
         (Completeness::Finished, _) => "finished",
         // Its facts say that it is finished, but its files are not in place yet.
-        (_, State::Recording | State::Finished) if loaded.is_fresh() => "recording",
+        (_, RecordingState::Recording | RecordingState::Finished) if loaded.is_fresh() => {
+            "recording"
+        }
         _ => "cut",
     }
 }
@@ -137,7 +139,7 @@ fn wall_start(loaded: &Loaded) -> Option<String> {
 
 /// The threads that have rows, in the order of their first row, as one array per column.
 pub fn of_threads(loaded: &Loaded) -> Value {
-    let mut columns = Threads::default();
+    let mut columns = ThreadColumns::default();
     for track in loaded.levels.os.tracks() {
         columns.push(loaded, *track);
     }
@@ -166,14 +168,14 @@ pub fn of_threads(loaded: &Loaded) -> Value {
 
 /// When a task began and ended, as far as the capture saw it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Life {
+pub struct TaskLifetime {
     forked: Option<Timestamp>,
     exited: Option<Timestamp>,
 }
 
 /// The lives of tasks that began or ended during the capture, from events in order of time.
-pub fn lives_of(events: &[TaskEvent]) -> FxHashMap<TaskKey, Life> {
-    let mut lives: FxHashMap<TaskKey, Life> = FxHashMap::default();
+pub fn lives_of(events: &[TaskEvent]) -> FxHashMap<TaskKey, TaskLifetime> {
+    let mut lives: FxHashMap<TaskKey, TaskLifetime> = FxHashMap::default();
     for event in events {
         match event.kind {
             TaskEventKind::Fork => lives.entry(event.task).or_default().forked = Some(event.ts),
@@ -185,7 +187,7 @@ pub fn lives_of(events: &[TaskEvent]) -> FxHashMap<TaskKey, Life> {
 }
 
 #[derive(Default)]
-struct Threads {
+struct ThreadColumns {
     task: Vec<u32>,
     tid: Vec<Option<u32>>,
     pid: Vec<Option<u32>>,
@@ -206,7 +208,7 @@ struct Threads {
     user: Vec<bool>,
 }
 
-impl Threads {
+impl ThreadColumns {
     fn push(&mut self, loaded: &Loaded, track: Track) {
         let timeline = &loaded.levels.os;
         let rows = timeline.rows();

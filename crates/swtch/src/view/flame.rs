@@ -5,7 +5,7 @@ use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::{Nanos, Reason};
-use swtch_report::report::{Filter, Programs, Session};
+use swtch_report::report::{Filter, FilteredTrace, Programs};
 use swtch_store::{Columns, StackKind};
 
 use super::loaded::Loaded;
@@ -14,7 +14,7 @@ use super::loaded::Loaded;
 const NARROWEST: f64 = 0.0002;
 
 /// Where tasks waited, and why: process, user stack, kernel stack, reason.
-type Place = (usize, Option<u32>, Option<u32>, Reason);
+type FlameKey = (usize, Option<u32>, Option<u32>, Reason);
 
 /// A node, and the nodes above it.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ struct Node {
 /// When the trace cannot be read.
 pub fn flame(loaded: &Loaded, filter: &Filter) -> Result<Value> {
     let symbols = loaded.symbols()?;
-    let mut session = Session::open(&loaded.trace, filter)?;
+    let mut session = FilteredTrace::open(&loaded.trace, filter)?;
     let mut root = Node::default();
     let programs = Programs::new(&session.names());
     for ((process, user, kernel, reason), (waits, ns)) in places(&mut session)? {
@@ -58,9 +58,9 @@ pub fn flame(loaded: &Loaded, filter: &Filter) -> Result<Value> {
 }
 
 /// Number of waits and blocked time, by place.
-fn places(session: &mut Session<'_>) -> Result<FxHashMap<Place, (u64, u64)>> {
+fn places(session: &mut FilteredTrace<'_>) -> Result<FxHashMap<FlameKey, (u64, u64)>> {
     let columns = Columns::OFF_REASON | Columns::OFF | Columns::RUNQ | Columns::STACKS;
-    let mut places: FxHashMap<Place, (u64, u64)> = FxHashMap::default();
+    let mut places: FxHashMap<FlameKey, (u64, u64)> = FxHashMap::default();
     let names = session.names();
     session.scan(columns, &mut |row, task, counted| {
         let blocked = row.wait.blocked().filter(|_| counted.wait);

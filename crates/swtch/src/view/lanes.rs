@@ -18,7 +18,7 @@ use swtch_core::{CpuId, Level, Open, TaskKey};
 use super::loaded::Loaded;
 use super::query::Span;
 use super::row_ids::RowIds;
-use super::timeline::{NO_ROW, NOBODY, Piece, Shares, State, Timeline};
+use super::timeline::{LevelRows, NO_ROW, NOBODY, Piece, StateTimes, ThreadState};
 
 const MAGIC: u32 = 0x4c57_5331;
 
@@ -33,7 +33,7 @@ const EXACT_ROWS_PER_PX: usize = 2;
 
 /// A lane of the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
+pub enum LaneId {
     /// A thread by its task key: `t12`.
     Thread(TaskKey),
     /// The workers of a user-mode scheduler that ran on a thread: `u12`.
@@ -42,7 +42,7 @@ pub enum Lane {
     Cpu(CpuId),
 }
 
-impl FromStr for Lane {
+impl FromStr for LaneId {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
@@ -61,7 +61,7 @@ impl FromStr for Lane {
     }
 }
 
-impl fmt::Display for Lane {
+impl fmt::Display for LaneId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Thread(task) => write!(f, "t{task}"),
@@ -88,8 +88,8 @@ impl Window {
 }
 
 /// The lanes in the layout that is described at the head of this file.
-pub fn answer(loaded: &Loaded, window: &Window, lanes: &[Lane]) -> Vec<u8> {
-    let mut bytes = Bytes::default();
+pub fn answer(loaded: &Loaded, window: &Window, lanes: &[LaneId]) -> Vec<u8> {
+    let mut bytes = ByteBuffer::default();
     bytes.u32(MAGIC);
     bytes.u32(length(lanes.len()));
     bytes.u32(loaded.generation);
@@ -102,22 +102,22 @@ pub fn answer(loaded: &Loaded, window: &Window, lanes: &[Lane]) -> Vec<u8> {
     bytes.0
 }
 
-fn put_lane(loaded: &Loaded, window: &Window, lane: Lane, bytes: &mut Bytes) {
+fn put_lane(loaded: &Loaded, window: &Window, lane: LaneId, bytes: &mut ByteBuffer) {
     match lane {
-        Lane::Thread(task) => put_thread(loaded, &loaded.levels.os, task, window, bytes),
-        Lane::Workers(task) => {
+        LaneId::Thread(task) => put_thread(loaded, &loaded.levels.os, task, window, bytes),
+        LaneId::Workers(task) => {
             put_thread(loaded, loaded.levels.of(Level::User), task, window, bytes)
         }
-        Lane::Cpu(cpu) => put_cpu(loaded, cpu, window, bytes),
+        LaneId::Cpu(cpu) => put_cpu(loaded, cpu, window, bytes),
     }
 }
 
 fn put_thread(
     loaded: &Loaded,
-    timeline: &Timeline,
+    timeline: &LevelRows,
     task: TaskKey,
     window: &Window,
-    bytes: &mut Bytes,
+    bytes: &mut ByteBuffer,
 ) {
     let is_os = std::ptr::eq(timeline, &raw const loaded.levels.os);
     let ids = loaded.ids(if is_os { Level::Os } else { Level::User });
@@ -133,7 +133,7 @@ fn put_thread(
     let rows = timeline.rows_between(track, window.span.from_ns, window.span.to_ns);
     if rows.len() > window.px as usize * EXACT_ROWS_PER_PX {
         let mut bins = Vec::new();
-        let mut shares = Shares::default();
+        let mut shares = StateTimes::default();
         for bin in 0..window.px {
             let (from_ns, to_ns) = (window.bin(bin), window.bin(bin + 1));
             timeline.add_shares(track, from_ns, to_ns, &mut shares);
@@ -157,8 +157,8 @@ fn put_thread(
                 return;
             }
             let who = match (state, is_os) {
-                (State::Running, true) => u32::from(columns.cpu[row]),
-                (State::Running, false) => columns.worker(row),
+                (ThreadState::Running, true) => u32::from(columns.cpu[row]),
+                (ThreadState::Running, false) => columns.worker(row),
                 _ => NOBODY,
             };
             pieces.push(Piece {
@@ -174,7 +174,7 @@ fn put_thread(
     put_exact(&pieces, ids, bytes);
 }
 
-fn put_cpu(loaded: &Loaded, cpu: CpuId, window: &Window, bytes: &mut Bytes) {
+fn put_cpu(loaded: &Loaded, cpu: CpuId, window: &Window, bytes: &mut ByteBuffer) {
     let (timeline, ids) = (&loaded.levels.os, loaded.ids(Level::Os));
     let Some(lane) = timeline.cpus().iter().find(|lane| lane.cpu == cpu) else {
         return put_exact(&[], ids, bytes);
@@ -191,7 +191,7 @@ fn put_cpu(loaded: &Loaded, cpu: CpuId, window: &Window, bytes: &mut Bytes) {
     let bins = (0..window.px).filter_map(|bin| {
         let (from_ns, to_ns) = (window.bin(bin), window.bin(bin + 1));
         let busy = lane.busy_between(timeline, from_ns, to_ns);
-        packed(bin, State::Running, busy, to_ns - from_ns)
+        packed(bin, ThreadState::Running, busy, to_ns - from_ns)
     });
     put_binned(&bins.collect::<Vec<_>>(), bytes);
 }
@@ -206,24 +206,24 @@ pub fn open_piece(loaded: &Loaded, open: &Open) -> Piece {
         who: NOBODY,
         state: open
             .reason
-            .map_or(State::Running, |reason| match reason.category() {
+            .map_or(ThreadState::Running, |reason| match reason.category() {
                 swtch_core::Category::Preemption | swtch_core::Category::Yield => {
-                    State::InQueue(Some(reason))
+                    ThreadState::InQueue(Some(reason))
                 }
-                _ => State::Blocked(reason),
+                _ => ThreadState::Blocked(reason),
             }),
     }
 }
 
 /// An entry of a bin, with the share in 255ths of the bin; `None` for a state without time.
-fn packed(bin: u32, state: State, ns: u64, bin_ns: u64) -> Option<u32> {
+fn packed(bin: u32, state: ThreadState, ns: u64, bin_ns: u64) -> Option<u32> {
     let share = (u128::from(ns) * 255 + u128::from(bin_ns) / 2) / u128::from(bin_ns.max(1));
     // Even the shortest piece is shown, so that a lane with pieces does not look empty.
     let share = u32::try_from(share.clamp(1, 255)).expect("at most 255");
     (ns > 0).then_some(bin << 16 | u32::from(state.number()) << 8 | share)
 }
 
-fn put_exact(pieces: &[Piece], ids: &RowIds, bytes: &mut Bytes) {
+fn put_exact(pieces: &[Piece], ids: &RowIds, bytes: &mut ByteBuffer) {
     bytes.u32(u32::from(!pieces.is_empty()));
     bytes.u32(length(pieces.len()));
     pieces.iter().for_each(|piece| bytes.moment(piece.from_ns));
@@ -240,7 +240,7 @@ fn put_exact(pieces: &[Piece], ids: &RowIds, bytes: &mut Bytes) {
     bytes.fill_up();
 }
 
-fn put_binned(bins: &[u32], bytes: &mut Bytes) {
+fn put_binned(bins: &[u32], bytes: &mut ByteBuffer) {
     bytes.u32(if bins.is_empty() { 0 } else { 2 });
     bytes.u32(length(bins.len()));
     bins.iter().for_each(|bin| bytes.u32(*bin));
@@ -248,9 +248,9 @@ fn put_binned(bins: &[u32], bytes: &mut Bytes) {
 }
 
 #[derive(Default)]
-struct Bytes(Vec<u8>);
+struct ByteBuffer(Vec<u8>);
 
-impl Bytes {
+impl ByteBuffer {
     fn u32(&mut self, number: u32) {
         self.0.extend_from_slice(&number.to_le_bytes());
     }

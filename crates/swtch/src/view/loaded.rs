@@ -11,13 +11,13 @@ use swtch_core::{Coverage, Level, Open, TaskKey, Timestamp};
 use swtch_report::opening::{self, LIST_OF_FILES};
 use swtch_report::report::{self, Filter, Names, Symbols, takes_task};
 use swtch_report::stamp::Stamp;
-use swtch_store::{Completeness, State, Trace};
+use swtch_store::{Completeness, RecordingState, Trace};
 
-use super::facts::{self, Life};
+use super::facts::{self, TaskLifetime};
 use super::query::Span;
 use super::row_ids::RowIds;
-use super::search::{self, Stacks};
-use super::timeline::{Levels, Track};
+use super::search::{self, WaitsByStack};
+use super::timeline::{LevelTimelines, Track};
 
 /// A recorder writes every second, if there is anything to write. After this long without a write,
 /// either it has ended or the recorded tasks sleep; the page goes on asking, but less often.
@@ -37,7 +37,7 @@ pub struct Loaded {
     pub trace: Trace,
     pub names: Names,
     /// The rows of both levels, in memory.
-    pub levels: Levels,
+    pub levels: LevelTimelines,
     /// Numbers by which the page knows the rows, by level.
     ids: [RowIds; Level::ALL.len()],
     /// The state of the trace that was read.
@@ -46,14 +46,14 @@ pub struct Loaded {
     opens: FxHashMap<TaskKey, Open>,
     pub kernel_threads: rustc_hash::FxHashSet<TaskKey>,
     /// When tasks began and ended.
-    pub lives: FxHashMap<TaskKey, Life>,
+    pub lives: FxHashMap<TaskKey, TaskLifetime>,
     /// Whether the capture was asked for every task that it names.
     pub everything_in_scope: bool,
     /// Computed when they are first asked for.
     facts: OnceLock<Value>,
     threads: OnceLock<Value>,
     symbols: OnceLock<Symbols>,
-    waits_by_stack: OnceLock<Stacks>,
+    waits_by_stack: OnceLock<WaitsByStack>,
 }
 
 impl Loaded {
@@ -70,7 +70,8 @@ impl Loaded {
         let commands = trace.commands();
         let commands = commands.context("reading the command lines of the trace")?;
         let start = Timestamp::from_ns(trace.meta().start_ns);
-        let levels = Levels::read(&trace, start).context("reading the switches of the trace")?;
+        let levels =
+            LevelTimelines::read(&trace, start).context("reading the switches of the trace")?;
         let opens = trace.opens().context("reading the open waits")?;
         Ok(Self {
             generation,
@@ -198,7 +199,7 @@ impl Loaded {
     }
 
     /// Waits by stack, computed once.
-    pub fn waits_by_stack(&self) -> Result<&Stacks> {
+    pub fn waits_by_stack(&self) -> Result<&WaitsByStack> {
         once(&self.waits_by_stack, || search::waits_by_stack(self))
     }
 
@@ -218,7 +219,7 @@ impl Loaded {
     /// trace is finished, although it is not.
     pub fn is_growing(&self) -> bool {
         let may_write = match self.trace.meta().state {
-            State::Recording => true,
+            RecordingState::Recording => true,
             _ => self.is_fresh(),
         };
         may_write && self.trace.completeness() != Completeness::Finished

@@ -10,7 +10,7 @@ use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::{Nanos, Reason, Switch, TaskKey, WakerKind};
-use swtch_report::report::{Filter, Object, Session, Waited, waits_by_object};
+use swtch_report::report::{Filter, FilteredTrace, Object, ObjectWaits, waits_by_object};
 use swtch_store::Columns;
 
 use super::facts::of_thread;
@@ -37,7 +37,7 @@ struct LockUsers {
 /// # Errors
 /// When the trace cannot be read.
 pub fn locks(loaded: &Loaded, filter: &Filter, most: usize) -> Result<Value> {
-    let mut session = Session::open(&loaded.trace, filter)?;
+    let mut session = FilteredTrace::open(&loaded.trace, filter)?;
     let mut users: FxHashMap<Object, LockUsers> = FxHashMap::default();
     let (objects, _) = waits_by_object(&mut session, Columns::TS, &mut |object, row| {
         let reason = row.wait.reason.unwrap_or(Reason::Unknown);
@@ -81,7 +81,7 @@ impl LockUsers {
     }
 }
 
-fn to_json(loaded: &Loaded, key: &str, waited: &Waited, users: &LockUsers) -> Value {
+fn to_json(loaded: &Loaded, key: &str, waited: &ObjectWaits, users: &LockUsers) -> Value {
     let mut waiters: Vec<_> = users.waiters.iter().collect();
     waiters.sort_by(|a, b| b.1.1.cmp(&a.1.1).then(a.0.cmp(b.0)));
     let mut releasers: Vec<_> = users.releasers.iter().collect();

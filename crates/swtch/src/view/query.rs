@@ -4,7 +4,7 @@ use serde::Deserialize;
 use swtch_core::{Level, Nanos, Pid, Reason, TaskKey};
 use swtch_report::report::{Filter, Moment};
 
-use super::lanes::{Lane, MOST_LANES, MOST_PX, Window};
+use super::lanes::{LaneId, MOST_LANES, MOST_PX, Window};
 use super::loaded::Loaded;
 
 /// Parameters of all questions. Each question uses those that it knows.
@@ -34,9 +34,9 @@ pub struct Query {
 /// Why a question cannot be answered, in words.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Refusal(pub String);
+pub struct QueryError(pub String);
 
-type Result<T> = std::result::Result<T, Refusal>;
+type Result<T> = std::result::Result<T, QueryError>;
 
 /// A span of time, in ns since the start of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Query {
         };
         match span.from_ns < span.to_ns {
             true => Ok(span),
-            false => Err(Refusal(
+            false => Err(QueryError(
                 "the span is empty: `to` must be after `from`".into(),
             )),
         }
@@ -87,21 +87,21 @@ impl Query {
         let span = self.span(loaded)?;
         let px = self.px.unwrap_or(1000);
         if px == 0 || px > MOST_PX {
-            return Err(Refusal(format!("`px` must be 1 to {MOST_PX}")));
+            return Err(QueryError(format!("`px` must be 1 to {MOST_PX}")));
         }
         Ok(Window { span, px })
     }
 
     /// The lanes that are asked for, at most [`MOST_LANES`].
-    pub fn lanes(&self) -> Result<Vec<Lane>> {
+    pub fn lanes(&self) -> Result<Vec<LaneId>> {
         let words = self.lanes.as_deref().unwrap_or_default().split(',');
         let lanes = words.filter(|word| !word.is_empty()).map(str::parse);
-        let lanes: Vec<Lane> = lanes
+        let lanes: Vec<LaneId> = lanes
             .collect::<std::result::Result<_, _>>()
-            .map_err(Refusal)?;
+            .map_err(QueryError)?;
         match lanes.len() <= MOST_LANES {
             true => Ok(lanes),
-            false => Err(Refusal(format!("at most {MOST_LANES} lanes at once"))),
+            false => Err(QueryError(format!("at most {MOST_LANES} lanes at once"))),
         }
     }
 
@@ -109,33 +109,36 @@ impl Query {
     pub fn bins(&self) -> Result<u32> {
         match self.bins.unwrap_or(200) {
             bins @ 1..=MOST_PX => Ok(bins),
-            _ => Err(Refusal(format!("`bins` must be 1 to {MOST_PX}"))),
+            _ => Err(QueryError(format!("`bins` must be 1 to {MOST_PX}"))),
         }
     }
 
     /// The level that is asked for; the kernel's by default.
     pub fn level(&self) -> Result<Level> {
         let word = self.level.as_deref().unwrap_or("os");
-        Level::from_word(word).ok_or_else(|| Refusal(format!("`{word}` is no level")))
+        Level::from_word(word).ok_or_else(|| QueryError(format!("`{word}` is no level")))
     }
 
     /// The number of a row; an error if it is missing.
     pub fn row(&self) -> Result<u32> {
-        self.row.ok_or_else(|| Refusal("`row` is missing".into()))
+        self.row
+            .ok_or_else(|| QueryError("`row` is missing".into()))
     }
 
     /// The number of a row of the kernel's level. User-mode rows have no wakers in memory.
     pub fn os_row(&self) -> Result<u32> {
         match self.level()? {
             Level::Os => self.row(),
-            Level::User => Err(Refusal("only switches of the kernel are followed".into())),
+            Level::User => Err(QueryError(
+                "only switches of the kernel are followed".into(),
+            )),
         }
     }
 
     /// The key of a task; an error if it is missing.
     pub fn task(&self) -> Result<TaskKey> {
         let task = self.task.map(TaskKey::new);
-        task.ok_or_else(|| Refusal("`task` is missing".into()))
+        task.ok_or_else(|| QueryError("`task` is missing".into()))
     }
 
     /// The reason; `None` if none is named.
@@ -165,10 +168,10 @@ fn listed<T>(words: Option<&str>, one: impl Fn(&str) -> Result<T>) -> Result<Vec
 }
 
 fn reason_of(word: &str) -> Result<Reason> {
-    Reason::from_word(word).ok_or_else(|| Refusal(format!("`{word}` is no reason")))
+    Reason::from_word(word).ok_or_else(|| QueryError(format!("`{word}` is no reason")))
 }
 
 fn pid_of(word: &str) -> Result<Pid> {
     let number = word.parse().map(Pid::new);
-    number.map_err(|_| Refusal(format!("`{word}` is no process id")))
+    number.map_err(|_| QueryError(format!("`{word}` is no process id")))
 }

@@ -11,7 +11,7 @@
 //! If a row comes late, before others of its task, the rows behind it get new numbers. Their old
 //! numbers then mean nothing, and never another row.
 
-use super::timeline::{NO_ROW, Timeline};
+use super::timeline::{LevelRows, NO_ROW};
 
 /// Numbers of the rows of one level.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub struct RowIds {
 
 impl RowIds {
     /// Numbers for a trace that was read `before` and has grown since. Old rows keep their numbers.
-    pub fn grown(&self, before: &Timeline, now: &Timeline) -> Self {
+    pub fn grown(&self, before: &LevelRows, now: &LevelRows) -> Self {
         let mut next = match self.rows.is_empty() {
             true => before.rows().len(),
             false => self.rows.len(),
@@ -86,7 +86,7 @@ mod tests {
     use crate::view::Loaded;
     use swtch_core::{Level, Reason, Switch, Timestamp};
     use swtch_fixtures::{meta, row};
-    use swtch_store::{State, Writer};
+    use swtch_store::{RecordingState, Writer};
 
     /// The task of a row, and when the row ended.
     fn row_of(loaded: &Loaded, id: u32) -> (u32, u64) {
@@ -102,7 +102,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.swtch");
         let mut meta = meta();
-        meta.state = State::Recording;
+        meta.state = RecordingState::Recording;
         let mut writer = Writer::create(&path, &meta).unwrap();
         let mut random = fastrand::Rng::with_seed(1);
         let mut readings: Vec<Loaded> = Vec::new();
@@ -138,7 +138,7 @@ mod tests {
             assert_eq!(now.row(Level::Os, 40 * 5), None);
             readings.push(now);
         }
-        meta.state = State::Finished;
+        meta.state = RecordingState::Finished;
         writer.finish(&meta, &mut |_, _| ()).unwrap();
         let finished = readings.last().unwrap().read_again(&path).unwrap();
         for (id, meant) in &known {

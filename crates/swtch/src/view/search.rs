@@ -4,7 +4,7 @@ use anyhow::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
 use swtch_core::TaskKey;
-use swtch_report::report::{Filter, Session};
+use swtch_report::report::{Filter, FilteredTrace};
 use swtch_store::{Columns, StackKind};
 
 use super::facts::of_thread;
@@ -15,7 +15,7 @@ const MOST_FOUND: usize = 50;
 
 /// The waits with one stack: number, time, and the longest.
 #[derive(Clone, Copy, Debug)]
-pub struct Stack {
+pub struct StackWaits {
     waits: u64,
     ns: u64,
     longest_ns: u64,
@@ -24,11 +24,11 @@ pub struct Stack {
 }
 
 /// Waits by the kind and number of a stack.
-type ByStack = FxHashMap<(StackKind, u32), Stack>;
+type ByStack = FxHashMap<(StackKind, u32), StackWaits>;
 
 /// Waits by the stack in which they began, and by the stack of their waker.
 #[derive(Debug, Default)]
-pub struct Stacks {
+pub struct WaitsByStack {
     waited: ByStack,
     woken: ByStack,
 }
@@ -79,7 +79,7 @@ fn functions(loaded: &Loaded, words: &str) -> Result<Vec<Value>> {
         return Ok(Vec::new());
     }
     let waits = loaded.waits_by_stack()?;
-    let mut found: FxHashMap<_, Stack> = FxHashMap::default();
+    let mut found: FxHashMap<_, StackWaits> = FxHashMap::default();
     for stack in loaded.trace.stacks()? {
         // A recursive function is in a stack more than once.
         let functions: FxHashSet<_> = stack
@@ -114,7 +114,7 @@ fn functions(loaded: &Loaded, words: &str) -> Result<Vec<Value>> {
     Ok(functions.collect())
 }
 
-impl Stack {
+impl StackWaits {
     fn add(&mut self, other: &Self) {
         self.waits += other.waits;
         self.ns += other.ns;
@@ -129,16 +129,16 @@ impl Stack {
 ///
 /// # Errors
 /// When the trace cannot be read.
-pub fn waits_by_stack(loaded: &Loaded) -> Result<Stacks> {
+pub fn waits_by_stack(loaded: &Loaded) -> Result<WaitsByStack> {
     let columns =
         Columns::TS | Columns::OFF | Columns::RUNQ | Columns::STACKS | Columns::WAKER_STACKS;
-    let mut stacks = Stacks::default();
-    let mut session = Session::open(&loaded.trace, &Filter::default())?;
+    let mut stacks = WaitsByStack::default();
+    let mut session = FilteredTrace::open(&loaded.trace, &Filter::default())?;
     session.scan(columns, &mut |row, _, counted| {
         let Some(blocked) = row.wait.blocked().filter(|_| counted.wait) else {
             return;
         };
-        let wait = Stack {
+        let wait = StackWaits {
             waits: 1,
             ns: blocked.as_ns(),
             longest_ns: blocked.as_ns(),
@@ -164,7 +164,7 @@ pub fn waits_by_stack(loaded: &Loaded) -> Result<Stacks> {
     Ok(stacks)
 }
 
-fn add(stacks: &mut ByStack, stack: (StackKind, u32), wait: &Stack) {
+fn add(stacks: &mut ByStack, stack: (StackKind, u32), wait: &StackWaits) {
     stacks
         .entry(stack)
         .and_modify(|known| known.add(wait))

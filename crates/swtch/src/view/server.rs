@@ -22,13 +22,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use swtch_output::message;
 use swtch_output::text::escaped;
-use swtch_report::prices::{Kept, Ready};
+use swtch_report::prices::{PriceListCache, ReadyPrices};
 use swtch_report::report::EmptySpan;
 
-use super::connections::{self, Proof};
+use super::connections::{self, TokenProof};
 use super::loaded::Loaded;
-use super::query::{Query, Refusal};
-use super::{Request, answers, assets};
+use super::query::{Query, QueryError};
+use super::{ViewRequest, answers, assets};
 
 /// Answers computed at once: each scan takes all of a CPU, and two pages may ask for ten.
 const MOST_ANSWERS: usize = 8;
@@ -47,7 +47,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 #[derive(Debug)]
 pub struct ServerState {
     path: PathBuf,
-    prices: Kept,
+    prices: PriceListCache,
     address: SocketAddr,
     token: String,
     loaded: RwLock<Arc<Loaded>>,
@@ -55,10 +55,10 @@ pub struct ServerState {
 
 impl ServerState {
     /// A site for a trace that has been read.
-    pub fn new(request: &Request, loaded: Loaded, address: SocketAddr, token: String) -> Self {
+    pub fn new(request: &ViewRequest, loaded: Loaded, address: SocketAddr, token: String) -> Self {
         Self {
             path: request.trace.clone(),
-            prices: Kept::new(request.prices.clone()),
+            prices: PriceListCache::new(request.prices.clone()),
             address,
             token,
             loaded: RwLock::new(Arc::new(loaded)),
@@ -80,7 +80,7 @@ impl ServerState {
     }
 
     /// The price list; without one, an error in words.
-    pub fn prices(&self) -> Result<Arc<Ready>, String> {
+    pub fn prices(&self) -> Result<Arc<ReadyPrices>, String> {
         self.prices.ready()
     }
 
@@ -182,7 +182,7 @@ pub fn router(state: Arc<ServerState>) -> Router {
 /// Answers only requests that come by our address and with our token.
 async fn guard(
     State(state): State<Arc<ServerState>>,
-    Extension(proof): Extension<Proof>,
+    Extension(proof): Extension<TokenProof>,
     request: HttpRequest,
     next: Next,
 ) -> Response {
@@ -285,8 +285,8 @@ async fn file_or_answer(
     // connections.
     let answer = tokio::task::spawn_blocking(move || answers::answer(&state, &name, &query));
     match answer.await {
-        Ok(Ok(answers::Answer::Json(bytes))) => typed("application/json", bytes),
-        Ok(Ok(answers::Answer::Bytes(bytes))) => typed("application/octet-stream", bytes),
+        Ok(Ok(answers::ResponseBody::Json(bytes))) => typed("application/json", bytes),
+        Ok(Ok(answers::ResponseBody::Bytes(bytes))) => typed("application/octet-stream", bytes),
         Ok(Err(problem)) => of_problem(&problem),
         Err(panic) => {
             message!("swtch: an answer failed: {}", escaped(&panic.to_string()));
@@ -305,7 +305,7 @@ fn of_problem(problem: &anyhow::Error) -> Response {
             refuse(StatusCode::NOT_FOUND, what, advice.as_deref())
         }
         None => {
-            let is_asked_wrong = problem.is::<Refusal>() || problem.is::<EmptySpan>();
+            let is_asked_wrong = problem.is::<QueryError>() || problem.is::<EmptySpan>();
             let status = match is_asked_wrong {
                 true => StatusCode::BAD_REQUEST,
                 false => StatusCode::INTERNAL_SERVER_ERROR,

@@ -9,14 +9,14 @@ use swtch_core::TaskKey;
 use super::lanes::open_piece;
 use super::loaded::Loaded;
 use super::query::Span;
-use super::timeline::{Shares, State};
+use super::timeline::{StateTimes, ThreadState};
 
 /// The time of a thread in each state between two moments. Unknown time, such as before the thread
 /// was started, is in no state.
 pub fn states(loaded: &Loaded, task: TaskKey, span: Span) -> Value {
     let mut times = Vec::new();
     if let Some(track) = loaded.levels.os.track(task) {
-        let mut shares = Shares::default();
+        let mut shares = StateTimes::default();
         let timeline = &loaded.levels.os;
         timeline.add_shares(track, span.from_ns, span.to_ns, &mut shares);
         shares.drain(|state, ns| times.push((state, ns)));
@@ -31,7 +31,7 @@ pub fn states(loaded: &Loaded, task: TaskKey, span: Span) -> Value {
 }
 
 /// Times summed by state, the longest first.
-pub fn longest_first(times: impl IntoIterator<Item = (State, u64)>) -> Vec<Value> {
+pub fn longest_first(times: impl IntoIterator<Item = (ThreadState, u64)>) -> Vec<Value> {
     let mut sums: BTreeMap<u8, u64> = BTreeMap::new();
     for (state, ns) in times {
         *sums.entry(state.number()).or_default() += ns;
@@ -72,7 +72,7 @@ mod tests {
             };
             let answer = states(&loaded, track.task, span);
             let times = answer["by_state"].as_array().unwrap().iter();
-            let running = times.filter(|one| one["state"] == State::Running.number());
+            let running = times.filter(|one| one["state"] == ThreadState::Running.number());
             let ran_ns: u64 = running.map(|one| one["ns"].as_u64().unwrap()).sum();
             // The very first run ended when the trace began, before any span.
             let before_ns = if row["tid"] == 10 { 600 } else { 0 };

@@ -27,10 +27,10 @@ use rustc_hash::FxHashMap;
 use swtch_core::{CpuId, Level, Switch, TaskKey, Timestamp};
 use swtch_store::{Columns, Error, Trace};
 
-pub use bins::{Shares, Sums};
+pub use bins::{StateSums, StateTimes};
 pub use columns::RowColumns;
 pub use cpus::CpuLane;
-pub use pieces::{NO_ROW, NOBODY, Piece, RowPieces, State};
+pub use pieces::{NO_ROW, NOBODY, Piece, RowPieces, ThreadState};
 
 /// Columns that are read of each row.
 const READ: Columns = Columns::TS
@@ -63,26 +63,26 @@ impl Track {
 
 /// The rows of one level.
 #[derive(Debug, Default)]
-pub struct Timeline {
+pub struct LevelRows {
     tracks: Vec<Track>,
     by_task: FxHashMap<TaskKey, usize>,
     rows: RowColumns,
-    sums: Sums,
+    sums: StateSums,
     cpus: Vec<CpuLane>,
 }
 
 /// Both levels of a trace.
 #[derive(Debug, Default)]
-pub struct Levels {
+pub struct LevelTimelines {
     /// Switches of the kernel, by thread.
-    pub os: Timeline,
+    pub os: LevelRows,
     /// Switches of user-mode schedulers, by the thread on which they ran.
-    pub user: Timeline,
+    pub user: LevelRows,
     /// The latest end of any row, in ns since the start of the trace.
     pub end_ns: u64,
 }
 
-impl Levels {
+impl LevelTimelines {
     /// Reads a trace that began at `start`.
     ///
     /// # Errors
@@ -99,12 +99,12 @@ impl Levels {
             end_ns = end_ns.max(ended_ns);
             fills[row.level.index()].take(row, ended_ns);
         })?;
-        let [os, user] = fills.map(Fill::finish);
+        let [os, user] = fills.map(RowPlacer::finish);
         Ok(Self { os, user, end_ns })
     }
 
     /// The rows of a level.
-    pub const fn of(&self, level: Level) -> &Timeline {
+    pub const fn of(&self, level: Level) -> &LevelRows {
         match level {
             Level::Os => &self.os,
             Level::User => &self.user,
@@ -112,7 +112,7 @@ impl Levels {
     }
 }
 
-impl Timeline {
+impl LevelRows {
     /// Tasks, in the order of their first row.
     pub fn tracks(&self) -> &[Track] {
         &self.tracks
@@ -202,13 +202,13 @@ impl Tracks {
         self.tracks[place].len += 1;
     }
 
-    fn into_fill(mut self) -> Fill {
+    fn into_fill(mut self) -> RowPlacer {
         let mut first = 0;
         for track in &mut self.tracks {
             track.first = first;
             first += track.len;
         }
-        Fill {
+        RowPlacer {
             next: self.tracks.iter().map(|track| track.first).collect(),
             rows: RowColumns::with_rows(first),
             cpus: Vec::new(),
@@ -221,7 +221,7 @@ impl Tracks {
 
 /// The second pass, which puts rows into their places.
 #[derive(Debug)]
-struct Fill {
+struct RowPlacer {
     by_task: FxHashMap<TaskKey, usize>,
     tracks: Vec<Track>,
     /// Where the next row of each task goes.
@@ -232,7 +232,7 @@ struct Fill {
     cpu_places: Vec<Option<usize>>,
 }
 
-impl Fill {
+impl RowPlacer {
     fn take(&mut self, row: &Switch, ended_ns: u64) {
         let Some(place) = self.by_task.get(&row.task) else {
             return;
@@ -261,16 +261,16 @@ impl Fill {
         &mut self.cpus[place]
     }
 
-    fn finish(mut self) -> Timeline {
+    fn finish(mut self) -> LevelRows {
         for (track, next) in self.tracks.iter_mut().zip(&self.next) {
             track.len = next - track.first;
         }
-        let sums = Sums::new(&self.tracks, &self.rows);
+        let sums = StateSums::new(&self.tracks, &self.rows);
         for lane in &mut self.cpus {
             lane.sum_up();
         }
         self.cpus.sort_by_key(|lane| lane.cpu);
-        Timeline {
+        LevelRows {
             by_task: self.by_task,
             tracks: self.tracks,
             rows: self.rows,
@@ -290,7 +290,7 @@ mod tests {
     const START: u64 = 1_000_000_000;
 
     /// Two tasks that alternate on a CPU: each runs 3 to 30 µs, and waits for a futex meanwhile.
-    fn levels(rows: u64) -> Levels {
+    fn levels(rows: u64) -> LevelTimelines {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.swtch");
         let meta = meta();
@@ -311,11 +311,11 @@ mod tests {
         }
         writer.finish(&meta, &mut |_, _| ()).unwrap();
         let trace = Trace::open(&path).unwrap();
-        Levels::read(&trace, Timestamp::from_ns(START)).unwrap()
+        LevelTimelines::read(&trace, Timestamp::from_ns(START)).unwrap()
     }
 
-    fn shares(timeline: &Timeline, track: Track, from_ns: u64, to_ns: u64) -> Vec<(u8, u64)> {
-        let mut shares = Shares::default();
+    fn shares(timeline: &LevelRows, track: Track, from_ns: u64, to_ns: u64) -> Vec<(u8, u64)> {
+        let mut shares = StateTimes::default();
         timeline.add_shares(track, from_ns, to_ns, &mut shares);
         let mut all = Vec::new();
         shares.drain(|state, ns| all.push((state.number(), ns)));
@@ -331,7 +331,7 @@ mod tests {
         for track in os.tracks() {
             let mut by_row = std::collections::BTreeMap::<u8, u64>::new();
             for row in track.rows() {
-                let add = |from, to, state: State| {
+                let add = |from, to, state: ThreadState| {
                     *by_row.entry(state.number()).or_default() += to - from
                 };
                 os.rows().pieces(row).each(add);

@@ -11,15 +11,15 @@ use std::process::{Command, Output};
 
 use swtch_store::Trace;
 
-use crate::machine::{Orphan, Running, beside_others, command_of, wait_until};
-use crate::recording::{Place, Recorded, SWTCH, stderr, stdout};
+use crate::machine::{Orphan, TestProcess, beside_others, command_of, wait_until};
+use crate::recording::{SWTCH, TraceContents, TraceDir, stderr, stdout};
 
 /// The user `nobody`, who owns the home directory of these tests.
 const USER: u32 = 65534;
 
 /// How the program gets its rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Elevation {
     Sudo,
     /// Root with the variables that `sudo` sets, which also works where `sudo` is not installed.
     NumbersOfSudo,
@@ -27,7 +27,7 @@ enum Way {
     Root,
 }
 
-impl Way {
+impl Elevation {
     /// The user who must own the trace.
     const fn owner(self) -> u32 {
         match self {
@@ -38,15 +38,15 @@ impl Way {
 }
 
 /// A home directory with mode 0700, and the program where its user can execute it.
-struct Home {
-    place: Place,
+struct UserHome {
+    place: TraceDir,
     program: PathBuf,
     rules: PathBuf,
 }
 
-impl Home {
+impl UserHome {
     fn new() -> Self {
-        let place = Place::new();
+        let place = TraceDir::new();
         let at = |name: &str| place.dir().join(name);
         let mode = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -73,10 +73,10 @@ impl Home {
     }
 
     /// `swtch` with these arguments, in the home directory.
-    fn swtch(&self, way: Way, words: &[&str]) -> Command {
+    fn swtch(&self, way: Elevation, words: &[&str]) -> Command {
         let mut command = match way {
             // The rules of sudo are in /etc/sudoers, which is replaced for this process only.
-            Way::Sudo => {
+            Elevation::Sudo => {
                 let script = "mount --bind \"$1\" /etc/sudoers && shift && exec setpriv \
                               --reuid=65534 --regid=65534 --clear-groups sudo -n \"$@\"";
                 let mut command = Command::new("unshare");
@@ -84,20 +84,20 @@ impl Home {
                 command.arg(&self.rules).arg(&self.program);
                 command
             }
-            Way::NumbersOfSudo | Way::Root => Command::new(&self.program),
+            Elevation::NumbersOfSudo | Elevation::Root => Command::new(&self.program),
         };
         command.args(words).current_dir(self.dir());
         let numbers = ["SUDO_UID", "SUDO_GID"];
         for name in numbers {
             command.env_remove(name);
         }
-        if way == Way::NumbersOfSudo {
+        if way == Elevation::NumbersOfSudo {
             command.envs(numbers.map(|name| (name, USER.to_string())));
         }
         command
     }
 
-    fn run(&self, way: Way, words: &[&str]) -> Output {
+    fn run(&self, way: Elevation, words: &[&str]) -> Output {
         self.swtch(way, words).output().unwrap()
     }
 
@@ -133,24 +133,24 @@ fn root_through_sudo_a_recording_in_a_closed_home_directory_is_whole_and_the_cal
     if !has_sudo() {
         swtch_test::skip!("sudo is not installed");
     }
-    assert_whole_and_owned(Way::Sudo);
+    assert_whole_and_owned(Elevation::Sudo);
 }
 
 #[test]
 #[ignore = "needs root"]
 fn root_with_the_numbers_of_sudo_a_recording_is_whole_and_the_callers() {
-    assert_whole_and_owned(Way::NumbersOfSudo);
+    assert_whole_and_owned(Elevation::NumbersOfSudo);
 }
 
 #[test]
 #[ignore = "needs root"]
 fn root_a_recording_of_root_in_a_directory_of_somebody_else_is_whole() {
-    assert_whole_and_owned(Way::Root);
+    assert_whole_and_owned(Elevation::Root);
 }
 
-fn assert_whole_and_owned(way: Way) {
+fn assert_whole_and_owned(way: Elevation) {
     let _machine = beside_others();
-    let home = Home::new();
+    let home = UserHome::new();
     for verb in [
         &["record"][..],
         &["record", "--stacks"],
@@ -167,9 +167,9 @@ fn assert_whole_and_owned(way: Way) {
         assert_eq!(answer.contains("verdict"), verb[0] == "explain", "{case}");
         let trace = home.dir().join("t.swtch");
         assert_private(&trace, way.owner());
-        Recorded::new(Trace::open(&trace).unwrap()).assert_balanced();
+        TraceContents::new(Trace::open(&trace).unwrap()).assert_balanced();
         let report = match way {
-            Way::Root => home.run(way, &["report", "t.swtch"]),
+            Elevation::Root => home.run(way, &["report", "t.swtch"]),
             _ => home.run_as_user(&["report", "t.swtch"]),
         };
         assert!(report.status.success(), "{case}: {}", stderr(&report));
@@ -182,17 +182,17 @@ fn assert_whole_and_owned(way: Way) {
 #[ignore = "needs root"]
 fn root_a_directory_that_the_caller_may_not_enter_is_no_obstacle() {
     let _machine = beside_others();
-    let home = Home::new();
+    let home = UserHome::new();
     let closed = home.place.dir().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     for verb in [&["record"][..], &["explain", "--no-bill"]] {
         let command = ["-o", "t.swtch", "--", "sh", "-c", "sleep 0.05; exit 7"];
-        let mut swtch = home.swtch(Way::NumbersOfSudo, &[verb, &command].concat());
+        let mut swtch = home.swtch(Elevation::NumbersOfSudo, &[verb, &command].concat());
         let output = swtch.current_dir(&closed).output().unwrap();
         assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
         let trace = closed.join("t.swtch");
-        Recorded::new(Trace::open(&trace).unwrap()).assert_balanced();
+        TraceContents::new(Trace::open(&trace).unwrap()).assert_balanced();
         fs::remove_dir_all(trace).unwrap();
     }
 }
@@ -201,8 +201,8 @@ fn root_a_directory_that_the_caller_may_not_enter_is_no_obstacle() {
 #[ignore = "needs root"]
 fn root_a_command_that_is_not_there_leaves_nothing_in_a_directory_of_somebody_else() {
     let _machine = beside_others();
-    let home = Home::new();
-    for way in [Way::NumbersOfSudo, Way::Root] {
+    let home = UserHome::new();
+    for way in [Elevation::NumbersOfSudo, Elevation::Root] {
         let output = home.run(way, &["record", "--", "/no/such/program"]);
         assert_eq!(output.status.code(), Some(127), "{}", stderr(&output));
         assert_eq!(fs::read_dir(home.dir()).unwrap().count(), 0, "{way:?}");
@@ -214,9 +214,9 @@ fn root_a_command_that_is_not_there_leaves_nothing_in_a_directory_of_somebody_el
 #[ignore = "needs root"]
 fn root_a_signal_is_passed_on_to_a_command_of_root() {
     let _machine = beside_others();
-    let home = Home::new();
+    let home = UserHome::new();
     let words = ["record", "-o", "t.swtch", "--", "sleep", "60"];
-    let mut recorder = Running::start(&mut home.swtch(Way::NumbersOfSudo, &words));
+    let mut recorder = TestProcess::start(&mut home.swtch(Elevation::NumbersOfSudo, &words));
     let status = format!("/proc/{}/status", recorder.pid());
     wait_until("the recorder is the caller's", || {
         let status = fs::read_to_string(&status).unwrap_or_default();
@@ -236,9 +236,9 @@ fn root_a_signal_is_passed_on_to_a_command_of_root() {
 #[ignore = "needs root"]
 fn root_numbers_that_are_none_are_refused_with_the_remedy() {
     let _machine = beside_others();
-    let home = Home::new();
+    let home = UserHome::new();
     for odd in ["", "-1", "4294967295", "root"] {
-        let mut swtch = home.swtch(Way::NumbersOfSudo, &["record", "--", "touch", "mark"]);
+        let mut swtch = home.swtch(Elevation::NumbersOfSudo, &["record", "--", "touch", "mark"]);
         let output = swtch.env("SUDO_UID", odd).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{odd:?}");
         assert!(

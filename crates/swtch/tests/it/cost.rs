@@ -21,9 +21,9 @@ use crate::recording::{Recording, SWTCH, report, stderr, stdout, swtch};
 const REFUSED: Option<i32> = Some(2);
 
 /// A directory for the saved list, so that no user's own list is touched.
-struct Home(TempDir);
+struct PriceListHome(TempDir);
 
-impl Home {
+impl PriceListHome {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -63,7 +63,7 @@ impl Home {
 fn sample() -> &'static str {
     static SAMPLE: OnceLock<String> = OnceLock::new();
     SAMPLE.get_or_init(|| {
-        let output = Home::new().cost(&["futex-shared", "--quick", "--format", "json"]);
+        let output = PriceListHome::new().cost(&["futex-shared", "--quick", "--format", "json"]);
         assert_measured(&output);
         stdout(&output)
     })
@@ -123,7 +123,7 @@ fn json_is_one_object_whose_switches_are_counted() {
 #[test]
 fn the_table_says_what_was_measured_and_where() {
     let _machine = alone();
-    let output = Home::new().cost(&["yield", "--quick"]);
+    let output = PriceListHome::new().cost(&["yield", "--quick"]);
     assert_measured(&output);
     let page = stdout(&output);
     for words in [
@@ -147,7 +147,7 @@ fn the_table_says_what_was_measured_and_where() {
 #[test]
 fn csv_is_as_wide_as_its_header() {
     let _machine = alone();
-    let output = Home::new().cost(&["yield", "--quick", "--format", "csv"]);
+    let output = PriceListHome::new().cost(&["yield", "--quick", "--format", "csv"]);
     assert_measured(&output);
     let text = stdout(&output);
     let names: Vec<&str> = text.lines().next().unwrap().split(',').collect();
@@ -218,7 +218,7 @@ fn a_single_cpu_is_enough() {
 
 #[test]
 fn words_that_name_no_kind_are_refused_with_those_that_do() {
-    let home = Home::new();
+    let home = PriceListHome::new();
     assert_refused(
         &home.cost(&["moon"]),
         "there is no kind `moon` here; kinds are: switch, pipe",
@@ -244,7 +244,7 @@ fn words_that_name_no_kind_are_refused_with_those_that_do() {
 /// Numbers far above what a set of CPUs can hold are refused, too.
 #[test]
 fn a_cpu_that_is_not_there_is_refused_with_those_that_are() {
-    let home = Home::new();
+    let home = PriceListHome::new();
     for cpu in ["1023", "1024", "5000", "4294967295"] {
         assert_refused(
             &home.cost(&["pipe", "--cpu", cpu]),
@@ -260,7 +260,7 @@ fn a_cpu_that_is_not_there_is_refused_with_those_that_are() {
 /// A measurement of minutes must not end in "cannot write".
 #[test]
 fn what_cannot_be_written_is_refused_before_it_is_measured() {
-    let home = Home::new();
+    let home = PriceListHome::new();
     assert_refused(&home.cost(&["-o", "list.txt"]), "the ending says the form");
     assert_refused(
         &home.cost(&["-o", "no/such/list.json"]),
@@ -299,7 +299,7 @@ fn every_form_of_file_is_written() {
             &["list-contrasts.parquet", "list-curves.parquet"],
         ),
     ] {
-        let home = Home::new();
+        let home = PriceListHome::new();
         assert_measured(&home.cost(&["yield", "--quick", "-o", name]));
         let mut expected = [beside, &[name]].concat();
         expected.sort_unstable();
@@ -314,7 +314,7 @@ fn every_form_of_file_is_written() {
 #[test]
 fn without_a_curve_there_is_no_figure_and_that_is_said() {
     let _machine = alone();
-    let home = Home::new();
+    let home = PriceListHome::new();
     let output = home.cost(&["yield", "--quick", "--plot", "figure.svg"]);
     assert_measured(&output);
     assert!(
@@ -329,7 +329,7 @@ fn without_a_curve_there_is_no_figure_and_that_is_said() {
 #[test]
 fn a_list_of_named_kinds_is_kept_with_a_word_about_it() {
     let _machine = alone();
-    let home = Home::new();
+    let home = PriceListHome::new();
     let output = home.cost(&["yield", "--quick", "--save"]);
     assert_measured(&output);
     let said = stderr(&output);
@@ -397,7 +397,7 @@ fn tails_are_percentiles_in_order() {
 
 /// Compares two lists by their files.
 fn compared(before: &str, after: &str, words: &[&str]) -> Output {
-    let home = Home::new();
+    let home = PriceListHome::new();
     fs::write(home.path().join("before.json"), before).unwrap();
     fs::write(home.path().join("after.json"), after).unwrap();
     home.cost(&[&["--compare", "before.json", "after.json"], words].concat())
@@ -503,7 +503,7 @@ fn lists_that_cannot_be_compared_are_refused() {
     refused(&sample()[..sample().len() / 2], "this is no JSON");
     refused("", "this is no JSON");
     refused("[1]", "this is no price list");
-    let output = Home::new().cost(&["--compare", "none.json", "none.json"]);
+    let output = PriceListHome::new().cost(&["--compare", "none.json", "none.json"]);
     assert_refused(&output, "reading none.json: No such file");
 }
 
@@ -515,10 +515,10 @@ fn semaphores() -> BTreeSet<String> {
 }
 
 /// A `swtch cost` that leads its own process group, as a shell starts it.
-struct Group(Child);
+struct ProcessGroup(Child);
 
-impl Group {
-    fn start(home: &Home, words: &[&str]) -> Self {
+impl ProcessGroup {
+    fn start(home: &PriceListHome, words: &[&str]) -> Self {
         let mut command = home.swtch(&[&["cost"], words].concat());
         let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Self(command.process_group(0).spawn().unwrap())
@@ -574,7 +574,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let group = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
         // After a successful test the group is empty.
@@ -589,9 +589,9 @@ fn signals_keep_what_was_measured_and_leave_nothing() {
     use nix::sys::signal::Signal::{SIGHUP, SIGINT, SIGTERM};
     let _machine = alone();
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let (home, before) = (Home::new(), semaphores());
+        let (home, before) = (PriceListHome::new(), semaphores());
         let words = ["sysv-semaphore", "--thorough", "--format", "json"];
-        let group = Group::start(&home, &words);
+        let group = ProcessGroup::start(&home, &words);
         group.await_children(5);
         group.signal(signal);
         let output = group.finish(&before);
@@ -608,8 +608,8 @@ fn signals_keep_what_was_measured_and_leave_nothing() {
 #[test]
 fn ctrl_c_at_once_is_an_answer_too() {
     let _machine = alone();
-    let (home, before) = (Home::new(), semaphores());
-    let group = Group::start(&home, &["sysv-semaphore", "--thorough"]);
+    let (home, before) = (PriceListHome::new(), semaphores());
+    let group = ProcessGroup::start(&home, &["sysv-semaphore", "--thorough"]);
     group.await_children(1);
     group.signal(nix::sys::signal::Signal::SIGINT);
     let output = group.finish(&before);
@@ -623,8 +623,8 @@ fn ctrl_c_at_once_is_an_answer_too() {
 #[test]
 fn ctrl_c_keeps_the_list_that_was_saved_before() {
     let _machine = alone();
-    let (home, before) = (Home::with(sample()), semaphores());
-    let group = Group::start(&home, &["yield", "--thorough", "--save"]);
+    let (home, before) = (PriceListHome::with(sample()), semaphores());
+    let group = ProcessGroup::start(&home, &["yield", "--thorough", "--save"]);
     group.await_children(5);
     group.signal(nix::sys::signal::Signal::SIGINT);
     let output = group.finish(&before);
@@ -640,8 +640,8 @@ fn ctrl_c_keeps_the_list_that_was_saved_before() {
 #[test]
 fn a_killed_measurement_leaves_no_process_and_no_semaphore() {
     let _machine = alone();
-    let (home, before) = (Home::new(), semaphores());
-    let group = Group::start(&home, &["sysv-semaphore", "--thorough"]);
+    let (home, before) = (PriceListHome::new(), semaphores());
+    let group = ProcessGroup::start(&home, &["sysv-semaphore", "--thorough"]);
     group.await_children(4);
     crate::machine::send(group.0.id(), libc::SIGKILL);
     let output = group.finish(&before);
@@ -653,8 +653,8 @@ fn a_killed_measurement_leaves_no_process_and_no_semaphore() {
 fn a_stopped_measurement_goes_on() {
     use nix::sys::signal::Signal::{SIGCONT, SIGSTOP};
     let _machine = alone();
-    let (home, before) = (Home::new(), semaphores());
-    let group = Group::start(&home, &["futex-shared", "--quick", "--format", "json"]);
+    let (home, before) = (PriceListHome::new(), semaphores());
+    let group = ProcessGroup::start(&home, &["futex-shared", "--quick", "--format", "json"]);
     group.await_children(4);
     group.signal(SIGSTOP);
     thread::sleep(Duration::from_millis(500));
@@ -691,8 +691,8 @@ fn root_no_cgroup_is_left_behind() {
     use nix::sys::signal::Signal::{SIGINT, SIGKILL};
     let _machine = alone();
     for signal in [SIGINT, SIGKILL] {
-        let (home, before, sets) = (Home::new(), cgroups(), semaphores());
-        let group = Group::start(&home, &["cgroup", "--thorough"]);
+        let (home, before, sets) = (PriceListHome::new(), cgroups(), semaphores());
+        let group = ProcessGroup::start(&home, &["cgroup", "--thorough"]);
         wait_until("groups are made", || !cgroups().is_subset(&before));
         match signal {
             SIGKILL => crate::machine::send(group.0.id(), libc::SIGKILL),
@@ -710,7 +710,7 @@ fn root_a_saved_list_of_another_machine_or_boot_warns() {
     let _machine = alone();
     let recording = Recording::of(&["--", SWTCH, "workload", "pipe", "--count", "100", "--quiet"]);
     let warned = |change: fn(&mut Value), what: &str| {
-        let home = Home::with(&changed(change));
+        let home = PriceListHome::with(&changed(change));
         let trace = recording.place.trace();
         let words = ["report", trace.to_str().unwrap(), "--bill"];
         let output = home.swtch(&words).output().unwrap();
@@ -742,9 +742,9 @@ fn root_a_bill_without_prices_names_the_remedy() {
     let recording = Recording::of(&["--", "true"]);
     let trace = recording.place.trace();
     let trace = trace.to_str().unwrap();
-    let bill = |home: &Home| home.swtch(&["report", trace, "--bill"]).output().unwrap();
-    assert_refused(&bill(&Home::new()), "`swtch cost --save` measures");
-    assert_refused(&bill(&Home::with("garbage")), "measures them anew");
+    let bill = |home: &PriceListHome| home.swtch(&["report", trace, "--bill"]).output().unwrap();
+    assert_refused(&bill(&PriceListHome::new()), "`swtch cost --save` measures");
+    assert_refused(&bill(&PriceListHome::with("garbage")), "measures them anew");
     assert_refused(
         &report(Path::new(trace), &["--bill", "--prices", "/no.json"]),
         "/no.json",
@@ -766,7 +766,7 @@ fn root_a_bill_without_prices_names_the_remedy() {
 fn root_explain_takes_the_saved_list_or_does_without() {
     let _machine = alone();
     let explained = |list: &str| {
-        let home = Home::with(list);
+        let home = PriceListHome::with(list);
         let output = home
             .swtch(&["explain", "--full", "--", "true"])
             .output()
@@ -800,7 +800,7 @@ fn root_explain_takes_the_saved_list_or_does_without() {
 #[ignore = "needs root"]
 fn root_explain_without_a_bill_measures_nothing() {
     let _machine = alone();
-    let home = Home::new();
+    let home = PriceListHome::new();
     let output = home
         .swtch(&["explain", "--full", "--no-bill", "--", "true"])
         .output()

@@ -7,15 +7,15 @@ use std::time::Duration;
 use swtch_core::TaskEventKind;
 use swtch_store::Trace;
 
-use crate::machine::{Running, TestCgroup, alone, wait_until};
-use crate::recording::{Ids, Place, Recorded, Recording, SWTCH, stderr, swtch};
+use crate::machine::{TestCgroup, TestProcess, alone, wait_until};
+use crate::recording::{Ids, Recording, SWTCH, TraceContents, TraceDir, stderr, swtch};
 
 /// Allowed difference between a thread's rows and the kernel's count, in thousandths.
 const TOLERATED_PER_THOUSAND: u64 = 1;
 
 /// Compares the rows of every thread that ended with the kernel's own counters of it. Returns the
 /// sums of the rows and of the counts.
-fn assert_as_counted(recorded: &Recorded) -> (u64, u64) {
+fn assert_as_counted(recorded: &TraceContents) -> (u64, u64) {
     let mut sums = (0, 0);
     let mut threads = 0;
     for (ids, rows) in recorded.by_thread() {
@@ -73,7 +73,7 @@ fn root_rows_of_futex_players_are_as_the_kernel_counts() {
 #[ignore = "needs root"]
 fn root_the_whole_machine_is_counted_as_proc_stat_counts() {
     let _machine = alone();
-    let _load = Running::start(&mut swtch(["workload", "pipe", "--count", "1000000"]));
+    let _load = TestProcess::start(&mut swtch(["workload", "pipe", "--count", "1000000"]));
     let recording = Recording::of(&["-a", "-d", "1"]);
     let recorded = recording.read();
     let counts = recorded.counts();
@@ -90,14 +90,14 @@ fn root_the_whole_machine_is_counted_as_proc_stat_counts() {
 #[ignore = "needs root"]
 fn root_a_running_process_is_recorded_with_its_threads() {
     let _machine = alone();
-    let mut running = Running::start(&mut swtch(["workload", "sampler", "--count", "1500"]));
+    let mut running = TestProcess::start(&mut swtch(["workload", "sampler", "--count", "1500"]));
     wait_until("it has threads", || threads_of(running.pid()) > 5);
-    let place = Place::new();
+    let place = TraceDir::new();
     let pid = running.pid().to_string();
     let output = place.record(&["-p", &pid]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     running.ends_within(Duration::from_secs(1));
-    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
     recorded.assert_balanced();
     let threads = recorded.by_thread();
     let own = threads.keys().filter(|ids| ids.0 == running.pid()).count();
@@ -109,7 +109,7 @@ fn root_a_running_process_is_recorded_with_its_threads() {
 #[ignore = "needs root"]
 fn root_threads_that_start_later_are_recorded() {
     let _machine = alone();
-    let running = Running::start(&mut swtch([
+    let running = TestProcess::start(&mut swtch([
         "workload",
         "thread-exits",
         "--count",
@@ -129,7 +129,7 @@ fn root_threads_that_start_later_are_recorded() {
 fn root_children_of_a_running_process_are_recorded() {
     let _machine = alone();
     let script = "while :; do sh -c 'sleep 0.01'; done";
-    let running = Running::start(std::process::Command::new("sh").args(["-c", script]));
+    let running = TestProcess::start(std::process::Command::new("sh").args(["-c", script]));
     let recorded = record_for_a_moment(&running);
     let sleepers = recorded
         .tasks
@@ -140,13 +140,13 @@ fn root_children_of_a_running_process_are_recorded() {
     assert_as_counted(&recorded);
 }
 
-fn record_for_a_moment(running: &Running) -> Recorded {
+fn record_for_a_moment(running: &TestProcess) -> TraceContents {
     thread::sleep(Duration::from_millis(50));
-    let place = Place::new();
+    let place = TraceDir::new();
     let pid = running.pid().to_string();
     let output = place.record(&["-d", "0.5", "-p", &pid]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
     assert_eq!(recorded.imbalance(), [""; 0]);
     recorded
 }
@@ -170,9 +170,9 @@ fn root_a_cgroup_is_recorded_and_nothing_beside_it() {
         "--count",
         "1000000",
     ];
-    let inside = Running::start(std::process::Command::new("sh").args(words));
+    let inside = TestProcess::start(std::process::Command::new("sh").args(words));
     let mut beside = swtch(["workload", "nanosleep", "--count", "100000"]);
-    let _outside = Running::start(&mut beside);
+    let _outside = TestProcess::start(&mut beside);
     wait_until("it has joined and forked", || members(&cgroup).len() >= 3);
     let inside_before = members(&cgroup);
     let recording = Recording::of(&["-d", "0.5", "--cgroup", &path]);

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use swtch_store::{State, Trace};
+use swtch_store::{RecordingState, Trace};
 
-use crate::machine::{Orphan, Running, alone, beside_others, command_of, wait_until};
-use crate::recording::{Place, Recorded, Recording, SWTCH, report, stderr, stdout};
+use crate::machine::{Orphan, TestProcess, alone, beside_others, command_of, wait_until};
+use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, report, stderr, stdout};
 
 /// The command runs to its end, its exit code is passed on, and what was written is a trace.
 #[test]
@@ -19,7 +19,7 @@ use crate::recording::{Place, Recorded, Recording, SWTCH, report, stderr, stdout
 fn root_a_full_disk_ends_the_recording_and_not_the_command() {
     let _machine = alone();
     for size in ["1m", "2m", "4m"] {
-        let place = Place::new();
+        let place = TraceDir::new();
         let output = record_on_small_disk(&place, size, "workload yield --count 30000");
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(7), "{said}");
@@ -30,13 +30,13 @@ fn root_a_full_disk_ends_the_recording_and_not_the_command() {
             place.dir().join("mark").exists(),
             "the command came to its end"
         );
-        let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+        let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
         println!(
             "{size}: {} rows, {:?}",
             recorded.switches.len(),
             recorded.completeness
         );
-        assert_eq!(recorded.meta.state, State::StoppedEarly);
+        assert_eq!(recorded.meta.state, RecordingState::StoppedEarly);
         let counts = recorded.counts();
         assert!(counts.storage_failed > 0);
         let last_words = [
@@ -69,7 +69,7 @@ fn root_a_full_disk_ends_the_recording_and_not_the_command() {
 #[ignore = "needs root"]
 fn root_a_disk_too_small_for_anything_is_refused() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     let output = record_on_small_disk(&place, "4k", "workload");
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -81,7 +81,7 @@ fn root_a_disk_too_small_for_anything_is_refused() {
 }
 
 /// Records to a tmpfs in a mount namespace of its own, and copies the trace to `place`.
-fn record_on_small_disk(place: &Place, size: &str, words: &str) -> Output {
+fn record_on_small_disk(place: &TraceDir, size: &str, words: &str) -> Output {
     let script = format!(
         "mkdir small && mount -t tmpfs -o size={size} none small || exit 99
          {SWTCH} record -o small/t.swtch -- sh -c '{SWTCH} {words} >/dev/null; touch mark; exit 7'
@@ -123,9 +123,9 @@ fn root_a_damaged_finished_trace_is_refused_or_whole() {
 #[ignore = "needs root"]
 fn root_a_damaged_unfinished_trace_is_refused_or_a_prefix() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     let words = ["--", SWTCH, "workload", "nanosleep", "--count", "100000"];
-    let mut recorder = Running::start(&mut place.record(&words));
+    let mut recorder = TestProcess::start(&mut place.record(&words));
     wait_until("it records", || place.trace().join("frame.arrows").exists());
     let _command = Orphan(command_of(recorder.pid()));
     thread::sleep(Duration::from_millis(1500));
@@ -180,7 +180,7 @@ fn damages(trace: &Path) -> Vec<Damage> {
 impl Damage {
     /// The output of `swtch report` for the trace with this damage; the damage is undone
     /// afterwards.
-    fn report(&self, place: &Place) -> Output {
+    fn report(&self, place: &TraceDir) -> Output {
         let whole = fs::read(&self.file).unwrap();
         fs::write(&self.file, &self.bytes).unwrap();
         let said = report(&place.trace(), &["--by", "reason", "--format", "json"]);

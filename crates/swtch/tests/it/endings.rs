@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use swtch_capture::monotonic_ns;
 use swtch_core::{Reason, TaskEventKind};
-use swtch_store::{Completeness, State, Trace};
+use swtch_store::{Completeness, RecordingState, Trace};
 
 use crate::machine::{
-    OfflineCpu, Orphan, Running, alone, beside_others, command_of, finder_of, is_alive, send,
+    OfflineCpu, Orphan, TestProcess, alone, beside_others, command_of, finder_of, is_alive, send,
     wait_until,
 };
-use crate::recording::{Place, Recorded, Recording, SWTCH, report, stderr, stdout, swtch};
+use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, report, stderr, stdout, swtch};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -50,7 +50,7 @@ fn root_a_command_that_asks_to_end_with_its_parent_goes_on_while_it_is_recorded(
 #[ignore = "needs root"]
 fn root_explain_passes_the_exit_code_on_too() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     let mut explain = swtch(["explain", "--no-bill", "-o"]);
     explain
         .arg(place.trace())
@@ -116,13 +116,13 @@ fn root_a_very_short_command_is_recorded_from_exec_to_exit() {
 #[ignore = "needs root"]
 fn root_a_command_that_becomes_a_daemon_ends_the_recording() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     let pid_file = place.dir().join("daemon");
     let script = format!(
         "setsid sh -c 'echo $$ > {}; exec sleep 60' &",
         pid_file.display()
     );
-    let mut recorder = Running::start(&mut place.record(&["--", "sh", "-c", &script]));
+    let mut recorder = TestProcess::start(&mut place.record(&["--", "sh", "-c", &script]));
     assert!(recorder.ends_within(SOON).success());
     wait_until("the daemon says its number", || {
         fs::read_to_string(&pid_file).is_ok_and(|text| text.ends_with('\n'))
@@ -136,7 +136,7 @@ fn root_a_command_that_becomes_a_daemon_ends_the_recording() {
     assert!(is_alive(pid));
     assert_eq!(
         Trace::open(&place.trace()).unwrap().meta().state,
-        State::Finished
+        RecordingState::Finished
     );
 }
 
@@ -144,11 +144,12 @@ fn root_a_command_that_becomes_a_daemon_ends_the_recording() {
 #[ignore = "needs root"]
 fn root_a_time_limit_ends_the_recording_and_not_the_command() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     let mark = place.dir().join("mark");
     let script = format!("sleep 4; echo done > {}", mark.display());
     let start = Instant::now();
-    let mut recorder = Running::start(&mut place.record(&["-d", "0.2", "--", "sh", "-c", &script]));
+    let mut recorder =
+        TestProcess::start(&mut place.record(&["-d", "0.2", "--", "sh", "-c", &script]));
     assert!(recorder.ends_within(SOON).success());
     assert!(
         !mark.exists(),
@@ -156,7 +157,7 @@ fn root_a_time_limit_ends_the_recording_and_not_the_command() {
         start.elapsed()
     );
     let trace = Trace::open(&place.trace()).unwrap();
-    assert_eq!(trace.meta().state, State::Finished);
+    assert_eq!(trace.meta().state, RecordingState::Finished);
     wait_until("the command went on to its end", || mark.exists());
 }
 
@@ -180,10 +181,10 @@ fn root_no_thread_of_a_recorder_keeps_a_privilege_or_can_get_one_back() {
             CAP_DAC_READ_SEARCH | CAP_SYS_PTRACE | CAP_KILL,
         ),
     ] {
-        let place = Place::new();
+        let place = TraceDir::new();
         let words = [options, &["-d", "5", "--", "sleep", "10"]].concat();
         let mut record = place.record(&words);
-        let mut recorder = Running::start(record.envs(numbers.iter().copied()));
+        let mut recorder = TestProcess::start(record.envs(numbers.iter().copied()));
         wait_until(&format!("{options:?} {numbers:?}: it is confined"), || {
             let threads = statuses_of_threads(recorder.pid());
             // The first is the thread that empties the rings, which keeps capabilities; the guard
@@ -235,7 +236,7 @@ fn statuses_of_threads(pid: u32) -> Vec<String> {
 fn root_the_command_keeps_all_rights_of_who_started_it() {
     let _machine = beside_others();
     let rights = |words: &[&str]| {
-        let place = Place::new();
+        let place = TraceDir::new();
         let script =
             "grep -E '^(Cap|NoNewPrivs|Seccomp|Uid|Gid|Groups)' /proc/self/status > rights";
         let command = [words, &["sh", "-c", script]].concat();
@@ -258,8 +259,8 @@ fn root_the_command_keeps_all_rights_of_who_started_it() {
 fn root_the_finder_keeps_the_right_to_look_at_processes_and_no_other() {
     const CAP_SYS_PTRACE: u64 = 1 << 19;
     let _machine = beside_others();
-    let place = Place::new();
-    let mut recorder = Running::start(&mut place.record(&["-d", "2", "--", "sleep", "10"]));
+    let place = TraceDir::new();
+    let mut recorder = TestProcess::start(&mut place.record(&["-d", "2", "--", "sleep", "10"]));
     wait_until("the finder has one right", || {
         finder_of(recorder.pid()).is_some_and(|finder| {
             let threads = statuses_of_threads(finder);
@@ -275,7 +276,7 @@ fn root_the_finder_keeps_the_right_to_look_at_processes_and_no_other() {
 fn root_the_finder_ends_with_its_recorder_however_that_ends() {
     let _machine = beside_others();
     for signal in [libc::SIGTERM, libc::SIGKILL] {
-        let place = Place::new();
+        let place = TraceDir::new();
         let mut recorder = start_recorder(&place, &["--", "sleep", "60"]);
         let finder = finder_of(recorder.pid()).expect("it runs while the recorder does");
         let _command = Orphan(command_of(recorder.pid()));
@@ -290,13 +291,13 @@ fn root_the_finder_ends_with_its_recorder_however_that_ends() {
 #[ignore = "needs root"]
 fn root_a_finder_that_was_killed_is_missed_and_said() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     let mut recorder = start_recorder(&place, &["-d", "1", "--", "sleep", "10"]);
     let finder = finder_of(recorder.pid()).expect("it runs while the recorder does");
     send(finder, libc::SIGKILL);
     let _command = Orphan(command_of(recorder.pid()));
     assert!(recorder.ends_within(SOON).success());
-    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
     recorded.assert_balanced();
     let refused = recorded.meta.user.unwrap().refused;
     assert!(
@@ -313,7 +314,7 @@ fn root_a_finder_that_was_killed_is_missed_and_said() {
 #[ignore = "needs root"]
 fn root_the_last_line_counts_what_reports_count() {
     let _machine = alone();
-    let busy = || Running::start(Command::new("sh").args(["-c", "while :; do :; done"]));
+    let busy = || TestProcess::start(Command::new("sh").args(["-c", "while :; do :; done"]));
     let _others: Vec<_> = (0..4).map(|_| busy()).collect();
     let words = [
         "sh",
@@ -339,8 +340,8 @@ fn root_the_last_line_counts_what_reports_count() {
 #[ignore = "needs root"]
 fn root_a_recording_of_processes_ends_when_they_have_ended() {
     let _machine = beside_others();
-    let mut running = Running::start(Command::new("sleep").arg("60"));
-    let place = Place::new();
+    let mut running = TestProcess::start(Command::new("sleep").arg("60"));
+    let place = TraceDir::new();
     let pid = running.pid().to_string();
     let mut recorder = start_recorder(&place, &["-p", &pid]);
     thread::sleep(Duration::from_millis(300));
@@ -348,7 +349,7 @@ fn root_a_recording_of_processes_ends_when_they_have_ended() {
     running.signal(libc::SIGTERM);
     running.ends_within(SOON);
     assert!(recorder.ends_within(SOON).success());
-    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
     recorded.assert_balanced();
     assert_eq!(recorded.switches.last().unwrap().rule.reason, Reason::Exit);
 }
@@ -357,7 +358,7 @@ fn root_a_recording_of_processes_ends_when_they_have_ended() {
 #[ignore = "needs root"]
 fn root_a_process_that_does_nothing_gives_an_empty_trace() {
     let _machine = beside_others();
-    let stopped = Running::start(Command::new("sleep").arg("60"));
+    let stopped = TestProcess::start(Command::new("sleep").arg("60"));
     stopped.signal(libc::SIGSTOP);
     thread::sleep(Duration::from_millis(50));
     let pid = stopped.pid().to_string();
@@ -384,11 +385,11 @@ fn root_a_process_that_does_nothing_gives_an_empty_trace() {
 fn root_signals_finish_the_trace() {
     let _machine = beside_others();
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let place = Place::new();
+        let place = TraceDir::new();
         let mut recorder = start_recorder(&place, &["-a"]);
         recorder.signal(signal);
         assert!(recorder.ends_within(SOON).success(), "{signal}");
-        let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+        let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
         recorded.assert_accounted();
     }
 }
@@ -398,12 +399,12 @@ fn root_signals_finish_the_trace() {
 fn root_a_signal_is_passed_on_to_the_command() {
     let _machine = beside_others();
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let place = Place::new();
+        let place = TraceDir::new();
         let mut recorder = start_recorder(&place, &["--", "sleep", "60"]);
         recorder.signal(signal);
         let code = recorder.ends_within(SOON).code();
         assert_eq!(code, Some(128 + signal));
-        let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+        let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
         recorded.assert_balanced();
     }
 }
@@ -413,7 +414,7 @@ fn root_a_signal_is_passed_on_to_the_command() {
 #[ignore = "needs root"]
 fn root_a_command_that_ignores_the_signal_goes_on_unrecorded() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     let script = "trap '' TERM; while :; do sleep 0.1; done";
     let mut recorder = start_recorder(&place, &["--", "sh", "-c", script]);
     let command = Orphan(command_of(recorder.pid()));
@@ -424,13 +425,13 @@ fn root_a_command_that_ignores_the_signal_goes_on_unrecorded() {
     assert!(is_alive(command.0));
     assert_eq!(
         Trace::open(&place.trace()).unwrap().meta().state,
-        State::Finished
+        RecordingState::Finished
     );
 }
 
 /// Starts a recorder and waits until it records.
-fn start_recorder(place: &Place, words: &[&str]) -> Running {
-    let recorder = Running::start(&mut minding_signals(&place.record(words)));
+fn start_recorder(place: &TraceDir, words: &[&str]) -> TestProcess {
+    let recorder = TestProcess::start(&mut minding_signals(&place.record(words)));
     wait_until("the trace is there", || {
         place.trace().join("frame.arrows").exists()
     });
@@ -470,7 +471,7 @@ const MOST_MISSING_NS: u64 = if cfg!(debug_assertions) {
 fn root_a_killed_recorder_costs_a_second_at_most() {
     let _machine = alone();
     for nth in 0..kills() {
-        let place = Place::new();
+        let place = TraceDir::new();
         let words = ["--", SWTCH, "workload", "pipe", "--count", "100000000"];
         let mut recorder = start_recorder(&place, &words);
         let rows = place.trace().join("switch.arrows");
@@ -485,7 +486,7 @@ fn root_a_killed_recorder_costs_a_second_at_most() {
         assert!(!recorder.ends_within(SOON).success());
         thread::sleep(Duration::from_millis(50));
         assert!(is_alive(command.0), "the command goes on");
-        let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+        let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
         assert!(
             matches!(recorded.completeness, Completeness::Unfinished { .. }),
             "{:?}",
@@ -509,9 +510,9 @@ fn root_a_killed_recorder_costs_a_second_at_most() {
 #[ignore = "needs root"]
 fn root_a_recorder_whose_parent_has_ended_already_ends_too() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     let mut recorder =
-        Running::start(&mut place.record(&["--with-parent", "1", "--", "sleep", "60"]));
+        TestProcess::start(&mut place.record(&["--with-parent", "1", "--", "sleep", "60"]));
     recorder.ends_within(SOON);
     assert!(Trace::open(&place.trace()).is_ok(), "the trace is whole");
 }
@@ -521,7 +522,7 @@ fn root_a_recorder_whose_parent_has_ended_already_ends_too() {
 #[ignore = "needs root"]
 fn root_a_recorder_killed_while_it_finishes_leaves_a_readable_trace() {
     let _machine = alone();
-    let place = Place::new();
+    let place = TraceDir::new();
     let words = [
         "-d",
         "1",
@@ -539,7 +540,7 @@ fn root_a_recorder_killed_while_it_finishes_leaves_a_readable_trace() {
     });
     recorder.signal(libc::SIGKILL);
     recorder.ends_within(SOON);
-    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
     assert!(recorded.switches.len() > 1000);
 }
 
@@ -547,13 +548,13 @@ fn root_a_recorder_killed_while_it_finishes_leaves_a_readable_trace() {
 #[ignore = "needs root"]
 fn root_recordings_beside_each_other_do_not_disturb() {
     let _machine = alone();
-    let place = Place::new();
+    let place = TraceDir::new();
     let mut other = start_recorder(&place, &["-a"]);
     let recording = Recording::of(&["--", SWTCH, "workload", "futex"]);
     other.signal(libc::SIGINT);
     assert!(other.ends_within(SOON).success());
     recording.read().assert_balanced();
-    let all = Recorded::new(Trace::open(&place.trace()).unwrap());
+    let all = TraceContents::new(Trace::open(&place.trace()).unwrap());
     all.assert_accounted();
     let inner = recording.read().switches.len();
     assert!(all.switches.len() > inner, "the other saw these, too");
@@ -567,7 +568,7 @@ fn root_a_cpu_that_goes_and_comes_costs_no_switch() {
     if std::env::var_os("SWTCH_TEST_HOTPLUG").is_none() {
         swtch_test::skip!("SWTCH_TEST_HOTPLUG is not set");
     }
-    let place = Place::new();
+    let place = TraceDir::new();
     // Processes that may run on any CPU, and leave nothing behind when they are killed.
     let script = "while :; do sleep 0.001; done";
     let words = ["-d", "2", "--", "sh", "-c", script];
@@ -577,7 +578,7 @@ fn root_a_cpu_that_goes_and_comes_costs_no_switch() {
     thread::sleep(Duration::from_millis(500));
     drop(cpu);
     assert!(recorder.ends_within(SOON).success());
-    Recorded::new(Trace::open(&place.trace()).unwrap()).assert_balanced();
+    TraceContents::new(Trace::open(&place.trace()).unwrap()).assert_balanced();
 }
 
 /// Neither a recording that ended nor one that was killed leaves programs in the kernel.
@@ -589,7 +590,7 @@ fn root_nothing_stays_in_the_kernel() {
         swtch_test::skip!("bpftool is not installed");
     };
     assert!(Recording::of(&["--", "true"]).output.status.success());
-    let place = Place::new();
+    let place = TraceDir::new();
     let mut recorder = start_recorder(&place, &["-a"]);
     let during = loaded_programs().unwrap();
     assert!(

@@ -18,9 +18,9 @@ use swtch_core::{
     CgroupId, Class, CpuId, Evidence, EvidenceBits, Gap, Level, Nanos, Pid, Switch, TaskEvent,
     TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait, WakerKind,
 };
-use swtch_store::{Clock, Counts, Host, Meta, State, Writer};
+use swtch_store::{ClockSample, Counts, Meta, RecordingState, TraceHost, Writer};
 
-use crate::recording::{Place, stderr, swtch};
+use crate::recording::{TraceDir, stderr, swtch};
 
 const FORMATS: [&str; 6] = ["perfetto", "chrome", "firefox", "folded", "csv", "parquet"];
 const START: u64 = 5_000_000_000;
@@ -28,18 +28,18 @@ pub const HOSTILE: &str = "<svg onload=a>;b 12,\"\n\u{1b}[2J";
 
 /// Two CPUs, two threads each, 500 runs a thread: one blocks on a futex and is woken by the other
 /// CPU's, one is preempted, one is woken while it is still leaving the CPU.
-pub struct Drawn {
-    pub place: Place,
+pub struct SyntheticTrace {
+    pub place: TraceDir,
 }
 
-impl Drawn {
+impl SyntheticTrace {
     pub fn new() -> Self {
         Self::changed(|_| {})
     }
 
     /// The same trace after `change` was applied to its rows, which are in order of time.
     pub fn changed(change: impl FnOnce(&mut Vec<Switch>)) -> Self {
-        let place = Place::new();
+        let place = TraceDir::new();
         let meta = meta();
         let mut writer = Writer::create(&place.trace(), &meta).unwrap();
         for (key, pid, tid, comm) in [
@@ -94,10 +94,10 @@ impl Drawn {
     }
 
     /// Number of switches, and time running, off the CPU, blocked and runnable.
-    pub fn sums(&self, words: &[&str]) -> Sums {
+    pub fn sums(&self, words: &[&str]) -> SwitchTotals {
         let total = &self.report("reason", words)["total"];
         let get = |name: &str| total[name].as_u64().unwrap();
-        Sums {
+        SwitchTotals {
             switches: get("switches"),
             ran: get("ran_ns"),
             off: get("off_ns"),
@@ -108,7 +108,7 @@ impl Drawn {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Sums {
+pub struct SwitchTotals {
     pub switches: u64,
     pub ran: u64,
     pub off: u64,
@@ -118,15 +118,15 @@ pub struct Sums {
 
 fn meta() -> Meta {
     Meta {
-        state: State::Finished,
-        host: Host {
+        state: RecordingState::Finished,
+        host: TraceHost {
             hostname: "db1".into(),
             kernel_release: "6.18.0".into(),
             machine: "x86_64".into(),
             cpus: 2,
-            ..Host::default()
+            ..TraceHost::default()
         },
-        clock: Clock {
+        clock: ClockSample {
             monotonic_ns: START,
             boottime_ns: START + 7_000,
             realtime_ns: 1_700_000_000_000_000_000,
@@ -275,7 +275,7 @@ fn worker(of: &Switch) -> Switch {
 
 #[test]
 fn csv_and_parquet_come_to_the_sums_of_the_report() {
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     for words in [
         &[][..],
         &["--comm", "server"],
@@ -315,10 +315,10 @@ fn records(csv: &[u8]) -> Vec<Vec<String>> {
     records
 }
 
-fn csv_sums(csv: &[u8]) -> Sums {
+fn csv_sums(csv: &[u8]) -> SwitchTotals {
     let mut records = records(csv).into_iter();
     let header = records.next().unwrap();
-    let mut sums = Sums::default();
+    let mut sums = SwitchTotals::default();
     for record in records {
         assert_eq!(record.len(), header.len());
         let of = |name: &str| &record[header.iter().position(|column| column == name).unwrap()];
@@ -334,14 +334,14 @@ fn csv_sums(csv: &[u8]) -> Sums {
     sums
 }
 
-fn parquet_sums(path: &Path) -> Sums {
+fn parquet_sums(path: &Path) -> SwitchTotals {
     let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let place = |name: &str| {
         let mut columns = schema.columns().iter();
         columns.position(|column| column.name() == name).unwrap()
     };
-    let mut sums = Sums::default();
+    let mut sums = SwitchTotals::default();
     for row in reader.get_row_iter(None).unwrap() {
         let row = row.unwrap();
         let number = |name| u64::try_from(row.get_long(place(name)).unwrap_or(0)).unwrap();
@@ -358,7 +358,7 @@ fn parquet_sums(path: &Path) -> Sums {
 
 #[test]
 fn chromes_slices_come_to_the_sums_of_the_report() {
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     for words in [&[][..], &["--comm", "server"]] {
         let expected = drawn.sums(words);
         let trace: Value = serde_json::from_slice(&drawn.exported("chrome", words)).unwrap();
@@ -415,12 +415,12 @@ fn slices_by_category(events: &[Value]) -> BTreeMap<&str, Nanos> {
 
 #[test]
 fn firefoxs_markers_come_to_the_sums_of_the_report() {
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     let expected = drawn.sums(&[]);
     let profile: Value = serde_json::from_slice(&drawn.exported("firefox", &[])).unwrap();
     let threads = profile["threads"].as_array().unwrap();
     assert_eq!(threads.len(), 4);
-    let mut sums = Sums::default();
+    let mut sums = SwitchTotals::default();
     for thread in threads {
         let data = thread["markers"]["data"].as_array().unwrap();
         let ns = |fields: &Value, name| {
@@ -440,7 +440,7 @@ fn firefoxs_markers_come_to_the_sums_of_the_report() {
     }
     let (switches, ran) = (expected.switches, expected.ran);
     assert_eq!(
-        Sums {
+        SwitchTotals {
             switches,
             ran,
             ..sums
@@ -467,7 +467,7 @@ fn firefoxs_markers_come_to_the_sums_of_the_report() {
 
 #[test]
 fn folded_lines_come_to_the_off_cpu_time_of_the_report() {
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     let text = String::from_utf8(drawn.exported("folded", &[])).unwrap();
     let sum: u64 = text
         .lines()
@@ -542,7 +542,7 @@ fn number_of(message: &[u8], number: u64) -> Option<u64> {
 /// Switches and time of each thread, from nothing but the chain of `sched_switch` on each CPU.
 #[test]
 fn perfettos_switches_are_one_chain_a_cpu_and_come_to_the_sums_of_the_report() {
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     let trace = drawn.exported("perfetto", &[]);
     let mut runs: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     let mut cpus: BTreeMap<u64, Vec<(u64, u64, u64)>> = BTreeMap::new();
@@ -579,7 +579,7 @@ fn perfettos_switches_are_one_chain_a_cpu_and_come_to_the_sums_of_the_report() {
 /// Anybody may choose a name, and an export is opened on another machine.
 #[test]
 fn no_text_export_holds_a_hostile_character() {
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     for to in ["chrome", "firefox", "folded", "csv"] {
         let text = String::from_utf8(drawn.exported(to, &[])).unwrap();
         let control = text
@@ -592,7 +592,7 @@ fn no_text_export_holds_a_hostile_character() {
 
 #[test]
 fn every_format_goes_to_stdout_too_and_to_nothing_but_whole_files() {
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     for to in FORMATS {
         let output = drawn.exporting(to, &[]).output().unwrap();
         assert!(output.status.success(), "{to}: {}", stderr(&output));
@@ -606,7 +606,7 @@ fn every_format_goes_to_stdout_too_and_to_nothing_but_whole_files() {
 /// Decompressed with a gzip reader that is not ours.
 #[test]
 fn a_name_that_ends_in_gz_is_compressed_where_readers_take_it() {
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     let written_to = |to: &str, name: &str| {
         let path = drawn.place.dir().join(name);
         let output = drawn.exporting(to, &[]).arg("-o").arg(&path).output();
@@ -636,7 +636,7 @@ fn a_name_that_ends_in_gz_is_compressed_where_readers_take_it() {
 
 #[test]
 fn a_full_disk_is_said_and_leaves_no_export() {
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     for to in FORMATS {
         let full = drawn.exporting(to, &["-o", "/dev/full"]).output().unwrap();
         assert_eq!(full.status.code(), Some(2), "{to}");
@@ -650,7 +650,7 @@ fn a_full_disk_is_said_and_leaves_no_export() {
 
 #[test]
 fn a_reader_that_goes_away_is_said() {
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     let mut child = drawn
         .exporting("chrome", &[])
         .stdout(Stdio::piped())
@@ -665,7 +665,7 @@ fn a_reader_that_goes_away_is_said() {
 
 #[test]
 fn what_cannot_be_exported_is_refused_before_a_file_is_made() {
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     let (path, output) = drawn.export("csv", &["--since", "soon"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(!path.exists());
@@ -687,11 +687,11 @@ fn what_cannot_be_exported_is_refused_before_a_file_is_made() {
 /// A trace may have no switch at all.
 #[test]
 fn a_trace_of_no_switch_has_exports() {
-    let place = Place::new();
+    let place = TraceDir::new();
     let meta = meta();
     let writer = Writer::create(&place.trace(), &meta).unwrap();
     writer.finish(&meta, &mut |_, _| ()).unwrap();
-    let drawn = Drawn { place };
+    let drawn = SyntheticTrace { place };
     for to in FORMATS {
         let bytes = drawn.exported(to, &[]);
         assert!(to == "folded" || !bytes.is_empty(), "{to}");

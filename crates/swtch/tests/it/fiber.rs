@@ -16,12 +16,12 @@ use crate::recording::{SWTCH, stderr, stdout, swtch};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A process with a scheduler, for a minute at most. Dropping it ends it.
-struct Target {
+struct FiberProcess {
     child: Child,
     _dir: tempfile::TempDir,
 }
 
-impl Target {
+impl FiberProcess {
     fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let script = dir.path().join("script.json");
@@ -60,7 +60,7 @@ impl Target {
     }
 }
 
-impl Drop for Target {
+impl Drop for FiberProcess {
     fn drop(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -80,7 +80,7 @@ const VIEWS: [&str; 7] = [
 /// Each answer is one object, named after its rows, with the identity of the target.
 #[test]
 fn every_view_has_all_formats() {
-    let target = Target::start();
+    let target = FiberProcess::start();
     for view in VIEWS {
         let json = target.json(&[view]);
         assert_eq!(json["schema"], format!("swtch.fiber.{view}/1"));
@@ -100,7 +100,7 @@ fn every_view_has_all_formats() {
 /// The counters of the scheduler agree with those of its workers: three scans, one at a time.
 #[test]
 fn workers_add_up_to_their_scheduler() {
-    let target = Target::start();
+    let target = FiberProcess::start();
     let workers = target.json(&["workers"]);
     let workers = workers["rows"].as_array().unwrap();
     assert_eq!(workers.len(), 3);
@@ -118,7 +118,7 @@ fn workers_add_up_to_their_scheduler() {
 
 #[test]
 fn rates_come_once_an_interval_and_the_target_goes_on() {
-    let target = Target::start();
+    let target = FiberProcess::start();
     let words = ["--interval", "0.1", "--count", "3", "--format", "csv"];
     let output = target.fiber(&words);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -138,7 +138,7 @@ fn rates_come_once_an_interval_and_the_target_goes_on() {
 /// The death of a target is not an error of the process that inspects it.
 #[test]
 fn a_target_that_ends_leaves_its_last_state() {
-    let mut target = Target::start();
+    let mut target = FiberProcess::start();
     let pid = target.pid();
     let words = ["fiber", &pid, "--interval", "0.05"];
     let looking = swtch(words)
@@ -157,7 +157,7 @@ fn a_target_that_ends_leaves_its_last_state() {
 
 #[test]
 fn a_process_with_a_scheduler_is_in_the_list() {
-    let target = Target::start();
+    let target = FiberProcess::start();
     let output = swtch(["fiber", "--format", "json"]).output().unwrap();
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = json["rows"].as_array().unwrap();
@@ -193,7 +193,7 @@ fn what_cannot_be_looked_at_is_refused_with_the_remedy() {
 
 #[test]
 fn a_thread_is_told_from_its_process() {
-    let target = Target::start();
+    let target = FiberProcess::start();
     let threads = target.json(&["threads"]);
     let rows = threads["rows"].as_array().unwrap();
     let tid = rows[0]["os_thread_id"].to_string();

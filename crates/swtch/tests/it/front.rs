@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::machine::alone;
-use crate::recording::{Place, Recording, SWTCH, stderr, stdout, swtch};
+use crate::recording::{Recording, SWTCH, TraceDir, stderr, stdout, swtch};
 
 /// Lines that fit on a terminal of 40 lines, at 80 columns or more.
 const LINES: usize = 40;
@@ -91,7 +91,7 @@ fn a_trace_and_something_to_record_are_refused_together() {
 #[ignore = "needs root"]
 fn root_processes_are_told_apart_by_their_command_lines() {
     let _machine = alone();
-    let place = Place::new();
+    let place = TraceDir::new();
     let mut there_already = Command::new("sleep").arg("61").spawn().unwrap();
     let hostile = "/bin/true \u{1b}[2J";
     let sleeps = "for i in 1 2 3 4 5 6; do sleep 0.3$i; done";

@@ -12,9 +12,9 @@ use swtch_core::{
     CgroupId, Class, CpuId, Evidence, Level, Nanos, Pid, Switch, TaskEvent, TaskEventKind, TaskKey,
     Tid, Timestamp, UserSide, Wait,
 };
-use swtch_store::{Meta, State, Writer};
+use swtch_store::{Meta, RecordingState, Writer};
 
-use crate::recording::{Place, report, stderr, stdout, swtch};
+use crate::recording::{TraceDir, report, stderr, stdout, swtch};
 
 /// A command that takes longer than this hangs, even on a machine with other work.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -69,7 +69,7 @@ fn make_fifo(path: &Path) {
 }
 
 /// Copies a small recording that is kept in the source tree to `place`.
-fn kept_trace(place: &Place) -> PathBuf {
+fn kept_trace(place: &TraceDir) -> PathBuf {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../swtch-store/tests/format-1.swtch");
     fs::create_dir(place.trace()).unwrap();
     for entry in fs::read_dir(kept).unwrap() {
@@ -82,7 +82,7 @@ fn kept_trace(place: &Place) -> PathBuf {
 /// A FIFO without writer and an endless device must neither be waited for nor read into memory.
 #[test]
 fn what_is_no_regular_file_is_refused_wherever_a_file_is_read() {
-    let place = Place::new();
+    let place = TraceDir::new();
     let trace = kept_trace(&place);
     let fifo = place.dir().join("fifo");
     make_fifo(&fifo);
@@ -124,7 +124,7 @@ fn what_is_no_regular_file_is_refused_wherever_a_file_is_read() {
 /// A file may say that it is longer than every memory.
 #[test]
 fn a_sparse_file_of_a_terabyte_is_refused() {
-    let place = Place::new();
+    let place = TraceDir::new();
     let trace = kept_trace(&place);
     let sparse = place.dir().join("sparse");
     fs::File::create(&sparse).unwrap().set_len(1 << 40).unwrap();
@@ -188,12 +188,12 @@ fn switch(number: u64) -> Switch {
 }
 
 /// Writes a complete trace with a thread of this name.
-fn write_trace(path: &Path, comm: &str, command: &[String], state: State) {
+fn write_trace(path: &Path, comm: &str, command: &[String], state: RecordingState) {
     let meta = Meta {
         state,
         command: command.to_vec(),
         start_ns: 1_000_000_000,
-        end_ns: if state == State::Recording {
+        end_ns: if state == RecordingState::Recording {
             0
         } else {
             1_002_000_000
@@ -209,7 +209,7 @@ fn write_trace(path: &Path, comm: &str, command: &[String], state: State) {
         }
     }
     match state {
-        State::Recording => drop(writer),
+        RecordingState::Recording => drop(writer),
         _ => writer.finish(&meta, &mut |_, _| ()).unwrap(),
     }
 }
@@ -218,8 +218,8 @@ fn write_trace(path: &Path, comm: &str, command: &[String], state: State) {
 /// missing.
 #[test]
 fn every_way_out_says_what_is_missing_of_a_torn_trace() {
-    let place = Place::new();
-    write_trace(&place.trace(), "torn", &[], State::Recording);
+    let place = TraceDir::new();
+    write_trace(&place.trace(), "torn", &[], RecordingState::Recording);
     let file = place.trace().join("switch.arrows");
     let length = fs::metadata(&file).unwrap().len();
     let opened = fs::File::options().write(true).open(&file).unwrap();
@@ -252,8 +252,8 @@ fn every_way_out_says_what_is_missing_of_a_torn_trace() {
 /// A warning that always appears is of no use.
 #[test]
 fn a_whole_trace_is_exported_without_a_note() {
-    let place = Place::new();
-    write_trace(&place.trace(), "whole", &[], State::Finished);
+    let place = TraceDir::new();
+    write_trace(&place.trace(), "whole", &[], RecordingState::Finished);
     let mut command = swtch(["export", "--to", "csv"]);
     let output = command.arg(place.trace()).output().unwrap();
     assert_eq!(stderr(&output), "");
@@ -264,8 +264,8 @@ fn a_whole_trace_is_exported_without_a_note() {
 /// Spreadsheets compute what begins with `=`; a negative number stays a number.
 #[test]
 fn names_are_no_formulas_in_csv() {
-    let place = Place::new();
-    write_trace(&place.trace(), "=1+1", &[], State::Finished);
+    let place = TraceDir::new();
+    write_trace(&place.trace(), "=1+1", &[], RecordingState::Finished);
     let output = report(&place.trace(), &["--by", "thread", "--format", "csv"]);
     assert!(stdout(&output).contains("'=1+1,"), "{}", stdout(&output));
     let mut command = swtch(["export", "--to", "csv"]);
@@ -281,8 +281,13 @@ fn names_are_no_formulas_in_csv() {
 /// The kernel keeps 15 bytes of a name. A name of a megabyte would make a column of a megabyte.
 #[test]
 fn a_name_of_a_megabyte_is_refused_with_the_limit() {
-    let place = Place::new();
-    write_trace(&place.trace(), &"n".repeat(1 << 20), &[], State::Finished);
+    let place = TraceDir::new();
+    write_trace(
+        &place.trace(),
+        &"n".repeat(1 << 20),
+        &[],
+        RecordingState::Finished,
+    );
     let output = ends(swtch(["report"]).arg(place.trace()), "report");
     assert_refused(&output, "256 is the limit", "report");
     assert!(
@@ -298,8 +303,8 @@ fn a_page_of_a_very_long_command_is_made_in_no_time() {
     let long_word = vec!["java".to_owned(), "x".repeat(500_000)];
     let many_words: Vec<_> = (0..90_000).map(|number| number.to_string()).collect();
     for command in [long_word, many_words] {
-        let place = Place::new();
-        write_trace(&place.trace(), "java", &command, State::Finished);
+        let place = TraceDir::new();
+        write_trace(&place.trace(), "java", &command, RecordingState::Finished);
         let page = place.dir().join("page.html");
         let mut words = swtch(["report", "--html"]);
         let output = ends(words.arg(&page).arg(place.trace()), "report --html");
@@ -315,7 +320,7 @@ fn a_page_of_a_very_long_command_is_made_in_no_time() {
 /// A load file is written by hand, so a very large one is refused.
 #[test]
 fn load_files_have_limits_that_are_named() {
-    let place = Place::new();
+    let place = TraceDir::new();
     let file = place.dir().join("load.toml");
     let group = |name: &str| format!("[[group]]\nname = \"{name}\"\nbody = [\"yield\"]\n");
     let many: String = (0..20_000)

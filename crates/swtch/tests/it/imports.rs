@@ -10,9 +10,9 @@ use swtch_store::Trace;
 
 use crate::forged::{AUXTRACE, Forged, compressed, lost, lost_samples, record, switch};
 use crate::machine::alone;
-use crate::recording::{Place, Recorded, SWTCH, report, stderr, stdout, swtch};
+use crate::recording::{SWTCH, TraceContents, TraceDir, report, stderr, stdout, swtch};
 
-fn import(place: &Place, file: &str) -> std::process::Output {
+fn import(place: &TraceDir, file: &str) -> std::process::Output {
     let mut command = swtch(["import", file, "-o"]);
     let output = command.arg(place.trace()).current_dir(place.dir()).output();
     output.unwrap()
@@ -20,7 +20,7 @@ fn import(place: &Place, file: &str) -> std::process::Output {
 
 #[test]
 fn what_is_no_whole_file_of_perfs_is_refused_and_leaves_no_trace() {
-    let place = Place::new();
+    let place = TraceDir::new();
     let head = [&b"PERFILE2"[..], &[0; 40]].concat();
     for (name, bytes, said) in [
         ("text", &b"hello"[..], "no perf.data file"),
@@ -47,7 +47,7 @@ fn what_is_no_whole_file_of_perfs_is_refused_and_leaves_no_trace() {
 
 /// Imports these bytes and checks that the exit code is 0, or 2 with a message. Returns message and
 /// code.
-fn import_bytes(place: &Place, bytes: &[u8], what: &str) -> (i32, String) {
+fn import_bytes(place: &TraceDir, bytes: &[u8], what: &str) -> (i32, String) {
     fs::write(place.dir().join("forged.data"), bytes).unwrap();
     let output = import(place, "forged.data");
     let said = stderr(&output);
@@ -71,7 +71,7 @@ fn import_bytes(place: &Place, bytes: &[u8], what: &str) -> (i32, String) {
 /// The crate that reads the format would allocate as much as a damaged length says, and be killed.
 #[test]
 fn lengths_that_cannot_be_are_said_before_they_are_believed() {
-    let place = Place::new();
+    let place = TraceDir::new();
     let whole = Forged::new(&[]);
     assert_eq!(import_bytes(&place, &whole.bytes, "whole").0, 0);
     let long = u64::to_le_bytes;
@@ -126,7 +126,7 @@ fn lengths_that_cannot_be_are_said_before_they_are_believed() {
 /// As after a bit flip on a disk: every byte of the head and the table, and a share of the rest.
 #[test]
 fn a_flipped_byte_neither_panics_nor_aborts() {
-    let place = Place::new();
+    let place = TraceDir::new();
     let whole = Forged::new(&[lost(2)]);
     let table = whole.table..whole.table + 48;
     let chosen = |at: &usize| *at < 104 || table.contains(at) || at.is_multiple_of(5);
@@ -139,7 +139,7 @@ fn a_flipped_byte_neither_panics_nor_aborts() {
 /// As after a copy that ended early.
 #[test]
 fn a_file_that_is_cut_anywhere_is_refused() {
-    let place = Place::new();
+    let place = TraceDir::new();
     let whole = Forged::new(&[]).bytes;
     for cut in (0..whole.len()).step_by(13) {
         let (code, said) = import_bytes(&place, &whole[..cut], &format!("{cut} bytes"));
@@ -156,11 +156,11 @@ fn records_that_are_told_as_lost_twice_count_once() {
         (vec![lost_samples(3), lost_samples(4)], 7),
         (vec![lost(u64::MAX), lost(u64::MAX)], 1 << 48),
     ] {
-        let place = Place::new();
+        let place = TraceDir::new();
         fs::write(place.dir().join("forged.data"), Forged::new(&records).bytes).unwrap();
         let output = import(&place, "forged.data");
         assert!(output.status.success(), "{}", stderr(&output));
-        let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+        let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
         assert_eq!(recorded.meta.counts.lost, expected);
         assert!(
             stderr(&output).contains("records lost"),
@@ -177,7 +177,7 @@ fn records_that_are_told_as_lost_twice_count_once() {
 
 /// What an import left out, as it prints it and as the trace says it.
 fn left_out(records: &[Vec<u8>]) -> (String, String) {
-    let place = Place::new();
+    let place = TraceDir::new();
     fs::write(place.dir().join("forged.data"), Forged::new(records).bytes).unwrap();
     let output = import(&place, "forged.data");
     assert!(output.status.success(), "{}", stderr(&output));
@@ -229,11 +229,11 @@ fn records_that_cannot_be_understood_are_counted_and_said() {
 fn compressed_records_are_read() {
     let plain = [switch(15_000, true), switch(15_100, false)];
     let rows = |records: &[Vec<u8>]| {
-        let place = Place::new();
+        let place = TraceDir::new();
         fs::write(place.dir().join("forged.data"), Forged::new(records).bytes).unwrap();
         let output = import(&place, "forged.data");
         assert!(output.status.success(), "{}", stderr(&output));
-        Recorded::new(Trace::open(&place.trace()).unwrap())
+        TraceContents::new(Trace::open(&place.trace()).unwrap())
             .switches
             .len()
     };
@@ -245,7 +245,7 @@ fn compressed_records_are_read() {
 /// A record of 20 kB can decompress to 500 MB, and a file has room for many of them.
 #[test]
 fn what_would_fill_the_memory_when_it_is_decompressed_is_refused() {
-    let place = Place::new();
+    let place = TraceDir::new();
     let bomb = compressed(&vec![0; 500 << 20]);
     assert!(bomb.len() < 64_000);
     let (code, said) = import_bytes(&place, &Forged::new(&[bomb]).bytes, "a bomb");
@@ -257,7 +257,7 @@ fn what_would_fill_the_memory_when_it_is_decompressed_is_refused() {
 }
 
 /// Records a workload with perf; `None` if perf is not installed.
-fn recorded_by_perf(place: &Place, words: &[&str], workload: &str, count: &str) -> Option<()> {
+fn recorded_by_perf(place: &TraceDir, words: &[&str], workload: &str, count: &str) -> Option<()> {
     let mut perf = Command::new("perf");
     let perf = perf
         .args(words)
@@ -274,7 +274,7 @@ fn recorded_by_perf(place: &Place, words: &[&str], workload: &str, count: &str) 
     Some(())
 }
 
-fn perf(place: &Place, words: &[&str]) -> String {
+fn perf(place: &TraceDir, words: &[&str]) -> String {
     let mut perf = Command::new("perf");
     let output = perf
         .args(words)
@@ -288,7 +288,7 @@ fn perf(place: &Place, words: &[&str]) -> String {
 /// the run itself, in µs.
 type Said = BTreeMap<(u64, u16), Vec<(f64, f64)>>;
 
-fn timehist(place: &Place) -> Said {
+fn timehist(place: &TraceDir) -> Said {
     let text = perf(place, &["sched", "timehist"]);
     let mut said = Said::new();
     for line in text.lines().filter(|line| !line.contains("<idle>")) {
@@ -317,13 +317,13 @@ fn timehist_row(line: &str) -> Option<((u64, u16), (f64, f64))> {
 #[ignore = "needs root"]
 fn root_an_import_agrees_with_perfs_own_reader() {
     let _machine = alone();
-    let place = Place::new();
+    let place = TraceDir::new();
     if recorded_by_perf(&place, &["sched", "record"], "sampler", "300").is_none() {
         return;
     }
     let output = import(&place, "perf.data");
     assert!(output.status.success(), "{}", stderr(&output));
-    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
     let script = perf(&place, &["script", "-F", "cpu,event,trace"]);
     let (of_tasks, begun) = switches_in(&script);
     assert_eq!(recorded.switches.len(), of_tasks);
@@ -389,14 +389,14 @@ fn switches_in(script: &str) -> (usize, usize) {
 #[ignore = "needs root"]
 fn root_an_import_is_marked_and_guesses_nothing() {
     let _machine = alone();
-    let place = Place::new();
+    let place = TraceDir::new();
     let words = ["record", "-q", "-a", "-e", "sched:*"];
     if recorded_by_perf(&place, &words, "sampler", "300").is_none() {
         return;
     }
     let output = import(&place, "perf.data");
     assert!(output.status.success(), "{}", stderr(&output));
-    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
     let known = [
         Reason::Exit,
         Reason::Stop,
@@ -439,7 +439,7 @@ fn root_an_import_is_marked_and_guesses_nothing() {
 #[ignore = "needs root"]
 fn root_a_file_without_switches_says_how_to_record_them() {
     let _machine = alone();
-    let place = Place::new();
+    let place = TraceDir::new();
     for (words, said) in [
         (
             &["record", "-q", "-e", "cpu-clock"][..],

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::machine::{Running, alone, beside_others, send, wait_until};
+use crate::machine::{TestProcess, alone, beside_others, send, wait_until};
 use crate::recording::{SWTCH, stderr, stdout, swtch};
 
 const PAGE: &str = include_str!("../../../../docs/LOADS.md");
@@ -20,11 +20,11 @@ const PAGE: &str = include_str!("../../../../docs/LOADS.md");
 const SOON: Duration = Duration::from_secs(10);
 
 /// A file that describes a load, deleted with the test.
-struct File {
+struct TempLoadFile {
     dir: TempDir,
 }
 
-impl File {
+impl TempLoadFile {
     fn new(text: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("load.toml"), text).unwrap();
@@ -118,7 +118,7 @@ fn examples_of_the_page_are_played() {
     ];
     assert_eq!(examples.len(), expected.len());
     for (text, (count, names)) in examples.into_iter().zip(expected) {
-        let file = File::new(text);
+        let file = TempLoadFile::new(text);
         let answer = file.played(&["--quick", "--no-record"]);
         assert_eq!(members(&answer).len(), count, "{answer}");
         for name in names {
@@ -137,7 +137,7 @@ fn parameters_are_set_and_variants_chosen() {
     let text = "title = \"t\"\n[parameters.n]\nabout = \"\"\ndefault = 1\n[[variant]]\nname = \"one\"\n\
                 [[variant.group]]\nname = \"a\"\nbody = [\"yield\"]\n[[variant]]\nname = \"many\"\n\
                 [[variant.group]]\nname = \"b\"\ncount = \"$n\"\nbody = [\"yield\"]\n";
-    let file = File::new(text);
+    let file = TempLoadFile::new(text);
     let answer = file.played(&["--no-record", "--variant", "many", "--set", "n=4"]);
     assert_eq!(members(&answer).len(), 4);
     assert_eq!(answer["parameters"]["n"], 4);
@@ -151,7 +151,9 @@ fn parameters_are_set_and_variants_chosen() {
 
 #[test]
 fn a_mistake_is_shown_with_its_line() {
-    let file = File::new("title = \"t\"\n[[group]]\nname = \"g\"\ncount = 0\nbody = [\"yield\"]\n");
+    let file = TempLoadFile::new(
+        "title = \"t\"\n[[group]]\nname = \"g\"\ncount = 0\nbody = [\"yield\"]\n",
+    );
     let output = file.run(&[]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
@@ -164,11 +166,12 @@ fn a_mistake_is_shown_with_its_line() {
 /// Names in a file may hold control sequences, which must not reach the terminal.
 #[test]
 fn hostile_text_in_a_file_is_shown_escaped() {
-    let file =
-        File::new("title = \"t\"\n[[group]]\nname = \"\\u001B[31m\"\ncuont = \"\u{202e}\"\n");
+    let file = TempLoadFile::new(
+        "title = \"t\"\n[[group]]\nname = \"\\u001B[31m\"\ncuont = \"\u{202e}\"\n",
+    );
     let said = stderr(&file.run(&[]).output().unwrap());
     assert!(said.contains("`body` is missing"), "{said}");
-    let file = File::new("title = \"t\"\n[[group]]\nname = 1 # \u{202e}\nbody = []\n");
+    let file = TempLoadFile::new("title = \"t\"\n[[group]]\nname = 1 # \u{202e}\nbody = []\n");
     let said = stderr(&file.run(&[]).output().unwrap());
     assert!(
         said.contains("\\u{202e}") && !said.contains('\u{202e}'),
@@ -181,7 +184,7 @@ fn hostile_text_in_a_file_is_shown_escaped() {
 fn ctrl_c_keeps_what_is_done_and_leaves_nothing() {
     let _machine = beside_others();
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        let file = File::of_sleepers(&[("shortie", "1ms"), ("longie", "50s")]);
+        let file = TempLoadFile::of_sleepers(&[("shortie", "1ms"), ("longie", "50s")]);
         let child = file
             .run(&["--no-record", "--format", "json"])
             .stdout(Stdio::piped())
@@ -205,8 +208,8 @@ fn ctrl_c_keeps_what_is_done_and_leaves_nothing() {
 #[test]
 fn members_end_with_the_program() {
     let _machine = beside_others();
-    let file = File::of_sleepers(&[("orphan", "50s")]);
-    let mut running = Running::start(&mut file.run(&["--no-record"]));
+    let file = TempLoadFile::of_sleepers(&[("orphan", "50s")]);
+    let mut running = TestProcess::start(&mut file.run(&["--no-record"]));
     wait_until("it is played", || processes_named("orphan").len() == 3);
     running.signal(libc::SIGKILL);
     running.ends_within(SOON);
@@ -216,7 +219,7 @@ fn members_end_with_the_program() {
 #[test]
 fn members_end_with_the_player_and_the_program_says_so() {
     let _machine = beside_others();
-    let file = File::of_sleepers(&[("bereft", "50s")]);
+    let file = TempLoadFile::of_sleepers(&[("bereft", "50s")]);
     let child = file
         .run(&["--no-record"])
         .stdout(Stdio::piped())
@@ -238,7 +241,7 @@ fn members_end_with_the_player_and_the_program_says_so() {
 #[test]
 fn one_cpu_is_enough() {
     let _machine = beside_others();
-    let file = File::new(
+    let file = TempLoadFile::new(
         "title = \"t\"\n[[group]]\nname = \"g\"\ncount = 3\ncpus = \"round-robin\"\nbody = [{ work = \"5ms\" }]\n",
     );
     let mut command = Command::new("taskset");
@@ -269,7 +272,7 @@ fn one_cpu_is_enough() {
 #[ignore = "needs root"]
 fn root_reasons_of_members_add_up_to_what_the_kernel_counted() {
     let _machine = alone();
-    let file = File::new(
+    let file = TempLoadFile::new(
         "title = \"t\"\n[[group]]\nname = \"hog\"\ncount = 2\ncpus = \"last\"\nbody = [{ work = \"300ms\" }]\n",
     );
     let answer = file.played(&[]);
@@ -292,8 +295,8 @@ fn root_reasons_of_members_add_up_to_what_the_kernel_counted() {
 fn root_a_recorded_play_ends_with_the_program() {
     let _machine = alone();
     for signal in [libc::SIGINT, libc::SIGKILL] {
-        let file = File::of_sleepers(&[("taped", "50s")]);
-        let mut running = Running::start(&mut file.run(&[]));
+        let file = TempLoadFile::of_sleepers(&[("taped", "50s")]);
+        let mut running = TestProcess::start(&mut file.run(&[]));
         wait_until("it is played", || processes_named("taped").len() == 3);
         running.signal(signal);
         running.ends_within(SOON);
@@ -307,7 +310,7 @@ fn root_a_recorded_play_ends_with_the_program() {
 #[ignore = "needs root"]
 fn root_real_time_members_are_recorded() {
     let _machine = alone();
-    let file = File::new(
+    let file = TempLoadFile::new(
         "title = \"t\"\n[[group]]\nname = \"first\"\nclass = \"fifo\"\ncpus = \"last\"\n\
          body = [{ repeat = 20, body = [{ sleep = \"1ms\" }, { work = \"1ms\" }] }]\n\
          [[group]]\nname = \"second\"\ncpus = \"last\"\nbody = [{ work = \"60ms\" }]\n",

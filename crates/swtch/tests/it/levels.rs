@@ -13,8 +13,8 @@ use serde_json::Value;
 use swtch_core::{EvidenceBits, Level, Switch, TaskKey};
 use swtch_store::{Columns, Trace};
 
-use crate::machine::Running;
-use crate::recording::{Place, Recorded, Recording, SWTCH, stdout};
+use crate::machine::TestProcess;
+use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, stdout};
 
 /// The path of the load: cargo builds the examples together with the tests.
 fn load() -> PathBuf {
@@ -49,7 +49,7 @@ fn numbers(answer: &str) -> Vec<BTreeMap<&str, u64>> {
 struct TwoLevels {
     recording: Recording,
     rows: Vec<Switch>,
-    recorded: Recorded,
+    recorded: TraceContents,
 }
 
 impl TwoLevels {
@@ -62,7 +62,7 @@ impl TwoLevels {
         let load = load();
         let mut words = vec!["--", load.to_str().unwrap()];
         words.extend(arguments);
-        let place = Place::new();
+        let place = TraceDir::new();
         let mut record = place.record(&words);
         let numbers = ["SUDO_UID", "SUDO_GID"].into_iter();
         record.envs(numbers.filter_map(|name| Some((name, caller?))));
@@ -225,14 +225,14 @@ impl TwoLevels {
 }
 
 /// Two busy processes that compete for the CPUs: on a quiet machine the kernel rarely switches.
-fn others() -> [Running; 2] {
-    let busy = || Running::start(Command::new("sh").args(["-c", "while :; do :; done"]));
+fn others() -> [TestProcess; 2] {
+    let busy = || TestProcess::start(Command::new("sh").args(["-c", "while :; do :; done"]));
     [busy(), busy()]
 }
 
 /// A run in fiber mode, and the times at which its workers were in their own code.
 fn with_own_code(schedulers: &str, workers: &str, ms: &str) -> (TwoLevels, String) {
-    let place = Place::new();
+    let place = TraceDir::new();
     let own_code = place.dir().join("own-code");
     let run = TwoLevels::of(&["fiber", schedulers, workers, ms, own_code.to_str().unwrap()]);
     (run, std::fs::read_to_string(own_code).unwrap())
@@ -341,7 +341,7 @@ fn root_a_running_scheduler_is_found_and_its_end_is_no_error() {
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(100));
-    let place = Place::new();
+    let place = TraceDir::new();
     let output = place
         .record(&["-p", &load.id().to_string()])
         .output()

@@ -38,9 +38,9 @@ pub fn beside_others() -> RwLockReadGuard<'static, ()> {
 
 /// A process that is killed when the test ends, however the test ends.
 #[derive(Debug)]
-pub struct Running(Child);
+pub struct TestProcess(Child);
 
-impl Running {
+impl TestProcess {
     /// Starts the command without any output.
     pub fn start(command: &mut Command) -> Self {
         let silent = command
@@ -71,7 +71,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for TestProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

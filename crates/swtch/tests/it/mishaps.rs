@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use swtch_store::{State, Trace};
+use swtch_store::{RecordingState, Trace};
 
 use crate::machine::{beside_others, wait_until};
-use crate::recording::{Place, Recorded, Recording, SWTCH, stderr, stdout, swtch};
+use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, stderr, stdout, swtch};
 
 /// A recording of a command that waits for the file `go`; its messages go to a file.
 struct Ongoing {
-    place: Place,
+    place: TraceDir,
     recorder: std::process::Child,
 }
 
 impl Ongoing {
     fn start() -> Self {
-        let place = Place::new();
+        let place = TraceDir::new();
         let script = "n=0; until [ -e go ] || [ $n -gt 400 ]; do sleep 0.05; n=$((n+1)); done";
         let mut record = place.record(&["--", "sh", "-c", script]);
         let said = fs::File::create(place.dir().join("said")).unwrap();
@@ -38,7 +38,7 @@ impl Ongoing {
     }
 
     /// Lets the command end. Returns the exit code and the messages.
-    fn end(mut self) -> (Option<i32>, String, Place) {
+    fn end(mut self) -> (Option<i32>, String, TraceDir) {
         fs::write(self.place.dir().join("go"), "").unwrap();
         let code = self.recorder.wait().unwrap().code();
         (code, self.said(), self.place)
@@ -104,7 +104,7 @@ fn root_a_trace_that_is_moved_is_recorded_to_the_end_and_harms_none_that_takes_i
     assert_eq!(code, Some(0), "{said}");
     let now = format!("it is {}", away.canonicalize().unwrap().display());
     assert!(said.contains(&now), "{said}");
-    Recorded::new(Trace::open(&away).unwrap()).assert_balanced();
+    TraceContents::new(Trace::open(&away).unwrap()).assert_balanced();
     for (path, bytes) in contents(&other.place.trace()) {
         assert_eq!(
             fs::read(place.trace().join(&path)).unwrap(),
@@ -130,7 +130,7 @@ fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 #[ignore = "needs root"]
 fn root_recordings_that_choose_the_same_name_all_run() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     for round in 1..=3 {
         let start = |_| {
             let mut record = swtch(["record", "--", "true"]);
@@ -149,13 +149,16 @@ fn root_recordings_that_choose_the_same_name_all_run() {
         let traces: Vec<_> = traces.map(|entry| entry.unwrap().path()).collect();
         assert_eq!(traces.len(), 3 * round);
         for trace in traces {
-            assert_eq!(Trace::open(&trace).unwrap().meta().state, State::Finished);
+            assert_eq!(
+                Trace::open(&trace).unwrap().meta().state,
+                RecordingState::Finished
+            );
         }
     }
 }
 
 /// `swtch` with these arguments, after `script` has changed the mounts.
-fn where_mounts_differ(place: &Place, script: &str, words: &str) -> Output {
+fn where_mounts_differ(place: &TraceDir, script: &str, words: &str) -> Output {
     let script = format!("{script} || exit 99; exec {SWTCH} {words}");
     let mut unshare = Command::new("unshare");
     unshare
@@ -168,18 +171,18 @@ fn where_mounts_differ(place: &Place, script: &str, words: &str) -> Output {
 #[ignore = "needs root"]
 fn root_without_dev_null_it_records() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     let empty_dev = "mount -t tmpfs none /dev";
     let output = where_mounts_differ(&place, empty_dev, "record -o t.swtch -- sh -c 'exit 7'");
     assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
-    Recorded::new(Trace::open(&place.trace()).unwrap()).assert_balanced();
+    TraceContents::new(Trace::open(&place.trace()).unwrap()).assert_balanced();
 }
 
 #[test]
 #[ignore = "needs root"]
 fn root_without_proc_the_remedy_is_named_and_explain_still_counts() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     let empty_proc = "mount -t tmpfs none /proc";
     let command = "-- sh -c 'touch mark; exit 7'";
     let output = where_mounts_differ(&place, empty_proc, &format!("record {command}"));

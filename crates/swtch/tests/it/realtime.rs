@@ -3,20 +3,20 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::machine::{Running, alone, wait_until};
-use crate::recording::{Place, Recorded, Recording, SWTCH, stderr};
+use crate::machine::{TestProcess, alone, wait_until};
+use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, stderr};
 use swtch_store::Trace;
 
 /// Busy loops of `SCHED_FIFO`, one per CPU, which end after this many seconds whatever happens to
 /// the test: the kernel kills a real-time task that has used its CPU for that long without a pause.
-fn hogs(priority: u32, seconds: u32) -> Vec<Running> {
+fn hogs(priority: u32, seconds: u32) -> Vec<TestProcess> {
     let cpus = std::thread::available_parallelism().unwrap().get();
     let hog = |cpu: usize| {
         let limit = format!("--rttime={}", u64::from(seconds) * 1_000_000);
         let mut command = Command::new("prlimit");
         command.args([&limit, "taskset", "-c", &cpu.to_string(), "chrt", "-f"]);
         command.args([&priority.to_string(), "sh", "-c", "while :; do :; done"]);
-        Running::start(command.stdin(Stdio::null()))
+        TestProcess::start(command.stdin(Stdio::null()))
     };
     (0..cpus).map(hog).collect()
 }
@@ -83,15 +83,16 @@ fn storm(length: Duration) {
 #[ignore = "needs root"]
 fn root_nothing_is_lost_of_a_realtime_storm_above_hogs_on_every_cpu() {
     let _machine = alone();
-    let place = Place::new();
+    let place = TraceDir::new();
     let own = std::process::id().to_string();
-    let mut recorder = Running::start(&mut place.record(&["-d", "8", "--no-children", "-p", &own]));
+    let mut recorder =
+        TestProcess::start(&mut place.record(&["-d", "8", "--no-children", "-p", &own]));
     wait_until("it records", || place.trace().join("meta.json").exists());
     std::thread::sleep(Duration::from_millis(200));
     let _hogs = hogs(10, 5);
     storm(Duration::from_secs(3));
     recorder.ends_within(Duration::from_secs(120));
-    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
     let (counts, guard) = (recorded.counts(), recorded.meta.guard.clone().unwrap());
     println!(
         "{} switches, {} lost, {guard:?}",
@@ -131,9 +132,9 @@ fn root_nothing_is_lost_of_realtime_mutexes() {
 #[ignore = "needs root"]
 fn root_no_thread_but_the_guard_has_a_realtime_priority() {
     let _machine = alone();
-    let place = Place::new();
+    let place = TraceDir::new();
     let script = "chrt -p $$ > policy; sleep 1";
-    let recorder = Running::start(&mut place.record(&["--", "sh", "-c", script]));
+    let recorder = TestProcess::start(&mut place.record(&["--", "sh", "-c", script]));
     let policies = || {
         let threads = std::fs::read_dir(format!("/proc/{}/task", recorder.pid()));
         let policy = |stat: &str| {
@@ -163,11 +164,11 @@ fn root_no_thread_but_the_guard_has_a_realtime_priority() {
 #[ignore = "needs root"]
 fn root_a_guarded_recorder_leaves_time_to_others() {
     let _machine = alone();
-    let place = Place::new();
+    let place = TraceDir::new();
     let storm = [
         "--", SWTCH, "workload", "storm", "--quiet", "--count", "2000",
     ];
-    let mut recorder = Running::start(&mut place.record(&storm));
+    let mut recorder = TestProcess::start(&mut place.record(&storm));
     let begun = Instant::now();
     let ran = Command::new("sh")
         .args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"])
@@ -175,7 +176,7 @@ fn root_a_guarded_recorder_leaves_time_to_others() {
     let took = begun.elapsed();
     assert!(ran.unwrap().success());
     recorder.ends_within(Duration::from_secs(60));
-    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
     println!("20,000 turns in {took:?}, {:?}", recorded.meta.guard);
     assert!(took < Duration::from_secs(5), "{took:?}");
 }

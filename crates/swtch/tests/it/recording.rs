@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use swtch_core::{Gap, Switch, TaskEvent, TaskEventKind, TaskKey};
-use swtch_store::{Columns, Completeness, Counts, Meta, State, Trace};
+use swtch_store::{Columns, Completeness, Counts, Meta, RecordingState, Trace};
 use tempfile::TempDir;
 
 /// The path of the program under test.
@@ -33,11 +33,11 @@ pub fn stdout(output: &Output) -> String {
 
 /// A temporary directory for a trace, removed with the test.
 #[derive(Debug)]
-pub struct Place {
+pub struct TraceDir {
     dir: TempDir,
 }
 
-impl Place {
+impl TraceDir {
     pub fn new() -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
@@ -66,22 +66,24 @@ impl Place {
 /// The output and the trace of a recording that has ended.
 #[derive(Debug)]
 pub struct Recording {
-    pub place: Place,
+    pub place: TraceDir,
     pub output: Output,
 }
 
 impl Recording {
     /// Records `words` (options, `--`, a command) to the end.
     pub fn of(words: &[&str]) -> Self {
-        let place = Place::new();
+        let place = TraceDir::new();
         let output = place.record(words).output().unwrap();
         Self { place, output }
     }
 
     /// Opens the trace; panics with the program's messages if there is none.
-    pub fn read(&self) -> Recorded {
+    pub fn read(&self) -> TraceContents {
         let trace = Trace::open(&self.place.trace());
-        Recorded::new(trace.unwrap_or_else(|error| panic!("{error}: {}", stderr(&self.output))))
+        TraceContents::new(
+            trace.unwrap_or_else(|error| panic!("{error}: {}", stderr(&self.output))),
+        )
     }
 
     /// Runs `swtch report` on the trace of this recording.
@@ -98,7 +100,7 @@ pub fn report(trace: &Path, words: &[&str]) -> Output {
 
 /// The contents of a trace, all in memory.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct TraceContents {
     pub meta: Meta,
     pub completeness: Completeness,
     pub tasks: Vec<TaskEvent>,
@@ -109,7 +111,7 @@ pub struct Recorded {
 /// The ids of a thread: those of its process and of the thread itself.
 pub type Ids = (u32, u32);
 
-impl Recorded {
+impl TraceContents {
     pub fn new(trace: Trace) -> Self {
         let mut switches = Vec::new();
         trace
@@ -188,7 +190,7 @@ impl Recorded {
         assert_eq!(self.switches.len(), usize::try_from(counts.stored).unwrap());
         let in_gaps: u64 = self.gaps.iter().map(|gap| gap.lost).sum();
         assert_eq!(in_gaps, counts.lost, "{:?}", self.gaps);
-        assert_eq!(self.meta.state, State::Finished);
+        assert_eq!(self.meta.state, RecordingState::Finished);
         assert_eq!(self.completeness, Completeness::Finished);
     }
 
@@ -196,7 +198,7 @@ impl Recorded {
     /// kernel's own count.
     pub fn assert_balanced(&self) {
         assert_eq!(self.imbalance(), [""; 0]);
-        assert_eq!(self.meta.state, State::Finished);
+        assert_eq!(self.meta.state, RecordingState::Finished);
         assert_eq!(self.completeness, Completeness::Finished);
     }
 

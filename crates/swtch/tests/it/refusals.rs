@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::machine::beside_others;
-use crate::recording::{Place, Recorded, Recording, SWTCH, stderr, stdout, swtch};
+use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, stderr, stdout, swtch};
 use swtch_store::Trace;
 
 /// An id that no process has: above the largest that the kernel assigns by default.
@@ -39,7 +39,7 @@ fn a_path_that_is_no_trace_is_refused() {
 /// Every command that reads traces refuses other paths and says how to get a trace.
 #[test]
 fn every_reader_says_how_to_come_to_a_trace() {
-    let place = Place::new();
+    let place = TraceDir::new();
     let path = |name: &str| place.dir().join(name);
     fs::write(path("perf.data"), "PERFILE2 and what follows").unwrap();
     let (missing, of_perf) = (path("nope.swtch"), path("perf.data"));
@@ -73,7 +73,7 @@ fn every_reader_says_how_to_come_to_a_trace() {
 /// time.
 #[test]
 fn a_span_that_holds_nothing_is_refused_by_every_reader() {
-    let place = Place::new();
+    let place = TraceDir::new();
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../swtch-store/tests/format-1.swtch");
     for words in [
         &["report"][..],
@@ -150,7 +150,7 @@ fn root_a_path_that_is_no_cgroup_is_refused() {
 #[ignore = "needs root"]
 fn root_an_existing_path_is_never_overwritten() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     fs::write(place.trace(), "precious").unwrap();
     let mark = place.dir().join("mark");
     let output = place.record(&["--", "touch"]).arg(&mark).output().unwrap();
@@ -165,7 +165,7 @@ fn root_an_existing_path_is_never_overwritten() {
 #[ignore = "needs root"]
 fn root_a_path_that_cannot_be_written_is_refused_before_the_command_runs() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     let mark = place.dir().join("mark");
     let output = swtch(["record", "-o", "/proc/x.swtch", "--", "touch"])
         .arg(&mark)
@@ -233,20 +233,20 @@ fn root_the_advised_capabilities_suffice() {
     ];
     let output = stranger.run(&granted, &words);
     assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
-    let recorded = Recorded::new(Trace::open(&stranger.dir().join("t.swtch")).unwrap());
+    let recorded = TraceContents::new(Trace::open(&stranger.dir().join("t.swtch")).unwrap());
     recorded.assert_balanced();
     assert!(!recorded.switches.is_empty());
 }
 
 /// A user without rights, in a directory of their own.
 struct Stranger {
-    place: Place,
+    place: TraceDir,
     program: PathBuf,
 }
 
 impl Stranger {
     fn new() -> Self {
-        let place = Place::new();
+        let place = TraceDir::new();
         fs::set_permissions(place.dir(), fs::Permissions::from_mode(0o777)).unwrap();
         // The build directory may be closed to other users. A link avoids a copy of 200 MB, but
         // needs the same file system.

@@ -9,18 +9,18 @@ use std::time::Duration;
 
 use swtch_store::Trace;
 
-use crate::machine::{Running, alone, beside_others, children_of, wait_until};
-use crate::recording::{Place, Recorded, Recording, SWTCH, stderr, stdout};
+use crate::machine::{TestProcess, alone, beside_others, children_of, wait_until};
+use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, stderr, stdout};
 
 /// A process group that is killed when the test ends.
 struct Server {
-    master: Running,
+    master: TestProcess,
 }
 
 impl Server {
     fn start(command: &mut Command) -> Self {
         Self {
-            master: Running::start(command.process_group(0)),
+            master: TestProcess::start(command.process_group(0)),
         }
     }
 
@@ -64,8 +64,8 @@ fn kernel_count(pids: &[u32]) -> u64 {
 
 /// Records a server and compares the rows with the kernel's counts, those in the recording
 /// (`meta.json`) and those of `/proc`. The processes must live until its end.
-fn assert_recorded_as_counted(server: u32, seconds: &str) -> Recorded {
-    let place = Place::new();
+fn assert_recorded_as_counted(server: u32, seconds: &str) -> TraceContents {
+    let place = TraceDir::new();
     let members = tree_of(server);
     let before = kernel_count(&members);
     let pid = server.to_string();
@@ -73,7 +73,7 @@ fn assert_recorded_as_counted(server: u32, seconds: &str) -> Recorded {
     let after = kernel_count(&members);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(tree_of(server), members, "nobody came or went");
-    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
     recorded.assert_balanced();
     let threads = recorded.by_thread();
     let rows: usize = threads.values().map(Vec::len).sum();
@@ -164,7 +164,7 @@ fn root_without_children_only_the_master_is_recorded_and_said_to_have_waited() {
 fn root_ten_thousand_children_are_all_recorded() {
     const CHILDREN: usize = 10_000;
     let _machine = alone();
-    let place = Place::new();
+    let place = TraceDir::new();
     let gate = place.dir().join("gate");
     let made = Command::new("mkfifo").arg(&gate).status().unwrap();
     assert!(made.success());
@@ -182,13 +182,13 @@ fn root_ten_thousand_children_are_all_recorded() {
     }
     assert!(is_ready(), "{} children", children_of(server.pid()).len());
     let pid = server.pid().to_string();
-    let mut recorder = Running::start(&mut place.record(&["-p", &pid]));
+    let mut recorder = TestProcess::start(&mut place.record(&["-p", &pid]));
     wait_until("it records", || place.trace().join("meta.json").exists());
     thread::sleep(Duration::from_secs(1));
     drop(fs::OpenOptions::new().write(true).open(&gate).unwrap());
     server.master.ends_within(Duration::from_secs(60));
     assert!(recorder.ends_within(Duration::from_secs(60)).success());
-    let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
     assert_eq!(recorded.counts().lost, 0);
     let tree = recorded.meta.tree.unwrap();
     assert_eq!(tree.processes, u64::try_from(CHILDREN + 1).unwrap());
@@ -204,7 +204,7 @@ fn root_ten_thousand_children_are_all_recorded() {
 #[ignore = "needs root"]
 fn root_in_a_process_id_namespace_the_way_out_is_named() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     let inside = |words: &[&str]| {
         let mut unshare = Command::new("unshare");
         unshare
@@ -326,7 +326,7 @@ fn root_a_postmaster_is_recorded_with_its_backends_as_the_kernel_counts() {
     let postgres = Postgres::start(programs);
     let postmaster = postgres.postmaster();
     let mut load = postgres.pgbench(&["-c", "8", "-j", "2", "-T", "8", "-n"]);
-    let mut load = Running::start(load.stdin(Stdio::null()));
+    let mut load = TestProcess::start(load.stdin(Stdio::null()));
     // The command lines of its backends contain the user's name.
     let backends = || {
         let mut members = tree_of(postmaster);

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use swtch_store::Trace;
 
-use crate::machine::{Running, beside_others, wait_until};
-use crate::recording::{Place, Recorded, SWTCH};
+use crate::machine::{TestProcess, beside_others, wait_until};
+use crate::recording::{SWTCH, TraceContents, TraceDir};
 
 /// One condition that differs from the usual.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ const COMMAND: [&str; 3] = [
 
 impl Oddity {
     /// Runs a program under this condition.
-    fn run(self, place: &Place, words: &[&str]) -> Output {
+    fn run(self, place: &TraceDir, words: &[&str]) -> Output {
         let mut command = self.command(words);
         command.current_dir(place.dir()).stdin(Stdio::null());
         if let Self::Broken(descriptors) = self {
@@ -89,7 +89,7 @@ impl Oddity {
 
     /// Runs [`COMMAND`] under the program, or alone, and returns the signals that it found. Signals
     /// 32 and 33 are left out: the C library uses them in every program that has threads.
-    fn signals_found(self, place: &Place, swtch: &[&str]) -> Vec<u64> {
+    fn signals_found(self, place: &TraceDir, swtch: &[&str]) -> Vec<u64> {
         let words = [swtch, &COMMAND].concat();
         let output = self.run(place, &words);
         assert_eq!(
@@ -117,7 +117,7 @@ impl Oddity {
 fn root_a_recording_is_whole_and_the_exit_code_is_the_commands_however_it_is_started() {
     let _machine = beside_others();
     for oddity in ODDITIES {
-        let place = Place::new();
+        let place = TraceDir::new();
         let expected = oddity.signals_found(&place, &[]);
         for verb in [&["record"][..], &["explain", "--no-bill"]] {
             let swtch = [&[SWTCH], verb, &["-o", "t.swtch", "--"]].concat();
@@ -128,7 +128,7 @@ fn root_a_recording_is_whole_and_the_exit_code_is_the_commands_however_it_is_sta
             if !oddity.breaks_stdout() {
                 assert_eq!(report.status.code(), Some(0), "{oddity:?} {report:?}");
             }
-            Recorded::new(Trace::open(&place.trace()).unwrap()).assert_balanced();
+            TraceContents::new(Trace::open(&place.trace()).unwrap()).assert_balanced();
             fs::remove_dir_all(place.trace()).unwrap();
         }
     }
@@ -140,7 +140,7 @@ fn root_a_recording_is_whole_and_the_exit_code_is_the_commands_however_it_is_sta
 fn root_a_first_answer_passes_the_exit_code_and_the_signals_on_however_it_is_started() {
     let _machine = beside_others();
     for oddity in ODDITIES {
-        let place = Place::new();
+        let place = TraceDir::new();
         let expected = oddity.signals_found(&place, &[]);
         let no_rights = [
             "setpriv",
@@ -159,11 +159,11 @@ fn root_a_first_answer_passes_the_exit_code_and_the_signals_on_however_it_is_sta
 fn root_a_signal_that_was_ignored_from_the_start_ends_nothing() {
     let _machine = beside_others();
     for (name, signal) in [("HUP", libc::SIGHUP), ("INT", libc::SIGINT)] {
-        let place = Place::new();
+        let place = TraceDir::new();
         let script = "sleep 1; touch mark; exit 7";
         let words = [SWTCH, "record", "-o", "t.swtch", "--", "sh", "-c", script];
         let mut command = Oddity::Ignored(name).command(&words);
-        let mut recorder = Running::start(command.current_dir(place.dir()));
+        let mut recorder = TestProcess::start(command.current_dir(place.dir()));
         wait_until("the trace is there", || {
             place.trace().join("frame.arrows").exists()
         });
@@ -172,7 +172,7 @@ fn root_a_signal_that_was_ignored_from_the_start_ends_nothing() {
         let code = recorder.ends_within(Duration::from_secs(20)).code();
         assert_eq!(code, Some(7), "{name}");
         assert!(place.dir().join("mark").exists());
-        let recorded = Recorded::new(Trace::open(&place.trace()).unwrap());
+        let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
         recorded.assert_balanced();
         let length = recorded.meta.end_ns - recorded.meta.start_ns;
         assert!(length > 1_000_000_000, "{name}: it ended after {length} ns");

@@ -16,12 +16,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use swtch_bench::{BYSTANDERS, Outcome, Tally, ThreadOutcome, workload_named, workloads};
+use swtch_bench::{
+    BYSTANDERS, ReasonTally, ThreadOutcome, WorkloadOutcome, workload_named, workloads,
+};
 use swtch_core::{Certainty, Reason, Switch};
 use swtch_store::Trace;
 
 use crate::machine::alone;
-use crate::recording::{Ids, Place, Recorded, Recording, SWTCH, stderr};
+use crate::recording::{Ids, Recording, SWTCH, TraceContents, TraceDir, stderr};
 
 /// The hook that kernels before 6.17 lack.
 const HOOK: &str = "sched_set_need_resched_tp";
@@ -127,7 +129,7 @@ fn root_a_storm_is_stored_or_counted_as_lost() {
     println!("{STORM}: {} stored, {} lost", counts.stored, counts.lost);
     assert!(counts.uncaught <= counts.lost, "{counts:?}");
     let tallies = tallies(&outcome, &recorded);
-    let rows: u64 = tallies.iter().map(Tally::total).sum();
+    let rows: u64 = tallies.iter().map(ReasonTally::total).sum();
     let yields: u64 = tallies
         .iter()
         .map(|tally| tally.of_any(&[Reason::Yield]))
@@ -144,7 +146,7 @@ fn recorded_is_true(name: &str) {
     let outcome = outcome_of(&recording);
     let recorded = recording.read();
     let tallies = tallies(&outcome, &recorded);
-    let verdict = Verdict::of(&outcome, &tallies);
+    let verdict = WorkloadCheck::of(&outcome, &tallies);
     println!("{name:<18} {verdict}; {} late", recorded.counts().late);
     let misses: Vec<_> = outcome
         .threads
@@ -179,19 +181,19 @@ fn inferred_is_near_the_truth(name: &str) {
 }
 
 /// Records one run of a workload twice, with and without the hook.
-fn agreement_on(name: &str) -> Agreement {
-    let inner = Place::new();
+fn agreement_on(name: &str) -> TraceComparison {
+    let inner = TraceDir::new();
     let path = inner.trace().to_string_lossy().into_owned();
     let without_hook = ["--", SWTCH, "record", "--without-hook", HOOK, "-o", &path];
     let workload = ["--", SWTCH, "workload", name];
     let recording = Recording::of(&[&without_hook[..], &workload].concat());
     let outcome = outcome_of(&recording);
     let exact = recording.read();
-    let inferred = Recorded::new(Trace::open(&inner.trace()).unwrap());
+    let inferred = TraceContents::new(Trace::open(&inner.trace()).unwrap());
     assert!(inferred.meta.hooks.missing.iter().any(|hook| hook == HOOK));
     inferred.assert_accounted();
     let (exact, inferred) = (exact.by_thread(), inferred.by_thread());
-    let agreement = Agreement::of(&outcome, &exact, &inferred);
+    let agreement = TraceComparison::of(&outcome, &exact, &inferred);
     assert!(
         agreement.unpaired * 100 <= outcome_threads(&outcome),
         "{name}: {agreement}"
@@ -201,7 +203,7 @@ fn agreement_on(name: &str) -> Agreement {
     agreement
 }
 
-fn outcome_threads(outcome: &Outcome) -> u64 {
+fn outcome_threads(outcome: &WorkloadOutcome) -> u64 {
     let threads: usize = outcome.threads.iter().map(|thread| thread.ids.len()).sum();
     u64::try_from(threads).unwrap()
 }
@@ -215,14 +217,14 @@ fn can_play(name: &str) -> bool {
     needs.are_met()
 }
 
-fn outcome_of(recording: &Recording) -> Outcome {
+fn outcome_of(recording: &Recording) -> WorkloadOutcome {
     let output = &recording.output;
     assert!(output.status.success(), "{}", stderr(output));
     serde_json::from_slice(&output.stdout).expect("the workload says what must be found")
 }
 
 /// The rows of each thread that the workload watches, counted by reason.
-fn tallies(outcome: &Outcome, recorded: &Recorded) -> Vec<Tally> {
+fn tallies(outcome: &WorkloadOutcome, recorded: &TraceContents) -> Vec<ReasonTally> {
     let threads = recorded.by_thread();
     // Switches that the kernel did not trace (seen with threads of a sandbox that hide from
     // tracing): who asked for the CPU in a run that began with one cannot be known.
@@ -244,15 +246,15 @@ fn tallies(outcome: &Outcome, recorded: &Recorded) -> Vec<Tally> {
 }
 
 /// How many rows of a workload are as its construction requires.
-struct Verdict {
+struct WorkloadCheck {
     rows: u64,
     counted: u64,
     wrong: u64,
     reasons: BTreeMap<Reason, u64>,
 }
 
-impl Verdict {
-    fn of(outcome: &Outcome, tallies: &[Tally]) -> Self {
+impl WorkloadCheck {
+    fn of(outcome: &WorkloadOutcome, tallies: &[ReasonTally]) -> Self {
         let mut reasons = BTreeMap::new();
         for reason in Reason::ALL {
             let rows: u64 = tallies.iter().map(|tally| tally.of_any(&[*reason])).sum();
@@ -262,7 +264,7 @@ impl Verdict {
         }
         let pairs = || outcome.threads.iter().zip(tallies);
         Self {
-            rows: tallies.iter().map(Tally::total).sum(),
+            rows: tallies.iter().map(ReasonTally::total).sum(),
             counted: pairs().map(|(thread, _)| thread.counted.total()).sum(),
             wrong: pairs()
                 .map(|(thread, tally)| thread.wrong_rows(tally))
@@ -272,7 +274,7 @@ impl Verdict {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for WorkloadCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, counted) = (self.rows, self.counted);
         write!(
@@ -289,7 +291,7 @@ impl fmt::Display for Verdict {
 
 /// The comparison of two traces of the same run, row by row.
 #[derive(Default)]
-struct Agreement {
+struct TraceComparison {
     voluntary: u64,
     voluntary_wrong: u64,
     involuntary: u64,
@@ -300,9 +302,9 @@ struct Agreement {
     confused: BTreeMap<(Reason, Reason), u64>,
 }
 
-impl Agreement {
+impl TraceComparison {
     fn of(
-        outcome: &Outcome,
+        outcome: &WorkloadOutcome,
         exact: &BTreeMap<Ids, Vec<&Switch>>,
         inferred: &BTreeMap<Ids, Vec<&Switch>>,
     ) -> Self {
@@ -355,7 +357,7 @@ fn is_wakeup_too(exact: &Switch) -> bool {
     ["slice_end_at_wakeup", "protection_lapsed_at_wakeup"].contains(&exact.rule.name)
 }
 
-impl fmt::Display for Agreement {
+impl fmt::Display for TraceComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (right, all) = (self.involuntary_right, self.involuntary);
         write!(

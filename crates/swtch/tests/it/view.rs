@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::machine::beside_others;
 use crate::output::REPORTS;
-use crate::recording::{Place, Recording, SWTCH, report, stderr, stdout, swtch};
+use crate::recording::{Recording, SWTCH, TraceDir, report, stderr, stdout, swtch};
 
 /// A small recording that is kept in the source tree.
 fn kept_trace() -> PathBuf {
@@ -21,7 +21,7 @@ fn kept_trace() -> PathBuf {
 }
 
 /// A server process that is killed when the test ends.
-struct Server {
+struct ViewServer {
     process: Child,
     /// The address and port that it serves: `127.0.0.1:PORT`.
     host: String,
@@ -29,20 +29,20 @@ struct Server {
     base: String,
 }
 
-impl Drop for Server {
+impl Drop for ViewServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-struct Answer {
+struct HttpResponse {
     status: u16,
     head: String,
     body: Vec<u8>,
 }
 
-impl Server {
+impl ViewServer {
     fn of(trace: &Path) -> Self {
         Self::started(swtch(["view", "--no-open"]).arg(trace))
     }
@@ -78,7 +78,7 @@ impl Server {
         stream
     }
 
-    fn ask(&self, path: &str, headers: &[&str]) -> Answer {
+    fn ask(&self, path: &str, headers: &[&str]) -> HttpResponse {
         let mut stream = self.connected();
         let mut request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n");
         for header in headers {
@@ -92,7 +92,7 @@ impl Server {
             .position(|four| four == b"\r\n\r\n")
             .expect("a head");
         let head = String::from_utf8(answer[..end].to_vec()).unwrap();
-        Answer {
+        HttpResponse {
             status: head.split(' ').nth(1).unwrap().parse().unwrap(),
             body: answer[end + 4..].to_vec(),
             head,
@@ -100,7 +100,7 @@ impl Server {
     }
 
     /// A request with the token and host that the page sends.
-    fn get(&self, path: &str) -> Answer {
+    fn get(&self, path: &str) -> HttpResponse {
         self.ask(
             &format!("{}{path}", self.base),
             &[&format!("Host: {}", self.host)],
@@ -122,7 +122,7 @@ impl Server {
 /// Other users of the machine and other pages in the browser can reach the port, but not the page.
 #[test]
 fn only_who_knows_the_address_is_let_in() {
-    let server = Server::of(&kept_trace());
+    let server = ViewServer::of(&kept_trace());
     let host = format!("Host: {}", server.host);
     let own = server.base.as_str();
     let api = format!("{own}api/trace");
@@ -181,7 +181,7 @@ fn strangers_cannot_take_all_connections() {
     let limited = "ulimit -n 128; exec \"$0\" \"$@\"";
     let mut command = std::process::Command::new("sh");
     command.args(["-c", limited, SWTCH, "view", "--no-open"]);
-    let server = Server::started(command.arg(kept_trace()));
+    let server = ViewServer::started(command.arg(kept_trace()));
     let own = server.connected();
     let strangers: Vec<_> = (0..200)
         .map(|number| {
@@ -206,7 +206,7 @@ fn strangers_cannot_take_all_connections() {
 /// A request that never ends keeps its connection only for a limited time.
 #[test]
 fn half_a_request_is_not_waited_for_without_end() {
-    let server = Server::of(&kept_trace());
+    let server = ViewServer::of(&kept_trace());
     for beginning in ["", "GET / HTTP/1.1\r\nHost: "] {
         let began = Instant::now();
         let mut stream = server.connected();
@@ -225,7 +225,7 @@ fn half_a_request_is_not_waited_for_without_end() {
 /// The policy tells the browser that the page uses nothing from elsewhere.
 #[test]
 fn every_answer_carries_its_policy() {
-    let server = Server::of(&kept_trace());
+    let server = ViewServer::of(&kept_trace());
     for path in ["", "api/trace", "no/such/file"] {
         let head = server.get(path).head.to_lowercase();
         assert!(
@@ -240,7 +240,7 @@ fn every_answer_carries_its_policy() {
 /// The page is a list of files inside the program: no path leads out of it.
 #[test]
 fn paths_do_not_lead_out_of_the_page() {
-    let server = Server::of(&kept_trace());
+    let server = ViewServer::of(&kept_trace());
     for path in [
         "../../../../../../etc/passwd",
         "..%2f..%2f..%2fetc%2fpasswd",
@@ -263,7 +263,7 @@ fn paths_do_not_lead_out_of_the_page() {
 }
 
 fn assert_reports_agree<'a>(
-    server: &Server,
+    server: &ViewServer,
     trace: &Path,
     reports: impl IntoIterator<Item = &'a str>,
 ) {
@@ -282,7 +282,7 @@ fn assert_reports_agree<'a>(
 #[test]
 fn reports_are_those_of_the_command_line() {
     let trace = kept_trace();
-    let server = Server::of(&trace);
+    let server = ViewServer::of(&trace);
     assert_reports_agree(&server, &trace, REPORTS.into_iter().chain(["level"]));
     let half = server.json("api/trace")["duration_ns"].as_u64().unwrap() / 2;
     let since = format!("{half}ns");
@@ -308,7 +308,7 @@ fn reports_are_those_of_the_command_line() {
 /// The same switches, counted in three ways.
 #[test]
 fn curves_and_threads_count_what_reports_count() {
-    let server = Server::of(&kept_trace());
+    let server = ViewServer::of(&kept_trace());
     let total = &server.json("api/report?by=reason")["total"];
     let switches = total["switches"].as_u64().unwrap();
     assert!(switches > 0);
@@ -337,7 +337,7 @@ fn curves_and_threads_count_what_reports_count() {
 #[test]
 fn who_had_the_cpu_sums_to_the_report() {
     let trace = kept_trace();
-    let server = Server::of(&trace);
+    let server = ViewServer::of(&trace);
     let threads = server.json("api/threads");
     let counts = threads["switches"].as_array().unwrap().iter();
     let rows: u64 = counts.map(|count| count.as_u64().unwrap()).sum();
@@ -367,7 +367,7 @@ fn who_had_the_cpu_sums_to_the_report() {
 /// Requests that the page cannot have made are refused with a message, and never end the server.
 #[test]
 fn questions_that_make_no_sense_are_refused() {
-    let server = Server::of(&kept_trace());
+    let server = ViewServer::of(&kept_trace());
     for (question, status) in [
         ("lanes?from=5&to=5&px=10&lanes=c0", 400),
         ("lanes?px=0&lanes=c0", 400),
@@ -416,7 +416,7 @@ fn root_what_is_asked_of_a_real_trace_agrees() {
     let _machine = beside_others();
     let recording = Recording::of(&["--stacks", "--", SWTCH, "workload", "sampler", "--quiet"]);
     let trace = recording.place.trace();
-    let server = Server::of(&trace);
+    let server = ViewServer::of(&trace);
     let some = ["reason", "process", "thread", "preemptor", "wait", "stack"];
     assert_reports_agree(&server, &trace, some);
     let threads = server.json("api/threads");
@@ -447,7 +447,7 @@ fn root_the_stack_of_a_waker_is_where_it_ended_the_wait() {
     let _machine = beside_others();
     let words = ["--stacks=0", "--", SWTCH, "workload", "condvar"];
     let recording = Recording::of(&[&words[..], &["--count", "300", "--quiet"]].concat());
-    let server = Server::of(&recording.place.trace());
+    let server = ViewServer::of(&recording.place.trace());
     let counts = server.json("api/threads")["switches"].clone();
     let rows: u64 = counts
         .as_array()
@@ -494,7 +494,7 @@ fn a_port_in_use_is_said_with_the_remedy() {
 
 #[test]
 fn what_is_no_trace_is_refused_before_anything_is_served() {
-    let place = Place::new();
+    let place = TraceDir::new();
     fs::create_dir(place.trace()).unwrap();
     let output = swtch(["view", "--no-open"])
         .arg(place.trace())
@@ -510,7 +510,7 @@ fn what_is_no_trace_is_refused_before_anything_is_served() {
 #[ignore = "needs root"]
 fn root_a_trace_that_is_being_recorded_is_followed() {
     let _machine = beside_others();
-    let place = Place::new();
+    let place = TraceDir::new();
     let script = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do sleep 0.5; done";
     let mut recorder = place.record(&["--", "sh", "-c", script]);
     let mut recorder = recorder
@@ -523,7 +523,7 @@ fn root_a_trace_that_is_being_recorded_is_followed() {
         assert!(Instant::now() < limit, "no trace appears");
         std::thread::sleep(Duration::from_millis(50));
     }
-    let server = Server::of(&place.trace());
+    let server = ViewServer::of(&place.trace());
     let first_rows = || -> Vec<Value> {
         let detail = |row| server.json(&format!("api/detail?row={row}"));
         let rows = (0..10).map(detail);
@@ -566,7 +566,7 @@ fn root_a_trace_that_is_being_recorded_is_followed() {
 /// A page to send is one file, and an incomplete one is never left.
 #[test]
 fn a_page_is_written_whole_or_not_at_all() {
-    let place = Place::new();
+    let place = TraceDir::new();
     let page = place.dir().join("page.html");
     let run = |file: &Path| {
         swtch(["report", "--html"])

@@ -2,16 +2,16 @@
 
 use corosensei::stack::DefaultStack;
 
-use super::stack::Stack;
-use super::{Body, Stackful};
+use super::stack::MappedStack;
+use super::{CoroutineBody, Stackful};
 use crate::error::Error;
 
 /// A coroutine that passes no values in either direction.
 pub(super) struct Corosensei(corosensei::Coroutine<(), (), ()>);
 
 impl Stackful for Corosensei {
-    fn start(body: Body) -> Result<Self, Error> {
-        let stack = DefaultStack::new(Stack::SIZE).map_err(Error::calling("mmap"))?;
+    fn start(body: CoroutineBody) -> Result<Self, Error> {
+        let stack = DefaultStack::new(MappedStack::SIZE).map_err(Error::calling("mmap"))?;
         let mut coroutine = Self(corosensei::Coroutine::with_stack(
             stack,
             move |yielder, ()| body.run(|| yielder.suspend(())),

@@ -4,13 +4,13 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr;
 
-use super::stack::Stack;
-use super::{Body, Stackful};
+use super::stack::MappedStack;
+use super::{CoroutineBody, Stackful};
 use crate::coroutine_switch as assembly;
 use crate::error::Error;
 
 /// Which registers a switch saves.
-pub(super) trait Switch: 'static {
+pub(super) trait SavedRegisters: 'static {
     /// Prepares the stack that ends at `top`, so that it starts with `enter`.
     ///
     /// # Safety
@@ -27,9 +27,9 @@ pub(super) trait Switch: 'static {
 }
 
 /// Saves the callee-saved registers only.
-pub(super) enum Plain {}
+pub(super) enum CalleeSavedOnly {}
 
-impl Switch for Plain {
+impl SavedRegisters for CalleeSavedOnly {
     unsafe fn lay(top: *mut u8, enter: assembly::Entry, argument: *mut ()) -> *mut u8 {
         // SAFETY: the caller's promise.
         unsafe { assembly::init_stack_frame(top, enter, argument) }
@@ -45,7 +45,7 @@ impl Switch for Plain {
 /// Saves the floating-point control words too.
 pub(super) enum FloatControl {}
 
-impl Switch for FloatControl {
+impl SavedRegisters for FloatControl {
     unsafe fn lay(top: *mut u8, enter: assembly::Entry, argument: *mut ()) -> *mut u8 {
         // SAFETY: the caller's promise.
         unsafe { assembly::lay_registers_and_float_control(top, enter, argument) }
@@ -58,24 +58,24 @@ impl Switch for FloatControl {
     }
 }
 
-/// A coroutine. Dropping it frees the stack without unwinding: a [`Body`] owns nothing there.
-pub(super) struct Registers<S> {
-    sides: Box<Sides>,
-    _stack: Stack,
+/// A coroutine. Dropping it frees the stack without unwinding: a [`CoroutineBody`] owns nothing there.
+pub(super) struct AssemblyCoroutine<S> {
+    sides: Box<StackPointers>,
+    _stack: MappedStack,
     switch: PhantomData<S>,
 }
 
 /// The saved stack pointers of both sides; that of the running side is stale.
-struct Sides {
+struct StackPointers {
     inside: Cell<*mut u8>,
     outside: Cell<*mut u8>,
-    body: Body,
+    body: CoroutineBody,
 }
 
-impl<S: Switch> Stackful for Registers<S> {
-    fn start(body: Body) -> Result<Self, Error> {
-        let stack = Stack::new()?;
-        let sides = Box::new(Sides {
+impl<S: SavedRegisters> Stackful for AssemblyCoroutine<S> {
+    fn start(body: CoroutineBody) -> Result<Self, Error> {
+        let stack = MappedStack::new()?;
+        let sides = Box::new(StackPointers {
             inside: Cell::new(ptr::null_mut()),
             outside: Cell::new(ptr::null_mut()),
             body,
@@ -104,9 +104,9 @@ impl<S: Switch> Stackful for Registers<S> {
 /// # Safety
 ///
 /// `sides` are those of the coroutine whose stack this is, and stay where they are.
-unsafe extern "C" fn enter<S: Switch>(sides: *mut ()) -> ! {
+unsafe extern "C" fn enter<S: SavedRegisters>(sides: *mut ()) -> ! {
     // SAFETY: the caller's promise; the box is only used by shared reference.
-    let sides = unsafe { &*sides.cast::<Sides>() };
+    let sides = unsafe { &*sides.cast::<StackPointers>() };
     sides.body.run(|| {
         let load = sides.outside.get();
         // SAFETY: the code that resumed us saved its stack there, and is suspended until we switch.

@@ -12,9 +12,9 @@ const GUARD: usize = 64 * 1024;
 
 /// A mapped stack with its guard.
 #[derive(Debug)]
-pub(super) struct Stack(ptr::NonNull<u8>);
+pub(super) struct MappedStack(ptr::NonNull<u8>);
 
-impl Stack {
+impl MappedStack {
     /// Usable bytes of every stack.
     pub(super) const SIZE: usize = SIZE;
 
@@ -57,7 +57,7 @@ impl Stack {
     }
 }
 
-impl Drop for Stack {
+impl Drop for MappedStack {
     fn drop(&mut self) {
         // SAFETY: unmaps what `new` mapped; its owner does not switch to it any more.
         unsafe { libc::munmap(self.0.as_ptr().cast(), GUARD + SIZE) };

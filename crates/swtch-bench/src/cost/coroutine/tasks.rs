@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::Body;
+use super::CoroutineBody;
 use super::patch::Patch;
 
 type Queue = Arc<Mutex<VecDeque<usize>>>;
@@ -25,12 +25,12 @@ pub(super) struct Tasks {
 /// A task and its own waker.
 type Asleep = (Pin<Box<dyn Future<Output = ()>>>, Waker);
 
-struct Task {
+struct RingTask {
     number: usize,
     ready: Queue,
 }
 
-impl Wake for Task {
+impl Wake for RingTask {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -43,21 +43,21 @@ impl Wake for Task {
 
 impl Tasks {
     /// A ring of tasks; the first one has the turn.
-    pub(super) fn new(bodies: &[Body]) -> Self {
+    pub(super) fn new(bodies: &[CoroutineBody]) -> Self {
         let ready = Queue::default();
         let turn = Rc::new(Cell::new(0));
         let wakers: Vec<_> = (0..bodies.len())
             .map(|number| {
                 let ready = Arc::clone(&ready);
-                Waker::from(Arc::new(Task { number, ready }))
+                Waker::from(Arc::new(RingTask { number, ready }))
             })
             .collect();
         wakers[0].wake_by_ref();
-        let task = |(number, body): (usize, &Body)| -> Asleep {
+        let task = |(number, body): (usize, &CoroutineBody)| -> Asleep {
             let next = (number + 1) % bodies.len();
             let patch = match body {
-                Body::Nothing => None,
-                Body::Patch(seed) => Some(Patch::new(*seed)),
+                CoroutineBody::Nothing => None,
+                CoroutineBody::Patch(seed) => Some(Patch::new(*seed)),
             };
             let wakes = wakers[next].clone();
             let task = take_turns(Rc::clone(&turn), number, next, wakes, patch);

@@ -10,33 +10,33 @@ mod gnu {
     use std::cell::{Cell, UnsafeCell};
     use std::ptr;
 
-    use super::super::stack::Stack;
-    use super::super::{Body, Stackful};
+    use super::super::stack::MappedStack;
+    use super::super::{CoroutineBody, Stackful};
     use crate::error::{Error, checked};
 
-    /// A coroutine. Dropping it frees the stack without unwinding: a [`Body`] owns nothing there.
+    /// A coroutine. Dropping it frees the stack without unwinding: a [`CoroutineBody`] owns nothing there.
     pub(in super::super) struct Ucontext {
-        sides: Box<Sides>,
-        _stack: Stack,
+        sides: Box<SavedContexts>,
+        _stack: MappedStack,
     }
 
-    struct Sides {
+    struct SavedContexts {
         inside: UnsafeCell<libc::ucontext_t>,
         outside: UnsafeCell<libc::ucontext_t>,
-        body: Body,
+        body: CoroutineBody,
     }
 
     thread_local! {
         /// The coroutine that this thread enters next: `makecontext` can pass no pointer.
-        static ENTERED: Cell<*const Sides> = const { Cell::new(ptr::null()) };
+        static ENTERED: Cell<*const SavedContexts> = const { Cell::new(ptr::null()) };
     }
 
     impl Stackful for Ucontext {
-        fn start(body: Body) -> Result<Self, Error> {
-            let stack = Stack::new()?;
+        fn start(body: CoroutineBody) -> Result<Self, Error> {
+            let stack = MappedStack::new()?;
             // SAFETY: an all-zero ucontext_t may be written to by `getcontext`.
             let [inside, outside] = [(); 2].map(|()| unsafe { std::mem::zeroed() });
-            let sides = Box::new(Sides {
+            let sides = Box::new(SavedContexts {
                 inside: UnsafeCell::new(inside),
                 outside: UnsafeCell::new(outside),
                 body,
@@ -47,7 +47,7 @@ mod gnu {
             // SAFETY: there is no other reference to the context.
             let area = unsafe { &mut (*inside).uc_stack };
             area.ss_sp = stack.bottom().cast();
-            area.ss_size = Stack::SIZE;
+            area.ss_size = MappedStack::SIZE;
             // SAFETY: the context is initialised and has a stack; `enter` takes nothing.
             unsafe { libc::makecontext(inside, enter, 0) };
             ENTERED.set(ptr::from_ref(&*sides));

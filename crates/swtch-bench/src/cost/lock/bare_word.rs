@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::Lock;
+use super::RingLock;
 use crate::error::Error;
 use crate::token::{private_wait_while, private_wake};
 
@@ -16,7 +16,7 @@ const WAITED_FOR: u32 = 2;
 #[repr(align(64))]
 pub(crate) struct BareWord(AtomicU32);
 
-impl Lock for BareWord {
+impl RingLock for BareWord {
     fn lock(&self) -> Result<(), Error> {
         let taken = self
             .0

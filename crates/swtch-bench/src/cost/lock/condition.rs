@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{LibraryMutex, Lock};
+use super::{LibraryMutex, RingLock};
 use crate::error::{Error, returned};
 
 /// The flag, and the condition variable on which waiters block.
@@ -47,7 +47,7 @@ impl ConditionLock {
     }
 }
 
-impl Lock for ConditionLock {
+impl RingLock for ConditionLock {
     fn lock(&self) -> Result<(), Error> {
         self.mutex.lock()?;
         while self.is_held.load(Ordering::Relaxed) {

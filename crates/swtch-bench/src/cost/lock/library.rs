@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 
-use super::Lock;
+use super::RingLock;
 use crate::error::{Error, returned};
 
 /// A plain mutex.
@@ -37,7 +37,7 @@ impl LibraryMutex {
     }
 }
 
-impl Lock for LibraryMutex {
+impl RingLock for LibraryMutex {
     fn lock(&self) -> Result<(), Error> {
         // SAFETY: initialised by `default`, alive while `self` is.
         returned("pthread_mutex_lock", unsafe {

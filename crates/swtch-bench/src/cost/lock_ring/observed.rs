@@ -14,13 +14,13 @@ use swtch_core::units::Nanos;
 
 use super::super::leader;
 use super::{
-    BareWord, ConditionLock, FIRST_TURNS, HandOver, LibraryMutex, Lock, LockKind, LockRing,
-    LockRingSpec, warm_turns,
+    BareWord, ConditionLock, FIRST_TURNS, HandOver, LibraryMutex, LockKind, LockRing, LockRingSpec,
+    RingLock, warm_turns,
 };
 use crate::clock;
 use crate::error::Error;
-use crate::outcome::Counted;
-use crate::process::Child;
+use crate::outcome::SwitchCounts;
+use crate::process::ForkedChild;
 
 /// What was observed of a ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Observed {
     /// Number of moves over which switches were counted: the last ones of each thread.
     pub counted_hand_overs: u64,
     /// Switches of all threads over these moves.
-    pub counted: Counted,
+    pub counted: SwitchCounts,
     /// Wall time of all moves.
     pub elapsed: Nanos,
     /// CPU time of all threads meanwhile; divided by `elapsed`, the number of busy CPUs.
@@ -47,7 +47,7 @@ pub fn observe(spec: &LockRingSpec, turns: u64) -> Result<Observed, Error> {
     spec.check()?;
     let (reader, writer) = pipe().map_err(Error::calling("pipe2"))?;
     let mut writer = Some(writer);
-    let mut child = Child::fork(|| {
+    let mut child = ForkedChild::fork(|| {
         let writer = writer.take().expect("invariant: a process has one act");
         leader::set_error_fd(writer.as_raw_fd());
         let observed = match spec.lock {
@@ -67,16 +67,16 @@ pub fn observe(spec: &LockRingSpec, turns: u64) -> Result<Observed, Error> {
 }
 
 /// The moves that were logged so far.
-struct Log {
+struct MoveLog {
     next: AtomicUsize,
     /// Thread number in the upper half, lock number in the lower.
     entries: Vec<AtomicU64>,
 }
 
-fn watch<L: Lock>(spec: &LockRingSpec, turns: u64) -> Result<Observed, Error> {
+fn watch<L: RingLock>(spec: &LockRingSpec, turns: u64) -> Result<Observed, Error> {
     spec.take_place()?;
     let moves = (FIRST_TURNS + warm_turns(turns) + turns) * spec.lap();
-    let log = Arc::new(Log {
+    let log = Arc::new(MoveLog {
         next: AtomicUsize::new(0),
         entries: (0..moves).map(|_| AtomicU64::new(0)).collect(),
     });
@@ -151,7 +151,7 @@ fn read(reader: PipeReader) -> Result<Observed, Error> {
     Ok(Observed {
         hand_overs,
         counted_hand_overs,
-        counted: Counted {
+        counted: SwitchCounts {
             voluntary,
             involuntary,
         },

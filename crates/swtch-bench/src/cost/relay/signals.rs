@@ -8,10 +8,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Relay;
-use crate::cast::own_id;
 use crate::cost::work::Work;
 use crate::error::{Error, checked, returned};
 use crate::shared::Shared;
+use crate::workers::own_id;
 
 const TURN: libc::c_int = libc::SIGUSR2;
 

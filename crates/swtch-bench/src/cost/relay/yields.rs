@@ -8,9 +8,9 @@ use crate::cost::work::Work;
 use crate::error::{Error, checked};
 
 /// A relay without shared state.
-pub(super) struct Yields;
+pub(super) struct YieldRelay;
 
-impl Relay for Yields {
+impl Relay for YieldRelay {
     fn lead(&self, work: &mut dyn Work) -> Result<(), Error> {
         sched_yield()?;
         work.run();

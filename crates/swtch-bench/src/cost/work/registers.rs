@@ -15,13 +15,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::Work;
-use crate::arch::{self, Registers};
+use crate::arch::{self, ExtendedRegisters};
 use crate::error::Error;
 
 /// What the last instructions before the hand-over do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ending {
+pub enum RegisterEnding {
     /// They write the register state, which stays live.
     Live,
     /// They clear the state, by the instructions that `Live` executes first.
@@ -63,14 +63,14 @@ impl LiveRegisters {
     }
 }
 
-pub(super) struct Touch {
-    registers: Registers,
-    ending: Ending,
+pub(super) struct RegisterWork {
+    registers: ExtendedRegisters,
+    ending: RegisterEnding,
     live: LiveRegisters,
 }
 
-impl Touch {
-    pub(super) fn new(registers: Registers, ending: Ending) -> Result<Self, Error> {
+impl RegisterWork {
+    pub(super) fn new(registers: ExtendedRegisters, ending: RegisterEnding) -> Result<Self, Error> {
         if !arch::is_supported(registers) {
             return Err(Error::NotHere(format!(
                 "this CPU, or the kernel, has no {registers:?} registers that can be set back"
@@ -85,15 +85,15 @@ impl Touch {
     }
 }
 
-impl Work for Touch {
+impl Work for RegisterWork {
     fn run(&mut self) {
         if let Some(live) = arch::live_components() {
             self.live.always &= live;
             self.live.ever |= live;
         }
         match self.ending {
-            Ending::Live => arch::leave_live(self.registers),
-            Ending::Cleared => arch::leave_cleared(self.registers),
+            RegisterEnding::Live => arch::leave_live(self.registers),
+            RegisterEnding::Cleared => arch::leave_cleared(self.registers),
         }
     }
 
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_reading_is_of_the_hand_overs_since_the_last() {
-        let mut work = match Touch::new(Registers::Init, Ending::Cleared) {
+        let mut work = match RegisterWork::new(ExtendedRegisters::Init, RegisterEnding::Cleared) {
             Ok(work) => work,
             Err(Error::NotHere(why)) => swtch_test::skip!("{why}"),
             Err(error) => panic!("{error}"),

@@ -1,7 +1,7 @@
 //! A working set: what a switch costs when the caches have to be refilled.
 //!
-//! Compare [`Sharing::Private`], where each member brings its own memory into the caches, with
-//! [`Sharing::Shared`], where one member warms them for the next. The walks are the same, so the
+//! Compare [`MemorySharing::Private`], where each member brings its own memory into the caches, with
+//! [`MemorySharing::Shared`], where one member warms them for the next. The walks are the same, so the
 //! difference is what the caches have lost to other members.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub enum Order {
 /// Whether members share the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Sharing {
+pub enum MemorySharing {
     /// Each member has memory of its own.
     Private,
     /// All members have the same memory.

@@ -24,7 +24,7 @@
 //!
 //! So the amount displaced is kept for each task, from run to run.
 
-use crate::cost::price::{Curve, Fact, Point, PriceList};
+use crate::cost::price::{Curve, Point, PriceFact, PriceList};
 use crate::units::Nanos;
 
 /// The curve used: random reads and writes over memory that the members do not share.
@@ -103,7 +103,7 @@ impl Displacement {
     }
 }
 
-fn l2_bytes(facts: &[Fact]) -> Option<f64> {
+fn l2_bytes(facts: &[PriceFact]) -> Option<f64> {
     let fact = facts.iter().find(|fact| fact.name == L2)?;
     let bytes: f64 = fact.value.as_deref()?.parse().ok()?;
     (bytes > 0.0).then_some(bytes)

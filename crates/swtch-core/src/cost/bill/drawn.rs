@@ -2,8 +2,8 @@
 
 use super::{Case, Successor};
 use crate::cost::{
-    Curve, Estimate, Fact, Members, Origin, PRICES_VERSION, Per, Place, Point, Policy, Price,
-    PriceList, REFERENCE, Session,
+    Curve, Estimate, Members, Origin, PRICES_VERSION, Place, Point, Policy, Price, PriceFact,
+    PriceList, PriceUnit, REFERENCE, Session,
 };
 use crate::reason::Reason;
 
@@ -38,7 +38,7 @@ pub fn price(kind: &str, members: &str, net: [f64; 3]) -> Price {
         net_ns: Some(estimate(net)),
         voluntary_per_op: 1.0,
         involuntary_per_op: 0.0,
-        per: Per::Switch,
+        per: PriceUnit::Switch,
         system_calls: None,
         relative: None,
         dropped_rounds: 0,
@@ -97,7 +97,7 @@ pub fn with_curve(list: PriceList, points: &[(f64, [f64; 3])]) -> PriceList {
 
 /// The list of a machine with an L2 cache of this many bytes.
 pub fn with_l2(list: PriceList, bytes: &str) -> PriceList {
-    let fact = Fact {
+    let fact = PriceFact {
         name: super::displacement::L2.into(),
         value: Some(bytes.into()),
         source: "drawn".into(),

@@ -21,7 +21,7 @@
 use super::{Case, Successor};
 use crate::cost::estimate::Estimate;
 use crate::cost::kind::{Members, Place, Policy, Primitive};
-use crate::cost::price::{Per, Price, PriceList};
+use crate::cost::price::{Price, PriceList, PriceUnit};
 use crate::reason::{Category, Reason};
 
 /// The price at which one switch is billed.
@@ -300,7 +300,7 @@ fn offer(list: &PriceList, primitive: Primitive, members: Members) -> Result<Off
     let name = format!("price of {primitive} between {members}");
     let price = list.prices.iter().find(is_it);
     let price = price.ok_or_else(|| format!("the list holds no {name}"))?;
-    if let Per::Operation(because) = &price.per {
+    if let PriceUnit::Operation(because) = &price.per {
         return Err(format!("the list's {name} is not per switch: {because}"));
     }
     let net = price.net_ns.as_ref();
@@ -443,7 +443,7 @@ mod tests {
         let system_call = Price {
             hand_off_ns: estimate([48.0, 50.0, 54.0]),
             net_ns: None,
-            per: Per::Operation("no hand-over".into()),
+            per: PriceUnit::Operation("no hand-over".into()),
             ..price("system-call", "none", [0.0; 3])
         };
         let waits = with_calls("yield", [290.0, 300.0, 310.0], [124.0, 130.0, 132.0]);
@@ -562,7 +562,7 @@ mod tests {
         assert!(refusal(|p| p.policy = Some(Policy::Fifo)).contains("holds no price"));
         assert!(refusal(|p| p.count = Some(4)).contains("holds no price"));
         assert!(refusal(|p| p.net_ns = None).contains("not net of its calls"));
-        let counted = refusal(|p| p.per = Per::Operation("2 switches a hop".into()));
+        let counted = refusal(|p| p.per = PriceUnit::Operation("2 switches a hop".into()));
         assert!(
             counted.ends_with("is not per switch: 2 switches a hop"),
             "{counted}"

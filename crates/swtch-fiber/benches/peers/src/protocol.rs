@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// The results of one block of N operations.
 #[derive(Clone, Copy, Debug)]
-pub struct Block {
+pub struct MeterReading {
     wall: Duration,
     cpu: Duration,
     user: u64,
@@ -50,11 +50,11 @@ impl Meter {
     }
 
     /// The block since [`Meter::start`], in which `user` operations happened.
-    pub fn stop(self, user: u64) -> Block {
+    pub fn stop(self, user: u64) -> MeterReading {
         let wall = self.wall.elapsed();
         let cpu = cpu_time() - self.cpu;
         let (voluntary, involuntary) = os_switches();
-        Block {
+        MeterReading {
             wall,
             cpu,
             user,
@@ -68,7 +68,7 @@ impl Meter {
 ///
 /// # Errors
 /// When a line cannot be read, understood or written.
-pub fn serve(about: &str, mut run: impl FnMut(u64) -> Block) -> io::Result<()> {
+pub fn serve(about: &str, mut run: impl FnMut(u64) -> MeterReading) -> io::Result<()> {
     let mut answer = io::stdout().lock();
     writeln!(answer, "ready {about}")?;
     answer.flush()?;

@@ -3,16 +3,16 @@ use std::sync::atomic::{AtomicBool, AtomicI32};
 
 use super::*;
 use crate::stall::backtrace::{self, Backtrace};
-use crate::stall::evidence::{Call, Sample};
+use crate::stall::evidence::{Call, ThreadSample};
 
 /// A thread that works until it is told to stop.
-struct Worker {
+struct BusyThread {
     tid: i32,
     stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<u64>,
 }
 
-impl Worker {
+impl BusyThread {
     fn start(work: impl FnOnce(&AtomicBool) -> u64 + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let tid = Arc::new(AtomicI32::new(0));
@@ -38,10 +38,10 @@ impl Worker {
     }
 
     /// Takes backtraces until one is good, because the machine may be busy.
-    fn backtrace(&self, is_good: impl Fn(&Sample, &str) -> bool) -> (Backtrace, String) {
+    fn backtrace(&self, is_good: impl Fn(&ThreadSample, &str) -> bool) -> (Backtrace, String) {
         let mut last = String::new();
         for _ in 0..500 {
-            let sample = Sample::take(self.tid, &[]);
+            let sample = ThreadSample::take(self.tid, &[]);
             let (backtrace, _) = backtrace::take(self.tid, &sample);
             last = backtrace.to_string();
             if is_good(&sample, &last) {
@@ -69,7 +69,7 @@ fn outer_frame(stop: &AtomicBool) -> u64 {
 /// The name of the function that stalls is what a reader wants first.
 #[test]
 fn a_loop_and_its_callers_are_named() {
-    let worker = Worker::start(outer_frame);
+    let worker = BusyThread::start(outer_frame);
     let (backtrace, text) = worker.backtrace(|_, text| text.contains("innermost_loop"));
     worker.end();
     let inner = text.find("innermost_loop").unwrap();
@@ -83,7 +83,7 @@ fn a_loop_and_its_callers_are_named() {
 /// Its stack is read from outside.
 #[test]
 fn a_sleeping_thread_is_not_disturbed() {
-    let worker = Worker::start(|_| {
+    let worker = BusyThread::start(|_| {
         let mut left = libc::timespec {
             tv_sec: 0,
             tv_nsec: 300_000_000,
@@ -104,7 +104,7 @@ fn a_sleeping_thread_is_not_disturbed() {
 #[test]
 fn a_blocked_read_is_restarted() {
     let (read, write) = std::io::pipe().unwrap();
-    let worker = Worker::start(move |_| {
+    let worker = BusyThread::start(move |_| {
         let fd = std::os::fd::AsRawFd::as_raw_fd(&read);
         let mut byte = 0_u8;
         // SAFETY: the byte is writable, and the pipe is open.
@@ -125,7 +125,7 @@ fn a_blocked_read_is_restarted() {
 /// panic. It must not crash, and its results must not change.
 #[test]
 fn captures_disturb_no_work() {
-    let worker = Worker::start(|stop| {
+    let worker = BusyThread::start(|stop| {
         let mut sum = 0_u64;
         while !stop.load(Ordering::Relaxed) {
             let text = vec![format!("{sum}"); 10].join(",");
@@ -142,7 +142,7 @@ fn captures_disturb_no_work() {
     let mut answers = 0;
     let mut frames = 0;
     while Instant::now() < end {
-        let sample = Sample::take(worker.tid, &[]);
+        let sample = ThreadSample::take(worker.tid, &[]);
         let (backtrace, usage) = backtrace::take(worker.tid, &sample);
         answers += u32::from(usage.is_some());
         frames = frames.max(backtrace.addresses.len());
@@ -156,7 +156,7 @@ fn captures_disturb_no_work() {
 #[test]
 fn a_thread_that_blocks_the_signal_is_given_up() {
     let signal = install().unwrap();
-    let deaf = Worker::start(move |stop| {
+    let deaf = BusyThread::start(move |stop| {
         // SAFETY: a set of signals, for which zeros are valid.
         let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
         // SAFETY: the set is writable.
@@ -167,7 +167,7 @@ fn a_thread_that_blocks_the_signal_is_given_up() {
     });
     let gave_up = (0..100).any(|_| capture(deaf.tid, Duration::from_millis(5)).is_none());
     assert!(gave_up);
-    let other = Worker::start(outer_frame);
+    let other = BusyThread::start(outer_frame);
     other.backtrace(|_, text| text.contains("innermost_loop"));
     other.end();
     deaf.end();

@@ -2,8 +2,8 @@ use super::*;
 use crate::stall::capture::Usage;
 
 /// Two samples of a thread 20 ms apart, between which nothing has changed.
-fn still() -> (Sample, Sample) {
-    let before = Sample {
+fn still() -> (ThreadSample, ThreadSample) {
+    let before = ThreadSample {
         at_ns: 1_000_000_000,
         cpu_ns: Some(500_000_000),
         user_ns: Some(400_000_000),
@@ -15,7 +15,7 @@ fn still() -> (Sample, Sample) {
         call: Call::Running,
         preemptive: vec![(7, 1_000_000)],
         process_cpu_ns: Some(800_000_000),
-        ..Sample::default()
+        ..ThreadSample::default()
     };
     let mut after = before.clone();
     after.at_ns += 20_000_000;
@@ -28,7 +28,7 @@ fn add(counter: &mut Option<u64>, ms: u64) {
 }
 
 /// Turns the sample into one of a sleeping thread.
-fn block(sample: &mut Sample) {
+fn block(sample: &mut ThreadSample) {
     sample.state = Some('S');
     sample.voluntary = sample.voluntary.map(|count| count + 1);
     sample.call = Call::Inside {
@@ -57,7 +57,7 @@ fn cpu_in_user_mode_is_a_user_loop() {
     add(&mut after.kernel_ns, 3);
     assert_eq!(
         judge(SchedulerDuty::Running, &before, &after).0,
-        Verdict::UserLoop
+        StallVerdict::UserLoop
     );
 }
 
@@ -70,12 +70,12 @@ fn a_quarter_of_the_cpu_is_a_loop_unless_it_blocked() {
     add(&mut after.queued_ns, 15);
     assert_eq!(
         judge(SchedulerDuty::Running, &before, &after).0,
-        Verdict::UserLoop
+        StallVerdict::UserLoop
     );
     after.voluntary = Some(41);
     assert_eq!(
         judge(SchedulerDuty::Running, &before, &after).0,
-        Verdict::NotScheduled
+        StallVerdict::NotScheduled
     );
 }
 
@@ -87,7 +87,7 @@ fn cpu_in_the_kernel_is_the_kernel() {
     add(&mut after.kernel_ns, 17);
     assert_eq!(
         judge(SchedulerDuty::Running, &before, &after).0,
-        Verdict::InsideKernel
+        StallVerdict::InsideKernel
     );
 }
 
@@ -101,12 +101,12 @@ fn without_a_tick_the_signals_decide() {
     after.usage = Some(behind_call(true));
     assert_eq!(
         judge(SchedulerDuty::Running, &before, &after).0,
-        Verdict::InsideKernel
+        StallVerdict::InsideKernel
     );
     before.usage = Some(behind_call(false));
     assert_eq!(
         judge(SchedulerDuty::Running, &before, &after).0,
-        Verdict::UserLoop
+        StallVerdict::UserLoop
     );
 }
 
@@ -126,7 +126,7 @@ fn the_split_comes_from_one_source() {
     before.usage = Some(behind_call(true));
     let (verdict, numbers) = judge(SchedulerDuty::Running, &before, &after);
     assert_eq!(numbers.kernel, Some(Duration::from_millis(600)));
-    assert_eq!(verdict, Verdict::InsideKernel);
+    assert_eq!(verdict, StallVerdict::InsideKernel);
 }
 
 /// Neither time grows, and the thread sleeps: a call that blocks.
@@ -136,7 +136,7 @@ fn a_sleeping_thread_is_blocked() {
     block(&mut after);
     assert_eq!(
         judge(SchedulerDuty::Running, &before, &after).0,
-        Verdict::BlockedInCall
+        StallVerdict::BlockedInCall
     );
 }
 
@@ -149,7 +149,7 @@ fn many_short_sleeps_are_blocking_too() {
     add(&mut after.cpu_ns, 2);
     assert_eq!(
         judge(SchedulerDuty::Running, &before, &after).0,
-        Verdict::BlockedInCall
+        StallVerdict::BlockedInCall
     );
 }
 
@@ -160,7 +160,7 @@ fn a_runnable_thread_without_cpu_is_not_scheduled() {
     let (before, after) = still();
     assert_eq!(
         judge(SchedulerDuty::Running, &before, &after).0,
-        Verdict::NotScheduled
+        StallVerdict::NotScheduled
     );
 }
 
@@ -170,7 +170,7 @@ fn a_starved_scheduler_has_no_queue_stall() {
     let (before, after) = still();
     assert_eq!(
         judge(SchedulerDuty::Queued, &before, &after).0,
-        Verdict::NotScheduled
+        StallVerdict::NotScheduled
     );
 }
 
@@ -182,7 +182,7 @@ fn the_longer_part_of_a_mixed_time_decides() {
     add(&mut after.queued_ns, 15);
     assert_eq!(
         judge(SchedulerDuty::Running, &before, &after).0,
-        Verdict::NotScheduled
+        StallVerdict::NotScheduled
     );
 }
 
@@ -195,12 +195,12 @@ fn preemptive_work_that_used_the_time_is_named() {
     after.preemptive = vec![(7, 9_000_000)];
     assert_eq!(
         judge(SchedulerDuty::Running, &before, &after).0,
-        Verdict::StarvedByPreemptive
+        StallVerdict::StarvedByPreemptive
     );
     after.preemptive = vec![(7, 8_900_000)];
     assert_eq!(
         judge(SchedulerDuty::Running, &before, &after).0,
-        Verdict::NotScheduled
+        StallVerdict::NotScheduled
     );
 }
 
@@ -210,7 +210,7 @@ fn a_new_preemptive_thread_does_not_count() {
     let (before, mut after) = still();
     after.preemptive = vec![(8, 5_000_000_000)];
     let (verdict, numbers) = judge(SchedulerDuty::Running, &before, &after);
-    assert_eq!(verdict, Verdict::NotScheduled);
+    assert_eq!(verdict, StallVerdict::NotScheduled);
     assert_eq!(numbers.preemptive, Duration::ZERO);
 }
 
@@ -221,13 +221,13 @@ fn a_queue_that_is_not_served_is_stalled() {
     block(&mut after);
     assert_eq!(
         judge(SchedulerDuty::Queued, &before, &after).0,
-        Verdict::QueueStalled
+        StallVerdict::QueueStalled
     );
     let (before, mut after) = still();
     add(&mut after.cpu_ns, 19);
     assert_eq!(
         judge(SchedulerDuty::Queued, &before, &after).0,
-        Verdict::QueueStalled
+        StallVerdict::QueueStalled
     );
 }
 

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, mpsc};
 use super::*;
 
 /// A thread that does some work until this is dropped.
-struct Load {
+struct WorkingThread {
     tid: i32,
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Load {
+impl WorkingThread {
     fn start(work: impl Fn() + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let tid = Arc::new(AtomicI32::new(0));
@@ -64,7 +64,7 @@ impl Load {
     }
 }
 
-impl Drop for Load {
+impl Drop for WorkingThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -79,8 +79,8 @@ fn spin() {
     }
 }
 
-fn subject(tid: i32, preemptive: &[i32]) -> Subject<'static> {
-    Subject {
+fn subject(tid: i32, preemptive: &[i32]) -> SuspectedScheduler<'static> {
+    SuspectedScheduler {
         scheduler: 0,
         tid,
         offender: None,
@@ -91,8 +91,8 @@ fn subject(tid: i32, preemptive: &[i32]) -> Subject<'static> {
 }
 
 /// The first stall of a subject whose progress does not change.
-fn next_stall<'a>(duty: SchedulerDuty, subject: impl Fn() -> Subject<'a>) -> Stall {
-    let mut watch = Watch::new(Watch::DEFAULT_THRESHOLD);
+fn next_stall<'a>(duty: SchedulerDuty, subject: impl Fn() -> SuspectedScheduler<'a>) -> Stall {
+    let mut watch = ProgressWatch::new(ProgressWatch::DEFAULT_THRESHOLD);
     loop {
         if let Some(stall) = watch.look(Instant::now(), 1, duty, &subject) {
             return stall;
@@ -102,7 +102,7 @@ fn next_stall<'a>(duty: SchedulerDuty, subject: impl Fn() -> Subject<'a>) -> Sta
 }
 
 /// Asserts that the verdict comes within several stalls.
-fn assert_verdict(expected: Verdict, duty: SchedulerDuty, tid: i32, preemptive: &[i32]) {
+fn assert_verdict(expected: StallVerdict, duty: SchedulerDuty, tid: i32, preemptive: &[i32]) {
     let mut last = String::new();
     for _ in 0..20 {
         let stall = next_stall(duty, || subject(tid, preemptive));
@@ -117,27 +117,37 @@ fn assert_verdict(expected: Verdict, duty: SchedulerDuty, tid: i32, preemptive: 
 /// Row "mostly in user mode" of the table.
 #[test]
 fn a_loop_is_a_user_loop() {
-    let load = Load::start(spin);
-    assert_verdict(Verdict::UserLoop, SchedulerDuty::Running, load.tid, &[]);
+    let load = WorkingThread::start(spin);
+    assert_verdict(
+        StallVerdict::UserLoop,
+        SchedulerDuty::Running,
+        load.tid,
+        &[],
+    );
 }
 
 /// Row "mostly in the kernel".
 #[test]
 fn a_loop_of_system_calls_is_inside_the_kernel() {
-    let load = Load::start(|| {
+    let load = WorkingThread::start(|| {
         let mut bytes = [0_u8; 4096];
         // SAFETY: the bytes are writable.
         unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     });
-    assert_verdict(Verdict::InsideKernel, SchedulerDuty::Running, load.tid, &[]);
+    assert_verdict(
+        StallVerdict::InsideKernel,
+        SchedulerDuty::Running,
+        load.tid,
+        &[],
+    );
 }
 
 /// Row "blocked" of the table.
 #[test]
 fn a_sleep_is_blocking() {
-    let load = Load::start(|| std::thread::sleep(Duration::from_millis(500)));
+    let load = WorkingThread::start(|| std::thread::sleep(Duration::from_millis(500)));
     assert_verdict(
-        Verdict::BlockedInCall,
+        StallVerdict::BlockedInCall,
         SchedulerDuty::Running,
         load.tid,
         &[],
@@ -148,11 +158,16 @@ fn a_sleep_is_blocking() {
 /// own.
 #[test]
 fn a_starved_thread_is_not_scheduled_and_its_own_hog_is_named() {
-    let hog = Load::start(spin).pin();
-    let load = Load::start(spin).pin().idle_class();
-    assert_verdict(Verdict::NotScheduled, SchedulerDuty::Running, load.tid, &[]);
+    let hog = WorkingThread::start(spin).pin();
+    let load = WorkingThread::start(spin).pin().idle_class();
     assert_verdict(
-        Verdict::StarvedByPreemptive,
+        StallVerdict::NotScheduled,
+        SchedulerDuty::Running,
+        load.tid,
+        &[],
+    );
+    assert_verdict(
+        StallVerdict::StarvedByPreemptive,
         SchedulerDuty::Running,
         load.tid,
         &[hog.tid],
@@ -162,8 +177,13 @@ fn a_starved_thread_is_not_scheduled_and_its_own_hog_is_named() {
 /// Row "no worker ran, though one is runnable".
 #[test]
 fn a_sleeping_scheduler_with_work_is_a_queue_stall() {
-    let load = Load::start(|| std::thread::sleep(Duration::from_millis(500)));
-    assert_verdict(Verdict::QueueStalled, SchedulerDuty::Queued, load.tid, &[]);
+    let load = WorkingThread::start(|| std::thread::sleep(Duration::from_millis(500)));
+    assert_verdict(
+        StallVerdict::QueueStalled,
+        SchedulerDuty::Queued,
+        load.tid,
+        &[],
+    );
 }
 
 /// A thread that waits for a `std` lock leads to the stack with the guard.
@@ -181,13 +201,13 @@ fn the_holder_of_a_std_lock_is_named() {
     let tid = receive.recv().unwrap();
     let start = (&raw const guard).addr();
     let range = start..start + size_of_val(&guard);
-    let stall = next_stall(SchedulerDuty::Running, || Subject {
+    let stall = next_stall(SchedulerDuty::Running, || SuspectedScheduler {
         switched_out: Box::new([(6, 0..0), (7, range.clone())].into_iter()),
         ..subject(tid, &[])
     });
     drop(guard);
     thread.join().unwrap();
-    assert_eq!(stall.verdict, Verdict::BlockedInCall);
+    assert_eq!(stall.verdict, StallVerdict::BlockedInCall);
     let text = stall.to_string();
     assert!(
         text.contains("worker 7 (task \"task of 7\") probably holds"),
@@ -204,7 +224,7 @@ fn only_a_suspect_is_looked_at_and_a_stall_is_told_once() {
     let looked = std::cell::Cell::new(0);
     // SAFETY: reads a number.
     let own = unsafe { libc::gettid() };
-    let mut watch = Watch::new(Duration::from_millis(25));
+    let mut watch = ProgressWatch::new(Duration::from_millis(25));
     let mut look = |ms, progress, duty| {
         let stall = watch.look(at(ms), progress, duty, || {
             looked.set(looked.get() + 1);

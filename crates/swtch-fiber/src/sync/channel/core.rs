@@ -8,22 +8,22 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::park::{self, Deadline, Waiter, Wake};
-use crate::sync::line::{Line, wait_in_line};
+use crate::park::{self, Deadline, WaitOutcome, Waiter};
+use crate::sync::line::{WaiterLine, wait_in_line};
 use crate::wait_type::WaitType;
 
 /// The state of a channel, as described above.
-pub(super) struct Core<Message> {
+pub(super) struct ChannelCore<Message> {
     capacity: usize,
-    state: Mutex<State<Message>>,
+    state: Mutex<ChannelContents<Message>>,
 }
 
-struct State<Message> {
+struct ChannelContents<Message> {
     messages: VecDeque<Message>,
     /// Senders that wait for room, with their messages.
-    senders: Line<Message>,
+    senders: WaiterLine<Message>,
     /// Receivers that wait for a message.
-    receivers: Line<()>,
+    receivers: WaiterLine<()>,
     /// Messages given to receivers that have not run since.
     given: Vec<(Waiter, Message)>,
     senders_gone: bool,
@@ -42,14 +42,14 @@ pub(super) enum NotReceived {
     Disconnected,
 }
 
-impl<Message> Core<Message> {
+impl<Message> ChannelCore<Message> {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             capacity,
-            state: Mutex::new(State {
+            state: Mutex::new(ChannelContents {
                 messages: VecDeque::new(),
-                senders: Line::new(),
-                receivers: Line::new(),
+                senders: WaiterLine::new(),
+                receivers: WaiterLine::new(),
                 given: Vec::new(),
                 senders_gone: false,
                 receivers_gone: false,
@@ -57,7 +57,7 @@ impl<Message> Core<Message> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<Message>> {
+    fn lock(&self) -> MutexGuard<'_, ChannelContents<Message>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -74,9 +74,16 @@ impl<Message> Core<Message> {
     /// returns the message with the lock.
     fn offer<'core>(
         &self,
-        mut state: MutexGuard<'core, State<Message>>,
+        mut state: MutexGuard<'core, ChannelContents<Message>>,
         message: Message,
-    ) -> Result<(), (NotSent, Message, MutexGuard<'core, State<Message>>)> {
+    ) -> Result<
+        (),
+        (
+            NotSent,
+            Message,
+            MutexGuard<'core, ChannelContents<Message>>,
+        ),
+    > {
         if state.receivers_gone {
             return Err((NotSent::Disconnected, message, state));
         }
@@ -115,8 +122,8 @@ impl<Message> Core<Message> {
             back = self.lock().senders.remove(sender)
         });
         let why = match wake {
-            Wake::TimedOut => NotSent::Full,
-            Wake::Signalled => {
+            WaitOutcome::TimedOut => NotSent::Full,
+            WaitOutcome::Signalled => {
                 // A receiver that claims a sender takes its message. Receivers that disconnect
                 // leave it there.
                 back = self.lock().senders.remove(sender);
@@ -133,8 +140,8 @@ impl<Message> Core<Message> {
     /// Takes the oldest message, and moves the next sender's message into the channel.
     fn take<'core>(
         &self,
-        mut state: MutexGuard<'core, State<Message>>,
-    ) -> Result<Message, (NotReceived, MutexGuard<'core, State<Message>>)> {
+        mut state: MutexGuard<'core, ChannelContents<Message>>,
+    ) -> Result<Message, (NotReceived, MutexGuard<'core, ChannelContents<Message>>)> {
         let oldest = state.messages.pop_front();
         let Some((_, message, claim)) = state.senders.claim_first() else {
             return match oldest {
@@ -168,9 +175,9 @@ impl<Message> Core<Message> {
         };
         let leave = || self.lock().receivers.remove(receiver);
         match wait_in_line(receiver, deadline, leave) {
-            Wake::TimedOut => Err(NotReceived::Empty),
+            WaitOutcome::TimedOut => Err(NotReceived::Empty),
             // It was woken without a message, so the last sender is gone.
-            Wake::Signalled => self.given_to(receiver).ok_or(NotReceived::Disconnected),
+            WaitOutcome::Signalled => self.given_to(receiver).ok_or(NotReceived::Disconnected),
         }
     }
 
@@ -186,7 +193,7 @@ impl<Message> Core<Message> {
             let mut state = self.lock();
             state.senders_gone = true;
             let claims = state.receivers.claim_all();
-            state.receivers = Line::new();
+            state.receivers = WaiterLine::new();
             claims
         };
         claims.wake();

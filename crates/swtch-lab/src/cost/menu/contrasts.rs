@@ -6,12 +6,13 @@
 //! happens to lie.
 
 use swtch_bench::cost::{
-    ArmSpec, Ending, Groups, Mitigation, MitigationSpec, Protected, Registers, RingSpec, WorkSpec,
+    ArmSpec, ExtendedRegisters, Mitigation, MitigationSpec, Protected, RegisterEnding, RingCgroups,
+    RingSpec, WorkSpec,
 };
 use swtch_core::cost::{Members, Policy, Primitive};
 
-use super::{Arm, Effort, Group, Menu, Pair, Role, Section};
-use crate::cost::series::Act;
+use super::{Arm, ArmGroup, ArmPair, Effort, Menu, Role, Section};
+use crate::cost::series::ArmOperation;
 
 /// A delay near 1 % of a hop, to check that such a difference is found. Part of the multiplications
 /// hides behind the calls of the hop: 20 came to 1.1 % on Zen 5, 10 to 0.35 %.
@@ -50,7 +51,7 @@ impl Menu {
         if !words.iter().any(|word| word == "self-check") {
             return;
         }
-        let mut group = Group::new("self-check", Section::SelfCheck);
+        let mut group = ArmGroup::new("self-check", Section::SelfCheck);
         let ring = self.ring(Members::Threads);
         let first = group.add(Arm::ring(ring.clone(), Role::Price));
         group.add(Arm::ring(ring.clone(), Role::Twin(first)));
@@ -75,11 +76,11 @@ impl Menu {
                 ..ring.clone()
             };
             let arm = group.add(Arm::ring(ring, Role::Part));
-            group.pairs.push(Pair {
+            group.pairs.push(ArmPair {
                 name: name.to_owned(),
                 about: about.to_owned(),
-                with: Act::other_work(arm),
-                without: Act::of(arm),
+                with: ArmOperation::other_work(arm),
+                without: ArmOperation::of(arm),
                 control_of,
             });
         }
@@ -93,8 +94,8 @@ impl Menu {
 
     /// Both members hand over by the same shared futex word; they differ in whether they share an
     /// address space.
-    fn address_space(&self) -> Group {
-        let mut group = Group::new("address-space", Section::Contrast);
+    fn address_space(&self) -> ArmGroup {
+        let mut group = ArmGroup::new("address-space", Section::Contrast);
         let threads = group.add(Arm::ring(self.ring(Members::Threads), Role::Part));
         let processes = group.add(Arm::ring(self.ring(Members::Processes), Role::Part));
         let twin = group.add(Arm::ring(self.ring(Members::Threads), Role::Twin(threads)));
@@ -110,7 +111,7 @@ impl Menu {
 
     /// Members that ask the kernel for protection, beside those that do not. Threads are the
     /// control, because they share all that is protected.
-    fn mitigation(&self, mitigation: Mitigation, members: Protected) -> Group {
+    fn mitigation(&self, mitigation: Mitigation, members: Protected) -> ArmGroup {
         let (name, about) = match mitigation {
             Mitigation::IndirectBranch => ("ibpb", "processes that ask for IBPB at switches"),
             Mitigation::StoreBypass => ("ssbd", "one of two processes asks for SSBD"),
@@ -119,7 +120,7 @@ impl Menu {
                 "processes that ask for a flush of the first cache",
             ),
         };
-        let mut group = Group::new(name, Section::Contrast);
+        let mut group = ArmGroup::new(name, Section::Contrast);
         let mut add = |of, mitigation: Option<MitigationSpec>| {
             let ring = RingSpec {
                 mitigation,
@@ -161,8 +162,8 @@ impl Menu {
     }
 
     /// Members of two cgroups beside members of one, at the same depth.
-    fn cgroups(&self) -> Group {
-        let mut group = Group::new("cgroup", Section::Contrast);
+    fn cgroups(&self) -> ArmGroup {
+        let mut group = ArmGroup::new("cgroup", Section::Contrast);
         let mut add = |groups, role| {
             let ring = RingSpec {
                 groups,
@@ -172,9 +173,9 @@ impl Menu {
             };
             group.add(Arm::ring(ring, role))
         };
-        let one = add(Groups::One, Role::Part);
-        let two = add(Groups::Two, Role::Part);
-        let twin = add(Groups::One, Role::Twin(one));
+        let one = add(RingCgroups::One, Role::Part);
+        let two = add(RingCgroups::Two, Role::Part);
+        let twin = add(RingCgroups::One, Role::Twin(one));
         group.contrast(
             "cgroup",
             "processes of two cgroups instead of one",
@@ -186,16 +187,16 @@ impl Menu {
     }
 
     /// Register state that the kernel must save, beside the same instructions that leave none.
-    pub fn registers(&self) -> Group {
-        let mut group = Group::new("registers", Section::Contrast);
+    pub fn registers(&self) -> ArmGroup {
+        let mut group = ArmGroup::new("registers", Section::Contrast);
         let state = |registers, ending| WorkSpec::Registers { registers, ending };
-        for registers in Registers::ALL {
-            if registers == Registers::Init {
+        for registers in ExtendedRegisters::ALL {
+            if registers == ExtendedRegisters::Init {
                 continue;
             }
             let ring = RingSpec {
-                work: state(registers, Ending::Cleared),
-                against: Some(state(registers, Ending::Live)),
+                work: state(registers, RegisterEnding::Cleared),
+                against: Some(state(registers, RegisterEnding::Live)),
                 ..self.ring(Members::Threads)
             };
             let name = registers_name(registers);
@@ -204,15 +205,15 @@ impl Menu {
                 kind: name.to_owned(),
                 role: Role::Part,
             });
-            group.pairs.push(Pair {
+            group.pairs.push(ArmPair {
                 name: name.to_owned(),
                 about: format!("{name} registers in use instead of cleared"),
-                with: Act::other_work(arm),
-                without: Act::of(arm),
+                with: ArmOperation::other_work(arm),
+                without: ArmOperation::of(arm),
                 control_of: None,
             });
         }
-        let cleared = state(Registers::Sse, Ending::Cleared);
+        let cleared = state(ExtendedRegisters::Sse, RegisterEnding::Cleared);
         let control = group.add(Arm::ring(
             RingSpec {
                 work: cleared,
@@ -221,46 +222,46 @@ impl Menu {
             },
             Role::Part,
         ));
-        group.pairs.push(Pair {
+        group.pairs.push(ArmPair {
             name: "registers-control".to_owned(),
             about: "cleared instead of cleared".to_owned(),
-            with: Act::other_work(control),
-            without: Act::of(control),
+            with: ArmOperation::other_work(control),
+            without: ArmOperation::of(control),
             control_of: Some("registers".to_owned()),
         });
         group
     }
 }
 
-const fn registers_name(registers: Registers) -> &'static str {
+const fn registers_name(registers: ExtendedRegisters) -> &'static str {
     match registers {
-        Registers::Init => "init",
-        Registers::Sse => "sse",
-        Registers::Avx2 => "avx2",
-        Registers::Avx512 => "avx512",
+        ExtendedRegisters::Init => "init",
+        ExtendedRegisters::Sse => "sse",
+        ExtendedRegisters::Avx2 => "avx2",
+        ExtendedRegisters::Avx512 => "avx512",
         _ => "amx",
     }
 }
 
-impl Group {
+impl ArmGroup {
     /// Adds a contrast of two arms.
     fn contrast(&mut self, name: &str, about: &str, with: usize, without: usize) {
-        self.pairs.push(Pair {
+        self.pairs.push(ArmPair {
             name: name.to_owned(),
             about: about.to_owned(),
-            with: Act::of(with),
-            without: Act::of(without),
+            with: ArmOperation::of(with),
+            without: ArmOperation::of(without),
             control_of: None,
         });
     }
 
     /// Adds the control of the group's contrast.
     fn control(&mut self, about: &str, with: usize, without: usize) {
-        self.pairs.push(Pair {
+        self.pairs.push(ArmPair {
             name: format!("{}-control", self.name),
             about: about.to_owned(),
-            with: Act::of(with),
-            without: Act::of(without),
+            with: ArmOperation::of(with),
+            without: ArmOperation::of(without),
             control_of: Some(self.name.clone()),
         });
     }

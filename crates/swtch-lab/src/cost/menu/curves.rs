@@ -1,10 +1,10 @@
 //! The indirect cost of a switch over a size: memory to fetch again, pages to look up again,
 //! branches to predict again.
 
-use swtch_bench::cost::{Order, PageSize, Patterns, RingSpec, Sharing, WorkSpec};
+use swtch_bench::cost::{MemorySharing, Order, PageSize, Patterns, RingSpec, WorkSpec};
 use swtch_core::cost::{Members, Primitive};
 
-use super::{Arm, CurveName, Effort, Group, Menu, Role, Section, Spot};
+use super::{Arm, ArmGroup, CurveName, CurvePoint, Effort, Menu, Role, Section};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -13,22 +13,22 @@ const MIB: u64 = 1024 * KIB;
 const SETS: [u64; 6] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB];
 
 /// Walks over a working set, with the end of their curve's name and its label.
-const WALKS: [(Order, Sharing, &str, &str); 3] = [
+const WALKS: [(Order, MemorySharing, &str, &str); 3] = [
     (
         Order::Random,
-        Sharing::Private,
+        MemorySharing::Private,
         "random-private",
         "private, at random",
     ),
     (
         Order::Sequential,
-        Sharing::Private,
+        MemorySharing::Private,
         "sequential-private",
         "private, by address",
     ),
     (
         Order::Random,
-        Sharing::Shared,
+        MemorySharing::Shared,
         "random-shared",
         "shared, at random (control)",
     ),
@@ -59,8 +59,8 @@ impl Menu {
     }
 
     /// Private memory, at random and by address, and shared memory as the control.
-    fn working_sets(&self, effort: Effort) -> Group {
-        let mut group = Group::new("working-set", Section::Curve);
+    fn working_sets(&self, effort: Effort) -> ArmGroup {
+        let mut group = ArmGroup::new("working-set", Section::Curve);
         for bytes in self.set_sizes(effort) {
             // A bill uses only the first walk, to bound what a task loses.
             let wanted = if effort == Effort::Quick {
@@ -111,8 +111,8 @@ impl Menu {
     }
 
     /// Processes and threads, without memory and with 64 pages each, in rings of growing size.
-    fn rings_of_processes(&self, effort: Effort) -> Group {
-        let mut group = Group::new("tlb", Section::Curve);
+    fn rings_of_processes(&self, effort: Effort) -> ArmGroup {
+        let mut group = ArmGroup::new("tlb", Section::Curve);
         let pages: &[u32] = match effort {
             Effort::Thorough => &[0, 64, 256, 1024],
             _ => &[0, 64],
@@ -136,7 +136,7 @@ impl Menu {
 
     fn add_ring_spot(
         &self,
-        group: &mut Group,
+        group: &mut ArmGroup,
         (pages, size): (u32, PageSize),
         members: Members,
         count: u32,
@@ -159,8 +159,8 @@ impl Menu {
     }
 
     /// Branches with a pattern of their own per member, and with one for all as the control.
-    fn branches(&self, effort: Effort) -> Group {
-        let mut group = Group::new("branches", Section::Curve);
+    fn branches(&self, effort: Effort) -> ArmGroup {
+        let mut group = ArmGroup::new("branches", Section::Curve);
         let mut counts = BRANCHES.to_vec();
         if effort == Effort::Thorough {
             counts.extend([128, 512, 2048, 8192]);
@@ -193,7 +193,7 @@ impl Menu {
 
     fn add_spot(
         &self,
-        group: &mut Group,
+        group: &mut ArmGroup,
         work: WorkSpec,
         members: Members,
         count: u32,
@@ -209,6 +209,6 @@ impl Menu {
             kind: format!("{} {size}", curve.name),
             ..Arm::ring(ring, Role::Part)
         });
-        group.spots.push(Spot { curve, size, arm });
+        group.spots.push(CurvePoint { curve, size, arm });
     }
 }

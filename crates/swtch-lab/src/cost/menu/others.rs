@@ -1,8 +1,8 @@
 //! Switches in user mode, launches, and yardsticks.
 
-use swtch_bench::cost::{ArmSpec, Coroutine, Launcher, Runtime, Until, Yardstick};
+use swtch_bench::cost::{ArmSpec, Coroutine, LanguageRuntime, LaunchEnd, Launcher, Yardstick};
 
-use super::{Arm, Effort, Group, Menu, Role, Section};
+use super::{Arm, ArmGroup, Effort, Menu, Role, Section};
 
 /// Memory of a parent that forks, in MiB.
 const BALLASTS: [u32; 2] = [16, 256];
@@ -19,7 +19,10 @@ impl Menu {
         }
         let trees = if effort == Effort::Thorough { 12 } else { 6 };
         let asks_for_runtimes = words.iter().any(|word| {
-            word == "runtime" || Runtime::ALL.iter().any(|runtime| word == name_of(*runtime))
+            word == "runtime"
+                || LanguageRuntime::ALL
+                    .iter()
+                    .any(|runtime| word == name_of(*runtime))
         });
         let mut groups = vec![coroutines(), launches(effort), yardsticks()];
         if effort == Effort::Thorough || asks_for_runtimes {
@@ -32,8 +35,8 @@ impl Menu {
     }
 }
 
-fn coroutines() -> Group {
-    let mut group = Group::new("coroutine", Section::User);
+fn coroutines() -> ArmGroup {
+    let mut group = ArmGroup::new("coroutine", Section::User);
     for which in Coroutine::ALL {
         group.add(Arm {
             spec: ArmSpec::Coroutine { which: *which },
@@ -53,18 +56,18 @@ fn coroutines() -> Group {
     group
 }
 
-const fn name_of(runtime: Runtime) -> &'static str {
+const fn name_of(runtime: LanguageRuntime) -> &'static str {
     match runtime {
-        Runtime::Goroutine => "goroutine",
-        Runtime::Asyncio => "asyncio",
-        Runtime::Greenlet => "greenlet",
+        LanguageRuntime::Goroutine => "goroutine",
+        LanguageRuntime::Asyncio => "asyncio",
+        LanguageRuntime::Greenlet => "greenlet",
         _ => "java-virtual-thread",
     }
 }
 
-fn runtimes() -> Group {
-    let mut group = Group::new("runtime", Section::User);
-    for which in Runtime::ALL {
+fn runtimes() -> ArmGroup {
+    let mut group = ArmGroup::new("runtime", Section::User);
+    for which in LanguageRuntime::ALL {
         group.add(Arm {
             spec: ArmSpec::Runtime { which: *which },
             kind: name_of(*which).to_owned(),
@@ -75,8 +78,8 @@ fn runtimes() -> Group {
     group
 }
 
-fn launches(effort: Effort) -> Group {
-    let mut group = Group::new("launch", Section::Launch);
+fn launches(effort: Effort) -> ArmGroup {
+    let mut group = ArmGroup::new("launch", Section::Launch);
     let mut add = |how, until, ballast_mib| {
         group.add(Arm {
             spec: ArmSpec::Launch {
@@ -90,23 +93,23 @@ fn launches(effort: Effort) -> Group {
     };
     for how in Launcher::ALL {
         if *how != Launcher::PosixSpawn {
-            add(*how, Until::FirstInstruction, 0);
+            add(*how, LaunchEnd::FirstInstruction, 0);
         }
-        add(*how, Until::Joined, 0);
+        add(*how, LaunchEnd::Joined, 0);
     }
     let ballasts: &[u32] = match effort {
         Effort::Thorough => &MORE_BALLASTS,
         _ => &BALLASTS,
     };
     for ballast in ballasts {
-        add(Launcher::Fork, Until::Joined, *ballast);
+        add(Launcher::Fork, LaunchEnd::Joined, *ballast);
     }
     group.add(Arm::reference());
     group.rounds = 6;
     group
 }
 
-fn launch_name(how: Launcher, until: Until, ballast_mib: u32) -> String {
+fn launch_name(how: Launcher, until: LaunchEnd, ballast_mib: u32) -> String {
     let how = match how {
         Launcher::Thread => "thread",
         Launcher::BareThread => "bare thread",
@@ -120,13 +123,13 @@ fn launch_name(how: Launcher, until: Until, ballast_mib: u32) -> String {
         mib => format!(" of {mib} MiB"),
     };
     match until {
-        Until::FirstInstruction => format!("{how}{of}, to its first instruction"),
+        LaunchEnd::FirstInstruction => format!("{how}{of}, to its first instruction"),
         _ => format!("{how}{of}, to its end"),
     }
 }
 
-fn yardsticks() -> Group {
-    let mut group = Group::new("yardstick", Section::Yardstick);
+fn yardsticks() -> ArmGroup {
+    let mut group = ArmGroup::new("yardstick", Section::Yardstick);
     for yardstick in Yardstick::ALL {
         let kind = match yardstick {
             Yardstick::SystemCall => continue,

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use swtch_bench::cost::{Neighbour, RingSpec, neighbours};
-use swtch_core::cost::{Members, Missing, Place, Policy, Primitive};
+use swtch_core::cost::{Members, MissingPrice, Place, Policy, Primitive};
 
-use super::{Arm, Effort, Group, Menu, Role, Section};
+use super::{Arm, ArmGroup, Effort, Menu, Role, Section};
 
 /// The primitives that `explain` needs: one for each reason that a switch may have.
 const QUICK: [Primitive; 7] = [
@@ -41,7 +41,7 @@ impl Menu {
     }
 
     /// The primitive on one CPU, by members and policy.
-    fn switches(&self, primitive: Primitive, policies: &[Policy], effort: Effort) -> Group {
+    fn switches(&self, primitive: Primitive, policies: &[Policy], effort: Effort) -> ArmGroup {
         let cpu = self.cpu;
         let pair = |members, policy| RingSpec::pair(primitive, members, policy, cpu);
         let members: &[Members] = match primitive {
@@ -49,7 +49,7 @@ impl Menu {
             _ => Members::ALL,
         };
         let first = pair(members[0], Policy::Batch);
-        let mut group = Group::new(primitive.as_str(), Section::Switch);
+        let mut group = ArmGroup::new(primitive.as_str(), Section::Switch);
         for policy in policies {
             for members in members {
                 group.add(Arm::ring(pair(*members, *policy), Role::Price));
@@ -77,14 +77,14 @@ impl Menu {
         for Neighbour { place, cpu } in neighbours(self.cpu)? {
             match cpu {
                 Ok(other) => found.push((place, Some((self.cpu, other)))),
-                Err(why) => self.missing.push(Missing {
+                Err(why) => self.missing.push(MissingPrice {
                     kind: place.as_str().to_owned(),
                     why,
                 }),
             }
         }
         for primitive in ACROSS {
-            let mut group = Group::new(&format!("{primitive}-across"), Section::Place);
+            let mut group = ArmGroup::new(&format!("{primitive}-across"), Section::Place);
             for (place, cpus) in &found {
                 for members in Members::ALL {
                     let spec = RingSpec {

@@ -1,7 +1,7 @@
 //! Curves as tables: a row per size, a column per curve.
 
 use swtch_core::cost::{Curve, Point, PriceList};
-use swtch_output::text::{self, Side, grouped, nanos};
+use swtch_output::text::{self, CellAlignment, grouped, nanos};
 
 /// The tables of all figures, as lines.
 pub fn lines(list: &PriceList) -> Vec<String> {
@@ -28,11 +28,11 @@ fn figure_lines(figure: &str, curves: &[&Curve]) -> Vec<String> {
     sizes.sort_by(f64::total_cmp);
     sizes.dedup();
     let (title, size_head) = heads(figure);
-    let mut head = vec![(size_head.to_owned(), Side::Right)];
+    let mut head = vec![(size_head.to_owned(), CellAlignment::Right)];
     head.extend(
         curves
             .iter()
-            .map(|curve| (curve.label.clone(), Side::Right)),
+            .map(|curve| (curve.label.clone(), CellAlignment::Right)),
     );
     let row = |size: &f64| {
         let mut cells = vec![size_words(curves, *size)];

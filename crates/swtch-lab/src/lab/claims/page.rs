@@ -10,7 +10,7 @@ use swtch_report::html::{self, notes, shown, table};
 
 use super::super::findings::Findings;
 use super::super::outcome::{Outcome, first_paragraph};
-use super::review::{Attempt, Ending, Review, Row, Standing};
+use super::review::{Attempt, AttemptEnding, ClaimRow, ClaimState, Review};
 use super::table::summary;
 
 /// Renders a review as an HTML page.
@@ -113,7 +113,7 @@ fn claims(review: &Review) -> Markup {
     }
 }
 
-fn claim(row: &Row<'_>) -> Markup {
+fn claim(row: &ClaimRow<'_>) -> Markup {
     let answers = row.standing.answers();
     html! {
         tr {
@@ -142,7 +142,7 @@ fn claim(row: &Row<'_>) -> Markup {
 }
 
 /// The verdict: a sign, a word and a colour say the same.
-fn verdict(standing: &Standing) -> Markup {
+fn verdict(standing: &ClaimState) -> Markup {
     let word = standing.word();
     let (class, sign) = match word {
         "holds" => ("holds", "✓"),
@@ -161,11 +161,11 @@ fn verdict(standing: &Standing) -> Markup {
 
 fn experiment(attempt: &Attempt) -> Result<Markup> {
     let body = match &attempt.ending {
-        Ending::Made(outcome) => outcome_of(outcome)?,
-        Ending::Failed(why) => {
+        AttemptEnding::Made(outcome) => outcome_of(outcome)?,
+        AttemptEnding::Failed(why) => {
             html! { p.warning { strong { "It failed: " } (shown(why)) } }
         }
-        Ending::NotBegun => html! { p.warning { "It was ended before this began." } },
+        AttemptEnding::NotBegun => html! { p.warning { "It was ended before this began." } },
     };
     Ok(html! {
         section id=(attempt.experiment) {
@@ -270,7 +270,7 @@ mod tests {
         let mut review = review();
         let hostile = "<img src=x onerror=alert(1)>\u{202e}\u{1b}[2J";
         review.origin.hostname = hostile.to_owned();
-        let Ending::Made(outcome) = &mut review.attempts[0].ending else {
+        let AttemptEnding::Made(outcome) = &mut review.attempts[0].ending else {
             panic!("it was made")
         };
         outcome.findings.notes.push(hostile.to_owned());

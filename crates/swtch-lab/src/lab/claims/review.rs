@@ -17,7 +17,7 @@ use swtch_output::text::{self, escaped, page_width};
 
 use super::super::claim::{Answer, Verdict};
 use super::super::command::ClaimsWords;
-use super::super::outcome::{Form, OPEN, Outcome, to_json_text, write_file};
+use super::super::outcome::{OPEN, Outcome, OutcomeFileFormat, to_json_text, write_file};
 use super::list::{Article, Claim};
 use super::{page, table};
 
@@ -25,12 +25,12 @@ use super::{page, table};
 #[derive(Debug)]
 pub struct Attempt {
     pub experiment: &'static str,
-    pub ending: Ending,
+    pub ending: AttemptEnding,
 }
 
 /// How the attempt at an experiment ended.
 #[derive(Debug)]
-pub enum Ending {
+pub enum AttemptEnding {
     /// With an outcome, perhaps cut short.
     Made(Box<Outcome>),
     /// With an error, in words.
@@ -56,7 +56,7 @@ pub struct Review {
 
 /// The state of a claim after the experiments.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Standing {
+pub enum ClaimState {
     /// An experiment answered, or several did.
     Answered(Vec<Answer>),
     /// No experiment can answer it, for this reason.
@@ -67,14 +67,14 @@ pub enum Standing {
 
 /// A claim, the article that makes it, and its standing.
 #[derive(Clone, Debug)]
-pub struct Row<'a> {
+pub struct ClaimRow<'a> {
     /// The article that makes the claim.
     pub article: &'a Article,
     pub claim: &'a Claim,
-    pub standing: Standing,
+    pub standing: ClaimState,
 }
 
-impl Standing {
+impl ClaimState {
     /// The worst verdict of all answers: "does not hold" before "undecided", before "cannot be
     /// tested". `None` without an answer.
     pub fn verdict(&self) -> Option<Verdict> {
@@ -129,12 +129,12 @@ impl Standing {
 
 impl Review {
     /// Every claim that was asked for.
-    pub fn rows(&self) -> Vec<Row<'_>> {
+    pub fn rows(&self) -> Vec<ClaimRow<'_>> {
         let mut rows = Vec::new();
         for article in &self.articles {
             for claim in &article.claims {
                 if let Some(standing) = self.standing(claim) {
-                    rows.push(Row {
+                    rows.push(ClaimRow {
                         article,
                         claim,
                         standing,
@@ -150,13 +150,13 @@ impl Review {
         self.attempts
             .iter()
             .filter_map(|attempt| match &attempt.ending {
-                Ending::Made(outcome) => Some(outcome.as_ref()),
-                Ending::Failed(_) | Ending::NotBegun => None,
+                AttemptEnding::Made(outcome) => Some(outcome.as_ref()),
+                AttemptEnding::Failed(_) | AttemptEnding::NotBegun => None,
             })
     }
 
     /// The standing of a claim; `None` when it was not asked for.
-    fn standing(&self, claim: &Claim) -> Option<Standing> {
+    fn standing(&self, claim: &Claim) -> Option<ClaimState> {
         let all = self
             .outcomes()
             .flat_map(|outcome| &outcome.findings.answers);
@@ -165,12 +165,12 @@ impl Review {
             .cloned()
             .collect();
         if !answers.is_empty() {
-            return Some(Standing::Answered(answers));
+            return Some(ClaimState::Answered(answers));
         }
         match (&claim.untestable, &claim.experiment) {
-            (Some(why), _) => self.is_whole.then(|| Standing::Untestable(why.clone())),
-            (None, Some(name)) => self.silence_of(name).map(Standing::NotAnswered),
-            (None, None) => Some(Standing::NotAnswered("no experiment asks".to_owned())),
+            (Some(why), _) => self.is_whole.then(|| ClaimState::Untestable(why.clone())),
+            (None, Some(name)) => self.silence_of(name).map(ClaimState::NotAnswered),
+            (None, None) => Some(ClaimState::NotAnswered("no experiment asks".to_owned())),
         }
     }
 
@@ -180,12 +180,12 @@ impl Review {
         Some(match attempt.map(|attempt| &attempt.ending) {
             None if self.is_whole => format!("there is no experiment {name}"),
             None => return None,
-            Some(Ending::Failed(why)) => format!("experiment failed: {why}"),
-            Some(Ending::NotBegun) => format!("ended before the experiment {name} began"),
-            Some(Ending::Made(outcome)) if outcome.findings.was_interrupted => {
+            Some(AttemptEnding::Failed(why)) => format!("experiment failed: {why}"),
+            Some(AttemptEnding::NotBegun) => format!("ended before the experiment {name} began"),
+            Some(AttemptEnding::Made(outcome)) if outcome.findings.was_interrupted => {
                 format!("the experiment {name} was ended early")
             }
-            Some(Ending::Made(_)) => format!("the experiment {name} says nothing of it"),
+            Some(AttemptEnding::Made(_)) => format!("the experiment {name} says nothing of it"),
         })
     }
 
@@ -193,9 +193,9 @@ impl Review {
     pub fn was_interrupted(&self) -> bool {
         let mut endings = self.attempts.iter().map(|attempt| &attempt.ending);
         endings.any(|ending| match ending {
-            Ending::NotBegun => true,
-            Ending::Made(outcome) => outcome.findings.was_interrupted,
-            Ending::Failed(_) => false,
+            AttemptEnding::NotBegun => true,
+            AttemptEnding::Made(outcome) => outcome.findings.was_interrupted,
+            AttemptEnding::Failed(_) => false,
         })
     }
 
@@ -280,9 +280,9 @@ impl Review {
     }
 
     fn write_file(&self, path: &Path) -> Result<()> {
-        match Form::of(path)? {
-            Form::Json => write_file(path, &to_json_text(&self.to_json())),
-            Form::Csv => write_file(path, &self.to_csv()),
+        match OutcomeFileFormat::of(path)? {
+            OutcomeFileFormat::Json => write_file(path, &to_json_text(&self.to_json())),
+            OutcomeFileFormat::Csv => write_file(path, &self.to_csv()),
         }
     }
 
@@ -316,16 +316,18 @@ impl Review {
     pub fn to_json(&self) -> Json {
         let attempts = self.attempts.iter();
         let experiments = attempts.map(|attempt| match &attempt.ending {
-            Ending::Made(outcome) => outcome.to_json(),
-            Ending::Failed(why) => json!({ "experiment": attempt.experiment, "error": why }),
-            Ending::NotBegun => json!({ "experiment": attempt.experiment, "error": "not begun" }),
+            AttemptEnding::Made(outcome) => outcome.to_json(),
+            AttemptEnding::Failed(why) => json!({ "experiment": attempt.experiment, "error": why }),
+            AttemptEnding::NotBegun => {
+                json!({ "experiment": attempt.experiment, "error": "not begun" })
+            }
         });
         json!({
             "schema": "swtch.lab.claims/1",
             "host": self.origin,
             "took_s": self.took.as_secs_f64(),
             "was_interrupted": self.was_interrupted(),
-            "claims": self.rows().iter().map(Row::to_json).collect::<Vec<_>>(),
+            "claims": self.rows().iter().map(ClaimRow::to_json).collect::<Vec<_>>(),
             "notes": self.notes(),
             "experiments": experiments.collect::<Vec<_>>(),
         })
@@ -345,7 +347,7 @@ impl Review {
     }
 }
 
-impl Row<'_> {
+impl ClaimRow<'_> {
     fn to_json(&self) -> Json {
         let Claim {
             id,
@@ -410,11 +412,14 @@ pub mod tests {
             attempts: vec![
                 attempt(
                     "oversubscribe",
-                    Ending::Made(Box::new(outcome("oversubscribe"))),
+                    AttemptEnding::Made(Box::new(outcome("oversubscribe"))),
                 ),
-                attempt("mutex", Ending::Failed("no CPU <is> free".to_owned())),
-                attempt("launch", Ending::Made(Box::new(silent))),
-                attempt("turnaround", Ending::NotBegun),
+                attempt(
+                    "mutex",
+                    AttemptEnding::Failed("no CPU <is> free".to_owned()),
+                ),
+                attempt("launch", AttemptEnding::Made(Box::new(silent))),
+                attempt("turnaround", AttemptEnding::NotBegun),
             ],
             took: Duration::from_secs(161),
         }
@@ -457,7 +462,7 @@ pub mod tests {
         };
         let all = |verdicts: &[Verdict]| {
             let answers = verdicts.iter().map(answer).collect();
-            Standing::Answered(answers).word()
+            ClaimState::Answered(answers).word()
         };
         let open = Verdict::Undecided("wide".to_owned());
         let cannot = Verdict::CannotBeTested("one CPU".to_owned());
@@ -505,7 +510,7 @@ pub mod tests {
         strange.findings.answers[0].claim = "Z9";
         review.attempts.push(Attempt {
             experiment: "quantum",
-            ending: Ending::Made(Box::new(strange)),
+            ending: AttemptEnding::Made(Box::new(strange)),
         });
         let notes = review.notes();
         assert!(notes.contains(&"an answer is not shown: Z9 is no claim of the list".to_owned()));

@@ -11,7 +11,7 @@
 use swtch_output::text::{counted, hung};
 
 use super::super::outcome::host_line;
-use super::review::{Ending, Review, Row, Standing};
+use super::review::{AttemptEnding, ClaimRow, ClaimState, Review};
 
 /// The whole page, wrapped to `width` columns.
 pub fn table(review: &Review, width: usize) -> String {
@@ -44,7 +44,7 @@ pub fn table(review: &Review, width: usize) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-fn push_article(row: &Row<'_>, width: usize, lines: &mut Vec<String>) {
+fn push_article(row: &ClaimRow<'_>, width: usize, lines: &mut Vec<String>) {
     if lines.last().is_some_and(|line| !line.is_empty()) {
         lines.push(String::new());
     }
@@ -56,7 +56,7 @@ fn push_article(row: &Row<'_>, width: usize, lines: &mut Vec<String>) {
     lines.push("─".repeat(width));
 }
 
-fn push_row(row: &Row<'_>, width: usize, lines: &mut Vec<String>) {
+fn push_row(row: &ClaimRow<'_>, width: usize, lines: &mut Vec<String>) {
     lines.extend(hung(
         &format!("{:<4}", row.claim.id),
         &row.claim.says,
@@ -86,7 +86,7 @@ fn push_row(row: &Row<'_>, width: usize, lines: &mut Vec<String>) {
 
 fn push_failures(review: &Review, width: usize, lines: &mut Vec<String>) {
     for attempt in &review.attempts {
-        if let Ending::Failed(why) = &attempt.ending {
+        if let AttemptEnding::Failed(why) = &attempt.ending {
             let label = format!("failed: {}  ", attempt.experiment);
             lines.extend(hung(&label, why, width));
             lines.push(String::new());
@@ -120,7 +120,7 @@ fn by_verdict(review: &Review) -> Vec<(&'static str, Vec<String>)> {
     let of = |word| {
         let of_word = rows
             .iter()
-            .filter(|row| Standing::word(&row.standing) == word);
+            .filter(|row| ClaimState::word(&row.standing) == word);
         of_word.map(|row| row.claim.id.clone()).collect()
     };
     words.map(|word| (word, of(word))).collect()
@@ -163,7 +163,7 @@ A1  Up to as many threads as CPUs (N), every thread takes the reference time.
     #[test]
     fn all_answers_to_a_claim_are_shown() {
         let mut review = review();
-        let Ending::Made(outcome) = &mut review.attempts[0].ending else {
+        let AttemptEnding::Made(outcome) = &mut review.attempts[0].ending else {
             panic!("it was made")
         };
         outcome.findings.answers[1].claim = "A1";

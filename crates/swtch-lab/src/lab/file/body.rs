@@ -5,7 +5,7 @@ use swtch_core::Nanos;
 use toml::de::DeValue;
 
 use super::entries::{Entries, Item};
-use super::source::{Mistake, Span};
+use super::source::{LoadFileError, Span};
 use crate::lab::calibration::Calibration;
 
 /// Where a step is in the text, with the steps in it.
@@ -33,14 +33,14 @@ const STRIDE: u64 = 64;
 pub fn body(
     list: Item<'_>,
     calibration: &Calibration,
-) -> Result<(Vec<Step>, Vec<StepSpan>), Mistake> {
+) -> Result<(Vec<Step>, Vec<StepSpan>), LoadFileError> {
     let steps = list.elements()?;
     let steps = steps.into_iter().map(|item| step(item, calibration));
     let steps: Vec<_> = steps.collect::<Result<_, _>>()?;
     Ok(steps.into_iter().unzip())
 }
 
-fn step(item: Item<'_>, calibration: &Calibration) -> Result<(Step, StepSpan), Mistake> {
+fn step(item: Item<'_>, calibration: &Calibration) -> Result<(Step, StepSpan), LoadFileError> {
     let leaf = |step| {
         let span = StepSpan {
             span: item.span(),
@@ -85,7 +85,7 @@ fn plain_step(
     word: &str,
     entries: &mut Entries<'_>,
     calibration: &Calibration,
-) -> Result<Step, Mistake> {
+) -> Result<Step, LoadFileError> {
     Ok(match word {
         "spin" => {
             let iterations = entries.need("spin")?.count()?;
@@ -125,7 +125,7 @@ fn plain_step(
     })
 }
 
-fn kernel(entries: &mut Entries<'_>) -> Result<Kernel, Mistake> {
+fn kernel(entries: &mut Entries<'_>) -> Result<Kernel, LoadFileError> {
     let known: Vec<_> = Kernel::ALL.iter().map(|one| (one.as_str(), *one)).collect();
     match entries.find("kernel") {
         Some(word) => word.one_of(&known),
@@ -137,7 +137,7 @@ fn kernel(entries: &mut Entries<'_>) -> Result<Kernel, Mistake> {
 ///
 /// # Errors
 /// It is not a length of time, or too long.
-pub fn nanos(item: Item<'_>) -> Result<Nanos, Mistake> {
+pub fn nanos(item: Item<'_>) -> Result<Nanos, LoadFileError> {
     let time = item.time()?;
     let ns = u64::try_from(time.as_nanos()).map_err(|_| item.mistake("this is too long"))?;
     Ok(Nanos::from_ns(ns))

@@ -6,8 +6,8 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::source::{Mistake, Source, Span};
-use crate::lab::parameters::{Parameters, Value};
+use super::source::{LoadFileError, SourceText, Span};
+use crate::lab::parameters::{ParameterValue, Parameters};
 
 /// The longest name of a group, a variant, a lock, an event or a ring.
 pub const MOST_NAME_CHARACTERS: usize = 100;
@@ -16,7 +16,7 @@ pub const MOST_NAME_CHARACTERS: usize = 100;
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The file, for messages that point into it.
-    pub source: &'a Source,
+    pub source: &'a SourceText,
     /// The values that `$NAME` stands for.
     pub parameters: &'a Parameters,
 }
@@ -39,9 +39,9 @@ pub struct Entries<'a> {
 
 /// A plain value: the one in the text, or that of the parameter that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Plain {
+enum PlainValue {
     /// A value that a parameter can be.
-    Value(Value),
+    Value(ParameterValue),
     /// A number below 0, which no parameter can be.
     Negative(i64),
 }
@@ -78,7 +78,7 @@ impl<'a> Entries<'a> {
     ///
     /// # Errors
     /// The entry is missing.
-    pub fn need(&mut self, word: &'static str) -> Result<Item<'a>, Mistake> {
+    pub fn need(&mut self, word: &'static str) -> Result<Item<'a>, LoadFileError> {
         self.find(word).ok_or_else(|| {
             self.context
                 .source
@@ -90,7 +90,7 @@ impl<'a> Entries<'a> {
     ///
     /// # Errors
     /// The table has an entry that was not asked for.
-    pub fn finish(self) -> Result<(), Mistake> {
+    pub fn finish(self) -> Result<(), LoadFileError> {
         let unknown = self
             .table
             .keys()
@@ -123,7 +123,7 @@ impl<'a> Item<'a> {
     }
 
     /// A mistake that points at it.
-    pub fn mistake(&self, why: impl Into<String>) -> Mistake {
+    pub fn mistake(&self, why: impl Into<String>) -> LoadFileError {
         self.context.source.mistake(&self.span(), why)
     }
 
@@ -136,7 +136,7 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// It is not a table.
-    pub fn entries(&self) -> Result<Entries<'a>, Mistake> {
+    pub fn entries(&self) -> Result<Entries<'a>, LoadFileError> {
         match self.raw() {
             DeValue::Table(table) => Ok(Entries::new(self.context, table, self.span())),
             _ => Err(self.mistake("a table is wanted here")),
@@ -147,7 +147,7 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// It is not a list.
-    pub fn elements(&self) -> Result<Vec<Self>, Mistake> {
+    pub fn elements(&self) -> Result<Vec<Self>, LoadFileError> {
         let DeValue::Array(array) = self.raw() else {
             return Err(self.mistake("a list is wanted here: […]"));
         };
@@ -159,9 +159,9 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// It is not a word.
-    pub fn word(&self) -> Result<String, Mistake> {
+    pub fn word(&self) -> Result<String, LoadFileError> {
         match self.plain()? {
-            Plain::Value(Value::Word(word)) => Ok(word),
+            PlainValue::Value(ParameterValue::Word(word)) => Ok(word),
             _ => Err(self.mistake("a word is wanted here, in quotes")),
         }
     }
@@ -170,7 +170,7 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// It is not a word, or it is too long.
-    pub fn name(&self) -> Result<String, Mistake> {
+    pub fn name(&self) -> Result<String, LoadFileError> {
         let name = self.word()?;
         self.check_name(&name)?;
         Ok(name)
@@ -180,7 +180,7 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// It is too long.
-    pub fn check_name(&self, name: &str) -> Result<(), Mistake> {
+    pub fn check_name(&self, name: &str) -> Result<(), LoadFileError> {
         match name.chars().count() {
             0..=MOST_NAME_CHARACTERS => Ok(()),
             characters => Err(self.mistake(format!(
@@ -193,9 +193,9 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// It is none of these words.
-    pub fn one_of<T: Copy>(&self, known: &[(&str, T)]) -> Result<T, Mistake> {
+    pub fn one_of<T: Copy>(&self, known: &[(&str, T)]) -> Result<T, LoadFileError> {
         let found = match self.plain()? {
-            Plain::Value(Value::Word(word)) => {
+            PlainValue::Value(ParameterValue::Word(word)) => {
                 known.iter().find(|(name, _)| *name == word).copied()
             }
             _ => None,
@@ -210,9 +210,9 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// It is not such a number.
-    pub fn count(&self) -> Result<u64, Mistake> {
+    pub fn count(&self) -> Result<u64, LoadFileError> {
         match self.plain()? {
-            Plain::Value(Value::Count(count)) => Ok(count),
+            PlainValue::Value(ParameterValue::Count(count)) => Ok(count),
             _ => Err(self.mistake("a number from 0 on is wanted here")),
         }
     }
@@ -221,7 +221,7 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// It is not such a number.
-    pub fn small_count(&self) -> Result<u32, Mistake> {
+    pub fn small_count(&self) -> Result<u32, LoadFileError> {
         let count = self.count()?;
         u32::try_from(count).map_err(|_| self.mistake(format!("{count} is too large")))
     }
@@ -230,13 +230,13 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// It is not a number, or it does not fit.
-    pub fn signed(&self) -> Result<i32, Mistake> {
+    pub fn signed(&self) -> Result<i32, LoadFileError> {
         let number = match self.plain()? {
-            Plain::Value(Value::Count(count)) => i32::try_from(count).ok(),
-            Plain::Negative(number) => i32::try_from(number).ok(),
+            PlainValue::Value(ParameterValue::Count(count)) => i32::try_from(count).ok(),
+            PlainValue::Negative(number) => i32::try_from(number).ok(),
             // A parameter's default that begins with a minus is a word.
-            Plain::Value(Value::Word(word)) => word.parse().ok(),
-            Plain::Value(_) => None,
+            PlainValue::Value(ParameterValue::Word(word)) => word.parse().ok(),
+            PlainValue::Value(_) => None,
         };
         number.ok_or_else(|| self.mistake("a number is wanted here"))
     }
@@ -245,9 +245,9 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// It is not a length of time.
-    pub fn time(&self) -> Result<Duration, Mistake> {
+    pub fn time(&self) -> Result<Duration, LoadFileError> {
         match self.plain()? {
-            Plain::Value(Value::Time(time)) => Ok(time),
+            PlainValue::Value(ParameterValue::Time(time)) => Ok(time),
             _ => Err(self.mistake("a length of time is wanted here, such as \"500us\" or \"2s\"")),
         }
     }
@@ -256,9 +256,11 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// It is not a size or a number.
-    pub fn size(&self) -> Result<u64, Mistake> {
+    pub fn size(&self) -> Result<u64, LoadFileError> {
         match self.plain()? {
-            Plain::Value(Value::Size(bytes) | Value::Count(bytes)) => Ok(bytes),
+            PlainValue::Value(ParameterValue::Size(bytes) | ParameterValue::Count(bytes)) => {
+                Ok(bytes)
+            }
             _ => Err(self.mistake("a size is wanted here, such as \"64KiB\"")),
         }
     }
@@ -267,39 +269,39 @@ impl<'a> Item<'a> {
     ///
     /// # Errors
     /// It is of another kind, or a number below 0.
-    pub fn value(&self) -> Result<Value, Mistake> {
+    pub fn value(&self) -> Result<ParameterValue, LoadFileError> {
         match self.plain()? {
-            Plain::Value(value) => Ok(value),
-            Plain::Negative(_) => Err(self.mistake("a number from 0 on is wanted here")),
+            PlainValue::Value(value) => Ok(value),
+            PlainValue::Negative(_) => Err(self.mistake("a number from 0 on is wanted here")),
         }
     }
 
-    fn plain(&self) -> Result<Plain, Mistake> {
+    fn plain(&self) -> Result<PlainValue, LoadFileError> {
         let value = match self.raw() {
             DeValue::String(words) => match words.strip_prefix('$') {
                 Some(name) => self.parameter(name)?,
-                None => Value::of_words(words),
+                None => ParameterValue::of_words(words),
             },
             DeValue::Integer(number) => {
                 let digits = i64::from_str_radix(number.as_str(), number.radix());
                 let number = digits.map_err(|_| self.mistake("this number is too large"))?;
                 match u64::try_from(number) {
-                    Ok(count) => Value::Count(count),
-                    Err(_) => return Ok(Plain::Negative(number)),
+                    Ok(count) => ParameterValue::Count(count),
+                    Err(_) => return Ok(PlainValue::Negative(number)),
                 }
             }
-            DeValue::Boolean(flag) => Value::Flag(*flag),
+            DeValue::Boolean(flag) => ParameterValue::Flag(*flag),
             DeValue::Array(_) => {
                 let elements = self.elements()?;
                 let values = elements.iter().map(Self::value);
-                Value::List(values.collect::<Result<_, _>>()?)
+                ParameterValue::List(values.collect::<Result<_, _>>()?)
             }
             _ => return Err(self.mistake("a number, a word or a list is wanted here")),
         };
-        Ok(Plain::Value(value))
+        Ok(PlainValue::Value(value))
     }
 
-    fn parameter(&self, name: &str) -> Result<Value, Mistake> {
+    fn parameter(&self, name: &str) -> Result<ParameterValue, LoadFileError> {
         let parameters = self.context.parameters;
         parameters.find(name).cloned().ok_or_else(|| {
             let names = parameters.all().iter().map(|(name, _)| name.as_str());

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use swtch_bench::load::{At, Class, Cpus, Group, Places};
+use swtch_bench::load::{Class, Cpus, Group, LoadPart, UsableCpus};
 use swtch_core::cost::Members;
 
 use super::body::{StepSpan, body, nanos};
 use super::entries::{Entries, Item};
-use super::source::{Mistake, Span};
+use super::source::{LoadFileError, Span};
 use crate::lab::calibration::Calibration;
-use crate::lab::parameters::Value;
+use crate::lab::parameters::ParameterValue;
 
 /// Where the entries of a group are in the text; an entry that is missing has the span of the
 /// group.
@@ -25,14 +25,14 @@ pub struct GroupSpans {
 
 impl GroupSpans {
     /// The span of the entry that a fault is about.
-    pub fn of(&self, at: &At) -> Span {
+    pub fn of(&self, at: &LoadPart) -> Span {
         match at {
-            At::Group => self.group.clone(),
-            At::Count => self.count.clone(),
-            At::Cpus => self.cpus.clone(),
-            At::Class => self.class.clone(),
-            At::Slice => self.slice.clone(),
-            At::Step(path) => self.of_step(path),
+            LoadPart::Group => self.group.clone(),
+            LoadPart::Count => self.count.clone(),
+            LoadPart::Cpus => self.cpus.clone(),
+            LoadPart::Class => self.class.clone(),
+            LoadPart::Slice => self.slice.clone(),
+            LoadPart::Step(path) => self.of_step(path),
         }
     }
 
@@ -61,9 +61,9 @@ const LONGEST_SLICE: Duration = Duration::from_secs(10);
 /// The group is malformed.
 pub fn group(
     mut entries: Entries<'_>,
-    places: &Places,
+    places: &UsableCpus,
     calibration: &Calibration,
-) -> Result<(Group, GroupSpans), Mistake> {
+) -> Result<(Group, GroupSpans), LoadFileError> {
     let whole = entries.span();
     let span_of = |item: &Option<Item<'_>>| item.as_ref().map_or(whole.clone(), Item::span);
     let name = entries.need("name")?.name()?;
@@ -101,7 +101,7 @@ pub fn group(
     Ok((group, spans))
 }
 
-fn to_slice(item: Item<'_>) -> Result<swtch_core::Nanos, Mistake> {
+fn to_slice(item: Item<'_>) -> Result<swtch_core::Nanos, LoadFileError> {
     let slice = item.time()?;
     if slice.is_zero() || slice > LONGEST_SLICE {
         return Err(item.mistake("a slice is from 100us to 100ms"));
@@ -109,24 +109,24 @@ fn to_slice(item: Item<'_>) -> Result<swtch_core::Nanos, Mistake> {
     nanos(item)
 }
 
-fn to_cpus(item: Item<'_>, places: &Places) -> Result<Cpus, Mistake> {
+fn to_cpus(item: Item<'_>, places: &UsableCpus) -> Result<Cpus, LoadFileError> {
     let known = "free, round-robin, first, last, a number, or a list of numbers";
-    let number = |value: &Value| match value {
-        Value::Count(cpu) => u32::try_from(*cpu).ok(),
+    let number = |value: &ParameterValue| match value {
+        ParameterValue::Count(cpu) => u32::try_from(*cpu).ok(),
         _ => None,
     };
     let one = |cpu: Option<&u32>| cpu.map(|cpu| Cpus::Dealt(vec![*cpu]));
     let value = item.value()?;
     let cpus = match &value {
-        Value::Word(word) => match word.as_str() {
+        ParameterValue::Word(word) => match word.as_str() {
             "free" => Some(Cpus::Free),
             "round-robin" => Some(Cpus::Dealt(places.allowed.clone())),
             "first" => one(places.allowed.first()),
             "last" => one(places.allowed.last()),
             _ => None,
         },
-        Value::Count(_) => one(number(&value).as_ref()),
-        Value::List(list) => list
+        ParameterValue::Count(_) => one(number(&value).as_ref()),
+        ParameterValue::List(list) => list
             .iter()
             .map(number)
             .collect::<Option<_>>()
@@ -159,7 +159,7 @@ fn class(
     entries: &mut Entries<'_>,
     word: Option<Item<'_>>,
     whole: &Span,
-) -> Result<(Class, Span), Mistake> {
+) -> Result<(Class, Span), LoadFileError> {
     let chosen = word.map_or(Ok(ClassWord::Other), |word| word.one_of(&CLASSES))?;
     let (nice, priority) = (entries.find("nice"), entries.find("priority"));
     let refused = match chosen {

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// The text of a file, and its name.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SourceText {
     /// Name of the file, as it was typed.
     pub name: String,
     pub text: String,
@@ -26,7 +26,7 @@ pub type Span = Range<usize>;
 ///       |         ^
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct LoadFileError {
     file: String,
     /// Both from 1 on; columns are characters.
     line: usize,
@@ -39,9 +39,9 @@ pub struct Mistake {
     why: String,
 }
 
-impl Source {
+impl SourceText {
     /// A mistake at `span`, for this reason.
-    pub fn mistake(&self, span: &Span, why: impl Into<String>) -> Mistake {
+    pub fn mistake(&self, span: &Span, why: impl Into<String>) -> LoadFileError {
         let start = self.boundary(span.start);
         let end = self.boundary(span.end).max(start);
         let before = &self.text[..start];
@@ -51,7 +51,7 @@ impl Source {
         let column = self.text[line_start..start].chars().count();
         let part = LinePart::around(line, column);
         let width = marked.trim_end().chars().count().max(1);
-        Mistake {
+        LoadFileError {
             file: self.name.clone(),
             line: before.matches('\n').count() + 1,
             column: column + 1,
@@ -99,9 +99,9 @@ impl LinePart {
     }
 }
 
-impl Error for Mistake {}
+impl Error for LoadFileError {}
 
-impl fmt::Display for Mistake {
+impl fmt::Display for LoadFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             file,
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_mistake_shows_its_line_and_points_into_it() {
-        let source = Source {
+        let source = SourceText {
             name: "a.toml".to_owned(),
             text: "one = 1\nµ = [\"two\", 3]\n".to_owned(),
         };
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn of_a_long_line_only_the_part_around_the_mistake_is_shown() {
         let long = "x".repeat(5_000);
-        let source = Source {
+        let source = SourceText {
             name: "a".to_owned(),
             text: format!("name = \"{long}!{long}\""),
         };
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_text_can_be_pointed_at() {
-        let source = Source {
+        let source = SourceText {
             name: "a".to_owned(),
             text: "x =".to_owned(),
         };

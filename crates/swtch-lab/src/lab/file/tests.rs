@@ -60,7 +60,7 @@ fn examples_of_the_page_can_be_played() {
 #[test]
 fn the_page_names_every_word() {
     let kernels = Kernel::ALL.iter().map(|one| one.as_str());
-    let locks = LockKind::ALL.into_iter().map(|(word, _)| word);
+    let locks = LoadLockKind::ALL.into_iter().map(|(word, _)| word);
     let events = EventKind::ALL.into_iter().map(|(word, _)| word);
     for word in kernels.chain(locks).chain(events).chain(group::WORDS) {
         assert!(PAGE.contains(&format!("`{word}`")), "{word}");
@@ -77,7 +77,7 @@ fn a_group_is_read_with_all_its_words() {
          slice = \"3ms\"\nbody = [{ repeat = 2, body = [{ work = \"1ms\", kernel = \"divide\" }] }, \"yield\"]",
     );
     let group = &load.unwrap().groups[0];
-    let last = *Places::here().unwrap().allowed.last().unwrap();
+    let last = *UsableCpus::here().unwrap().allowed.last().unwrap();
     assert_eq!((group.members, group.count), (Members::Processes, 4));
     assert_eq!(group.cpus, Cpus::Dealt(vec![last]));
     assert_eq!(group.class, Class::Batch { nice: -3 });
@@ -116,11 +116,14 @@ fn locks_events_and_rings_have_kinds() {
     )
     .unwrap();
     assert_eq!(load.limit, Nanos::from_ns(2_000_000_000));
-    assert_eq!(load.locks["m"], LockKind::Spin);
+    assert_eq!(load.locks["m"], LoadLockKind::Spin);
     assert_eq!(load.events["e"], EventKind::Eventfd);
-    let ring = |kind, tokens| RingSpec { kind, tokens };
+    let ring = |kind, tokens| LoadRingSpec { kind, tokens };
     assert_eq!(load.rings["r"], ring(RingKind::Tokens(EventKind::Futex), 2));
-    assert_eq!(load.rings["s"], ring(RingKind::Locks(LockKind::Mutex), 3));
+    assert_eq!(
+        load.rings["s"],
+        ring(RingKind::Locks(LoadLockKind::Mutex), 3)
+    );
 }
 
 /// The message of each mistake, and the text that it marks.
@@ -266,7 +269,7 @@ fn very_many_brackets_are_a_mistake_and_no_overflow_of_the_stack() {
         let opened = pattern.bytes().filter(|byte| b"[{".contains(byte)).count();
         let text = format!("x = [\n{}", pattern.repeat(99_000 / opened));
         let mistake = LoadFile::read("a.toml", &text).unwrap_err();
-        assert!(mistake.is::<Mistake>(), "{mistake}");
+        assert!(mistake.is::<LoadFileError>(), "{mistake}");
         let text = format!("x = [\n{}", pattern.repeat(101_000 / opened));
         let refused = LoadFile::read("a.toml", &text).unwrap_err().to_string();
         assert!(refused.ends_with("100000 is the limit"), "{refused}");

@@ -6,10 +6,10 @@ use swtch_core::cost::{Contrast, Estimate, Policy};
 use swtch_output::text;
 
 use super::proof::{self, Proof};
-use super::{ARTICLE_MOST, CpuChoice, RingParameters, RingResult, Shape, group_name};
-use crate::cost::series::{Act, Blocks};
+use super::{ARTICLE_MOST, CpuChoice, RingParameters, RingResult, RingSize, group_name};
+use crate::cost::series::{ArmOperation, Blocks};
 use crate::lab::claim::{Answer, Verdict, all_of};
-use crate::lab::room::Room;
+use crate::lab::room::ExperimentContext;
 use crate::lab::timed::{self, Timed, is_within, ratio};
 
 /// Ratios of times that count as "barely depend": by up to a quarter, while the threads are 64
@@ -28,7 +28,7 @@ pub fn size_matters_little(asked: &RingParameters, timed: &Timed) -> Option<Answ
         .collect();
     let (first, least) = *with_one.first()?;
     let against = |(arm, threads): &(usize, u32)| -> Option<(u32, Contrast)> {
-        let contrast = blocks.contrast(Act::of(first), Act::of(*arm))?;
+        let contrast = blocks.contrast(ArmOperation::of(first), ArmOperation::of(*arm))?;
         (*arm != first).then_some((*threads, contrast))
     };
     let all: Vec<(u32, Contrast)> = with_one.iter().filter_map(against).collect();
@@ -59,7 +59,7 @@ pub fn several_run_at_once(
     asked: &RingParameters,
     timed: &Timed,
     rows: &[RingResult],
-    room: &Room,
+    room: &ExperimentContext,
 ) -> Result<Option<Answer>> {
     let (Some(lock), Some(least), Some(most)) =
         (asked.locks.first(), asked.spare.first(), asked.spare.last())
@@ -71,7 +71,7 @@ pub fn several_run_at_once(
         .iter()
         .rfind(|threads| **threads <= ARTICLE_MOST);
     let threads = *small.unwrap_or(&asked.threads[0]);
-    let shapes = [*least, *most].map(|spare| Shape { threads, spare });
+    let shapes = [*least, *most].map(|spare| RingSize { threads, spare });
     let Some(hand_over) = free_contrast(asked, timed, *lock, shapes) else {
         return Ok(None);
     };
@@ -106,13 +106,13 @@ fn free_contrast(
     asked: &RingParameters,
     timed: &Timed,
     lock: LockKind,
-    [few, many]: [Shape; 2],
+    [few, many]: [RingSize; 2],
 ) -> Option<Estimate> {
     let blocks = Blocks::of(timed.group(&group_name(lock, FREE))?);
     let shapes = asked.shapes();
-    let arm = |shape: Shape| shapes.iter().position(|one| *one == shape);
+    let arm = |shape: RingSize| shapes.iter().position(|one| *one == shape);
     let (few, many) = (arm(few)?, arm(many)?);
-    let contrast = blocks.contrast(Act::of(few), Act::of(many))?;
+    let contrast = blocks.contrast(ArmOperation::of(few), ArmOperation::of(many))?;
     (few != many).then_some(contrast.ratio)
 }
 

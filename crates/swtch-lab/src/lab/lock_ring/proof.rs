@@ -11,10 +11,10 @@ use swtch_core::cost::Estimate;
 use swtch_output::text;
 use swtch_report::report::{Cell, Sheet};
 
-use super::{CpuChoice, RingParameters, Shape};
+use super::{CpuChoice, RingParameters, RingSize};
 use crate::lab::claim::{Answer, Verdict};
-use crate::lab::findings::{Findings, Table};
-use crate::lab::room::Room;
+use crate::lab::findings::{Findings, FindingsTable};
+use crate::lab::room::ExperimentContext;
 
 /// Runs of each ring; six values have an interval.
 const RUNS: usize = 6;
@@ -50,7 +50,7 @@ impl Proof {
 }
 
 /// Watches a ring; `None` when it was told to stop before the first run was done.
-fn prove(ring: &LockRingSpec, room: &Room) -> Result<Option<Proof>> {
+fn prove(ring: &LockRingSpec, room: &ExperimentContext) -> Result<Option<Proof>> {
     let mut proof = Proof {
         ring: ring.clone(),
         hand_overs: 0,
@@ -99,7 +99,7 @@ pub fn rings_to_prove(asked: &RingParameters) -> Vec<LockRingSpec> {
     let mut rings = Vec::new();
     if let Some(threads) = small.or(asked.threads.first()).copied() {
         for lock in &asked.locks {
-            let of_spare = |spare: &u32| Shape {
+            let of_spare = |spare: &u32| RingSize {
                 threads,
                 spare: *spare,
             };
@@ -114,7 +114,11 @@ pub fn rings_to_prove(asked: &RingParameters) -> Vec<LockRingSpec> {
 }
 
 /// Watches each ring. One that cannot be started (there is a limit to threads) adds a note.
-pub fn prove_all(rings: &[LockRingSpec], room: &Room, notes: &mut Vec<String>) -> Vec<Proof> {
+pub fn prove_all(
+    rings: &[LockRingSpec],
+    room: &ExperimentContext,
+    notes: &mut Vec<String>,
+) -> Vec<Proof> {
     let mut proofs = Vec::new();
     for ring in rings {
         room.progress(&format!("watching a ring of {} threads", ring.count));
@@ -149,7 +153,7 @@ pub fn sentence(proofs: &[Proof]) -> Option<String> {
 }
 
 /// How many CPUs a watched ring keeps busy: CPU time over wall time. `None` when told to stop.
-pub fn busy_cpus(ring: &LockRingSpec, room: &Room) -> Result<Option<Estimate>> {
+pub fn busy_cpus(ring: &LockRingSpec, room: &ExperimentContext) -> Result<Option<Estimate>> {
     /// Hand-overs in a run: a few hundredths of a second.
     const MOVES: u64 = 50_000;
     let turns = MOVES / (u64::from(ring.count) * u64::from(ring.spare));
@@ -166,7 +170,7 @@ pub fn busy_cpus(ring: &LockRingSpec, room: &Room) -> Result<Option<Estimate>> {
 }
 
 /// Watches all rings and shows their hand-overs; times nothing.
-pub fn show(asked: &RingParameters, room: &Room) -> Findings {
+pub fn show(asked: &RingParameters, room: &ExperimentContext) -> Findings {
     let mut rings = Vec::new();
     for lock in &asked.locks {
         for setting in &asked.settings {
@@ -199,7 +203,7 @@ pub fn show(asked: &RingParameters, room: &Room) -> Findings {
     }
 }
 
-fn proofs_table(proofs: &[Proof]) -> Table {
+fn proofs_table(proofs: &[Proof]) -> FindingsTable {
     let mut sheet = Sheet::new(
         "lock-ring-order",
         &[
@@ -221,7 +225,7 @@ fn proofs_table(proofs: &[Proof]) -> Table {
         "Each ring was watched {RUNS} times; where nobody should be preempted, switches a hand-over are those of \
          the runs in which nobody was."
     ));
-    Table {
+    FindingsTable {
         title: "The order of hand-overs, and the switches that the kernel counted for them"
             .to_owned(),
         sheet,
@@ -257,7 +261,7 @@ fn row(proof: &Proof) -> Vec<Cell> {
 }
 
 /// The first hand-overs of the ring with the most threads, and of these the fewest spare locks.
-fn first_hand_overs(proofs: &[Proof]) -> Option<Table> {
+fn first_hand_overs(proofs: &[Proof]) -> Option<FindingsTable> {
     let shown = proofs
         .iter()
         .max_by_key(|proof| (proof.ring.count, std::cmp::Reverse(proof.ring.spare)))?;
@@ -272,7 +276,7 @@ fn first_hand_overs(proofs: &[Proof]) -> Option<Table> {
             ]
         })
         .collect();
-    Some(Table {
+    Some(FindingsTable {
         title: format!(
             "The first hand-overs of a ring of {} threads and {} spare ({})",
             shown.ring.count, shown.ring.spare, shown.ring.lock

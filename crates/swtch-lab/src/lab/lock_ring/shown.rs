@@ -8,10 +8,10 @@ use swtch_plot::content::{Axis, Chart, Content, Line, Measure, Scale, Style};
 use swtch_report::report::{Cell, Sheet};
 
 use super::{ARTICLE_MOST, CpuChoice, RingResult, group_name};
-use crate::lab::findings::Table;
+use crate::lab::findings::FindingsTable;
 use crate::lab::timed::{WHISKERS, cells, dot, subtitle, time};
 
-pub fn table(rows: &[RingResult]) -> Table {
+pub fn table(rows: &[RingResult]) -> FindingsTable {
     let mut sheet = Sheet::new(
         "lock-ring",
         &[
@@ -51,7 +51,7 @@ pub fn table(rows: &[RingResult]) -> Table {
         "per_switch_high_ns",
     ];
     sheet.rows = rows.iter().map(cells_of).collect();
-    Table {
+    FindingsTable {
         title: "Hand-overs of locks: all of it, net of the lock itself, and per switch that the kernel counted"
             .to_owned(),
         sheet,
@@ -281,7 +281,7 @@ fn picture(name: &str, title: String, x: &str, lines: Vec<Line>) -> Picture {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Shape;
+    use super::super::RingSize;
     use super::*;
 
     fn row(threads: u32, spare: u32, ns: f64) -> RingResult {
@@ -290,7 +290,7 @@ mod tests {
             lock: LockKind::Mutex,
             policy: Policy::Batch,
             place: CpuChoice::One,
-            shape: Shape { threads, spare },
+            shape: RingSize { threads, spare },
             hand_over: Estimate::of_trees(&trees),
             net: Estimate::of_trees(&trees),
             switches: (1.0 / f64::from(spare), 0.0),

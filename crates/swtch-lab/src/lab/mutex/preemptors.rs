@@ -7,8 +7,8 @@ use swtch_core::cost::quantile;
 use swtch_report::report::{Cell, Sheet};
 
 use crate::lab::claim::Verdict;
-use crate::lab::evidence::{MemberRuns, Taker};
-use crate::lab::findings::Table;
+use crate::lab::evidence::{MemberRuns, NextTask};
+use crate::lab::findings::FindingsTable;
 use crate::lab::measured::{Rate, share};
 
 /// Preemptors that an answer names.
@@ -20,12 +20,12 @@ const NEARLY_ALL: f64 = 0.95;
 /// Rows of the table; the others are one row.
 const ROWS: usize = 12;
 
-/// The name that [`Taker::Other`] has for a task without a name.
+/// The name that [`NextTask::Other`] has for a task without a name.
 const UNNAMED: &str = "(unnamed)";
 
 /// Preemptions by the name of the preemptor.
 #[derive(Clone, Debug, Default)]
-pub struct Preemptors {
+pub struct PreemptionsByName {
     by_name: BTreeMap<String, ByPreemptor>,
     /// Seconds of the lives of all threads.
     life_s: f64,
@@ -39,7 +39,7 @@ struct ByPreemptor {
     intervals: Vec<f64>,
 }
 
-impl Preemptors {
+impl PreemptionsByName {
     /// Adds a thread that lived this long. Preemptions by other threads of the load and by the
     /// recorder are left out.
     pub fn add(&mut self, story: &MemberRuns, life_s: f64) {
@@ -130,7 +130,7 @@ impl Preemptors {
     }
 
     /// A row for each of the most frequent preemptors, and one for all others.
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> FindingsTable {
         let mut sheet = Sheet::new(
             "preemptors",
             &[
@@ -171,7 +171,7 @@ impl Preemptors {
                 Cell::Missing,
             ]);
         }
-        Table {
+        FindingsTable {
             title: "who took the CPU, all variants together, the recorder left out".to_owned(),
             sheet,
         }
@@ -188,12 +188,12 @@ impl ByPreemptor {
 }
 
 /// The name of a preemptor; `None` for a member and for the recorder.
-fn name_of(taker: &Taker) -> Option<&str> {
+fn name_of(taker: &NextTask) -> Option<&str> {
     match taker {
-        Taker::Member(_) | Taker::Recorder => None,
-        Taker::Idle => Some("(idle)"),
-        Taker::Player => Some("swtch (the player)"),
-        Taker::Other(name) => Some(name),
+        NextTask::Member(_) | NextTask::Recorder => None,
+        NextTask::Idle => Some("(idle)"),
+        NextTask::Player => Some("swtch (the player)"),
+        NextTask::Other(name) => Some(name),
     }
 }
 
@@ -203,12 +203,12 @@ mod tests {
     use crate::lab::evidence::Run;
     use swtch_core::Reason;
 
-    fn preempted(by: &[(u64, &str)]) -> Preemptors {
+    fn preempted(by: &[(u64, &str)]) -> PreemptionsByName {
         let run = |(to_ns, name): &(u64, &str)| Run {
             from_ns: to_ns - 1,
             to_ns: *to_ns,
             reason: Reason::Wakeup,
-            taker: Taker::Other((*name).to_owned()),
+            taker: NextTask::Other((*name).to_owned()),
             in_call: false,
             runnable: None,
         };
@@ -217,7 +217,7 @@ mod tests {
             ended_ns: 10_000_000,
             runs: by.iter().map(run).collect(),
         };
-        let mut preemptors = Preemptors::default();
+        let mut preemptors = PreemptionsByName::default();
         preemptors.add(&story, 2.0);
         preemptors
     }

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use swtch_bench::load::PlayedMember;
 use swtch_core::{Category, Reason};
 
-use super::Per;
-use super::preemptors::Preemptors;
-use crate::lab::evidence::{Evidence, MemberRuns, Taker};
-use crate::lab::measured::{Measured, Rate, dispersion};
+use super::RateBase;
+use super::preemptors::PreemptionsByName;
+use crate::lab::evidence::{LoadRuns, MemberRuns, NextTask};
+use crate::lab::measured::{Rate, RoundMedian, dispersion};
 
 /// Counts and times of some plays, summed.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct PlayTally {
     /// Number of threads of all plays.
     pub threads: u64,
     /// Seconds from begin to end, of all threads together.
@@ -33,16 +33,16 @@ pub struct Tally {
     /// The reasons of these preemptions, counted.
     pub start_reasons: BTreeMap<Reason, u64>,
     /// The tasks that took the CPU, by name.
-    pub preemptors: Preemptors,
+    pub preemptors: PreemptionsByName,
     /// Preemptions by others, and seconds of life, for each thread.
     pub by_thread: Vec<(f64, f64)>,
     /// How long each play took, in ns.
     pub plays_ns: Vec<f64>,
 }
 
-impl Tally {
+impl PlayTally {
     /// Counts one play. Without evidence, the kernel's counters take its place.
-    pub fn of(members: &[PlayedMember], evidence: Option<&Evidence>) -> Self {
+    pub fn of(members: &[PlayedMember], evidence: Option<&LoadRuns>) -> Self {
         let mut tally = Self::default();
         let began = members.iter().map(|member| member.began_ns).min();
         let ended = members.iter().map(|member| member.ended_ns).max();
@@ -72,8 +72,8 @@ impl Tally {
     fn add(&mut self, story: &MemberRuns, life_s: f64) {
         for run in story.preemptions() {
             match run.taker {
-                Taker::Member(_) => self.by_members += 1,
-                Taker::Recorder => self.by_recorder += 1,
+                NextTask::Member(_) => self.by_members += 1,
+                NextTask::Recorder => self.by_recorder += 1,
                 _ => self.preemptions += 1,
             }
         }
@@ -112,12 +112,12 @@ impl Tally {
     }
 
     /// Preemptions by others, per second of the chosen time.
-    pub fn preemptions(&self, per: Per) -> Rate {
+    pub fn preemptions(&self, per: RateBase) -> Rate {
         Rate {
             count: self.preemptions,
             seconds: match per {
-                Per::LifeSecond => self.life_s,
-                Per::CpuSecond => self.cpu_s,
+                RateBase::LifeSecond => self.life_s,
+                RateBase::CpuSecond => self.cpu_s,
             },
             dispersion: dispersion(&self.by_thread),
         }
@@ -147,8 +147,8 @@ impl Tally {
     }
 
     /// Median length of a play, in ns.
-    pub fn took(&self) -> Option<Measured> {
-        Measured::of(&self.plays_ns)
+    pub fn took(&self) -> Option<RoundMedian> {
+        RoundMedian::of(&self.plays_ns)
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use crate::lab::evidence::Run;
 
-    fn run(to_ns: u64, reason: Reason, taker: Taker) -> Run {
+    fn run(to_ns: u64, reason: Reason, taker: NextTask) -> Run {
         Run {
             from_ns: to_ns - 5,
             to_ns,
@@ -170,21 +170,21 @@ mod tests {
 
     #[test]
     fn switches_are_told_apart_by_when_and_by_whom() {
-        let other = || Taker::Other("kworker".to_owned());
+        let other = || NextTask::Other("kworker".to_owned());
         let story = MemberRuns {
             began_ns: 100,
             ended_ns: 200,
             runs: vec![
                 run(50, Reason::Migrate, other()),
-                run(60, Reason::Futex, Taker::Idle),
+                run(60, Reason::Futex, NextTask::Idle),
                 run(110, Reason::Wakeup, other()),
-                run(120, Reason::Slice, Taker::Member(1)),
-                run(130, Reason::Futex, Taker::Idle),
-                run(140, Reason::Wakeup, Taker::Recorder),
+                run(120, Reason::Slice, NextTask::Member(1)),
+                run(130, Reason::Futex, NextTask::Idle),
+                run(140, Reason::Wakeup, NextTask::Recorder),
                 run(210, Reason::Class, other()),
             ],
         };
-        let mut tally = Tally::default();
+        let mut tally = PlayTally::default();
         tally.add(&story, 1.0);
         let by = (tally.preemptions, tally.by_members, tally.by_recorder);
         assert_eq!((by, tally.waits), ((1, 1, 1), 1));

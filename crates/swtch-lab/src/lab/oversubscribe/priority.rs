@@ -7,21 +7,30 @@ use swtch_core::Reason;
 use swtch_output::text;
 use swtch_report::report::{Cell, Sheet};
 
-use super::Threads;
-use crate::lab::evidence::{Evidence, Taker};
-use crate::lab::findings::{Findings, Table};
-use crate::lab::room::Recording;
-use crate::lab::stage::{Act, Stage};
+use super::ThreadCount;
+use crate::lab::evidence::{LoadRuns, NextTask};
+use crate::lab::findings::{Findings, FindingsTable};
+use crate::lab::room::RecordingChoice;
+use crate::lab::stage::{LoadExperiment, PlayResult};
 
 /// The group that preempts, by its place in the file.
 const URGENT: usize = 1;
 
 /// Plays the variant and adds its table, or a note where it cannot be recorded.
-pub fn add(stage: &mut Stage<'_>, threads: Threads, findings: &mut Findings) -> Result<()> {
+pub fn add(
+    stage: &mut LoadExperiment<'_>,
+    threads: ThreadCount,
+    findings: &mut Findings,
+) -> Result<()> {
     if stage.was_interrupted() {
         return Ok(());
     }
-    let Some(act) = stage.play("with-priority", &threads.parameter(), Recording::Wanted)? else {
+    let Some(act) = stage.play(
+        "with-priority",
+        &threads.parameter(),
+        RecordingChoice::Wanted,
+    )?
+    else {
         return Ok(());
     };
     let Some(evidence) = &act.evidence else {
@@ -41,7 +50,7 @@ pub fn add(stage: &mut Stage<'_>, threads: Threads, findings: &mut Findings) -> 
 struct PreemptionCounts(BTreeMap<Reason, [u64; 3]>);
 
 impl PreemptionCounts {
-    fn of(act: &Act, evidence: &Evidence) -> Self {
+    fn of(act: &PlayResult, evidence: &LoadRuns) -> Self {
         let mut seen = Self::default();
         let members = &act.played.members;
         for (member, story) in members.iter().zip(&evidence.stories) {
@@ -50,8 +59,8 @@ impl PreemptionCounts {
             }
             for run in story.preemptions() {
                 let column = match &run.taker {
-                    Taker::Member(place) if members[*place].group == URGENT => 1,
-                    Taker::Member(_) => 0,
+                    NextTask::Member(place) if members[*place].group == URGENT => 1,
+                    NextTask::Member(_) => 0,
                     _ => 2,
                 };
                 seen.0.entry(run.reason).or_default()[column] += 1;
@@ -76,7 +85,7 @@ impl PreemptionCounts {
         )
     }
 
-    fn table(&self) -> Table {
+    fn table(&self) -> FindingsTable {
         let mut sheet = Sheet::new(
             "with_priority",
             &["reason", "by_equals", "by_real_time", "by_others"],
@@ -88,7 +97,7 @@ impl PreemptionCounts {
         }
         let sum = |column: usize| Cell::Count(self.0.values().map(|counts| counts[column]).sum());
         sheet.total = Some(vec![Cell::text("total"), sum(0), sum(1), sum(2)]);
-        Table {
+        FindingsTable {
             title: "preemptions of the equal threads beside a real-time thread, one play"
                 .to_owned(),
             sheet,

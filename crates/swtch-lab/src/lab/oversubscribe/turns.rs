@@ -8,9 +8,9 @@ use swtch_core::Reason;
 use swtch_report::report::{Cell, Sheet};
 
 use crate::lab::claim::{Verdict, all_of};
-use crate::lab::evidence::{Evidence, Taker};
-use crate::lab::findings::Table;
-use crate::lab::measured::{Measured, share};
+use crate::lab::evidence::{LoadRuns, NextTask};
+use crate::lab::findings::FindingsTable;
+use crate::lab::measured::{RoundMedian, share};
 
 /// Share of the switches from one to the other that must be for a used-up slice.
 const NEARLY_ALL: f64 = 0.99;
@@ -32,7 +32,7 @@ pub struct Turns {
 impl Turns {
     /// Reads the turns of members that share their CPU with another member, from when all of them
     /// had begun to when the first of them had ended.
-    pub fn of(evidence: &Evidence, members: &[PlayedMember]) -> Self {
+    pub fn of(evidence: &LoadRuns, members: &[PlayedMember]) -> Self {
         let mut turns = Self::default();
         let mut by_cpu: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (place, member) in members.iter().enumerate() {
@@ -46,7 +46,7 @@ impl Turns {
         turns
     }
 
-    fn add(&mut self, evidence: &Evidence, sharers: &[usize]) {
+    fn add(&mut self, evidence: &LoadRuns, sharers: &[usize]) {
         let stories = || sharers.iter().map(|place| &evidence.stories[*place]);
         let from = stories().map(|story| story.began_ns).max().unwrap_or(0);
         let to = stories().map(|story| story.ended_ns).min().unwrap_or(0);
@@ -57,7 +57,8 @@ impl Turns {
             if run.in_call || !(from..to).contains(&run.to_ns) {
                 continue;
             }
-            let is_mutual = matches!(&run.taker, Taker::Member(place) if sharers.contains(place));
+            let is_mutual =
+                matches!(&run.taker, NextTask::Member(place) if sharers.contains(place));
             let counts = if is_mutual {
                 &mut self.mutual
             } else {
@@ -93,7 +94,7 @@ impl Turns {
     }
 
     /// The answer to A4, with the share of the first of two over the rounds.
-    pub fn answer(&self, share_of_first: &Measured) -> (String, Verdict) {
+    pub fn answer(&self, share_of_first: &RoundMedian) -> (String, Verdict) {
         let all: u64 = self.mutual.values().sum();
         let slice = self.mutual.get(&Reason::Slice).copied().unwrap_or(0);
         let Some(slices) = share(slice, all) else {
@@ -116,7 +117,7 @@ impl Turns {
     }
 
     /// A row for each reason.
-    pub fn table(&self) -> Table {
+    pub fn table(&self) -> FindingsTable {
         let mut sheet = Sheet::new(
             "turns",
             &["reason", "to_each_other", "to_each_other_pct", "to_others"],
@@ -141,7 +142,7 @@ impl Turns {
             Cell::share(all, all),
             Cell::Count(self.others.values().sum()),
         ]);
-        Table {
+        FindingsTable {
             title: "why those that share a CPU left it, one thread more than CPUs, all rounds"
                 .to_owned(),
             sheet,
@@ -171,7 +172,7 @@ mod tests {
         }
     }
 
-    fn run(from_ns: u64, to_ns: u64, reason: Reason, taker: Taker) -> Run {
+    fn run(from_ns: u64, to_ns: u64, reason: Reason, taker: NextTask) -> Run {
         Run {
             from_ns,
             to_ns,
@@ -192,25 +193,30 @@ mod tests {
             began_ns: 0,
             ended_ns: 60,
             runs: vec![
-                run(0, 10, Reason::Slice, Taker::Member(1)),
-                run(20, 30, Reason::Wakeup, Taker::Other("kworker".to_owned())),
+                run(0, 10, Reason::Slice, NextTask::Member(1)),
+                run(
+                    20,
+                    30,
+                    Reason::Wakeup,
+                    NextTask::Other("kworker".to_owned()),
+                ),
                 Run {
                     in_call: true,
-                    ..run(50, 59, Reason::Other, Taker::Member(1))
+                    ..run(50, 59, Reason::Other, NextTask::Member(1))
                 },
-                run(60, 61, Reason::Exit, Taker::Member(1)),
+                run(60, 61, Reason::Exit, NextTask::Member(1)),
             ],
         };
         let second = MemberRuns {
             began_ns: 0,
             ended_ns: 90,
             runs: vec![
-                run(10, 20, Reason::Slice, Taker::Member(0)),
-                run(40, 50, Reason::Class, Taker::Member(0)),
-                run(61, 90, Reason::Exit, Taker::Idle),
+                run(10, 20, Reason::Slice, NextTask::Member(0)),
+                run(40, 50, Reason::Class, NextTask::Member(0)),
+                run(61, 90, Reason::Exit, NextTask::Idle),
             ],
         };
-        let evidence = Evidence {
+        let evidence = LoadRuns {
             stories: vec![first, second],
             lost: 0,
         };
@@ -230,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_switch_for_priority_is_no_turn() {
-        let half = Measured::of(&[0.5; 6]).unwrap();
+        let half = RoundMedian::of(&[0.5; 6]).unwrap();
         let (ours, verdict) = drawn().answer(&half);
         assert!(ours.starts_with("2 of 3 switches"), "{ours}");
         assert_eq!(verdict, Verdict::DoesNotHold);
@@ -239,13 +245,13 @@ mod tests {
             ..Turns::default()
         };
         assert_eq!(slices.answer(&half).1, Verdict::Holds);
-        let lopsided = Measured::of(&[0.7; 6]).unwrap();
+        let lopsided = RoundMedian::of(&[0.7; 6]).unwrap();
         assert_eq!(slices.answer(&lopsided).1, Verdict::DoesNotHold);
     }
 
     #[test]
     fn threads_on_cpus_of_their_own_take_no_turns() {
-        let evidence = Evidence {
+        let evidence = LoadRuns {
             stories: vec![MemberRuns::default(), MemberRuns::default()],
             lost: 0,
         };

@@ -7,7 +7,7 @@
 use std::fs;
 use std::time::Duration;
 
-use swtch_host::{self, Value};
+use swtch_host::{self, FactValue};
 
 /// The shortest and the longest slice that a task may ask for.
 const SLICES: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(100));
@@ -16,22 +16,22 @@ const ROUND_ROBIN: &str = "/proc/sys/kernel/sched_rr_timeslice_ms";
 
 /// What the kernel says of quanta. `None` where it does not.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Stated {
+pub struct KernelQuanta {
     base_slice: Option<Duration>,
     round_robin: Option<Duration>,
     /// Time from one timer interrupt to the next.
     pub tick: Option<Duration>,
 }
 
-impl Stated {
+impl KernelQuanta {
     /// Reads the values of this machine.
     pub fn read() -> Self {
         let facts = swtch_host::facts();
         let number = |name: &str| -> Option<f64> {
             let fact = facts.iter().find(|fact| fact.name == name)?;
             match &fact.value {
-                Value::Known(value) => value.parse().ok(),
-                Value::Unknown(_) => None,
+                FactValue::Known(value) => value.parse().ok(),
+                FactValue::Unknown(_) => None,
             }
         };
         let round_robin = fs::read_to_string(ROUND_ROBIN).ok();
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn slices_end_at_ticks() {
-        let stated = Stated::of_tick(Duration::from_millis(4));
+        let stated = KernelQuanta::of_tick(Duration::from_millis(4));
         let ticks = |ms| stated.ticks(Duration::from_millis(ms));
         assert_eq!([1, 4, 5, 30].map(ticks), [1, 1, 2, 8]);
         // The kernel takes no more than 100 ms.
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn fifo_has_no_quantum() {
-        let stated = Stated {
+        let stated = KernelQuanta {
             base_slice: Some(Duration::from_millis(3)),
             round_robin: Some(Duration::from_millis(100)),
             tick: None,

@@ -4,8 +4,8 @@ use swtch_core::Nanos;
 use swtch_core::cost::quantile;
 
 use crate::lab::evidence::MemberRuns;
-use crate::lab::measured::{Measured, Rate};
-use crate::lab::stage::Act;
+use crate::lab::measured::{Rate, RoundMedian};
+use crate::lab::stage::PlayResult;
 
 /// The time in which both wanted the CPU is cut into this many parts of equal length, and switches
 /// are counted in each: their spread gives the interval of the rate.
@@ -13,7 +13,7 @@ const PARTS: u64 = 10;
 
 /// The turns of one play.
 #[derive(Clone, Debug, Default)]
-pub struct Turns {
+pub struct HogTurns {
     /// The tasks that share the CPU.
     pub hogs: Vec<Hog>,
     /// Seconds of CPU time that the two had while both wanted the CPU, without what others took.
@@ -40,9 +40,9 @@ pub struct Hog {
     counted_mean_ns: Option<f64>,
 }
 
-impl Turns {
+impl HogTurns {
     /// Reads the turns of a play.
-    pub fn of(act: &Act) -> Self {
+    pub fn of(act: &PlayResult) -> Self {
         let members = &act.played.members;
         // Under fifo the second begins when the first is done; it wanted the CPU from the start.
         let from = act.played.started_ns;
@@ -101,9 +101,9 @@ impl Turns {
     }
 
     /// The same rate with an interval; without a recording, it has none.
-    pub fn switch_rate(&self) -> Option<Measured> {
-        Measured::of(&self.by_part).or_else(|| {
-            Some(Measured {
+    pub fn switch_rate(&self) -> Option<RoundMedian> {
+        RoundMedian::of(&self.by_part).or_else(|| {
+            Some(RoundMedian {
                 point: self.switches().per_second()?,
                 interval: None,
                 rounds: 1,
@@ -112,13 +112,13 @@ impl Turns {
     }
 
     /// The median turn of both tasks.
-    pub fn median(&self) -> Option<Measured> {
+    pub fn median(&self) -> Option<RoundMedian> {
         let all: Vec<f64> = self
             .hogs
             .iter()
             .flat_map(|hog| hog.runs_ns.clone())
             .collect();
-        Measured::of(&all)
+        RoundMedian::of(&all)
     }
 
     /// The tasks by name: tasks of the same name become one, with the turns of both.
@@ -165,7 +165,7 @@ impl Hog {
 }
 
 /// From the first end of all to the last begin, in ns.
-fn apart(act: &Act) -> f64 {
+fn apart(act: &PlayResult) -> f64 {
     let members = &act.played.members;
     let ended = members
         .iter()
@@ -248,7 +248,7 @@ fn by_part(outs: &[u64], from: u64, to: u64, ran_s: impl Fn(u64, u64) -> f64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::evidence::{Run, Taker};
+    use crate::lab::evidence::{NextTask, Run};
     use swtch_core::Reason;
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
             from_ns,
             to_ns,
             reason: Reason::Slice,
-            taker: Taker::Idle,
+            taker: NextTask::Idle,
             in_call: false,
             runnable: None,
         };
@@ -302,9 +302,9 @@ mod tests {
             runs_ns: vec![run],
             ..Hog::default()
         };
-        let turns = Turns {
+        let turns = HogTurns {
             hogs: vec![hog("hog", 1.0), hog("hog", 3.0), hog("nice-5", 9.0)],
-            ..Turns::default()
+            ..HogTurns::default()
         };
         let distinct = turns.distinct();
         assert_eq!(distinct.len(), 2);

@@ -33,7 +33,7 @@ use swtch_bench::load::Load;
 
 /// How the child that played ended.
 #[derive(Debug)]
-pub enum Outcome<T> {
+pub enum PlayOutcome<T> {
     /// The player ended by itself and left this result.
     Played(T),
     /// It was stopped by a signal before it ended.
@@ -41,7 +41,7 @@ pub enum Outcome<T> {
 }
 
 /// What the player writes: the result of the script, or why it could not be played.
-type Left<T> = Result<T, String>;
+type PlayerResult<T> = Result<T, String>;
 
 /// Time that a recorder has to complete its trace after it was told to stop.
 const GRACE: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ pub fn perform<Script: DeserializeOwned, T: Serialize>(
     set_pdeathsig(Signal::SIGKILL).context("asking to end with the room")?;
     let text = fs::read(script).with_context(|| format!("reading {}", script.display()))?;
     let script = serde_json::from_slice(&text).context("understanding what to play")?;
-    let left: Left<T> = play(script).map_err(|error| format!("{error:#}"));
+    let left: PlayerResult<T> = play(script).map_err(|error| format!("{error:#}"));
     let json = serde_json::to_vec(&left).context("writing what was played")?;
     fs::write(result, json).with_context(|| format!("writing {}", result.display()))?;
     Ok(0)
@@ -85,7 +85,7 @@ pub fn play<T: DeserializeOwned>(
     place: &Path,
     trace: Option<&Path>,
     stop: &AtomicBool,
-) -> Result<Outcome<T>> {
+) -> Result<PlayOutcome<T>> {
     let (script_file, result) = (place.join("load.json"), place.join("played.json"));
     let json = serde_json::to_vec(script).context("writing a script")?;
     fs::write(&script_file, json).with_context(|| format!("writing {}", script_file.display()))?;
@@ -98,14 +98,15 @@ pub fn play<T: DeserializeOwned>(
     let mut child = command.spawn().context("starting the player")?;
     let ended = signals.wait_until_ended(&mut child, stop)?;
     if ended == ChildEnd::Stopped {
-        return Ok(Outcome::Stopped);
+        return Ok(PlayOutcome::Stopped);
     }
     let Ok(text) = fs::read(&result) else {
         let said = fs::read_to_string(&said).unwrap_or_default();
         bail!("the player ended without a result: {}", said.trim());
     };
-    let left: Left<T> = serde_json::from_slice(&text).context("understanding what was played")?;
-    left.map(Outcome::Played).map_err(anyhow::Error::msg)
+    let left: PlayerResult<T> =
+        serde_json::from_slice(&text).context("understanding what was played")?;
+    left.map(PlayOutcome::Played).map_err(anyhow::Error::msg)
 }
 
 /// The command that runs this program, recorded if there is a trace. The caller adds the verb.

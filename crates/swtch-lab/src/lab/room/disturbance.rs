@@ -24,7 +24,7 @@ const ROUNDING_S: f64 = 0.03;
 
 /// Counters at one moment, or their growth between two. `None` where this kernel does not say.
 #[derive(Clone, Debug)]
-pub struct Counters {
+pub struct DisturbanceCounters {
     at: Instant,
     elapsed_s: f64,
     /// Seconds in which tasks ran, on all CPUs.
@@ -37,7 +37,7 @@ pub struct Counters {
     throttled: Option<u64>,
 }
 
-impl Counters {
+impl DisturbanceCounters {
     pub fn read() -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         Self {
@@ -107,8 +107,8 @@ fn own() -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn grown(busy_s: f64, own_s: f64) -> Counters {
-        Counters {
+    fn grown(busy_s: f64, own_s: f64) -> DisturbanceCounters {
+        DisturbanceCounters {
             at: Instant::now(),
             elapsed_s: 2.0,
             busy_s: Some(busy_s),

@@ -2,11 +2,11 @@
 //!
 //! Switch-outs are counted between a member's begin and end, as its own counters are.
 
-use swtch_bench::load::{Load, Played};
+use swtch_bench::load::{Load, LoadResults};
 use swtch_core::{Nanos, Reason};
 use swtch_report::report::{Cell, Sheet};
 
-use crate::lab::evidence::{Evidence, MemberRuns};
+use crate::lab::evidence::{LoadRuns, MemberRuns};
 
 /// Switch-outs of one member, by the index of their reason.
 type Counts = [u64; Reason::ALL.len()];
@@ -43,8 +43,8 @@ impl Members {
         &mut self,
         variant: &str,
         load: &Load,
-        played: &Played,
-        evidence: Option<&Evidence>,
+        played: &LoadResults,
+        evidence: Option<&LoadRuns>,
     ) {
         for (number, member) in played.members.iter().enumerate() {
             let since = |earlier: u64, later: u64| Cell::Time(Nanos::from_ns(later - earlier));

@@ -1,17 +1,17 @@
 //! The members of a play over time: running, waiting for the CPU, or blocked.
 
-use swtch_bench::load::{Load, Played};
+use swtch_bench::load::{Load, LoadResults};
 use swtch_plot::Picture;
 use swtch_plot::content::Content;
 
-use crate::lab::evidence::Evidence;
+use crate::lab::evidence::LoadRuns;
 use crate::lab::outcome::host_line;
 
 /// The most lanes that fit on a page.
 const MOST_LANES: usize = 24;
 
 /// The picture of a variant.
-pub fn timeline(variant: &str, load: &Load, played: &Played, evidence: &Evidence) -> Picture {
+pub fn timeline(variant: &str, load: &Load, played: &LoadResults, evidence: &LoadRuns) -> Picture {
     let label = |(place, member): (usize, &swtch_bench::load::PlayedMember)| {
         let name = load.groups[member.group].name_of(member.index);
         let label = match member.cpu {

@@ -1,6 +1,6 @@
 //! A row for each variant: sums over all its members, to compare variants.
 
-use swtch_bench::load::Played;
+use swtch_bench::load::LoadResults;
 use swtch_core::Nanos;
 use swtch_report::report::{Cell, Sheet};
 
@@ -12,7 +12,7 @@ pub struct Variants {
 
 impl Variants {
     /// Adds the row of a variant that was played.
-    pub fn add(&mut self, name: &str, played: &Played) {
+    pub fn add(&mut self, name: &str, played: &LoadResults) {
         let members = &played.members;
         let count = u64::try_from(members.len()).unwrap_or(u64::MAX);
         let took = || {

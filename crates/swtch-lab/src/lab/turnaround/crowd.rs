@@ -9,20 +9,20 @@ use swtch_report::report::{Cell, Sheet};
 
 use super::shift::Shift;
 use crate::lab::claim::{Answer, Verdict};
-use crate::lab::findings::{Findings, Table};
-use crate::lab::measured::{Measured, STOPPED, cannot};
-use crate::lab::parameters::{Parameters, Value};
-use crate::lab::room::Recording;
-use crate::lab::stage::{Rounds, Stage};
+use crate::lab::findings::{Findings, FindingsTable};
+use crate::lab::measured::{RoundMedian, STOPPED, cannot};
+use crate::lab::parameters::{ParameterValue, Parameters};
+use crate::lab::room::RecordingChoice;
+use crate::lab::stage::{LoadExperiment, Rounds};
 
 /// A number of processes, and the work of each.
 #[derive(Clone, Copy, Debug)]
-struct Crew {
+struct ProcessSet {
     processes: u64,
     work: Nanos,
 }
 
-impl fmt::Display for Crew {
+impl fmt::Display for ProcessSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} processes of {} each", self.processes, self.work)
     }
@@ -32,7 +32,11 @@ impl fmt::Display for Crew {
 ///
 /// # Errors
 /// A load cannot be played.
-pub fn add(stage: &mut Stage<'_>, parameters: &Parameters, findings: &mut Findings) -> Result<()> {
+pub fn add(
+    stage: &mut LoadExperiment<'_>,
+    parameters: &Parameters,
+    findings: &mut Findings,
+) -> Result<()> {
     let (many, each) = (parameters.count("crowd"), parameters.time("crowd-work"));
     let cpus = stage.cpus()?;
     let few = cpus as u64;
@@ -49,24 +53,24 @@ pub fn add(stage: &mut Stage<'_>, parameters: &Parameters, findings: &mut Findin
     }
     let each = Nanos::from_ns(u64::try_from(each.as_nanos())?);
     let crews = [
-        Crew {
+        ProcessSet {
             processes: few,
             work: Nanos::from_ns(each.as_ns() * many / few),
         },
-        Crew {
+        ProcessSet {
             processes: many,
             work: each,
         },
     ];
     let rounds = stage.rounds(&crews, parameters.count("rounds"), |stage, crew| {
         let changed = [
-            ("processes", Value::Count(crew.processes)),
+            ("processes", ParameterValue::Count(crew.processes)),
             (
                 "work",
-                Value::Time(std::time::Duration::from_nanos(crew.work.as_ns())),
+                ParameterValue::Time(std::time::Duration::from_nanos(crew.work.as_ns())),
             ),
         ];
-        let act = stage.play("all-cpus", &changed, Recording::Unwanted)?;
+        let act = stage.play("all-cpus", &changed, RecordingChoice::Unwanted)?;
         Ok(act.map(|act| Shift::of(&act.played, cpus)))
     })?;
     findings.answers.push(answer(&rounds, many, few));
@@ -76,8 +80,8 @@ pub fn add(stage: &mut Stage<'_>, parameters: &Parameters, findings: &mut Findin
 
 /// How much throughput very many processes cost. Both do the same work, so the makespans show it.
 fn answer(rounds: &Rounds<Shift>, many: u64, few: u64) -> Answer {
-    let ratios = |value: fn(&Shift) -> f64| Measured::of(&rounds.ratios(1, 0, value));
-    let speed = Measured::of(&rounds.ratios(0, 1, Shift::makespan));
+    let ratios = |value: fn(&Shift) -> f64| RoundMedian::of(&rounds.ratios(1, 0, value));
+    let speed = RoundMedian::of(&rounds.ratios(0, 1, Shift::makespan));
     let cpu = ratios(Shift::cpu);
     let (Some(speed), Some(cpu)) = (speed, cpu) else {
         return Answer {
@@ -86,7 +90,7 @@ fn answer(rounds: &Rounds<Shift>, many: u64, few: u64) -> Answer {
             verdict: cannot(STOPPED),
         };
     };
-    let switches = |setting| Measured::of(&rounds.values(setting, |shift| shift.switches));
+    let switches = |setting| RoundMedian::of(&rounds.values(setting, |shift| shift.switches));
     let switches = [1, 0].map(|setting| switches(setting).map_or(0.0, |number| number.point));
     let verdict = match speed.is_within(f64::NEG_INFINITY, 1.0) {
         Verdict::Undecided(_) if speed.interval.is_some() => Verdict::Undecided(
@@ -95,20 +99,24 @@ fn answer(rounds: &Rounds<Shift>, many: u64, few: u64) -> Answer {
         verdict => verdict,
     };
     let lost = |speed: f64| 1.0 - speed;
-    let lost = Measured {
+    let lost = RoundMedian {
         point: lost(speed.point),
-        interval: speed.interval.map(|speed| swtch_core::cost::Interval {
-            low: lost(speed.high),
-            high: lost(speed.low),
-        }),
+        interval: speed
+            .interval
+            .map(|speed| swtch_core::cost::ConfidenceInterval {
+                low: lost(speed.high),
+                high: lost(speed.low),
+            }),
         rounds: speed.rounds,
     };
-    let more_cpu = Measured {
+    let more_cpu = RoundMedian {
         point: cpu.point - 1.0,
-        interval: cpu.interval.map(|cpu| swtch_core::cost::Interval {
-            low: cpu.low - 1.0,
-            high: cpu.high - 1.0,
-        }),
+        interval: cpu
+            .interval
+            .map(|cpu| swtch_core::cost::ConfidenceInterval {
+                low: cpu.low - 1.0,
+                high: cpu.high - 1.0,
+            }),
         rounds: cpu.rounds,
     };
     Answer {
@@ -125,7 +133,7 @@ fn answer(rounds: &Rounds<Shift>, many: u64, few: u64) -> Answer {
     }
 }
 
-fn table(rounds: &Rounds<Shift>, crews: [Crew; 2]) -> Table {
+fn table(rounds: &Rounds<Shift>, crews: [ProcessSet; 2]) -> FindingsTable {
     let mut sheet = Sheet::new(
         "crowd",
         &[
@@ -142,7 +150,7 @@ fn table(rounds: &Rounds<Shift>, crews: [Crew; 2]) -> Table {
         ],
     );
     for (setting, crew) in crews.iter().enumerate() {
-        let of = |value: fn(&Shift) -> f64| Measured::of(&rounds.values(setting, value));
+        let of = |value: fn(&Shift) -> f64| RoundMedian::of(&rounds.values(setting, value));
         let Some(makespan) = of(Shift::makespan) else {
             continue;
         };
@@ -161,7 +169,7 @@ fn table(rounds: &Rounds<Shift>, crews: [Crew; 2]) -> Table {
             Cell::Count(makespan.rounds as u64),
         ]);
     }
-    Table {
+    FindingsTable {
         title: "the same work by few and by very many processes, on all CPUs".to_owned(),
         sheet,
     }

@@ -9,8 +9,8 @@ use swtch_report::report::{Cell, Sheet};
 use super::shift::Shift;
 use super::{CpuChoice, CrowdSetting};
 use crate::lab::claim::{Answer, Verdict, all_of};
-use crate::lab::findings::{Findings, Table};
-use crate::lab::measured::{Measured, SAME, STOPPED, cannot};
+use crate::lab::findings::{Findings, FindingsTable};
+use crate::lab::measured::{RoundMedian, SAME, STOPPED, cannot};
 use crate::lab::stage::Rounds;
 
 /// "Slowly": up to one process per CPU, turnaround may grow by this factor. CPUs share caches,
@@ -101,14 +101,14 @@ impl Curves {
         processes: usize,
         over: usize,
         value: Value,
-    ) -> Option<Measured> {
+    ) -> Option<RoundMedian> {
         let (one, over) = (self.index(place, processes)?, self.index(place, over)?);
-        Measured::of(&self.rounds.ratios(one, over, value))
+        RoundMedian::of(&self.rounds.ratios(one, over, value))
     }
 
     /// The answers to D1 and D2, on one CPU.
     fn on_one(&self) -> [Answer; 2] {
-        let ratios = |value: Value| -> Vec<(usize, Measured)> {
+        let ratios = |value: Value| -> Vec<(usize, RoundMedian)> {
             let more = self
                 .numbers(CpuChoice::One)
                 .filter(|processes| *processes > 1);
@@ -159,7 +159,7 @@ impl Curves {
         let turnaround = ratio(cpus, 1, Shift::mean).zip(ratio(twice, cpus, Shift::mean));
         let throughput =
             ratio(cpus, 1, Shift::throughput).zip(ratio(twice, cpus, Shift::throughput));
-        let words = |pair: &Option<(Measured, Measured)>| match pair {
+        let words = |pair: &Option<(RoundMedian, RoundMedian)>| match pair {
             Some((to_cpus, beyond)) => format!(
                 "from 1 to {cpus} processes {} times, from {cpus} to {twice} {} times",
                 to_cpus.ratio(),
@@ -193,7 +193,7 @@ impl Curves {
         ]
     }
 
-    fn table(&self, place: CpuChoice) -> Table {
+    fn table(&self, place: CpuChoice) -> FindingsTable {
         let (name, title) = match place {
             CpuChoice::One => ("one_cpu", "on one CPU"),
             CpuChoice::All => ("all_cpus", "on all CPUs"),
@@ -203,7 +203,7 @@ impl Curves {
             let Some(index) = self.index(place, processes) else {
                 continue;
             };
-            let of = |value: Value| Measured::of(&self.rounds.values(index, value));
+            let of = |value: Value| RoundMedian::of(&self.rounds.values(index, value));
             let (Some(mean), Some(throughput)) = (of(Shift::mean), of(Shift::throughput)) else {
                 continue;
             };
@@ -227,7 +227,7 @@ impl Curves {
                 Cell::Count(mean.rounds as u64),
             ]);
         }
-        Table {
+        FindingsTable {
             title: format!("busy processes {title}: turnaround and throughput"),
             sheet,
         }
@@ -240,7 +240,7 @@ impl Curves {
             let Some(one) = self.index(place, 1) else {
                 continue;
             };
-            let single = Measured::of(&self.rounds.values(one, what.value));
+            let single = RoundMedian::of(&self.rounds.values(one, what.value));
             let ideal = self.numbers(place).filter_map(|processes| {
                 let cpus = CrowdSetting { place, processes }.cpus(self.cpus);
                 let y = single?.point * (what.ideal)(processes as f64, cpus as f64);
@@ -250,7 +250,7 @@ impl Curves {
                 let values = self
                     .rounds
                     .values(self.index(place, processes)?, what.value);
-                let measured = Measured::of(&values)?;
+                let measured = RoundMedian::of(&values)?;
                 Some(dot(processes, measured.point, measured.ends()))
             });
             let line = |label: String, style, points| Line {
@@ -344,7 +344,7 @@ const fn dot(processes: usize, y: f64, interval: Option<(f64, f64)>) -> Dot {
     }
 }
 
-fn listed(ratios: &[(usize, Measured)]) -> String {
+fn listed(ratios: &[(usize, RoundMedian)]) -> String {
     let words: Vec<String> = ratios
         .iter()
         .map(|(processes, ratio)| format!("{processes}: {}", ratio.ratio()))

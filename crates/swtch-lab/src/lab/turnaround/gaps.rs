@@ -8,16 +8,16 @@
 //! ```
 
 use anyhow::Result;
-use swtch_bench::load::Gap;
+use swtch_bench::load::OffCpuGap;
 use swtch_core::Nanos;
 use swtch_report::report::{Cell, Sheet};
 
 use crate::lab::claim::Answer;
 use crate::lab::evidence::MemberRuns;
-use crate::lab::findings::{Findings, Table};
+use crate::lab::findings::{Findings, FindingsTable};
 use crate::lab::measured::{cannot, share};
-use crate::lab::room::Recording;
-use crate::lab::stage::Stage;
+use crate::lab::room::RecordingChoice;
+use crate::lab::stage::LoadExperiment;
 
 /// Shortest gap that is judged, in ns: interrupts and the hypervisor make shorter ones.
 const LONG_NS: u64 = 1_000_000;
@@ -33,8 +33,8 @@ const SHOWN: usize = 8;
 
 /// A gap, and what the recorder saw in it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Explained {
-    gap: Gap,
+struct ExplainedGap {
+    gap: OffCpuGap,
     /// How long it was off the CPU in the gap, in ns.
     off_ns: u64,
     switches: u64,
@@ -44,10 +44,10 @@ struct Explained {
 ///
 /// # Errors
 /// The load cannot be played.
-pub fn add(stage: &mut Stage<'_>, findings: &mut Findings) -> Result<()> {
+pub fn add(stage: &mut LoadExperiment<'_>, findings: &mut Findings) -> Result<()> {
     let act = match stage.was_interrupted() {
         true => None,
-        false => stage.play("clock-readers", &[], Recording::Wanted)?,
+        false => stage.play("clock-readers", &[], RecordingChoice::Wanted)?,
     };
     let stories = act.as_ref().and_then(|act| act.evidence.as_ref());
     let (Some(act), Some(evidence)) = (&act, stories) else {
@@ -65,7 +65,7 @@ pub fn add(stage: &mut Stage<'_>, findings: &mut Findings) -> Result<()> {
     let members = act.played.members.iter().zip(&evidence.stories);
     let all =
         members.flat_map(|(member, story)| member.gaps.iter().map(|gap| explained(*gap, story)));
-    let mut all: Vec<Explained> = all.collect();
+    let mut all: Vec<ExplainedGap> = all.collect();
     all.sort_by_key(|one| std::cmp::Reverse(one.gap.length_ns()));
     findings.answers.push(answer(&all));
     findings.tables.push(table(&all));
@@ -73,7 +73,7 @@ pub fn add(stage: &mut Stage<'_>, findings: &mut Findings) -> Result<()> {
 }
 
 /// The off-CPU time and the switches that the recorder saw in a gap.
-fn explained(gap: Gap, story: &MemberRuns) -> Explained {
+fn explained(gap: OffCpuGap, story: &MemberRuns) -> ExplainedGap {
     let offs = story.runs.windows(2).map(|pair| {
         let (from, to) = (
             pair[0].to_ns.max(gap.from_ns),
@@ -83,21 +83,21 @@ fn explained(gap: Gap, story: &MemberRuns) -> Explained {
     });
     let offs = offs.filter(|off| *off > 0);
     let (switches, off_ns) = offs.fold((0, 0), |(count, sum), off| (count + 1, sum + off));
-    Explained {
+    ExplainedGap {
         gap,
         off_ns,
         switches,
     }
 }
 
-impl Explained {
+impl ExplainedGap {
     fn is_by_switch(&self) -> bool {
         self.off_ns as f64 >= NEARLY_ALL * self.gap.length_ns() as f64
     }
 }
 
-fn answer(all: &[Explained]) -> Answer {
-    let long: Vec<&Explained> = all
+fn answer(all: &[ExplainedGap]) -> Answer {
+    let long: Vec<&ExplainedGap> = all
         .iter()
         .filter(|one| one.gap.length_ns() >= LONG_NS)
         .collect();
@@ -124,7 +124,7 @@ fn answer(all: &[Explained]) -> Answer {
     }
 }
 
-fn table(all: &[Explained]) -> Table {
+fn table(all: &[ExplainedGap]) -> FindingsTable {
     let mut sheet = Sheet::new("gaps", &["gap_ns", "off_cpu_ns", "off_cpu_pct", "switches"]);
     sheet.rows = all
         .iter()
@@ -138,7 +138,7 @@ fn table(all: &[Explained]) -> Table {
             ]
         })
         .collect();
-    Table {
+    FindingsTable {
         title: "the longest gaps between two readings of the clock, two processes on one CPU"
             .to_owned(),
         sheet,
@@ -149,7 +149,7 @@ fn table(all: &[Explained]) -> Table {
 mod tests {
     use super::*;
     use crate::lab::claim::Verdict;
-    use crate::lab::evidence::{Run, Taker};
+    use crate::lab::evidence::{NextTask, Run};
     use swtch_core::Reason;
 
     const MS: u64 = 1_000_000;
@@ -160,7 +160,7 @@ mod tests {
             from_ns,
             to_ns,
             reason: Reason::Slice,
-            taker: Taker::Member(1),
+            taker: NextTask::Member(1),
             in_call: false,
             runnable: None,
         };
@@ -175,8 +175,8 @@ mod tests {
         }
     }
 
-    fn gap(from_ns: u64, to_ns: u64) -> Explained {
-        explained(Gap { from_ns, to_ns }, &story())
+    fn gap(from_ns: u64, to_ns: u64) -> ExplainedGap {
+        explained(OffCpuGap { from_ns, to_ns }, &story())
     }
 
     #[test]

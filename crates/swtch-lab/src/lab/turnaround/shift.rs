@@ -1,6 +1,6 @@
 //! The results of one play of jobs: turnaround, throughput, fairness, switches, overhead.
 
-use swtch_bench::load::Played;
+use swtch_bench::load::LoadResults;
 use swtch_core::cost::quantile;
 
 /// The results of one play.
@@ -18,7 +18,7 @@ pub struct Shift {
 
 impl Shift {
     /// The results of a play on this many CPUs.
-    pub fn of(played: &Played, cpus: usize) -> Self {
+    pub fn of(played: &LoadResults, cpus: usize) -> Self {
         let members = &played.members;
         let turnaround = |member: &swtch_bench::load::PlayedMember| {
             member.ended_ns.saturating_sub(played.started_ns) as f64

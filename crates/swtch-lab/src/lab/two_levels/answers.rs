@@ -3,11 +3,11 @@
 use swtch_core::Nanos;
 use swtch_output::text;
 
-use super::exact::{Counted, Event};
-use super::script::{Counts, Phase, Waited, Who};
-use super::{Plays, mode};
+use super::exact::{EventCounts, SchedulerEvent};
+use super::script::{HogPhase, LevelCounts, ScannerKind, WaitTypeTotals};
+use super::{TwoLevelsResults, mode};
 use crate::lab::claim::{Answer, Verdict, all_of};
-use crate::lab::measured::{Measured, STOPPED, cannot};
+use crate::lab::measured::{RoundMedian, STOPPED, cannot};
 
 /// How far the median run may be from the quantum, as a share: a thread that sleeps until then
 /// notices the end of a quantum, and the worker acts on it at the next yield point.
@@ -16,14 +16,14 @@ const OFF_QUANTUM: f64 = 0.20;
 /// Beside a hog that wants as much, a thread is switched at least this many times as often.
 const LARGE: f64 = 2.0;
 
-impl Plays {
+impl TwoLevelsResults {
     /// A7: alone, the kernel switches less often than the scheduler, so some switches of the
     /// scheduler are none of the kernel's; a hog multiplies the kernel's switches and not the
     /// scheduler's.
     pub fn a7(&self) -> Answer {
-        let rate = |phase, count| self.rate(Who::Workers, phase, count);
-        let user = [Phase::Alone, Phase::Hog].map(|phase| rate(phase, |counts| counts.user));
-        let os = [Phase::Alone, Phase::Hog].map(|phase| rate(phase, Counts::os));
+        let rate = |phase, count| self.rate(ScannerKind::Workers, phase, count);
+        let user = [HogPhase::Alone, HogPhase::Hog].map(|phase| rate(phase, |counts| counts.user));
+        let os = [HogPhase::Alone, HogPhase::Hog].map(|phase| rate(phase, LevelCounts::os));
         let each = os[0].over(&user[0]);
         let os_grew = os[1].over(&os[0]);
         let user_grew = user[1].over(&user[0]);
@@ -52,8 +52,8 @@ impl Plays {
     /// A8: a yield with no other worker runnable is no context switch. Counts must match exactly.
     pub fn a8(&self) -> Answer {
         let alone = self.counted.iter();
-        let alone: Vec<&Counted> = alone
-            .filter(|counted| counted.event == Event::YieldAlone)
+        let alone: Vec<&EventCounts> = alone
+            .filter(|counted| counted.event == SchedulerEvent::YieldAlone)
             .collect();
         let words = alone.iter().map(|counted| {
             format!(
@@ -74,7 +74,7 @@ impl Plays {
 
     /// A9: the median run is a quantum long, and all waits are for the turn.
     pub fn a9(&self) -> Answer {
-        let Some(run) = Measured::of(&self.runs(Phase::Alone)) else {
+        let Some(run) = RoundMedian::of(&self.runs(HogPhase::Alone)) else {
             return answer("A9", "nothing was played".to_owned(), cannot(STOPPED));
         };
         let quantum = self.quantum.as_ns() as f64;
@@ -89,7 +89,8 @@ impl Plays {
         let waits = self.workers.iter().flat_map(|play| &play.waits);
         let (turn, other): (Vec<_>, Vec<_>) =
             waits.partition(|waited| waited.wait_type == "SOS_SCHEDULER_YIELD");
-        let sum = |pick: fn(&Waited) -> u64| turn.iter().map(|waited| pick(waited)).sum::<u64>();
+        let sum =
+            |pick: fn(&WaitTypeTotals) -> u64| turn.iter().map(|waited| pick(waited)).sum::<u64>();
         let (count, wait_ns, signal_ns) = (
             sum(|waited| waited.count),
             sum(|waited| waited.wait_ns),
@@ -121,7 +122,7 @@ fn answer(claim: &'static str, ours: String, verdict: Verdict) -> Answer {
 }
 
 /// A length with its interval.
-fn within(run: &Measured) -> String {
+fn within(run: &RoundMedian) -> String {
     let length = |ns: f64| Nanos::from_rounded(ns).to_string();
     match run.ends() {
         Some((low, high)) => format!("{} ({} … {})", length(run.point), length(low), length(high)),

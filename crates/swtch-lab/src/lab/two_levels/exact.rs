@@ -16,7 +16,7 @@ use swtch_observe::{Mode as Observed, Page};
 
 /// A kind of event that a scheduler counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Event {
+pub enum SchedulerEvent {
     /// A yield while no other worker is runnable.
     YieldAlone,
     /// A yield, while another worker yields as well.
@@ -29,7 +29,7 @@ pub enum Event {
 
 /// Counters of a scheduler, or their growth between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Books {
+pub struct SchedulerCounts {
     /// Column `yield_count` of the scheduler's row.
     pub yields: u64,
     /// Column `context_switches_count` of the scheduler's row.
@@ -44,19 +44,19 @@ pub struct Books {
 
 /// A number of events of one kind, and what both levels counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
-    pub event: Event,
+pub struct EventCounts {
+    pub event: SchedulerEvent,
     /// Whether workers are threads; else they are coroutines.
     pub in_threads: bool,
     /// How many the worker made.
     pub made: u64,
     /// Growth of its scheduler's counters meanwhile.
-    pub books: Books,
+    pub books: SchedulerCounts,
     /// Switches of the scheduler's threads by the kernel meanwhile.
     pub os: u64,
 }
 
-impl Event {
+impl SchedulerEvent {
     pub const ALL: [Self; 4] = [
         Self::YieldAlone,
         Self::YieldBeside,
@@ -82,26 +82,26 @@ impl Event {
 
     /// The counts that `made` events must give, by the definition of the counters. `idle` is left
     /// out: how often the scheduler is idle depends on how soon a timer or a helper comes back.
-    pub fn expected(self, made: u64) -> Books {
-        let none = Books::default();
+    pub fn expected(self, made: u64) -> SchedulerCounts {
+        let none = SchedulerCounts::default();
         match self {
-            Self::YieldAlone => Books {
+            Self::YieldAlone => SchedulerCounts {
                 yields: made,
                 reselects: made,
                 ..none
             },
             // The peer gives way as often.
-            Self::YieldBeside => Books {
+            Self::YieldBeside => SchedulerCounts {
                 yields: 2 * made,
                 switches: 2 * made,
                 ..none
             },
-            Self::Sleep => Books {
+            Self::Sleep => SchedulerCounts {
                 yields: made,
                 switches: made,
                 ..none
             },
-            Self::Preemptive => Books {
+            Self::Preemptive => SchedulerCounts {
                 yields: made,
                 switches: made,
                 preemptive: made,
@@ -120,10 +120,10 @@ impl Event {
     }
 }
 
-impl Counted {
+impl EventCounts {
     /// Whether the counters have the expected values.
     pub fn is_as_expected(&self) -> bool {
-        let counted = Books {
+        let counted = SchedulerCounts {
             idle: 0,
             ..self.books
         };
@@ -135,17 +135,17 @@ impl Counted {
 ///
 /// # Errors
 /// A scheduler cannot be made, or its page not be read.
-pub fn play() -> Result<Vec<Counted>> {
+pub fn play() -> Result<Vec<EventCounts>> {
     let mut counted = Vec::new();
     for mode in [Mode::Fiber, Mode::Thread] {
-        for event in Event::ALL {
+        for event in SchedulerEvent::ALL {
             counted.push(count(mode, event)?);
         }
     }
     Ok(counted)
 }
 
-fn count(mode: Mode, event: Event) -> Result<Counted> {
+fn count(mode: Mode, event: SchedulerEvent) -> Result<EventCounts> {
     let runtime = Runtime::builder()
         .schedulers(1)
         .mode(mode)
@@ -153,10 +153,10 @@ fn count(mode: Mode, event: Event) -> Result<Counted> {
         .stack_size(512 << 10)
         .stall_threshold(Duration::ZERO)
         .build()?;
-    let worker = move || -> Result<(Books, u64)> {
+    let worker = move || -> Result<(SchedulerCounts, u64)> {
         let page = Page::of_process(std::process::id())?;
         let stop = Arc::new(AtomicBool::new(false));
-        let peer = (event == Event::YieldBeside)
+        let peer = (event == SchedulerEvent::YieldBeside)
             .then(|| {
                 let stop = stop.clone();
                 spawn(move || {
@@ -182,7 +182,7 @@ fn count(mode: Mode, event: Event) -> Result<Counted> {
     let (books, os) = runtime
         .run(worker)
         .map_err(|error| anyhow!("the worker: {error}"))??;
-    Ok(Counted {
+    Ok(EventCounts {
         event,
         in_threads: mode == Mode::Thread,
         made: event.number(),
@@ -192,7 +192,7 @@ fn count(mode: Mode, event: Event) -> Result<Counted> {
 }
 
 /// The counters of the running scheduler of this process, at both levels.
-fn read(page: &Page) -> Result<(Books, u64)> {
+fn read(page: &Page) -> Result<(SchedulerCounts, u64)> {
     let snapshot = page.snapshot()?;
     let mut rows = snapshot.schedulers.iter();
     let row = rows
@@ -205,7 +205,7 @@ fn read(page: &Page) -> Result<(Books, u64)> {
         let counters = read_counters(pid, Tid::new(thread.os_thread_id))?;
         os += counters.map_or(0, |(_, counters)| counters.switches());
     }
-    let books = Books {
+    let books = SchedulerCounts {
         yields: row.yield_count,
         switches: row.context_switches_count,
         reselects: row.self_reselect_count,
@@ -215,8 +215,8 @@ fn read(page: &Page) -> Result<(Books, u64)> {
     Ok((books, os))
 }
 
-const fn between(before: Books, after: Books) -> Books {
-    Books {
+const fn between(before: SchedulerCounts, after: SchedulerCounts) -> SchedulerCounts {
+    SchedulerCounts {
         yields: after.yields - before.yields,
         switches: after.switches - before.switches,
         reselects: after.reselects - before.reselects,

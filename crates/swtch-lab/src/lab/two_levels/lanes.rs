@@ -4,14 +4,14 @@ use anyhow::Result;
 use swtch_bench::load::PlayedMember;
 use swtch_core::{Nanos, Pid, Tid};
 use swtch_output::text;
-use swtch_plot::content::{Content, Kind, Lane, Lanes, Span};
+use swtch_plot::content::{Content, Lane, LaneSpan, Lanes, SpanKind};
 use swtch_plot::palette::Fill;
 use swtch_plot::{self, Picture};
 
 use super::VERB;
-use super::script::{Phase, Scan, Scanned, Script, Told, UserRun, Who};
-use crate::lab::evidence::{BLOCKED, Evidence, RUNNING};
-use crate::lab::room::{Recording, Room};
+use super::script::{HogPhase, Scan, Scanned, ScannerKind, Script, ScriptResult, UserRun};
+use crate::lab::evidence::{BLOCKED, LoadRuns, RUNNING};
+use crate::lab::room::{ExperimentContext, RecordingChoice};
 
 /// The picture shows this many quanta before the hog comes, and after.
 const BEFORE: u32 = 4;
@@ -31,19 +31,23 @@ const WAITS: usize = 2;
 ///
 /// # Errors
 /// It cannot be played or recorded, or its trace not be read.
-pub fn picture(room: &Room, scan: &Scan) -> Result<Option<Picture>> {
+pub fn picture(room: &ExperimentContext, scan: &Scan) -> Result<Option<Picture>> {
     let script = Script::Scan(Scan {
-        who: Who::Workers,
+        who: ScannerKind::Workers,
         ..scan.clone()
     });
-    let play = room.perform::<_, Told>(VERB, &script, Recording::Wanted)?;
+    let play = room.perform::<_, ScriptResult>(VERB, &script, RecordingChoice::Wanted)?;
     let Some(play) = play else {
         return Ok(None);
     };
-    let (Some(trace), Told::Scanned(scanned)) = (&play.trace, &play.left) else {
+    let (Some(trace), ScriptResult::Scanned(scanned)) = (&play.trace, &play.left) else {
         return Ok(None);
     };
-    let Some(comes_ns) = scanned.of(Phase::Hog).next().map(|window| window.from_ns) else {
+    let Some(comes_ns) = scanned
+        .of(HogPhase::Hog)
+        .next()
+        .map(|window| window.from_ns)
+    else {
         return Ok(None);
     };
     let quantum = u64::try_from(scan.quantum.as_nanos())?;
@@ -53,7 +57,7 @@ pub fn picture(room: &Room, scan: &Scan) -> Result<Option<Picture>> {
     );
     let threads = scanned.threads.iter().copied().chain([scanned.hog]);
     let members: Vec<PlayedMember> = threads.map(|thread| member(thread, shown)).collect();
-    let evidence = Evidence::read(trace, &members)?;
+    let evidence = LoadRuns::read(trace, &members)?;
     let mut lanes = worker_lanes(scanned, shown);
     lanes.extend(thread_lanes(&evidence));
     Ok(Some(Picture {
@@ -67,7 +71,7 @@ pub fn picture(room: &Room, scan: &Scan) -> Result<Option<Picture>> {
         notes: lost_note(scanned),
         content: Content::Lanes(Lanes {
             lanes,
-            kinds: Vec::from(KINDS.map(|(name, fill)| Kind::named(name, fill))),
+            kinds: Vec::from(KINDS.map(|(name, fill)| SpanKind::named(name, fill))),
             length_ns: shown.1 - shown.0,
         }),
     }))
@@ -97,7 +101,7 @@ fn worker_lanes(scanned: &Scanned, (from_ns, to_ns): (u64, u64)) -> Vec<Lane> {
         Lane {
             label: format!("worker {number}"),
             spans: own
-                .map(|run| Span {
+                .map(|run| LaneSpan {
                     from_ns: run.from_ns.max(from_ns) - from_ns,
                     to_ns: run.to_ns.min(to_ns) - from_ns,
                     kind: TURN,
@@ -126,7 +130,7 @@ const fn member((pid, tid): (u32, u32), (began_ns, ended_ns): (u64, u64)) -> Pla
 }
 
 /// What the threads did, by the trace. Nothing is drawn while one is blocked or not yet there.
-fn thread_lanes(evidence: &Evidence) -> Vec<Lane> {
+fn thread_lanes(evidence: &LoadRuns) -> Vec<Lane> {
     let labels = [(0, "their thread".to_owned()), (1, "hog".to_owned())];
     let mut lanes = evidence.lanes(&labels).lanes;
     for lane in &mut lanes {

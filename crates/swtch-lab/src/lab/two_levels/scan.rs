@@ -17,13 +17,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
-use swtch_bench::load::Places;
+use swtch_bench::load::UsableCpus;
 use swtch_core::Tid;
 use swtch_fiber::{Runtime, TaskBuilder, check_quantum};
 use swtch_host::thread::read_counters;
-use swtch_observe::{EventKind, Lease, Page, Ring, Snapshot, ThreadKind};
+use swtch_observe::{EventKind, Lease, Page, RingPosition, Snapshot, ThreadKind};
 
-use super::script::{Counts, Phase, Scan, Scanned, UserRun, WINDOWS, Waited, Who, Window};
+use super::script::{
+    HogPhase, LevelCounts, Scan, Scanned, ScannerKind, UserRun, WINDOWS, WaitTypeTotals,
+    WindowCounts,
+};
 
 /// Time to start workers, to touch pages, and to let the clock's first anchors lie apart.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -39,7 +42,7 @@ const LEASE: Duration = Duration::from_secs(2);
 /// # Errors
 /// A thread or the scheduler cannot be made, or its page not be read.
 pub fn play(scan: &Scan) -> Result<Scanned> {
-    let allowed = Places::here()?.allowed;
+    let allowed = UsableCpus::here()?.allowed;
     let (home, others) = allowed.split_last().context("there is a CPU")?;
     if !others.is_empty() {
         bind(0, others)?;
@@ -53,8 +56,8 @@ pub fn play(scan: &Scan) -> Result<Scanned> {
         ..Scanned::default()
     };
     let waits_before = cast.waits()?;
-    for phase in Phase::ALL {
-        let hog = (phase == Phase::Hog)
+    for phase in HogPhase::ALL {
+        let hog = (phase == HogPhase::Hog)
             .then(|| HogThread::start(*home))
             .transpose()?;
         if let Some(hog) = &hog {
@@ -87,7 +90,7 @@ struct ScanBooks {
     page: Page,
     scheduler: usize,
     tid: u32,
-    ring: Ring,
+    ring: RingPosition,
     lease: Lease,
 }
 
@@ -110,8 +113,8 @@ impl Scanners {
             stop: stop.clone(),
         });
         match scan.who {
-            Who::Workers => Self::start_workers(scan, cpu, parts),
-            Who::Threads => {
+            ScannerKind::Workers => Self::start_workers(scan, cpu, parts),
+            ScannerKind::Threads => {
                 let started = parts.map(|part| on_cpu(cpu, move || part.scan(|| ())));
                 let started: Vec<_> = started.collect::<Result<_>>()?;
                 let (tids, threads) = started.into_iter().unzip();
@@ -159,14 +162,14 @@ impl Scanners {
     }
 
     /// Reads the counters of a phase, window by window.
-    fn watch(&mut self, phase: Phase, length: Duration, scanned: &mut Scanned) -> Result<()> {
+    fn watch(&mut self, phase: HogPhase, length: Duration, scanned: &mut Scanned) -> Result<()> {
         let began = Instant::now();
         let (mut from_ns, mut before) = self.look(scanned)?;
         for window in 1..=WINDOWS {
             let due = began + length * window / WINDOWS;
             thread::sleep(due.saturating_duration_since(Instant::now()));
             let (to_ns, now) = self.look(scanned)?;
-            scanned.windows.push(Window {
+            scanned.windows.push(WindowCounts {
                 phase,
                 from_ns,
                 to_ns,
@@ -178,8 +181,8 @@ impl Scanners {
     }
 
     /// The counters of both levels, with the time of the reading.
-    fn look(&mut self, scanned: &mut Scanned) -> Result<(u64, Counts)> {
-        let mut counts = Counts::default();
+    fn look(&mut self, scanned: &mut Scanned) -> Result<(u64, LevelCounts)> {
+        let mut counts = LevelCounts::default();
         for (pid, tid) in self.threads() {
             let counters = read_counters(swtch_core::Pid::new(pid), Tid::new(tid))?;
             let (_, counters) = counters.context("a thread of the play has ended")?;
@@ -201,12 +204,12 @@ impl Scanners {
         Ok((snapshot.taken_monotonic_ns, counts))
     }
 
-    fn waits(&self) -> Result<Vec<Waited>> {
+    fn waits(&self) -> Result<Vec<WaitTypeTotals>> {
         let Self::Workers { books, .. } = self else {
             return Ok(Vec::new());
         };
         let rows = books.page.snapshot()?.wait_stats;
-        let waited = rows.into_iter().map(|row| Waited {
+        let waited = rows.into_iter().map(|row| WaitTypeTotals {
             wait_type: row.wait_type,
             count: row.completed_count,
             wait_ns: row.wait_time_ns,
@@ -363,12 +366,13 @@ fn now_ns() -> Result<u64> {
 }
 
 /// Growth of the waits of each type; types that did not grow are left out.
-fn waits_between(before: &[Waited], after: &[Waited]) -> Vec<Waited> {
+fn waits_between(before: &[WaitTypeTotals], after: &[WaitTypeTotals]) -> Vec<WaitTypeTotals> {
     let grown = after.iter().map(|now| {
         let mut before = before.iter();
         let before = before.find(|before| before.wait_type == now.wait_type);
-        let less = |now: u64, then: fn(&Waited) -> u64| now - before.map_or(0, then).min(now);
-        Waited {
+        let less =
+            |now: u64, then: fn(&WaitTypeTotals) -> u64| now - before.map_or(0, then).min(now);
+        WaitTypeTotals {
             wait_type: now.wait_type.clone(),
             count: less(now.count, |waited| waited.count),
             wait_ns: less(now.wait_ns, |waited| waited.wait_ns),

@@ -9,7 +9,7 @@ pub const WINDOWS: u32 = 10;
 
 /// The kind of task that scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Who {
+pub enum ScannerKind {
     /// Workers of one scheduler, on one thread.
     Workers,
     /// Threads, which the kernel schedules.
@@ -28,7 +28,7 @@ pub enum Script {
 /// The settings of scans on one CPU.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Scan {
-    pub who: Who,
+    pub who: ScannerKind,
     /// Number of workers or threads that scan.
     pub scanners: u32,
     /// Size of the table that is scanned, in MiB.
@@ -41,21 +41,21 @@ pub struct Scan {
 
 /// The result of a script.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Told {
+pub enum ScriptResult {
     Scanned(Scanned),
-    Counted(Vec<super::exact::Counted>),
+    Counted(Vec<super::exact::EventCounts>),
 }
 
 /// A stretch of a play with or without the hog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Phase {
+pub enum HogPhase {
     /// The hog is not there.
     Alone,
     /// The hog wants the CPU all the time.
     Hog,
 }
 
-impl Phase {
+impl HogPhase {
     /// The phases of a play, in order of time.
     pub const ALL: [Self; 3] = [Self::Alone, Self::Hog, Self::Alone];
 
@@ -71,13 +71,13 @@ impl Phase {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Scanned {
     /// Phases in windows, in order of time.
-    pub windows: Vec<Window>,
+    pub windows: Vec<WindowCounts>,
     /// Runs of workers, by when they ended; none of threads.
     pub runs: Vec<UserRun>,
     /// Runs that could not be read in time.
     pub lost_runs: u64,
     /// What workers waited for in all phases.
-    pub waits: Vec<Waited>,
+    pub waits: Vec<WaitTypeTotals>,
     /// Process and thread id of the thread that runs the workers, or of each scanning thread.
     pub threads: Vec<(u32, u32)>,
     /// Process and thread id of the hog.
@@ -86,20 +86,20 @@ pub struct Scanned {
 
 /// The counts of both levels in a window.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Window {
+pub struct WindowCounts {
     /// Which phase it belongs to.
-    pub phase: Phase,
+    pub phase: HogPhase,
     /// Begin of the window, in ns of `CLOCK_MONOTONIC`.
     pub from_ns: u64,
     /// End of the window, in ns of `CLOCK_MONOTONIC`.
     pub to_ns: u64,
     /// Growth of the counters in the window.
-    pub grown: Counts,
+    pub grown: LevelCounts,
 }
 
 /// Counters of both levels, or what they grew by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct LevelCounts {
     /// Switches of the scheduler to another worker.
     pub user: u64,
     /// Time that workers ran by the scheduler's counters, in ns.
@@ -114,7 +114,7 @@ pub struct Counts {
     pub cpu_ns: u64,
 }
 
-impl Counts {
+impl LevelCounts {
     /// Growth of the counters since `earlier`.
     pub const fn since(self, earlier: Self) -> Self {
         Self {
@@ -165,7 +165,7 @@ impl UserRun {
 
 /// The waits of one type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waited {
+pub struct WaitTypeTotals {
     pub wait_type: String,
     /// Number of waits that ended.
     pub count: u64,
@@ -175,7 +175,7 @@ pub struct Waited {
     pub signal_ns: u64,
 }
 
-impl Window {
+impl WindowCounts {
     /// Length of the window in seconds.
     pub fn seconds(&self) -> f64 {
         self.to_ns.saturating_sub(self.from_ns) as f64 / 1e9
@@ -184,20 +184,20 @@ impl Window {
 
 impl Scanned {
     /// The windows of a phase.
-    pub fn of(&self, phase: Phase) -> impl Iterator<Item = &Window> {
+    pub fn of(&self, phase: HogPhase) -> impl Iterator<Item = &WindowCounts> {
         self.windows
             .iter()
             .filter(move |window| window.phase == phase)
     }
 
     /// Lengths of the runs of a phase, in ns.
-    pub fn runs_of(&self, phase: Phase) -> Vec<f64> {
+    pub fn runs_of(&self, phase: HogPhase) -> Vec<f64> {
         let runs = self.runs.iter().filter(|run| self.is_in(phase, run));
         runs.map(|run| run.length_ns() as f64).collect()
     }
 
     /// Whether a run lies in windows of one phase from beginning to end.
-    fn is_in(&self, phase: Phase, run: &UserRun) -> bool {
+    fn is_in(&self, phase: HogPhase, run: &UserRun) -> bool {
         let at = |moment| {
             let mut windows = self.windows.iter();
             windows.position(|window| window.from_ns <= moment && moment <= window.to_ns)

@@ -6,10 +6,10 @@ use swtch_plot::content::{Axis, Chart, Content, Dot, Line, Mark, Measure, Scale,
 use swtch_plot::{self, Picture};
 use swtch_report::report::{Cell, Sheet};
 
-use super::exact::{Counted, Event};
-use super::script::{Counts, Phase, Scanned, Who, Window};
-use super::{Plays, mode};
-use crate::lab::findings::Table;
+use super::exact::{EventCounts, SchedulerEvent};
+use super::script::{HogPhase, LevelCounts, Scanned, ScannerKind, WindowCounts};
+use super::{TwoLevelsResults, mode};
+use crate::lab::findings::FindingsTable;
 
 const LEVELS: [&str; 9] = [
     "who",
@@ -36,10 +36,10 @@ const COUNTERS: [&str; 10] = [
     "as_meant",
 ];
 
-impl Plays {
+impl TwoLevelsResults {
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
-        let (hog, seconds) = self.sum(Who::Workers, Phase::Hog);
+        let (hog, seconds) = self.sum(ScannerKind::Workers, HogPhase::Hog);
         if seconds > 0.0 {
             sentences.push(format!(
                 "Beside the hog the scheduler's books say that its workers ran {:.0} % of the time, and the kernel \
@@ -50,8 +50,9 @@ impl Plays {
                 Nanos::from_ns(hog.delay_ns),
             ));
         }
-        let rate = |who, phase| self.rate(who, phase, Counts::os);
-        let [alone, hog] = [Phase::Alone, Phase::Hog].map(|phase| rate(Who::Threads, phase));
+        let rate = |who, phase| self.rate(who, phase, LevelCounts::os);
+        let [alone, hog] =
+            [HogPhase::Alone, HogPhase::Hog].map(|phase| rate(ScannerKind::Threads, phase));
         if alone.seconds > 0.0 {
             sentences.push(format!(
                 "The same scans as threads of the kernel: {} OS switches alone and {} beside the hog, of which every \
@@ -62,7 +63,7 @@ impl Plays {
         }
         let preemptive = self.counted.iter();
         let preemptive: Vec<String> = preemptive
-            .filter(|counted| counted.event == Event::Preemptive)
+            .filter(|counted| counted.event == SchedulerEvent::Preemptive)
             .map(|counted| {
                 format!(
                     "{} of {} came to {} preemptive switches",
@@ -105,26 +106,32 @@ impl Plays {
         notes
     }
 
-    pub fn levels(&self) -> Table {
+    pub fn levels(&self) -> FindingsTable {
         let mut sheet = Sheet::new("two-levels", &LEVELS);
-        for who in [Who::Workers, Who::Threads] {
-            for phase in [Phase::Alone, Phase::Hog] {
+        for who in [ScannerKind::Workers, ScannerKind::Threads] {
+            for phase in [HogPhase::Alone, HogPhase::Hog] {
                 let (sum, seconds) = self.sum(who, phase);
                 if seconds > 0.0 {
                     sheet.rows.push(self.level_row(who, phase, sum, seconds));
                 }
             }
         }
-        Table {
+        FindingsTable {
             title: "Both levels, per second".to_owned(),
             sheet,
         }
     }
 
-    fn level_row(&self, who: Who, phase: Phase, sum: Counts, seconds: f64) -> Vec<Cell> {
+    fn level_row(
+        &self,
+        who: ScannerKind,
+        phase: HogPhase,
+        sum: LevelCounts,
+        seconds: f64,
+    ) -> Vec<Cell> {
         let per_s = |count: u64| Cell::Ratio(count as f64 / seconds);
         let percent = |ns: u64| Cell::Percent(ns as f64 / seconds / 1e7);
-        let is_scheduler = who == Who::Workers;
+        let is_scheduler = who == ScannerKind::Workers;
         let of_scheduler = |cell: Cell| if is_scheduler { cell } else { Cell::Missing };
         let runs = self.runs(phase);
         let median = swtch_core::cost::median(&runs).filter(|_| is_scheduler);
@@ -144,9 +151,9 @@ impl Plays {
         ]
     }
 
-    pub fn counters(&self) -> Table {
+    pub fn counters(&self) -> FindingsTable {
         let mut sheet = Sheet::new("counters", &COUNTERS);
-        let row = |counted: &Counted| {
+        let row = |counted: &EventCounts| {
             vec![
                 Cell::text(mode(counted)),
                 Cell::text(counted.event.as_str()),
@@ -165,7 +172,7 @@ impl Plays {
             ]
         };
         sheet.rows = self.counted.iter().map(row).collect();
-        Table {
+        FindingsTable {
             title: "Known numbers of events, and who counted them".to_owned(),
             sheet,
         }
@@ -175,11 +182,19 @@ impl Plays {
         let lines = [
             (
                 "user switches of workers",
-                Who::Workers,
-                user as fn(&Counts) -> u64,
+                ScannerKind::Workers,
+                user as fn(&LevelCounts) -> u64,
             ),
-            ("OS switches, same thread", Who::Workers, Counts::os),
-            ("OS switches of threads", Who::Threads, Counts::os),
+            (
+                "OS switches, same thread",
+                ScannerKind::Workers,
+                LevelCounts::os,
+            ),
+            (
+                "OS switches of threads",
+                ScannerKind::Threads,
+                LevelCounts::os,
+            ),
         ];
         let lines = lines.map(|(label, who, count)| Line {
             label: label.to_owned(),
@@ -222,7 +237,7 @@ impl Plays {
             return Vec::new();
         };
         let at = |moment: u64| (moment - start) as f64;
-        let hog: Vec<_> = play.of(Phase::Hog).collect();
+        let hog: Vec<_> = play.of(HogPhase::Hog).collect();
         let mark = |at, label: &str| Mark {
             at,
             label: label.to_owned(),
@@ -235,17 +250,17 @@ impl Plays {
     }
 }
 
-const fn user(counts: &Counts) -> u64 {
+const fn user(counts: &LevelCounts) -> u64 {
     counts.user
 }
 
 /// The rate in each window, as the median of all plays, at the middle of the window.
-fn series(plays: &[Scanned], count: fn(&Counts) -> u64) -> Vec<Dot> {
+fn series(plays: &[Scanned], count: fn(&LevelCounts) -> u64) -> Vec<Dot> {
     let Some(first) = plays.first() else {
         return Vec::new();
     };
     let start = first.windows.first().map_or(0, |window| window.from_ns);
-    let dot = |(place, window): (usize, &Window)| {
+    let dot = |(place, window): (usize, &WindowCounts)| {
         let same = plays.iter().filter_map(|play| play.windows.get(place));
         let rates: Vec<f64> = same
             .filter(|window| window.seconds() > 0.0)

@@ -1,7 +1,7 @@
 //! Plays drawn by hand: a window is a second, and counts are of it.
 
-use super::exact::{Books, Event};
-use super::script::{UserRun, Waited, Window};
+use super::exact::{SchedulerCounts, SchedulerEvent};
+use super::script::{UserRun, WaitTypeTotals, WindowCounts};
 use super::*;
 use crate::lab::claim::Verdict;
 
@@ -9,18 +9,18 @@ const SECOND: u64 = 1_000_000_000;
 
 /// User and OS switches of each phase, in each of its ten windows of a second.
 fn scanned(counts: [(u64, u64); 3]) -> Scanned {
-    let phases = Phase::ALL.into_iter().zip(counts).enumerate();
+    let phases = HogPhase::ALL.into_iter().zip(counts).enumerate();
     let windows = phases.flat_map(|(place, (phase, (user, os)))| {
         (0..10).map(move |window| {
             let from_ns = (place as u64 * 10 + window) * SECOND;
-            Window {
+            WindowCounts {
                 phase,
                 from_ns,
                 to_ns: from_ns + SECOND,
-                grown: Counts {
+                grown: LevelCounts {
                     user,
                     involuntary: os,
-                    ..Counts::default()
+                    ..LevelCounts::default()
                 },
             }
         })
@@ -31,11 +31,11 @@ fn scanned(counts: [(u64, u64); 3]) -> Scanned {
     }
 }
 
-fn plays(workers: Scanned) -> Plays {
-    Plays {
+fn plays(workers: Scanned) -> TwoLevelsResults {
+    TwoLevelsResults {
         workers: vec![workers],
         quantum: Nanos::from_ns(4_000_000),
-        ..Plays::default()
+        ..TwoLevelsResults::default()
     }
 }
 
@@ -57,14 +57,14 @@ fn counts_that_go_together_refute_it() {
     );
     assert_eq!(a7([(250, 50), (250, 50), (250, 50)]), Verdict::DoesNotHold);
     assert!(matches!(
-        Plays::default().a7().verdict,
+        TwoLevelsResults::default().a7().verdict,
         Verdict::CannotBeTested(_)
     ));
 }
 
-fn counted(books: Books) -> Counted {
-    Counted {
-        event: Event::YieldAlone,
+fn counted(books: SchedulerCounts) -> EventCounts {
+    EventCounts {
+        event: SchedulerEvent::YieldAlone,
         in_threads: false,
         made: 1_000,
         books,
@@ -75,16 +75,16 @@ fn counted(books: Books) -> Counted {
 /// One switch in a thousand is one too many.
 #[test]
 fn a_yield_alone_that_counts_a_switch_refutes_it() {
-    let right = Event::YieldAlone.expected(1_000);
+    let right = SchedulerEvent::YieldAlone.expected(1_000);
     let verdict = |books| {
-        let plays = Plays {
+        let plays = TwoLevelsResults {
             counted: vec![counted(right), counted(books)],
-            ..Plays::default()
+            ..TwoLevelsResults::default()
         };
         plays.a8().verdict
     };
     assert_eq!(verdict(right), Verdict::Holds);
-    let wrong = Books {
+    let wrong = SchedulerCounts {
         switches: 1,
         ..right
     };
@@ -101,12 +101,14 @@ fn a9(run_ns: u64, waits: &[(&str, u64, u64)]) -> Verdict {
             to_ns: (number + 1) * run_ns,
         })
         .collect();
-    let waited = waits.iter().map(|(wait_type, wait_ns, signal_ns)| Waited {
-        wait_type: (*wait_type).to_owned(),
-        count: 60,
-        wait_ns: *wait_ns,
-        signal_ns: *signal_ns,
-    });
+    let waited = waits
+        .iter()
+        .map(|(wait_type, wait_ns, signal_ns)| WaitTypeTotals {
+            wait_type: (*wait_type).to_owned(),
+            count: 60,
+            wait_ns: *wait_ns,
+            signal_ns: *signal_ns,
+        });
     scanned.waits = waited.collect();
     plays(scanned).a9().verdict
 }
@@ -136,6 +138,6 @@ fn a_run_over_the_border_of_phases_is_of_none() {
         run(9 * SECOND, 11 * SECOND),
         run(12 * SECOND, 13 * SECOND),
     ];
-    assert_eq!(scanned.runs_of(Phase::Alone), [1.5e9]);
-    assert_eq!(scanned.runs_of(Phase::Hog), [1e9]);
+    assert_eq!(scanned.runs_of(HogPhase::Alone), [1.5e9]);
+    assert_eq!(scanned.runs_of(HogPhase::Hog), [1e9]);
 }

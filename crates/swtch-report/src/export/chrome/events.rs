@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 use swtch_core::{Nanos, Timestamp};
 use swtch_output::text::escaped;
 
-use crate::export::evidence::{Fact, Facts};
+use crate::export::evidence::{EvidenceValue, Facts};
 
 /// A lane of the picture: process and thread.
 #[derive(Clone, Copy, Debug)]
-pub struct Lane {
+pub struct ChromeLane {
     /// Process id of the lane, or a number beyond all ids.
     pub pid: u64,
     /// Thread id of the lane, or a number for the CPU.
@@ -23,7 +23,7 @@ pub struct Lane {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Span {
+pub struct SliceSpan {
     pub from: Timestamp,
     pub to: Timestamp,
 }
@@ -60,8 +60,8 @@ impl<'a> Events<'a> {
     /// Writes a slice. Slices of one lane must come in order of time.
     pub fn slice(
         &mut self,
-        lane: Lane,
-        span: Span,
+        lane: ChromeLane,
+        span: SliceSpan,
         name: &str,
         cat: &str,
         facts: &Facts,
@@ -73,13 +73,19 @@ impl<'a> Events<'a> {
     }
 
     /// Writes an event without a length.
-    pub fn instant(&mut self, name: &str, at: Timestamp, lane: Lane, facts: &Facts) -> Result<()> {
+    pub fn instant(
+        &mut self,
+        name: &str,
+        at: Timestamp,
+        lane: ChromeLane,
+        facts: &Facts,
+    ) -> Result<()> {
         let head = format!("\"ph\":\"i\",\"s\":\"t\",\"ts\":{}", self.at(at));
         self.write(&head, lane, name, "lost", facts)
     }
 
     /// Writes an end of an arrow. `bp: e` binds it to the slice around it, not to the next one.
-    pub fn flow(&mut self, phase: &str, id: u64, lane: Lane, at: Timestamp) -> Result<()> {
+    pub fn flow(&mut self, phase: &str, id: u64, lane: ChromeLane, at: Timestamp) -> Result<()> {
         let at = self.at(at);
         let head = format!("\"ph\":\"{phase}\",\"bp\":\"e\",\"id\":{id},\"ts\":{at}");
         self.write(&head, lane, "wake", "wake", &Facts::new())
@@ -90,7 +96,7 @@ impl<'a> Events<'a> {
         &mut self,
         phase: &str,
         worker: u64,
-        lane: Lane,
+        lane: ChromeLane,
         at: Timestamp,
         facts: &Facts,
     ) -> Result<()> {
@@ -106,15 +112,15 @@ impl<'a> Events<'a> {
     }
 
     /// Names a lane (`thread_name`), or its process (`process_name`).
-    pub fn name(&mut self, what: &str, lane: Lane, name: &str) -> Result<()> {
-        let facts = vec![("name", Fact::Word(escaped(name).into_owned()))];
+    pub fn name(&mut self, what: &str, lane: ChromeLane, name: &str) -> Result<()> {
+        let facts = vec![("name", EvidenceValue::Word(escaped(name).into_owned()))];
         self.write("\"ph\":\"M\"", lane, what, "__metadata", &facts)
     }
 
     fn write(
         &mut self,
         head: &str,
-        lane: Lane,
+        lane: ChromeLane,
         name: &str,
         cat: &str,
         facts: &Facts,
@@ -124,7 +130,7 @@ impl<'a> Events<'a> {
         } else {
             ","
         };
-        let Lane { pid, tid } = lane;
+        let ChromeLane { pid, tid } = lane;
         // Names are escaped already; only quotes and backslashes are left for JSON.
         let name = Value::from(name);
         write!(
@@ -152,9 +158,9 @@ impl<'a> Events<'a> {
 fn arguments(facts: &Facts) -> Value {
     let values = facts.iter().map(|(name, fact)| {
         let value = match fact {
-            Fact::Word(word) => Value::from(word.as_str()),
-            Fact::Count(count) => Value::from(*count),
-            Fact::Address(address) => Value::from(format!("{address:#x}")),
+            EvidenceValue::Word(word) => Value::from(word.as_str()),
+            EvidenceValue::Count(count) => Value::from(*count),
+            EvidenceValue::Address(address) => Value::from(format!("{address:#x}")),
         };
         ((*name).to_owned(), value)
     });

@@ -6,7 +6,7 @@ use fxprof_processed_profile::{
 };
 use swtch_core::{Nanos, Switch};
 
-use crate::export::evidence::{self, Fact, Facts, Label, Vocabulary};
+use crate::export::evidence::{self, EvidenceValue, Facts, Label, Vocabulary};
 use crate::export::life::name_of_wait;
 
 /// Fields that are text, in the order of the schema.
@@ -62,9 +62,9 @@ impl WaitMarker {
 fn word(facts: &Facts, name: &str) -> String {
     let fact = facts.iter().find(|fact| fact.0 == name);
     match fact.map(|fact| &fact.1) {
-        Some(Fact::Word(word)) => word.clone(),
-        Some(Fact::Count(count)) => count.to_string(),
-        Some(Fact::Address(address)) => format!("{address:#x}"),
+        Some(EvidenceValue::Word(word)) => word.clone(),
+        Some(EvidenceValue::Count(count)) => count.to_string(),
+        Some(EvidenceValue::Address(address)) => format!("{address:#x}"),
         None => String::new(),
     }
 }

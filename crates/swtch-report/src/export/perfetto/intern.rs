@@ -7,20 +7,20 @@ use super::message::{Interned, InternedData};
 
 /// The strings of one sequence of packets.
 #[derive(Debug, Default)]
-pub struct Words {
-    categories: Table,
-    names: Table,
-    arguments: Table,
-    values: Table,
+pub struct InternedStrings {
+    categories: InternTable,
+    names: InternTable,
+    arguments: InternTable,
+    values: InternTable,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct InternTable {
     numbers: FxHashMap<String, u64>,
     fresh: Vec<Interned>,
 }
 
-impl Words {
+impl InternedStrings {
     /// The number of a category.
     pub fn category(&mut self, word: &str) -> u64 {
         self.categories.number(word)
@@ -53,7 +53,7 @@ impl Words {
     }
 }
 
-impl Table {
+impl InternTable {
     fn number(&mut self, word: &str) -> u64 {
         if let Some(number) = self.numbers.get(word) {
             return *number;
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_word_is_written_once() {
-        let mut words = Words::default();
+        let mut words = InternedStrings::default();
         assert_eq!(
             [words.name("a"), words.name("b"), words.name("a")],
             [1, 2, 1]

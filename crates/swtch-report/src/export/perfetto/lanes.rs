@@ -14,12 +14,12 @@
 use rustc_hash::FxHashMap;
 use swtch_core::{CpuId, Switch, TaskKey, Timestamp};
 
-use super::letter;
+use super::ftrace_state;
 use super::message::{FtraceEvent, SchedSwitch};
 
 /// What is on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Who {
+pub enum CpuOccupant {
     /// A task with a row of its own.
     Task(TaskKey),
     /// The idle task, on a CPU of which every switch was recorded.
@@ -30,7 +30,7 @@ pub enum Who {
 
 /// What happened between two rows, after a switch to idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Between {
+pub enum IdleSpan {
     /// Every switch is in the trace: the CPU was idle.
     Idle,
     /// Other tasks may have run without a row.
@@ -38,47 +38,47 @@ pub enum Between {
 }
 
 /// Gives the thread id and name that are written to events.
-pub type Called<'a> = &'a dyn Fn(Who) -> (i32, String);
+pub type LabelFn<'a> = &'a dyn Fn(CpuOccupant) -> (i32, String);
 
 /// Whether the trace tells what followed a switch-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum Continuation {
     /// The next row of the thread joins this one, or there is none: the thread stayed in the state
     /// in which it left.
     Told,
     /// The next row does not join this one, so the trace does not tell.
-    Untold,
+    UnknownSpans,
 }
 
 /// The chains of all CPUs.
 #[derive(Debug)]
-pub struct Lanes {
-    held: FxHashMap<CpuId, Held>,
-    between: Between,
+pub struct CpuChains {
+    held: FxHashMap<CpuId, HeldSwitch>,
+    between: IdleSpan,
 }
 
 /// A switch-out that waits for the next row of its CPU, which decides what follows it.
 #[derive(Debug)]
-struct Held {
+struct HeldSwitch {
     row: Switch,
-    then: Then,
+    then: Continuation,
     /// Wakeups of this task at the moment of its switch-out, to be written after it.
     after: Vec<FtraceEvent>,
 }
 
 /// A task that leaves or comes in a switch.
 #[derive(Clone, Copy, Debug)]
-struct Side {
-    who: Who,
+struct SwitchedTask {
+    who: CpuOccupant,
     prio: i32,
 }
 
 /// Takes each event when it is complete.
-pub type Out<'a> = &'a mut dyn FnMut(CpuId, FtraceEvent);
+pub type EventSink<'a> = &'a mut dyn FnMut(CpuId, FtraceEvent);
 
-impl Lanes {
+impl CpuChains {
     /// Lanes without any row yet.
-    pub fn new(between: Between) -> Self {
+    pub fn new(between: IdleSpan) -> Self {
         Self {
             held: FxHashMap::default(),
             between,
@@ -86,10 +86,16 @@ impl Lanes {
     }
 
     /// Takes the next row of the trace, in order of time.
-    pub fn push(&mut self, row: &Switch, then: Then, names: Called<'_>, out: Out<'_>) {
+    pub fn push(
+        &mut self,
+        row: &Switch,
+        then: Continuation,
+        names: LabelFn<'_>,
+        out: EventSink<'_>,
+    ) {
         let cpu = row.cpu;
-        let task = Side {
-            who: Who::Task(row.task),
+        let task = SwitchedTask {
+            who: CpuOccupant::Task(row.task),
             prio: i32::from(row.evidence.prio),
         };
         let start = row.ran.map(|ran| row.ts.before(ran));
@@ -110,7 +116,7 @@ impl Lanes {
                 out(cpu, switch(start, unknown(cpu), 0, task, names));
             }
         }
-        let held = Held {
+        let held = HeldSwitch {
             row: *row,
             then,
             after: Vec::new(),
@@ -134,16 +140,16 @@ impl Lanes {
     /// Ends all chains. `running` gives the task that was running on a CPU at the end.
     pub fn finish(
         &mut self,
-        names: Called<'_>,
+        names: LabelFn<'_>,
         running: impl Fn(CpuId) -> Option<TaskKey>,
-        out: Out<'_>,
+        out: EventSink<'_>,
     ) {
         let mut held: Vec<_> = self.held.drain().collect();
         held.sort_by_key(|(cpu, _)| *cpu);
         for (cpu, held) in held {
             let next = match running(cpu) {
-                Some(next) => Side {
-                    who: Who::Task(next),
+                Some(next) => SwitchedTask {
+                    who: CpuOccupant::Task(next),
                     prio: i32::from(held.row.evidence.next_prio),
                 },
                 None => self.filler(&held.row),
@@ -152,10 +158,10 @@ impl Lanes {
         }
     }
 
-    fn filler(&self, left: &Switch) -> Side {
+    fn filler(&self, left: &Switch) -> SwitchedTask {
         match (left.next_task, self.between) {
-            (Some(TaskKey::IDLE), Between::Idle) => Side {
-                who: Who::Idle,
+            (Some(TaskKey::IDLE), IdleSpan::Idle) => SwitchedTask {
+                who: CpuOccupant::Idle,
                 prio: 120,
             },
             _ => unknown(left.cpu),
@@ -163,16 +169,16 @@ impl Lanes {
     }
 }
 
-impl Held {
-    fn release(self, next: Side, names: Called<'_>, out: Out<'_>) {
+impl HeldSwitch {
+    fn release(self, next: SwitchedTask, names: LabelFn<'_>, out: EventSink<'_>) {
         let Self { row, then, after } = self;
-        let left = Side {
-            who: Who::Task(row.task),
+        let left = SwitchedTask {
+            who: CpuOccupant::Task(row.task),
             prio: i32::from(row.evidence.prio),
         };
         let state = match then {
-            Then::Told => letter::of_departure(&row),
-            Then::Untold => letter::UNTOLD,
+            Continuation::Told => ftrace_state::of_departure(&row),
+            Continuation::UnknownSpans => ftrace_state::UNTOLD,
         };
         out(row.cpu, switch(row.ts, left, state, next, names));
         for wakeup in after {
@@ -181,14 +187,20 @@ impl Held {
     }
 }
 
-fn unknown(cpu: CpuId) -> Side {
-    Side {
-        who: Who::NotRecorded(cpu),
+fn unknown(cpu: CpuId) -> SwitchedTask {
+    SwitchedTask {
+        who: CpuOccupant::NotRecorded(cpu),
         prio: 120,
     }
 }
 
-fn switch(ts: Timestamp, left: Side, state: i64, next: Side, names: Called<'_>) -> FtraceEvent {
+fn switch(
+    ts: Timestamp,
+    left: SwitchedTask,
+    state: i64,
+    next: SwitchedTask,
+    names: LabelFn<'_>,
+) -> FtraceEvent {
     let (prev_pid, prev_comm) = names(left.who);
     let (next_pid, next_comm) = names(next.who);
     FtraceEvent {
@@ -213,11 +225,11 @@ mod tests {
     use crate::report::drawn;
     use swtch_core::{Nanos, Reason};
 
-    fn numbers(who: Who) -> (i32, String) {
+    fn numbers(who: CpuOccupant) -> (i32, String) {
         let number = match who {
-            Who::Task(task) => task.get().cast_signed(),
-            Who::Idle => 0,
-            Who::NotRecorded(_) => -1,
+            CpuOccupant::Task(task) => task.get().cast_signed(),
+            CpuOccupant::Idle => 0,
+            CpuOccupant::NotRecorded(_) => -1,
         };
         (number, String::new())
     }
@@ -232,8 +244,8 @@ mod tests {
     }
 
     /// Each switch of the chain: moment, task that left, task that came.
-    fn chain(between: Between, rows: &[Switch], running: Option<u32>) -> Vec<(u64, i32, i32)> {
-        let mut lanes = Lanes::new(between);
+    fn chain(between: IdleSpan, rows: &[Switch], running: Option<u32>) -> Vec<(u64, i32, i32)> {
+        let mut lanes = CpuChains::new(between);
         let mut events = Vec::new();
         let mut take = |_: CpuId, event: FtraceEvent| {
             let switch = event.sched_switch.unwrap();
@@ -241,7 +253,7 @@ mod tests {
             events.push((event.timestamp.unwrap(), pids.0, pids.1));
         };
         for row in rows {
-            lanes.push(row, Then::Told, &numbers, &mut take);
+            lanes.push(row, Continuation::Told, &numbers, &mut take);
         }
         lanes.finish(&numbers, |_| running.map(TaskKey::new), &mut take);
         events
@@ -255,7 +267,7 @@ mod tests {
             row(3, 40, 50, 7),
             row(4, 60, 70, 9),
         ];
-        let events = chain(Between::Idle, &rows, None);
+        let events = chain(IdleSpan::Idle, &rows, None);
         assert!(
             events.windows(2).all(|pair| pair[0].2 == pair[1].1),
             "{events:?}"
@@ -276,7 +288,7 @@ mod tests {
     #[test]
     fn idle_is_not_claimed_for_time_in_which_others_may_have_run() {
         let rows = [row(1, 10, 20, 0), row(1, 40, 50, 2)];
-        let events = chain(Between::NotRecorded, &rows, Some(2));
+        let events = chain(IdleSpan::NotRecorded, &rows, Some(2));
         assert_eq!(events, [(10, -1, 1), (20, 1, -1), (40, -1, 1), (50, 1, 2)]);
     }
 
@@ -286,7 +298,7 @@ mod tests {
             ran: None,
             ..row(1, 0, 20, 2)
         };
-        let events = chain(Between::Idle, &[first, row(2, 20, 30, 0)], None);
+        let events = chain(IdleSpan::Idle, &[first, row(2, 20, 30, 0)], None);
         assert_eq!(events, [(20, -1, 1), (20, 1, 2), (30, 2, 0)]);
     }
 }

@@ -118,14 +118,14 @@ pub struct SchedProcessFree {
 #[derive(Clone, PartialEq, Message)]
 pub struct ProcessTree {
     #[prost(message, repeated, tag = "1")]
-    pub processes: Vec<Process>,
+    pub processes: Vec<TreeProcess>,
     #[prost(message, repeated, tag = "2")]
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ProcessTreeThread>,
 }
 
 /// A process of the tree (`ps/process_tree.proto`).
 #[derive(Clone, PartialEq, Message)]
-pub struct Process {
+pub struct TreeProcess {
     #[prost(int32, optional, tag = "1")]
     pub pid: Option<i32>,
     #[prost(int32, optional, tag = "2")]
@@ -136,7 +136,7 @@ pub struct Process {
 
 /// A thread of the tree (`ps/process_tree.proto`).
 #[derive(Clone, PartialEq, Message)]
-pub struct Thread {
+pub struct ProcessTreeThread {
     #[prost(int32, optional, tag = "1")]
     pub tid: Option<i32>,
     #[prost(string, optional, tag = "2")]
@@ -149,14 +149,14 @@ pub struct Thread {
 #[derive(Clone, PartialEq, Message)]
 pub struct ClockSnapshot {
     #[prost(message, repeated, tag = "1")]
-    pub clocks: Vec<Clock>,
+    pub clocks: Vec<SnapshotClock>,
     #[prost(uint32, optional, tag = "2")]
     pub primary_trace_clock: Option<u32>,
 }
 
 /// A clock of the snapshot (`clock_snapshot.proto`); moments in ns.
 #[derive(Clone, PartialEq, Message)]
-pub struct Clock {
+pub struct SnapshotClock {
     #[prost(uint32, optional, tag = "1")]
     pub clock_id: Option<u32>,
     #[prost(uint64, optional, tag = "2")]

@@ -11,8 +11,8 @@ use swtch_output::text::escaped;
 use swtch_store::Meta;
 
 use super::message::{
-    Clock, ClockSnapshot, FtraceEvent, FtraceEventBundle, SystemInfo, TracePacket, TrackDescriptor,
-    Utsname,
+    ClockSnapshot, FtraceEvent, FtraceEventBundle, SnapshotClock, SystemInfo, TracePacket,
+    TrackDescriptor, Utsname,
 };
 
 /// Number of events of a CPU that go into one bundle.
@@ -48,7 +48,7 @@ impl<'a> Packets<'a> {
     /// of 4.4.
     pub fn write_head(&mut self, meta: &Meta) -> Result<()> {
         let clock = &meta.clock;
-        let one = |clock_id, timestamp| Clock {
+        let one = |clock_id, timestamp| SnapshotClock {
             clock_id: Some(clock_id),
             timestamp: Some(timestamp),
         };

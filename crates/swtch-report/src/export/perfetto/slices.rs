@@ -5,13 +5,13 @@ use anyhow::Result;
 use rustc_hash::FxHashMap;
 use swtch_core::{Gap, Level, Reason, Switch, Timestamp};
 
-use super::intern::Words;
+use super::intern::InternedStrings;
 use super::message::{DebugAnnotation, TracePacket, TrackDescriptor, TrackEvent};
 use super::packets::Packets;
-use super::threads::{Threads, thread_track};
-use crate::export::evidence::{self, Fact, Vocabulary};
+use super::threads::{NamedThreads, thread_track};
+use crate::export::evidence::{self, EvidenceValue, Vocabulary};
 use crate::export::life::{Moments, name_of_wait};
-use crate::export::rows::Rows;
+use crate::export::rows::ExportRows;
 
 /// Id of the one sequence of packets, which share interned strings.
 const SEQUENCE: u32 = 1;
@@ -29,19 +29,19 @@ const LOSS_TRACKS: u64 = 5 << 40;
 
 /// The begin or end of a slice, or an event without a length.
 #[derive(Debug)]
-struct Event<'a> {
+struct SliceEvent<'a> {
     kind: i32,
     at: Timestamp,
     track: u64,
     name: &'a str,
     category: &'a str,
-    facts: Vec<(&'static str, Fact)>,
+    facts: Vec<(&'static str, EvidenceValue)>,
 }
 
 /// Writes slices, with interned strings.
 #[derive(Debug)]
 pub struct Slices {
-    words: Words,
+    words: InternedStrings,
     vocabulary: Vocabulary,
     workers: FxHashMap<(usize, u64), u64>,
     has_begun: bool,
@@ -52,9 +52,9 @@ impl Slices {
     ///
     /// # Errors
     /// When the names of wait types cannot be read.
-    pub fn new(rows: &Rows<'_>) -> Result<Self> {
+    pub fn new(rows: &ExportRows<'_>) -> Result<Self> {
         Ok(Self {
-            words: Words::default(),
+            words: InternedStrings::default(),
             vocabulary: Vocabulary::new(rows)?,
             workers: FxHashMap::default(),
             has_begun: false,
@@ -68,7 +68,7 @@ impl Slices {
         row: &Switch,
         before: Option<&Switch>,
         moments: &Moments,
-        threads: &Threads,
+        threads: &NamedThreads,
         packets: &mut Packets<'_>,
     ) -> Result<()> {
         let (Some(began), Some(start)) = (moments.wait_began(), moments.start) else {
@@ -85,7 +85,7 @@ impl Slices {
         }
         evidence::of_wait(row, &label, &mut facts);
         self.tell(
-            Event {
+            SliceEvent {
                 kind: BEGIN,
                 at: began,
                 track,
@@ -102,7 +102,7 @@ impl Slices {
     pub fn open(
         &mut self,
         left: &Switch,
-        threads: &Threads,
+        threads: &NamedThreads,
         packets: &mut Packets<'_>,
     ) -> Result<()> {
         let reason = left.rule.reason;
@@ -112,7 +112,7 @@ impl Slices {
         let track = thread_track(left.task);
         let category = reason.category().as_str();
         self.tell(
-            Event {
+            SliceEvent {
                 kind: BEGIN,
                 at: left.ts,
                 track,
@@ -128,7 +128,7 @@ impl Slices {
     pub fn worker(
         &mut self,
         row: &Switch,
-        threads: &Threads,
+        threads: &NamedThreads,
         packets: &mut Packets<'_>,
     ) -> Result<()> {
         let (Some(start), Some(worker)) = (Moments::of(row).start, row.user_task) else {
@@ -136,12 +136,15 @@ impl Slices {
         };
         let track = self.worker_track(row, worker, start, threads, packets)?;
         let mut facts = vec![
-            ("thread", Fact::Word(threads.label(row.task))),
-            ("left_for", Fact::Word(row.rule.reason.as_str().to_owned())),
+            ("thread", EvidenceValue::Word(threads.label(row.task))),
+            (
+                "left_for",
+                EvidenceValue::Word(row.rule.reason.as_str().to_owned()),
+            ),
         ];
         evidence::of_worker(row, &self.vocabulary, &mut facts);
         self.tell(
-            Event {
+            SliceEvent {
                 kind: BEGIN,
                 at: start,
                 track,
@@ -159,7 +162,7 @@ impl Slices {
         row: &Switch,
         worker: u64,
         at: Timestamp,
-        threads: &Threads,
+        threads: &NamedThreads,
         packets: &mut Packets<'_>,
     ) -> Result<u64> {
         let process = threads.process(row.task);
@@ -206,13 +209,13 @@ impl Slices {
                 Level::User => "lost switches of user-mode schedulers",
             };
             let is_moment = gap.end <= gap.start;
-            let event = Event {
+            let event = SliceEvent {
                 kind: if is_moment { INSTANT } else { BEGIN },
                 at: gap.start,
                 track,
                 name,
                 category: "lost",
-                facts: vec![("lost", Fact::Count(gap.lost))],
+                facts: vec![("lost", EvidenceValue::Count(gap.lost))],
             };
             self.tell(event, packets)?;
             if !is_moment {
@@ -222,7 +225,7 @@ impl Slices {
         Ok(())
     }
 
-    fn tell(&mut self, event: Event<'_>, packets: &mut Packets<'_>) -> Result<()> {
+    fn tell(&mut self, event: SliceEvent<'_>, packets: &mut Packets<'_>) -> Result<()> {
         let arguments = event.facts.into_iter();
         let arguments = arguments.map(|(name, fact)| self.argument(name, fact));
         let of_track = TrackEvent {
@@ -244,20 +247,20 @@ impl Slices {
         self.write(at, event, packets)
     }
 
-    fn argument(&mut self, name: &str, fact: Fact) -> DebugAnnotation {
+    fn argument(&mut self, name: &str, fact: EvidenceValue) -> DebugAnnotation {
         let name_iid = Some(self.words.argument(name));
         match fact {
-            Fact::Word(word) => DebugAnnotation {
+            EvidenceValue::Word(word) => DebugAnnotation {
                 name_iid,
                 string_value_iid: Some(self.words.value(&word)),
                 ..DebugAnnotation::default()
             },
-            Fact::Count(count) => DebugAnnotation {
+            EvidenceValue::Count(count) => DebugAnnotation {
                 name_iid,
                 uint_value: Some(count),
                 ..DebugAnnotation::default()
             },
-            Fact::Address(address) => DebugAnnotation {
+            EvidenceValue::Address(address) => DebugAnnotation {
                 name_iid,
                 pointer_value: Some(address),
                 ..DebugAnnotation::default()

@@ -7,9 +7,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::TaskKey;
 use swtch_output::text::escaped;
 
-use super::lanes::Who;
+use super::lanes::CpuOccupant;
 use super::message::{
-    Process, ProcessDescriptor, ProcessTree, Thread, ThreadDescriptor, TrackDescriptor,
+    ProcessDescriptor, ProcessTree, ProcessTreeThread, ThreadDescriptor, TrackDescriptor,
+    TreeProcess,
 };
 use crate::report::Names;
 
@@ -26,7 +27,7 @@ const PROCESS_TRACKS: u64 = 2 << 40;
 
 /// Threads and processes that were named so far.
 #[derive(Debug)]
-pub struct Threads {
+pub struct NamedThreads {
     names: Rc<Names>,
     met: FxHashSet<TaskKey>,
     processes: FxHashSet<usize>,
@@ -35,7 +36,7 @@ pub struct Threads {
 
 /// What must be written when a task first occurs.
 #[derive(Debug)]
-pub struct Met {
+pub struct FirstOccurrence {
     /// The thread, and its process if that is new, too.
     pub tree: ProcessTree,
     /// Track of the thread, and of its process if that is new, too.
@@ -44,7 +45,7 @@ pub struct Met {
     pub takes_the_place_of_another: bool,
 }
 
-impl Threads {
+impl NamedThreads {
     /// No task has occurred yet.
     pub fn new(names: Rc<Names>) -> Self {
         Self {
@@ -56,7 +57,7 @@ impl Threads {
     }
 
     /// What to write when the task first occurs; `None` later.
-    pub fn meet(&mut self, task: TaskKey) -> Option<Met> {
+    pub fn meet(&mut self, task: TaskKey) -> Option<FirstOccurrence> {
         if !self.met.insert(task) {
             return None;
         }
@@ -66,7 +67,7 @@ impl Threads {
         let is_new = self.processes.insert(process) || takes_the_place_of_another;
         let mut tree = ProcessTree {
             processes: Vec::new(),
-            threads: vec![Thread {
+            threads: vec![ProcessTreeThread {
                 tid: Some(tid),
                 name: Some(self.name(task)),
                 tgid: Some(self.pid(task)),
@@ -91,7 +92,7 @@ impl Threads {
             }),
             ..TrackDescriptor::default()
         });
-        Some(Met {
+        Some(FirstOccurrence {
             tree,
             tracks,
             takes_the_place_of_another,
@@ -104,11 +105,11 @@ impl Threads {
     }
 
     /// Thread id and name, as events have them.
-    pub fn called(&self, who: Who) -> (i32, String) {
+    pub fn called(&self, who: CpuOccupant) -> (i32, String) {
         match who {
-            Who::Task(task) => (self.tid(task), self.name(task)),
-            Who::Idle => (0, "swapper".to_owned()),
-            Who::NotRecorded(cpu) => (
+            CpuOccupant::Task(task) => (self.tid(task), self.name(task)),
+            CpuOccupant::Idle => (0, "swapper".to_owned()),
+            CpuOccupant::NotRecorded(cpu) => (
                 NOT_RECORDED + i32::from(cpu.get()),
                 "(not recorded)".to_owned(),
             ),
@@ -152,13 +153,13 @@ impl Threads {
 
     /// A process with its name as command line. A second, empty word keeps readers from cutting the
     /// name at its first space.
-    fn named_process(&self, task: TaskKey) -> Process {
+    fn named_process(&self, task: TaskKey) -> TreeProcess {
         let comm = &self.names.process_of(self.names.index(task)).comm;
         let mut cmdline = vec![escaped(comm).into_owned()];
         if comm.contains(' ') {
             cmdline.push(String::new());
         }
-        Process {
+        TreeProcess {
             pid: Some(self.pid(task)),
             ppid: Some(0),
             cmdline,

@@ -9,25 +9,25 @@ use swtch_core::{
 };
 
 use crate::export::evidence::Vocabulary;
-use crate::export::rows::Rows;
+use crate::export::rows::ExportRows;
 use crate::report::Names;
 
 /// A value; `None` means "not known" or "does not apply".
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum CellValue {
     /// Text, which is not escaped even if it comes from outside.
     Text(Option<String>),
     Count(Option<i64>),
 }
 
 #[derive(Debug)]
-pub struct Column {
+pub struct ExportColumn {
     /// Name of the column, with its unit if it has one.
     pub name: &'static str,
     /// Its meaning, in one line of text.
     pub help: &'static str,
     /// Computes the value for a row.
-    pub value: fn(&Switch, &Known) -> Value,
+    pub value: fn(&Switch, &Known) -> CellValue,
 }
 
 /// Words for the numbers in a row.
@@ -44,7 +44,7 @@ impl Known {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn new(rows: &Rows<'_>) -> anyhow::Result<Self> {
+    pub fn new(rows: &ExportRows<'_>) -> anyhow::Result<Self> {
         Ok(Self {
             names: rows.names(),
             words: Vocabulary::new(rows)?,
@@ -73,7 +73,7 @@ impl Known {
         }
     }
 
-    fn tid(&self, task: Option<TaskKey>) -> Value {
+    fn tid(&self, task: Option<TaskKey>) -> CellValue {
         let thread = task.map(|task| self.names.thread(self.names.index(task)));
         count(
             thread
@@ -82,30 +82,30 @@ impl Known {
         )
     }
 
-    fn thread(&self, task: Option<TaskKey>) -> Value {
+    fn thread(&self, task: Option<TaskKey>) -> CellValue {
         let thread = task.map(|task| self.names.thread(self.names.index(task)));
-        Value::Text(thread.map(|thread| thread.comm.clone()))
+        CellValue::Text(thread.map(|thread| thread.comm.clone()))
     }
 }
 
-fn word(text: &str) -> Value {
-    Value::Text(Some(text.to_owned()))
+fn word(text: &str) -> CellValue {
+    CellValue::Text(Some(text.to_owned()))
 }
 
 /// An unsigned number, stored bit by bit as a signed one, as in the trace.
-fn count(number: Option<u64>) -> Value {
-    Value::Count(number.map(u64::cast_signed))
+fn count(number: Option<u64>) -> CellValue {
+    CellValue::Count(number.map(u64::cast_signed))
 }
 
-fn length(length: Option<Nanos>) -> Value {
+fn length(length: Option<Nanos>) -> CellValue {
     count(length.map(Nanos::as_ns))
 }
 
 macro_rules! columns {
     ($($name:literal $help:literal: $value:expr;)+) => {
         /// All columns, from left to right.
-        pub const COLUMNS: &[Column] =
-            &[$(Column { name: $name, help: $help, value: $value }),+];
+        pub const COLUMNS: &[ExportColumn] =
+            &[$(ExportColumn { name: $name, help: $help, value: $value }),+];
     };
 }
 
@@ -135,14 +135,14 @@ columns! {
     "state" "the state it left in, the kernel's raw bits; 0 is still runnable":
         |row, _| count(Some(u64::from(row.evidence.state)));
     "syscall" "the system call it is in": |row, known| {
-        Value::Text(row.evidence.syscall.map(|number| known.words.syscall(number)))
+        CellValue::Text(row.evidence.syscall.map(|number| known.words.syscall(number)))
     };
     "wait_object" "what the call's file descriptor is":
         |row, _| word(row.evidence.wait_object.as_str());
     "wait_key" "what it waits on: futex word address, or inode number":
         |row, _| count(row.evidence.wait_key);
     "class" "scheduling class": |row, _| word(row.evidence.class.as_str());
-    "prio" "kernel priority": |row, _| Value::Count(Some(i64::from(row.evidence.prio)));
+    "prio" "kernel priority": |row, _| CellValue::Count(Some(i64::from(row.evidence.prio)));
     "next_tid" "who came: thread id": |row, known| known.tid(row.next_task);
     "next_thread" "who came: name": |row, known| known.thread(row.next_task);
     "nominator_tid" "whose wakeup or move asked for the reschedule: thread id":
@@ -151,12 +151,12 @@ columns! {
     "need_resched_delay_ns" "from the first request to reschedule until the switch":
         |row, _| length(row.evidence.need_resched_delay);
     "cgroup" "path of the task's cgroup; empty when it was gone before it could be looked up":
-        |row, known| Value::Text(known.cgroups.get(&row.cgroup).cloned());
+        |row, known| CellValue::Text(known.cgroups.get(&row.cgroup).cloned());
     "irq_ns" "time that interrupts took out of the run": |row, _| length(Some(row.irq));
     "stolen_ns" "time of the run that the hypervisor gave to others":
         |row, _| length(Some(row.stolen));
     "off_reason" "why it had left before this run": |row, _| {
-        Value::Text(row.wait.reason.map(|reason| reason.as_str().to_owned()))
+        CellValue::Text(row.wait.reason.map(|reason| reason.as_str().to_owned()))
     };
     "off_ns" "off-CPU time before this run": |row, _| length(row.wait.off);
     "blocked_ns" "of that, until it was woken": |row, _| length(row.wait.blocked());
@@ -164,16 +164,16 @@ columns! {
     "waker_tid" "who woke it: thread id": |row, known| known.tid(row.wait.waker);
     "waker" "who woke it: name": |row, known| known.thread(row.wait.waker);
     "waker_kind" "what woke it": |row, _| {
-        Value::Text(row.wait.waker_kind.map(|kind| kind.as_str().to_owned()))
+        CellValue::Text(row.wait.waker_kind.map(|kind| kind.as_str().to_owned()))
     };
     "wake_cpu" "the CPU whose run queue it was put on":
         |row, _| count(row.wait.wake_cpu.map(|cpu| u64::from(cpu.get())));
     "user_task" "the worker of a user-mode scheduler on this thread": |row, _| count(row.user_task);
     "wait_type" "level user: what it waits for now": |row, known| {
-        Value::Text(row.user.wait_type.map(|number| known.words.wait_type(number)))
+        CellValue::Text(row.user.wait_type.map(|number| known.words.wait_type(number)))
     };
     "off_wait_type" "level user: what it had waited for before this run": |row, known| {
-        Value::Text(row.user.off_wait_type.map(|number| known.words.wait_type(number)))
+        CellValue::Text(row.user.off_wait_type.map(|number| known.words.wait_type(number)))
     };
 }
 
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn the_page_shows_every_column() {
         let page = include_str!("../../../../../docs/EXPORTS.md");
-        let line = |column: &Column| format!("| `{}` | {} |", column.name, column.help);
+        let line = |column: &ExportColumn| format!("| `{}` | {} |", column.name, column.help);
         let missing: Vec<_> = COLUMNS
             .iter()
             .map(line)

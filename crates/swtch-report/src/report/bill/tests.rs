@@ -7,7 +7,7 @@ use crate::report::filter::{Filter, Moment};
 use serde_json::Value;
 use swtch_core::{CpuId, Gap, Nanos, Switch, TaskKey, Timestamp};
 use swtch_output::format::Format;
-use swtch_store::{Meta, Stacks as StacksMeta, Writer};
+use swtch_store::{Meta, StackSettings as StacksMeta, Writer};
 
 /// A recording of 1 ms, in which the runs of all tasks are rows.
 fn meta() -> Meta {
@@ -62,7 +62,7 @@ fn trace(meta: &Meta, rows: &[Switch], gaps: &[Gap]) -> (Trace, tempfile::TempDi
 }
 
 fn of(trace: &Trace, list: &PriceList, by: BillBy, format: Format, filter: Filter) -> String {
-    let request = Request {
+    let request = ReportRequest {
         by: By::Reason,
         format,
         filter,

@@ -9,12 +9,12 @@ use swtch_core::rules::rule_named;
 use swtch_core::{Contention, Coverage, CpuId, Nanos, TaskEvent, TaskKey, Timestamp, WakerKind};
 
 /// Rows of a small machine, which are added one after the other on its CPUs.
-struct Drawing {
+struct DrawnMachine {
     names: Names,
     rows: Vec<Switch>,
 }
 
-impl Drawing {
+impl DrawnMachine {
     fn new() -> Self {
         Self {
             names: names(),
@@ -40,11 +40,11 @@ impl Drawing {
         self
     }
 
-    fn page<'p>(&self, worth: Option<Worth<'p>>) -> Page<'p> {
+    fn page<'p>(&self, worth: Option<SwitchPricing<'p>>) -> ExplainPage<'p> {
         let names = &self.names;
         let selection = Selection::new(&Filter::default(), names, Timestamp::default());
         let contention = Contention::new(Coverage::EveryTask, 1, &[]);
-        let mut page = Page {
+        let mut page = ExplainPage {
             reasons: ByReason::default(),
             processes: Groups::new(By::Process, names),
             threads: Groups::new(By::Thread, names),
@@ -52,7 +52,7 @@ impl Drawing {
             preemptors: Preemptors::new(contention, names),
             objects: Objects::new(names),
             wakers: Wakers::default(),
-            places: Places::default(),
+            places: StackCounts::default(),
             details: Details::default(),
             worth,
         };
@@ -64,7 +64,7 @@ impl Drawing {
         page
     }
 
-    fn explained(&self) -> Explained {
+    fn explained(&self) -> Explanation {
         let (page, names) = (self.page(None), &self.names);
         let cgroups = [(CgroupId::new(1), "/limited".to_owned())]
             .into_iter()
@@ -73,13 +73,13 @@ impl Drawing {
     }
 
     /// The page with a bill, for a recording of `wall_ms` ms.
-    fn billed(&self, wall_ms: u64) -> Explained {
+    fn billed(&self, wall_ms: u64) -> Explanation {
         let (meta, list) = (head().meta, prices());
         let prices = Prices::new(&list, &meta);
         let names = &self.names;
-        let mut page = self.page(Some(Worth::new(&prices, names, true)));
-        page.worth.iter_mut().for_each(Worth::finish);
-        let bill = Bill {
+        let mut page = self.page(Some(SwitchPricing::new(&prices, names, true)));
+        page.worth.iter_mut().for_each(SwitchPricing::finish);
+        let bill = BillContext {
             prices: &prices,
             wall: Nanos::from_ns(wall_ms * MS),
             lost: 0,
@@ -122,7 +122,7 @@ const MS: u64 = 1_000_000;
 
 #[test]
 fn who_only_sleeps_is_told_nothing_to_change() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     drawing.run(row(1, Reason::Sleep), 10 * MS, 0);
     drawing.run(
         after(row(1, Reason::Sleep), Reason::Sleep, 50 * MS, 1_000),
@@ -137,13 +137,13 @@ fn who_only_sleeps_is_told_nothing_to_change() {
 fn an_empty_trace_has_a_verdict_and_no_finding() {
     let expected = "\nverdict\nNothing stands out: no reason makes 10 % of the switches or 10 % of the \
         blocked time, and none costs 5 % of the time in which threads ran or wanted to run.\n";
-    assert_eq!(Drawing::new().verdict(), expected);
+    assert_eq!(DrawnMachine::new().verdict(), expected);
 }
 
 /// Two threads of one process take turns on one CPU.
 #[test]
 fn own_threads_that_crowd_a_cpu_are_told_to_be_fewer() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     drawing.run(row(1, Reason::Slice), 3 * MS, 2);
     drawing.run(row(2, Reason::Slice), 3 * MS, 1);
     for turn in 0..6 {
@@ -169,7 +169,7 @@ longer slice (sched_runtime of sched_setattr, Linux 6.12 and later)
 
 #[test]
 fn a_hog_of_another_process_is_named_and_not_the_program() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     drawing.run(row(1, Reason::Slice), 3 * MS, 3);
     drawing.run(row(3, Reason::Slice), 9 * MS, 1);
     drawing.run(
@@ -189,7 +189,7 @@ fn a_hog_of_another_process_is_named_and_not_the_program() {
 /// A consumer takes the CPU at each message of the producer.
 #[test]
 fn a_woken_task_that_takes_the_cpu_is_named_with_its_count() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     for _ in 0..100 {
         let producer = after(row(1, Reason::Wakeup), Reason::Wakeup, 0, 1_000);
         drawing.run(in_call(producer, 1), 2_000, 2);
@@ -216,7 +216,7 @@ fn a_woken_task_that_takes_the_cpu_is_named_with_its_count() {
 /// Each thread waits for the word and wakes the other one.
 #[test]
 fn a_word_whose_waiters_wake_each_other_is_contended() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     for turn in 0..200 {
         let (task, other) = if turn % 2 == 0 { (1, 2) } else { (2, 1) };
         let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
@@ -235,7 +235,7 @@ fn a_word_whose_waiters_wake_each_other_is_contended() {
 /// One thread waits, and another that never waits wakes it: this is not a lock and not called one.
 #[test]
 fn a_word_that_others_wake_is_a_hand_over() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     for _ in 0..200 {
         let wait = after(row(1, Reason::Futex), Reason::Futex, 5_000, 0);
         drawing.run(on(woken_by(wait, 2), 0xf00), 1_000, 0);
@@ -250,7 +250,7 @@ fn a_word_that_others_wake_is_a_hand_over() {
 #[test]
 fn preemptions_spread_over_many_pairs_name_no_thread() {
     let events: Vec<_> = (1..=80).map(|key| seen(key, 10, 9 + key, "w")).collect();
-    let mut drawing = Drawing::of(&events);
+    let mut drawing = DrawnMachine::of(&events);
     for turn in 0..400 {
         let pair = turn % 40 * 2;
         let from = after(row(pair + 1, Reason::Wakeup), Reason::Wakeup, 0, 1_000);
@@ -276,7 +276,7 @@ fn preemptions_spread_over_many_pairs_name_no_thread() {
 
 #[test]
 fn a_used_up_quota_is_named_with_its_cgroup_and_time() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     drawing.run(by_rule(row(1, Reason::Throttle), "quota_used"), 20 * MS, 0);
     drawing.run(
         after(row(1, Reason::Sleep), Reason::Throttle, 0, 80 * MS),
@@ -303,7 +303,7 @@ fn a_used_up_quota_is_named_with_its_cgroup_and_time() {
 /// Real-time throttling is a throttle, and no cgroup quota would change it.
 #[test]
 fn no_quota_is_blamed_that_was_not_used_up() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     drawing.run(by_rule(row(1, Reason::Throttle), "lower_class"), 20 * MS, 0);
     drawing.run(
         after(row(1, Reason::Sleep), Reason::Throttle, 0, 80 * MS),
@@ -315,7 +315,7 @@ fn no_quota_is_blamed_that_was_not_used_up() {
 
 #[test]
 fn a_task_of_a_higher_class_is_named() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     drawing.run(row(1, Reason::Class), 5 * MS, 3);
     drawing.run(row(3, Reason::Sleep), 5 * MS, 1);
     drawing.run(
@@ -336,7 +336,7 @@ fn a_task_of_a_higher_class_is_named() {
 
 #[test]
 fn unknown_reasons_are_said_with_the_rule_that_gave_up() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     drawing.run(by_rule(row(1, Reason::Unknown), "call_without_rule"), MS, 0);
     drawing.run(row(1, Reason::Sleep), MS, 0);
     let findings = drawing.findings();
@@ -346,7 +346,7 @@ fn unknown_reasons_are_said_with_the_rule_that_gave_up() {
 
 #[test]
 fn interrupts_and_steal_are_told_by_their_time() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     let mut hog = row(3, Reason::Sleep);
     (hog.irq, hog.stolen) = (Nanos::from_ns(2 * MS), Nanos::from_ns(4 * MS));
     drawing.run(hog, 8 * MS, 1);
@@ -360,7 +360,8 @@ fn interrupts_and_steal_are_told_by_their_time() {
 
 #[test]
 fn a_hostile_name_is_harmless_in_the_verdict() {
-    let mut drawing = Drawing::of(&[seen(1, 10, 10, "\u{1b}[31m\nroot"), seen(2, 11, 11, "b")]);
+    let mut drawing =
+        DrawnMachine::of(&[seen(1, 10, 10, "\u{1b}[31m\nroot"), seen(2, 11, 11, "b")]);
     drawing.run(row(1, Reason::Class), 5 * MS, 2);
     drawing.run(row(2, Reason::Sleep), 5 * MS, 1);
     drawing.run(
@@ -374,7 +375,7 @@ fn a_hostile_name_is_harmless_in_the_verdict() {
 
 #[test]
 fn the_page_is_the_same_each_time_and_balances() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     drawing.run(row(1, Reason::Slice), 3 * MS, 2);
     drawing.run(
         after(row(2, Reason::Slice), Reason::Futex, MS, 3 * MS),
@@ -383,7 +384,7 @@ fn the_page_is_the_same_each_time_and_balances() {
     );
     let page = || {
         let mut out = Vec::new();
-        let rows = Rows {
+        let rows = ReportedSwitches {
             counted: 2,
             out_of_scope: 0,
         };
@@ -404,7 +405,7 @@ fn the_page_is_the_same_each_time_and_balances() {
 /// 200 switches of 1 µs ± 10 % in 20 ms.
 #[test]
 fn a_finding_says_what_its_change_would_save() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     for turn in 0..200 {
         let (task, other) = if turn % 2 == 0 { (1, 2) } else { (2, 1) };
         let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
@@ -412,7 +413,7 @@ fn a_finding_says_what_its_change_would_save() {
     }
     let explained = drawing.billed(20);
     let mut out = Vec::new();
-    let rows = Rows::default();
+    let rows = ReportedSwitches::default();
     explained.write(&head(), rows, ROWS, &mut out).unwrap();
     let page = String::from_utf8(out).unwrap();
     let worth = "\n   costs: the futex at 0xf00 of server/10: 10,000 switches a second, which take 1.0 % ± \
@@ -431,15 +432,17 @@ fn a_finding_says_what_its_change_would_save() {
 
 #[test]
 fn without_prices_the_page_has_no_bill() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     drawing.run(row(1, Reason::Slice), 3 * MS, 2);
-    let json = drawing.explained().to_json(&head(), Rows::default(), None);
+    let json = drawing
+        .explained()
+        .to_json(&head(), ReportedSwitches::default(), None);
     assert!(json["bill"].is_null() && json["prices"].is_null());
 }
 
 #[test]
 fn json_holds_findings_with_their_numbers() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     drawing.run(row(1, Reason::Slice), 3 * MS, 3);
     drawing.run(row(3, Reason::Slice), 9 * MS, 1);
     drawing.run(
@@ -447,7 +450,9 @@ fn json_holds_findings_with_their_numbers() {
         3 * MS,
         3,
     );
-    let json = drawing.explained().to_json(&head(), Rows::default(), None);
+    let json = drawing
+        .explained()
+        .to_json(&head(), ReportedSwitches::default(), None);
     assert_eq!(json["schema"], "swtch.explain/1");
     assert_eq!(json["findings"][0]["name"], "slice_preemption");
     assert_eq!(json["findings"][0]["time_ns"], 9 * MS);
@@ -464,7 +469,7 @@ fn named(mut row: Switch, waker: WakerKind) -> Switch {
 #[test]
 fn threads_that_wait_at_words_of_their_own_are_told_as_a_queue() {
     let events: Vec<_> = (1..=20).map(|key| seen(key, 10, 9 + key, "java")).collect();
-    let mut drawing = Drawing::of(&events);
+    let mut drawing = DrawnMachine::of(&events);
     for turn in 0..400 {
         let (task, next) = (1 + turn % 20, 1 + (turn + 1) % 20);
         let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
@@ -486,7 +491,7 @@ fn threads_that_wait_at_words_of_their_own_are_told_as_a_queue() {
 #[test]
 fn idle_workers_are_told_apart_from_a_lock() {
     let events: Vec<_> = (1..=20).map(|key| seen(key, 10, 9 + key, "pool")).collect();
-    let mut drawing = Drawing::of(&events);
+    let mut drawing = DrawnMachine::of(&events);
     for turn in 0..400 {
         let task = 2 + turn % 19;
         let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
@@ -506,7 +511,7 @@ fn a_lock_is_not_blamed_on_the_wakers_of_others() {
             _ => seen(key, 20, 19 + key, "pool"),
         })
         .collect();
-    let mut drawing = Drawing::of(&events);
+    let mut drawing = DrawnMachine::of(&events);
     for turn in 0..400 {
         let (task, next) = (1 + turn % 4, 1 + (turn + 1) % 4);
         let wait = after(row(task, Reason::Futex), Reason::Futex, 50_000, 0);
@@ -530,7 +535,7 @@ fn a_lock_is_not_blamed_on_the_wakers_of_others() {
 fn nobody_is_told_to_set_the_policy_of_a_kernel_thread() {
     let mut kernel = seen(1, 2, 2, "kworker/0:1");
     kernel.is_kthread = true;
-    let mut drawing = Drawing::of(&[kernel, seen(2, 10, 10, "mu")]);
+    let mut drawing = DrawnMachine::of(&[kernel, seen(2, 10, 10, "mu")]);
     for _ in 0..300 {
         let wait = after(row(2, Reason::Wakeup), Reason::Wakeup, 0, 5 * MS);
         drawing.run(wait, 10_000, 1);
@@ -549,7 +554,7 @@ fn nobody_is_told_to_set_the_policy_of_a_kernel_thread() {
 fn words_side_by_side_are_one_lock_and_pythons_has_a_name() {
     let told = |comm: &str, apart: u64| {
         let events: Vec<_> = (1..=4).map(|key| seen(key, 10, 9 + key, comm)).collect();
-        let mut drawing = Drawing::of(&events);
+        let mut drawing = DrawnMachine::of(&events);
         for turn in 0..600 {
             let (task, next) = (1 + turn % 4, 1 + (turn + 1) % 4);
             let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
@@ -585,7 +590,7 @@ fn javas_collector_is_told_from_a_lock() {
             .zip(names)
             .map(|(key, comm)| seen(key, 10, 9 + key, comm))
             .collect();
-        let mut drawing = Drawing::of(&events);
+        let mut drawing = DrawnMachine::of(&events);
         for turn in 0..600 {
             let (task, next) = (1 + turn % 3, 1 + (turn + 1) % 3);
             let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
@@ -612,7 +617,7 @@ fn javas_collector_is_told_from_a_lock() {
 /// Compilers of one build take the CPU from each other: that is no other program.
 #[test]
 fn processes_of_one_program_are_its_own() {
-    let mut drawing = Drawing::of(&[seen(1, 10, 10, "cc1"), seen(2, 20, 20, "cc1")]);
+    let mut drawing = DrawnMachine::of(&[seen(1, 10, 10, "cc1"), seen(2, 20, 20, "cc1")]);
     for turn in 0..8 {
         let (task, next) = (1 + turn % 2, 1 + (turn + 1) % 2);
         let taken = after(row(task, Reason::Slice), Reason::Slice, 0, 3 * MS);
@@ -628,7 +633,7 @@ fn processes_of_one_program_are_its_own() {
 /// Waits of milliseconds in `epoll_wait`, ended by the network: the main reason is not passed over.
 #[test]
 fn waiting_for_a_client_is_told_and_blamed_on_nobody() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     for _ in 0..200 {
         let wait = after(row(1, Reason::Poll), Reason::Poll, 2 * MS, 1_000);
         drawing.run(in_call(named(wait, WakerKind::SoftIrq), 232), 10_000, 0);
@@ -655,7 +660,7 @@ fn waiting_for_a_client_is_told_and_blamed_on_nobody() {
 #[test]
 fn a_commit_is_no_read() {
     let advice = |call| {
-        let mut drawing = Drawing::new();
+        let mut drawing = DrawnMachine::new();
         for _ in 0..200 {
             let wait = after(row(1, Reason::Io), Reason::Io, 2 * MS, 1_000);
             drawing.run(in_call(wait, call), 10_000, 0);
@@ -683,7 +688,7 @@ fn a_commit_is_no_read() {
 #[test]
 fn what_makes_a_tenth_of_the_switches_is_told() {
     for reason in Reason::ALL {
-        let mut drawing = Drawing::new();
+        let mut drawing = DrawnMachine::new();
         for _ in 0..200 {
             drawing.run(after(row(1, *reason), *reason, 2 * MS, 2 * MS), 10_000, 0);
         }
@@ -699,7 +704,7 @@ fn kernel_threads_are_told_apart() {
         is_kthread: true,
         ..seen(2, 20, 20, "kworker/0:1-events")
     };
-    let mut drawing = Drawing::of(&[seen(1, 10, 10, "server"), worker]);
+    let mut drawing = DrawnMachine::of(&[seen(1, 10, 10, "server"), worker]);
     for _ in 0..200 {
         drawing.run(
             after(row(1, Reason::Pipe), Reason::Pipe, 50_000, 0),
@@ -724,7 +729,7 @@ fn kernel_threads_are_told_apart() {
 fn preemptions_are_summed_by_program() {
     let mut events = vec![seen(1, 5, 5, "pgbench")];
     events.extend((2..=11).map(|key| seen(key, 10 * key, 10 * key, "postgres")));
-    let mut drawing = Drawing::of(&events);
+    let mut drawing = DrawnMachine::of(&events);
     for turn in 0..400 {
         let from = 2 + turn % 10;
         drawing.run(
@@ -749,8 +754,8 @@ fn preemptions_are_summed_by_program() {
     );
 }
 
-fn screen(drawing: &Drawing, width: usize) -> Vec<String> {
-    let rows = Rows {
+fn screen(drawing: &DrawnMachine, width: usize) -> Vec<String> {
+    let rows = ReportedSwitches {
         counted: 13,
         out_of_scope: 0,
     };
@@ -765,7 +770,7 @@ fn screen(drawing: &Drawing, width: usize) -> Vec<String> {
 
 #[test]
 fn the_first_answer_fits_on_one_screen() {
-    let mut drawing = Drawing::new();
+    let mut drawing = DrawnMachine::new();
     for _ in 0..100 {
         for reason in [
             Reason::Wakeup,
@@ -805,11 +810,11 @@ fn the_first_answer_fits_on_one_screen() {
 fn a_screen_of_an_incomplete_recording_does_not_say_complete() {
     let mut head = head();
     head.meta.counts.lost = 5;
-    let drawing = Drawing::new();
+    let drawing = DrawnMachine::new();
     let lines = screen::lines(
         &drawing.explained(),
         &head,
-        Rows::default(),
+        ReportedSwitches::default(),
         Path::new("x"),
         100,
     );
@@ -819,7 +824,7 @@ fn a_screen_of_an_incomplete_recording_does_not_say_complete() {
 /// A label in Japanese takes two columns of the terminal for each character.
 #[test]
 fn wide_names_keep_the_columns_in_line() {
-    let mut drawing = Drawing::of(&[seen(1, 10, 10, "サーバー"), seen(2, 20, 20, "b")]);
+    let mut drawing = DrawnMachine::of(&[seen(1, 10, 10, "サーバー"), seen(2, 20, 20, "b")]);
     for _ in 0..100 {
         drawing.run(
             after(row(1, Reason::Pipe), Reason::Pipe, 5_000, 0),

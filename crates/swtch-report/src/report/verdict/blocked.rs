@@ -2,11 +2,11 @@
 
 use swtch_core::{Nanos, Reason};
 
-use super::super::group::Call;
+use super::super::group::RowSyscall;
 use super::super::tally::Tally;
-use super::who::Ender;
+use super::who::WaitEnder;
 use super::{
-    Finding, MOST_PCT, OFTEN_PCT, Picture, Subject, is_costly, is_often, percent, typical,
+    Finding, MOST_PCT, OFTEN_PCT, Subject, VerdictInput, is_costly, is_often, percent, typical,
 };
 
 /// Waits for messages that are shorter than this are a conversation; longer ones are waits for
@@ -37,7 +37,7 @@ const READS: [&str; 6] = [
     "getdents64",
 ];
 
-impl Picture<'_> {
+impl VerdictInput<'_> {
     pub(super) fn pipe(&self, total: &Tally) -> Option<Finding> {
         self.messages(Reason::Pipe, "on a pipe", total)
     }
@@ -68,7 +68,7 @@ impl Picture<'_> {
         let switches = self.switches(&tally, total);
         let (kind, seen, advice) = if median < CONVERSATION {
             (
-                Kind::Conversation,
+                MessagePattern::Conversation,
                 format!(
                     "Short waits {what}: {switches}, each over after {median} (median), with {} of work \
                      before.",
@@ -83,7 +83,7 @@ impl Picture<'_> {
                 _ => "sends",
             };
             (
-                Kind::Idle,
+                MessagePattern::Idle,
                 format!(
                     "Waiting {what} until somebody {until}: {switches}, each {median} (median), {} in all.",
                     tally.blocked,
@@ -111,13 +111,13 @@ impl Picture<'_> {
         let main =
             main.filter(|(_, count)| percent(*count, all).is_some_and(|pct| pct >= OFTEN_PCT));
         let whom = match main.map(|main| &main.0) {
-            Some(Ender::Timer) => {
+            Some(WaitEnder::Timer) => {
                 return "most of these waits ended by their own time limit: a longer one, or none, makes fewer \
                         switches"
                     .to_owned();
             }
-            Some(Ender::Task(label)) => label,
-            Some(Ender::Interrupt) => "whoever sends over the network",
+            Some(WaitEnder::Task(label)) => label,
+            Some(WaitEnder::Interrupt) => "whoever sends over the network",
             None => "whom it waits for",
         };
         format!(
@@ -170,7 +170,7 @@ impl Picture<'_> {
         let calls = self.calls_of(Reason::Io);
         let all: u64 = calls.iter().map(|(_, count)| count).sum();
         let is_mostly = |names: &[&str]| {
-            let is_one = |call: &Call| names.contains(&call.name(self.arch).as_str());
+            let is_one = |call: &RowSyscall| names.contains(&call.name(self.arch).as_str());
             let count = calls
                 .iter()
                 .filter(|(call, _)| is_one(call))
@@ -281,14 +281,14 @@ impl Picture<'_> {
 }
 
 /// What the waits for messages look like.
-enum Kind {
+enum MessagePattern {
     /// Each message is answered within [`CONVERSATION`].
     Conversation,
     /// Messages are further apart than [`CONVERSATION`].
     Idle,
 }
 
-impl Kind {
+impl MessagePattern {
     /// A stable name for the finding.
     const fn name(&self, reason: Reason) -> &'static str {
         match (self, reason) {

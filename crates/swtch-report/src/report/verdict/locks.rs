@@ -17,12 +17,12 @@ use std::cmp::Reverse;
 use swtch_core::{Nanos, Reason};
 use swtch_output::text::counted;
 
-use super::super::ends::Ends;
+use super::super::ends::WaitEnds;
 use super::super::sheet::percent;
 use super::super::tally::Tally;
-use super::super::wait::{Object, ObjectKind, Waited};
+use super::super::wait::{Object, ObjectKind, ObjectWaits};
 use super::super::waker::Waker;
-use super::{Finding, MOST_PCT, Picture, Subject, is_often, share};
+use super::{Finding, MOST_PCT, Subject, VerdictInput, is_often, share};
 
 /// A share of waits on one lock that makes it worth naming.
 const WORD_PCT: f64 = 25.0;
@@ -37,7 +37,7 @@ const COLLECTORS: [&str; 5] = ["GC Thread#", "G1 ", "ZWorker", "Shenandoah", "VM
 
 /// Futex words at which several threads wait, side by side in one process.
 #[derive(Debug)]
-struct Lock<'a> {
+struct FutexWords<'a> {
     words: Vec<&'a Object>,
     sum: Sum,
 }
@@ -52,11 +52,11 @@ struct Sum {
     woken_by_task: u64,
     woken_by_waiter: u64,
     woken_by_peer: u64,
-    ends: Ends,
+    ends: WaitEnds,
 }
 
 impl Sum {
-    fn add(&mut self, waited: &Waited) {
+    fn add(&mut self, waited: &ObjectWaits) {
         self.switches += waited.switches;
         self.blocked += waited.blocked;
         self.waiters = self.waiters.max(waited.waiters);
@@ -73,11 +73,11 @@ impl Sum {
     }
 }
 
-impl Picture<'_> {
+impl VerdictInput<'_> {
     /// The lock with the most waits, if it accounts for enough of the waits for futexes.
     pub(super) fn one_lock(&self, total: &Tally) -> Option<Finding> {
         let lock = self.main_lock(total)?;
-        let Lock { words, sum } = lock;
+        let FutexWords { words, sum } = lock;
         let first = *words.first()?;
         let process = self.names.process(first.process).label();
         let of_futexes = self.of_programs(Reason::Futex).switches;
@@ -243,7 +243,7 @@ impl Picture<'_> {
     }
 
     /// The adjacent futex words with the most waits, if these are a large part of all futex waits.
-    fn main_lock(&self, total: &Tally) -> Option<Lock<'_>> {
+    fn main_lock(&self, total: &Tally) -> Option<FutexWords<'_>> {
         let main = self
             .locks()
             .into_iter()
@@ -259,11 +259,11 @@ impl Picture<'_> {
     }
 
     /// Futex words; adjacent words at which several threads wait are joined.
-    fn locks(&self) -> Vec<Lock<'_>> {
+    fn locks(&self) -> Vec<FutexWords<'_>> {
         let mut words = self.objects.ranked();
         words.retain(|(object, waited)| object.kind == ObjectKind::Futex && waited.switches > 0);
         words.sort_by_key(|(object, _)| *object);
-        let mut locks: Vec<Lock<'_>> = Vec::new();
+        let mut locks: Vec<FutexWords<'_>> = Vec::new();
         let mut shared_until: Option<(usize, u64)> = None;
         for (object, waited) in words {
             let is_shared = waited.waiters > 1;
@@ -272,7 +272,7 @@ impl Picture<'_> {
             });
             shared_until = is_shared.then_some((object.process, object.key));
             if !is_beside {
-                locks.push(Lock {
+                locks.push(FutexWords {
                     words: Vec::new(),
                     sum: Sum::default(),
                 });

@@ -6,12 +6,12 @@ use swtch_core::{CgroupId, Nanos, Reason};
 use swtch_output::text::{counted, grouped};
 
 use super::super::tally::Tally;
-use super::who::{Robbed, Taken};
+use super::who::{PreemptedTask, PreemptionPair};
 use super::{
-    Finding, MOST_PCT, NAMED, OFTEN_PCT, Picture, Subject, percent, share, stands_out, typical,
+    Finding, MOST_PCT, NAMED, OFTEN_PCT, Subject, VerdictInput, percent, share, stands_out, typical,
 };
 
-impl Picture<'_> {
+impl VerdictInput<'_> {
     pub(super) fn throttle(&self, total: &Tally) -> Option<Finding> {
         let tally = &self.reasons.of(Reason::Throttle).tally;
         if !stands_out(tally.switches, tally.runq, total) {
@@ -133,8 +133,8 @@ impl Picture<'_> {
             return of_the_kernel(taker);
         }
         let pinned = match main.from {
-            Robbed::Thread | Robbed::Process => "",
-            Robbed::Other(_) => "pin the two to different CPUs (taskset), ",
+            PreemptedTask::Thread | PreemptedTask::Process => "",
+            PreemptedTask::Other(_) => "pin the two to different CPUs (taskset), ",
         };
         format!(
             "wake {} less often (hand over several messages at once), {pinned}or give {taker} the policy \
@@ -150,7 +150,8 @@ impl Picture<'_> {
         }
         let taken = self.taken(Reason::Class);
         let all: u64 = taken.iter().map(|one| one.times).sum();
-        let is_main = |one: &&Taken| percent(one.times, all).is_some_and(|pct| pct >= OFTEN_PCT);
+        let is_main =
+            |one: &&PreemptionPair| percent(one.times, all).is_some_and(|pct| pct >= OFTEN_PCT);
         let advice = taken.first().filter(is_main).map(|main| {
             let taker = &main.taker;
             if main.is_kernel {

@@ -4,9 +4,9 @@ use swtch_core::Holder;
 use swtch_output::text::counted;
 
 use super::super::tally::Tally;
-use super::{Finding, Picture, Subject, is_costly, share};
+use super::{Finding, Subject, VerdictInput, is_costly, share};
 
-impl Picture<'_> {
+impl VerdictInput<'_> {
     pub(super) fn interrupts(&self, total: &Tally) -> Option<Finding> {
         let what = "Interrupts had the CPU while tasks were runnable";
         let advice = "spread the interrupts, or move them away from these CPUs \

@@ -12,13 +12,13 @@ use swtch_core::{Reason, WakerKind};
 use swtch_output::text::{counted, grouped};
 use swtch_store::StackKind;
 
-use super::super::ends::Ends;
-use super::super::group::{Call, Key};
+use super::super::ends::WaitEnds;
+use super::super::group::{GroupKey, RowSyscall};
 use super::super::sheet::percent;
 use super::super::tally::Tally;
 use super::super::waker::Waker;
 use super::super::worth::own_functions;
-use super::{NAMED, Picture, SPREAD_PCT, share};
+use super::{NAMED, SPREAD_PCT, VerdictInput, share};
 
 /// Pairs of threads are named if the main pair has at least this share.
 const FEW_PCT: f64 = 10.0;
@@ -33,7 +33,7 @@ const LEAST_PCT: f64 = 1.0;
 const FUNCTIONS_NAMED: usize = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ender {
+pub enum WaitEnder {
     /// A thread or a program, by its label.
     Task(String),
     /// The time limit of the wait, or a clock that the task set.
@@ -42,7 +42,7 @@ pub enum Ender {
     Interrupt,
 }
 
-impl fmt::Display for Ender {
+impl fmt::Display for WaitEnder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Task(label) => label,
@@ -53,17 +53,17 @@ impl fmt::Display for Ender {
 }
 
 /// Which tasks took the CPU from which, in words, and how often.
-pub struct Taken {
+pub struct PreemptionPair {
     pub taker: String,
     /// Whether the taker is a kernel thread, for which nothing can be set.
     pub is_kernel: bool,
-    pub from: Robbed,
+    pub from: PreemptedTask,
     pub times: u64,
 }
 
 /// The task that the CPU was taken from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Robbed {
+pub enum PreemptedTask {
     /// Another thread of the same process.
     Thread,
     /// Another process of the same program.
@@ -72,21 +72,21 @@ pub enum Robbed {
     Other(String),
 }
 
-impl Taken {
+impl PreemptionPair {
     /// The taker: `threads of mu`, or `pgbench`.
     pub fn who(&self) -> String {
         match self.from {
-            Robbed::Thread => format!("threads of {}", self.taker),
-            Robbed::Process => format!("processes of {}", self.taker),
-            Robbed::Other(_) => self.taker.clone(),
+            PreemptedTask::Thread => format!("threads of {}", self.taker),
+            PreemptedTask::Process => format!("processes of {}", self.taker),
+            PreemptedTask::Other(_) => self.taker.clone(),
         }
     }
 
     /// The task that lost the CPU: `each other`, or `postgres: alice`.
     pub fn whom(&self) -> &str {
         match &self.from {
-            Robbed::Thread | Robbed::Process => "each other",
-            Robbed::Other(label) => label,
+            PreemptedTask::Thread | PreemptedTask::Process => "each other",
+            PreemptedTask::Other(label) => label,
         }
     }
 
@@ -96,7 +96,7 @@ impl Taken {
     }
 }
 
-impl Picture<'_> {
+impl VerdictInput<'_> {
     /// What was counted for a reason, without kernel threads, which have a finding of their own.
     pub fn of_programs(&self, reason: Reason) -> Tally {
         let mut tally = self.reasons.of(reason).tally.clone();
@@ -120,7 +120,7 @@ impl Picture<'_> {
     }
 
     /// In which functions these waits began, what ended them, and in which functions.
-    pub fn course(&self, ends: &Ends) -> Vec<String> {
+    pub fn course(&self, ends: &WaitEnds) -> Vec<String> {
         let places = [
             self.waited_in(ends),
             self.woken_by(ends),
@@ -166,7 +166,7 @@ impl Picture<'_> {
         ranked.retain(|(_, tally)| count(tally) > 0);
         ranked.sort_by_key(|(key, tally)| (Reverse(count(tally)), *key));
         let label = |key| match key {
-            Key::Thread(index) => self.names.label(index),
+            GroupKey::Thread(index) => self.names.label(index),
             _ => unreachable!("these groups are threads"),
         };
         let named = ranked.iter().map(|(key, tally)| {
@@ -184,7 +184,7 @@ impl Picture<'_> {
         let all = calls.iter().map(|(_, count)| count).sum();
         let named = calls.iter().map(|(call, count)| {
             let name = match call {
-                Call::None => "user code (no system call)".to_owned(),
+                RowSyscall::None => "user code (no system call)".to_owned(),
                 call => call.name(self.arch),
             };
             (format!("{name} {}", share(*count, all)), *count)
@@ -193,10 +193,10 @@ impl Picture<'_> {
     }
 
     /// System calls in which tasks leave for a reason, most often first.
-    pub fn calls_of(&self, reason: Reason) -> Vec<(Call, u64)> {
+    pub fn calls_of(&self, reason: Reason) -> Vec<(RowSyscall, u64)> {
         let ranked = self.calls.ranked();
         let counts = ranked.iter().filter_map(|(key, tally)| match key {
-            Key::Syscall(call) => Some((*call, tally.reasons[reason.index()])),
+            GroupKey::Syscall(call) => Some((*call, tally.reasons[reason.index()])),
             _ => None,
         });
         let mut counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
@@ -206,7 +206,7 @@ impl Picture<'_> {
 
     /// What ends waits, the most frequent first: threads of one process, or programs, or
     /// interrupts.
-    pub fn wakers_in(&self, ends: &Ends) -> Vec<(Ender, u64)> {
+    pub fn wakers_in(&self, ends: &WaitEnds) -> Vec<(WaitEnder, u64)> {
         let wakers = &ends.wakers;
         let process = |waker: &Waker| match waker {
             Waker::Task(index) => Some(self.names.thread(*index).process),
@@ -215,16 +215,16 @@ impl Picture<'_> {
         let mut processes = wakers.keys().filter_map(process);
         let first = processes.next();
         let is_one = processes.all(|process| Some(process) == first);
-        let mut counts: BTreeMap<Ender, u64> = BTreeMap::new();
+        let mut counts: BTreeMap<WaitEnder, u64> = BTreeMap::new();
         for (waker, count) in wakers {
             let ender = match (waker, is_one) {
-                (Waker::Task(index), true) => Ender::Task(self.names.label(*index)),
+                (Waker::Task(index), true) => WaitEnder::Task(self.names.label(*index)),
                 (Waker::Task(index), false) => {
                     let process = self.names.thread(*index).process;
-                    Ender::Task(self.programs.label(process).to_owned())
+                    WaitEnder::Task(self.programs.label(process).to_owned())
                 }
-                (Waker::Other(WakerKind::Timer), _) => Ender::Timer,
-                (Waker::Other(_), _) => Ender::Interrupt,
+                (Waker::Other(WakerKind::Timer), _) => WaitEnder::Timer,
+                (Waker::Other(_), _) => WaitEnder::Interrupt,
             };
             *counts.entry(ender).or_default() += count;
         }
@@ -234,7 +234,7 @@ impl Picture<'_> {
     }
 
     /// `woken by: pgbench 97.0 %, a timer 2.0 %`
-    fn woken_by(&self, ends: &Ends) -> Option<String> {
+    fn woken_by(&self, ends: &WaitEnds) -> Option<String> {
         let ranked = self.wakers_in(ends);
         let all = ranked.iter().map(|(_, count)| count).sum();
         let named = ranked
@@ -244,13 +244,13 @@ impl Picture<'_> {
     }
 
     /// Where tasks wait: `runtime.usleep < runtime.findRunnable 61.0 %`.
-    fn waited_in(&self, ends: &Ends) -> Option<String> {
+    fn waited_in(&self, ends: &WaitEnds) -> Option<String> {
         let functions = self.main_functions(&ends.waited_in)?;
         Some(format!("waited in: {functions}"))
     }
 
     /// Where wakers end the waits: `LWLockRelease < XLogFlush < CommitTransaction 61.0 %`.
-    fn woken_from(&self, ends: &Ends) -> Option<String> {
+    fn woken_from(&self, ends: &WaitEnds) -> Option<String> {
         let functions = self.main_functions(&ends.woken_from)?;
         Some(format!("woken from: {functions}"))
     }
@@ -274,7 +274,7 @@ impl Picture<'_> {
 
     /// Which tasks took the CPU from which for a reason, most often first: threads of one process,
     /// or programs.
-    pub fn taken(&self, reason: Reason) -> Vec<Taken> {
+    pub fn taken(&self, reason: Reason) -> Vec<PreemptionPair> {
         let pairs = self.preemptors.pairs(reason);
         let process = |index: usize| self.names.thread(index).process;
         let all: u64 = pairs.iter().map(|pair| pair.2).sum();
@@ -290,19 +290,19 @@ impl Picture<'_> {
             true => self.names.label(index),
             false => self.programs.label(process(index)).to_owned(),
         };
-        let mut sums: BTreeMap<(String, bool, Robbed), u64> = BTreeMap::new();
+        let mut sums: BTreeMap<(String, bool, PreemptedTask), u64> = BTreeMap::new();
         for (taker, from, times) in pairs {
             let robbed = match (label(taker), label(from)) {
-                _ if !is_within_one && process(taker) == process(from) => Robbed::Thread,
-                (taker, from) if taker == from => Robbed::Process,
-                (_, from) => Robbed::Other(from),
+                _ if !is_within_one && process(taker) == process(from) => PreemptedTask::Thread,
+                (taker, from) if taker == from => PreemptedTask::Process,
+                (_, from) => PreemptedTask::Other(from),
             };
             let is_kernel = self.names.process_of(taker).is_kernel;
             *sums.entry((label(taker), is_kernel, robbed)).or_default() += times;
         }
         let mut taken: Vec<_> = sums
             .into_iter()
-            .map(|((taker, is_kernel, from), times)| Taken {
+            .map(|((taker, is_kernel, from), times)| PreemptionPair {
                 taker,
                 is_kernel,
                 from,

@@ -32,7 +32,7 @@ use rustc_hash::FxHashMap;
 use swtch_core::{Nanos, Pid, TaskEvent, TaskEventKind};
 use swtch_observe::Page;
 
-use wire::{Answer, Hint, Patience};
+use wire::{Blocking, FinderReply, Hint};
 
 pub use search::find_schedulers;
 
@@ -40,7 +40,7 @@ pub use search::find_schedulers;
 const VERB: &str = "find-schedulers";
 
 /// What the finder reported about a process.
-pub(super) enum Met {
+pub(super) enum FinderReport {
     /// The page of a process that has a scheduler.
     Page(Box<Page>),
     /// The reason why something is not watched.
@@ -105,7 +105,7 @@ impl Finder {
             };
             let batch: Vec<Hint> = self.hints.iter().map(hint).take(wire::MOST_HINTS).collect();
             // If the finder is gone, reading its answers notices and reports that.
-            if wire::send(socket, &batch, &[], Patience::DoNotWait).is_err() {
+            if wire::send(socket, &batch, &[], Blocking::DoNotWait).is_err() {
                 return;
             }
             for hint in batch {
@@ -115,10 +115,10 @@ impl Finder {
     }
 
     /// The answers of the finder since the last call.
-    pub(super) fn found(&mut self) -> Vec<Met> {
+    pub(super) fn found(&mut self) -> Vec<FinderReport> {
         let mut found = Vec::new();
         while let Some(socket) = &self.socket {
-            let why = match wire::receive(socket, Patience::DoNotWait) {
+            let why = match wire::receive(socket, Blocking::DoNotWait) {
                 Ok(Some((answer, descriptors))) => {
                     found.push(met(answer, descriptors));
                     continue;
@@ -129,7 +129,7 @@ impl Finder {
             };
             self.socket = None;
             let what = "user-mode schedulers are not looked for any more";
-            found.push(Met::Refused(format!("{what}: {why}")));
+            found.push(FinderReport::Refused(format!("{what}: {why}")));
         }
         found
     }
@@ -163,15 +163,17 @@ impl Drop for Finder {
 /// Converts an answer, with the descriptors of a page if there is one. The page is checked again
 /// here: its contents may have changed meanwhile, and one process must not rely on another's
 /// checks.
-fn met(answer: Answer, descriptors: Vec<OwnedFd>) -> Met {
+fn met(answer: FinderReply, descriptors: Vec<OwnedFd>) -> FinderReport {
     match (answer, <[OwnedFd; 2]>::try_from(descriptors)) {
-        (Answer::Page { pid }, Ok(descriptors)) => match Page::from_descriptors(pid, descriptors) {
-            Ok(page) => Met::Page(Box::new(page)),
-            Err(error) => Met::Refused(format!("{:#}", anyhow::Error::from(error))),
-        },
-        (Answer::Page { pid }, Err(_)) => {
-            Met::Refused(format!("the page of process {pid} came without its file"))
+        (FinderReply::Page { pid }, Ok(descriptors)) => {
+            match Page::from_descriptors(pid, descriptors) {
+                Ok(page) => FinderReport::Page(Box::new(page)),
+                Err(error) => FinderReport::Refused(format!("{:#}", anyhow::Error::from(error))),
+            }
         }
-        (Answer::Refused(why), _) => Met::Refused(why),
+        (FinderReply::Page { pid }, Err(_)) => {
+            FinderReport::Refused(format!("the page of process {pid} came without its file"))
+        }
+        (FinderReply::Refused(why), _) => FinderReport::Refused(why),
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct WaitTypes {
 
 /// A wait type with its number in the trace.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WaitType {
+pub(super) struct NumberedWaitType {
     /// The index in the trace's list; `None` if the list is full.
     pub(super) number: Option<u16>,
     /// The rule that gives this wait its reason.
@@ -25,10 +25,10 @@ pub(super) struct WaitType {
 
 impl WaitTypes {
     /// Looks a name up, and adds it to the list if it is new.
-    pub(super) fn named(&mut self, name: &str) -> WaitType {
+    pub(super) fn named(&mut self, name: &str) -> NumberedWaitType {
         let rule = classify_user(UserDeparture::Wait(name));
         if let Some(number) = self.numbers.get(name) {
-            return WaitType {
+            return NumberedWaitType {
                 number: Some(*number),
                 rule,
             };
@@ -41,7 +41,7 @@ impl WaitTypes {
                 name: name.to_owned(),
             });
         }
-        WaitType { number, rule }
+        NumberedWaitType { number, rule }
     }
 
     /// The wait types that are new since the last call.
@@ -50,7 +50,7 @@ impl WaitTypes {
     }
 }
 
-impl WaitType {
+impl NumberedWaitType {
     /// The rule for a worker that waits for this. Yields and preemptive sections are told by the
     /// event, so a name cannot claim to be one.
     pub(super) fn rule_of_a_wait(self) -> &'static Rule {

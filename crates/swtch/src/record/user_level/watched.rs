@@ -6,11 +6,11 @@ use swtch_core::{
     CpuId, Event, Gap, Level, Pid, Tid, Timestamp, UserDeparture, UserSwitchEvent, UserWait,
     UserWord, classify_user,
 };
-use swtch_observe::{Clock, EventKind, Lease, Page, Ring, Tids, UserSwitch};
+use swtch_observe::{Clock, EventKind, Lease, Page, RingPosition, Tids, UserSwitch};
 use swtch_store::UserCounts;
 
-use super::Brought;
-use super::wait_types::{WaitType, WaitTypes};
+use super::RingsRead;
+use super::wait_types::{NumberedWaitType, WaitTypes};
 
 // A word in the target's memory must have the layout that the rules expect.
 const _: () = assert!(UserWord::RUN_BITS == swtch_observe::RUN_BITS);
@@ -33,28 +33,28 @@ const TURN: u64 = 1 << 16;
 const ANY_CPU: CpuId = CpuId::new(u16::MAX);
 
 /// A process and the rings of its schedulers.
-pub(super) struct Watched {
+pub(super) struct WatchedProcess {
     page: Page,
     lease: Option<Lease>,
     clock: Option<Clock>,
-    rings: Vec<Scheduler>,
+    rings: Vec<WatchedScheduler>,
     /// Schedulers that existed before we watched. Rings of later ones are read from their start.
     were_there: usize,
     tids: Tids,
     words: FxHashMap<Tid, u64>,
-    wait_types: FxHashMap<u8, WaitType>,
+    wait_types: FxHashMap<u8, NumberedWaitType>,
     /// True if the process had ended before the rings were read last and nothing is left in them.
     is_over: bool,
 }
 
-struct Scheduler {
-    ring: Ring,
+struct WatchedScheduler {
+    ring: RingPosition,
     cpu: Option<CpuId>,
     stream: usize,
     last: Timestamp,
 }
 
-impl Watched {
+impl WatchedProcess {
     /// Begins to watch a process. Returns also the reason if its switches cannot be recorded.
     pub(super) fn new(page: Page) -> (Self, Option<String>) {
         let (lease, refusal) = match page.lease() {
@@ -97,7 +97,7 @@ impl Watched {
             let Some(ring) = ring else {
                 break;
             };
-            self.rings.push(Scheduler {
+            self.rings.push(WatchedScheduler {
                 ring,
                 cpu: None,
                 stream: next_stream(),
@@ -153,8 +153,8 @@ impl Watched {
         counts: &mut UserCounts,
         gaps: &mut Vec<Gap>,
         sink: &mut impl FnMut(usize, Event),
-    ) -> Brought {
-        let mut brought = Brought {
+    ) -> RingsRead {
+        let mut brought = RingsRead {
             horizon: Timestamp::from_ns(now.as_ns().saturating_sub(SLACK_NS)),
             most_in_a_ring: 0,
         };
@@ -257,7 +257,7 @@ impl Watched {
     }
 
     /// A wait type by its number in the process; `None` for 0, which means "no wait".
-    fn wait_type(&mut self, number: u8, names: &mut WaitTypes) -> Option<WaitType> {
+    fn wait_type(&mut self, number: u8, names: &mut WaitTypes) -> Option<NumberedWaitType> {
         if number == 0 {
             return None;
         }

@@ -11,8 +11,8 @@
 use std::cmp::{max, min};
 
 use super::columns::RowColumns;
-use super::pieces::State;
-use super::{Timeline, Track};
+use super::pieces::ThreadState;
+use super::{LevelRows, Track};
 
 /// Rows between two sums. If all 71 states occur, 8 bytes for each every 128 rows are 4.4 bytes a
 /// row.
@@ -20,7 +20,7 @@ const BLOCK: usize = 128;
 
 /// Sums of time by state, for the states that occur.
 #[derive(Debug, Default)]
-pub struct Sums {
+pub struct StateSums {
     /// Column of each state, by its number; and the state of each column.
     column: Vec<u8>,
     states: Vec<u8>,
@@ -33,22 +33,22 @@ pub struct Sums {
 
 /// Time of each state, by the state's number.
 #[derive(Clone, Debug)]
-pub struct Shares {
-    ns: [u64; State::NUMBERS],
+pub struct StateTimes {
+    ns: [u64; ThreadState::NUMBERS],
     /// Numbers of states whose time is not zero.
     used: Vec<u8>,
 }
 
-impl Default for Shares {
+impl Default for StateTimes {
     fn default() -> Self {
         Self {
-            ns: [0; State::NUMBERS],
+            ns: [0; ThreadState::NUMBERS],
             used: Vec::new(),
         }
     }
 }
 
-impl Shares {
+impl StateTimes {
     fn add(&mut self, number: u8, ns: u64) {
         if ns == 0 {
             return;
@@ -61,20 +61,20 @@ impl Shares {
     }
 
     /// Hands out states and times, in order of the states' numbers, and resets all times to zero.
-    pub fn drain(&mut self, mut each: impl FnMut(State, u64)) {
+    pub fn drain(&mut self, mut each: impl FnMut(ThreadState, u64)) {
         self.used.sort_unstable();
         for number in self.used.drain(..) {
             let state =
-                State::of_number(number).expect("it was a state's number when it was added");
+                ThreadState::of_number(number).expect("it was a state's number when it was added");
             each(state, std::mem::take(&mut self.ns[usize::from(number)]));
         }
     }
 }
 
-impl Sums {
+impl StateSums {
     pub(super) fn new(tracks: &[Track], rows: &RowColumns) -> Self {
         let states = states_of(rows);
-        let mut column = vec![u8::MAX; State::NUMBERS];
+        let mut column = vec![u8::MAX; ThreadState::NUMBERS];
         for (place, state) in (0..).zip(&states) {
             column[usize::from(*state)] = place;
         }
@@ -111,7 +111,7 @@ impl Sums {
     }
 
     /// Adds the time in the whole blocks `first..last` of a track.
-    fn add_blocks(&self, track: usize, first: usize, last: usize, shares: &mut Shares) {
+    fn add_blocks(&self, track: usize, first: usize, last: usize, shares: &mut StateTimes) {
         let (before, after) = (self.block(track, first), self.block(track, last));
         for ((state, before), after) in self.states.iter().zip(before).zip(after) {
             shares.add(*state, after - before);
@@ -119,11 +119,11 @@ impl Sums {
     }
 }
 
-impl Timeline {
+impl LevelRows {
     /// Adds the time of each state of a task between two moments.
-    pub fn add_shares(&self, track: Track, from_ns: u64, to_ns: u64, shares: &mut Shares) {
+    pub fn add_shares(&self, track: Track, from_ns: u64, to_ns: u64, shares: &mut StateTimes) {
         let rows = self.rows_between(track, from_ns, to_ns);
-        let add_clipped = |rows: std::ops::Range<usize>, shares: &mut Shares| {
+        let add_clipped = |rows: std::ops::Range<usize>, shares: &mut StateTimes| {
             for row in rows {
                 self.rows.pieces(row).each(|from, to, state| {
                     let clipped = min(to, to_ns).saturating_sub(max(from, from_ns));
@@ -150,7 +150,7 @@ fn blocks_of(tracks: &[Track]) -> usize {
 
 /// The states that occur in the rows, by number.
 fn states_of(rows: &RowColumns) -> Vec<u8> {
-    let mut seen = [false; State::NUMBERS];
+    let mut seen = [false; ThreadState::NUMBERS];
     for row in 0..rows.len() {
         rows.pieces(row)
             .each(|_, _, state| seen[usize::from(state.number())] = true);

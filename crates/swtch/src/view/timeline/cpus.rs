@@ -2,8 +2,8 @@
 
 use swtch_core::{CpuId, Switch};
 
-use super::pieces::{Piece, State};
-use super::{RowColumns, Timeline};
+use super::pieces::{Piece, ThreadState};
+use super::{LevelRows, RowColumns};
 
 /// Runs between two sums of busy time.
 const BLOCK: usize = 128;
@@ -73,7 +73,7 @@ impl CpuLane {
     }
 
     /// Time between two moments in which a task ran on this CPU.
-    pub fn busy_between(&self, timeline: &Timeline, from_ns: u64, to_ns: u64) -> u64 {
+    pub fn busy_between(&self, timeline: &LevelRows, from_ns: u64, to_ns: u64) -> u64 {
         let rows = timeline.rows();
         let places = self.places_between(rows, from_ns, to_ns);
         let clipped = |places: std::ops::Range<usize>| -> u64 {
@@ -95,7 +95,7 @@ impl CpuLane {
     }
 
     /// The runs between two moments.
-    pub fn pieces(&self, timeline: &Timeline, from_ns: u64, to_ns: u64) -> Vec<Piece> {
+    pub fn pieces(&self, timeline: &LevelRows, from_ns: u64, to_ns: u64) -> Vec<Piece> {
         let rows = timeline.rows();
         let places = self.places_between(rows, from_ns, to_ns);
         let runs = self.rows[places].iter().filter_map(|row| {
@@ -105,7 +105,7 @@ impl CpuLane {
                 to_ns: pieces.run_to_ns,
                 row: *row,
                 who: timeline.track_of(index(*row))?.task.get(),
-                state: State::Running,
+                state: ThreadState::Running,
             })
         });
         runs.filter(|piece| piece.from_ns < to_ns && piece.from_ns < piece.to_ns)

@@ -6,7 +6,7 @@ use swtch_core::Reason;
 
 /// What a thread does. The page uses the same numbers (`web/src/timeline/piece.ts`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum State {
+pub enum ThreadState {
     /// The thread has a CPU and runs.
     Running,
     /// It waits for what this reason names.
@@ -17,7 +17,7 @@ pub enum State {
     InQueue(Option<Reason>),
 }
 
-impl State {
+impl ThreadState {
     /// How many numbers there are: one more than the largest.
     pub const NUMBERS: usize = 128;
     const RUNNING: u8 = 1;
@@ -72,7 +72,7 @@ pub struct Piece {
     /// The CPU of a thread's run, the task of a CPU's run, the worker of a worker's run; or
     /// [`NOBODY`].
     pub who: u32,
-    pub state: State,
+    pub state: ThreadState,
 }
 
 /// The pieces of one row: blocked, in the run queue, and running; or, if the wakeup was not seen,
@@ -117,7 +117,7 @@ impl RowPieces {
     }
 
     /// Calls `each` for every piece that is not empty: (from, to, state), in order of time.
-    pub fn each(&self, mut each: impl FnMut(u64, u64, State)) {
+    pub fn each(&self, mut each: impl FnMut(u64, u64, ThreadState)) {
         let Some(run_from) = self.run_from_ns else {
             return;
         };
@@ -125,17 +125,17 @@ impl RowPieces {
         if let Some(left) = self.left_ns.filter(|left| *left < queued) {
             let reason = self.off_reason.unwrap_or(Reason::Unknown);
             let state = match self.queued_from_ns {
-                Some(_) => State::Blocked(reason),
-                None => State::Off(reason),
+                Some(_) => ThreadState::Blocked(reason),
+                None => ThreadState::Off(reason),
             };
             each(left, queued, state);
         }
         let queued = max(queued, self.left_ns.unwrap_or(0));
         if queued < run_from {
-            each(queued, run_from, State::InQueue(self.off_reason));
+            each(queued, run_from, ThreadState::InQueue(self.off_reason));
         }
         if run_from < self.run_to_ns {
-            each(run_from, self.run_to_ns, State::Running);
+            each(run_from, self.run_to_ns, ThreadState::Running);
         }
     }
 }
@@ -144,7 +144,7 @@ impl RowPieces {
 mod tests {
     use super::*;
 
-    fn pieces_of(row: RowPieces) -> Vec<(u64, u64, State)> {
+    fn pieces_of(row: RowPieces) -> Vec<(u64, u64, ThreadState)> {
         let mut pieces = Vec::new();
         row.each(|from, to, state| pieces.push((from, to, state)));
         pieces
@@ -160,9 +160,9 @@ mod tests {
         assert_eq!(
             pieces_of(row),
             [
-                (50, 70, State::Blocked(Reason::Futex)),
-                (70, 80, State::InQueue(Some(Reason::Futex))),
-                (80, 100, State::Running),
+                (50, 70, ThreadState::Blocked(Reason::Futex)),
+                (70, 80, ThreadState::InQueue(Some(Reason::Futex))),
+                (80, 100, ThreadState::Running),
             ]
         );
     }
@@ -175,8 +175,8 @@ mod tests {
         assert_eq!(
             pieces_of(row),
             [
-                (50, 80, State::Off(Reason::Futex)),
-                (80, 100, State::Running)
+                (50, 80, ThreadState::Off(Reason::Futex)),
+                (80, 100, ThreadState::Running)
             ]
         );
     }
@@ -188,8 +188,8 @@ mod tests {
         assert_eq!(
             pieces_of(row),
             [
-                (50, 80, State::InQueue(Some(Reason::Slice))),
-                (80, 100, State::Running)
+                (50, 80, ThreadState::InQueue(Some(Reason::Slice))),
+                (80, 100, ThreadState::Running)
             ]
         );
     }
@@ -200,7 +200,10 @@ mod tests {
         let row = RowPieces::new(100, Some(20), None, Some(10), None);
         assert_eq!(
             pieces_of(row),
-            [(70, 80, State::InQueue(None)), (80, 100, State::Running)]
+            [
+                (70, 80, ThreadState::InQueue(None)),
+                (80, 100, ThreadState::Running)
+            ]
         );
     }
 
@@ -216,20 +219,20 @@ mod tests {
     /// The page distinguishes states by these numbers.
     #[test]
     fn states_have_different_numbers() {
-        let mut states = vec![State::Running, State::InQueue(None)];
+        let mut states = vec![ThreadState::Running, ThreadState::InQueue(None)];
         for reason in Reason::ALL {
-            states.push(State::Blocked(*reason));
-            states.push(State::Off(*reason));
-            states.push(State::InQueue(Some(*reason)));
+            states.push(ThreadState::Blocked(*reason));
+            states.push(ThreadState::Off(*reason));
+            states.push(ThreadState::InQueue(Some(*reason)));
         }
         for state in &states {
-            assert_eq!(State::of_number(state.number()), Some(*state));
+            assert_eq!(ThreadState::of_number(state.number()), Some(*state));
         }
         let mut numbers: Vec<u8> = states.iter().map(|state| state.number()).collect();
         assert!(
             numbers
                 .iter()
-                .all(|number| usize::from(*number) < State::NUMBERS)
+                .all(|number| usize::from(*number) < ThreadState::NUMBERS)
         );
         let all = numbers.len();
         numbers.sort_unstable();

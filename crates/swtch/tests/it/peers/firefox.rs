@@ -8,16 +8,16 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use super::{reader, report_by_thread};
-use crate::exports::Drawn;
-use crate::recording::{Place, stderr};
+use crate::exports::SyntheticTrace;
+use crate::recording::{TraceDir, stderr};
 
 /// A loaded profile. The reader keeps it in a process of its own, which ends when this is dropped.
-struct Session<'r> {
+struct ProfilerSession<'r> {
     reader: &'r OsString,
-    place: Place,
+    place: TraceDir,
 }
 
-impl Session<'_> {
+impl ProfilerSession<'_> {
     fn ask(&self, words: &[&str]) -> Output {
         let mut command = Command::new("node");
         // The reader keeps its sessions in the home directory.
@@ -32,7 +32,7 @@ impl Session<'_> {
     }
 }
 
-impl Drop for Session<'_> {
+impl Drop for ProfilerSession<'_> {
     fn drop(&mut self) {
         self.ask(&["stop", "--all"]);
     }
@@ -43,10 +43,10 @@ fn the_firefox_profilers_own_reader_agrees_with_the_report() {
     let Some(reader) = reader("SWTCH_FIREFOX_PROFILER") else {
         return;
     };
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     let (profile, _) = drawn.export("firefox", &[]);
-    let place = Place::new();
-    let session = Session {
+    let place = TraceDir::new();
+    let session = ProfilerSession {
         reader: &reader,
         place,
     };

@@ -11,7 +11,7 @@ use serde_json::Value;
 use swtch_core::Nanos;
 
 use super::{reader, script};
-use crate::exports::Drawn;
+use crate::exports::SyntheticTrace;
 use crate::recording::stderr;
 
 /// The hostile name of the generated trace, as a folded frame holds it.
@@ -22,7 +22,7 @@ fn a_flame_graph_is_as_wide_as_the_report_is_long() {
     let Some(flamegraph) = reader("SWTCH_FLAMEGRAPH") else {
         return;
     };
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     let (folded, _) = drawn.export("folded", &[]);
     let output = Command::new("perl")
         .arg(flamegraph)
@@ -69,7 +69,7 @@ fn speedscope_comes_to_the_off_cpu_time_of_the_report() {
     let Some(speedscope) = reader("SWTCH_SPEEDSCOPE") else {
         return;
     };
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     let (folded, _) = drawn.export("folded", &[]);
     let profiles = ask_speedscope(&speedscope, &folded);
     let off = drawn.sums(&[]).off;
@@ -87,7 +87,7 @@ fn speedscope_nests_no_slice_of_the_chrome_export() {
     let Some(speedscope) = reader("SWTCH_SPEEDSCOPE") else {
         return;
     };
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     let (export, _) = drawn.export("chrome", &[]);
     // By the export's own name it would be read as a timeline of Chrome's own tools.
     let json = export.with_extension("json");

@@ -13,9 +13,9 @@ use swtch_core::{Level, Switch, Wait};
 use swtch_store::Trace;
 
 use super::{reader, report_by_thread, script};
-use crate::exports::Drawn;
-use crate::machine::{Running, alone};
-use crate::recording::{Place, SWTCH, stderr, swtch};
+use crate::exports::SyntheticTrace;
+use crate::machine::{TestProcess, alone};
+use crate::recording::{SWTCH, TraceDir, stderr, swtch};
 
 /// For each thread id: switches, and ns running, blocked and runnable.
 type ByThread = BTreeMap<u64, [u64; 4]>;
@@ -114,7 +114,7 @@ fn perfettos_own_reader_agrees_with_the_report() {
     let Some(reader) = reader("SWTCH_TRACE_PROCESSOR") else {
         return;
     };
-    let drawn = Drawn::new();
+    let drawn = SyntheticTrace::new();
     for words in [
         &[][..],
         &["--comm", "server"],
@@ -139,7 +139,7 @@ fn perfettos_own_reader_concludes_no_time_that_the_trace_does_not_tell() {
     let Some(reader) = reader("SWTCH_TRACE_PROCESSOR") else {
         return;
     };
-    let drawn = Drawn::changed(|rows| {
+    let drawn = SyntheticTrace::changed(|rows| {
         let mut number = 0;
         rows.retain(|row| {
             number += 1;
@@ -174,7 +174,7 @@ fn root_perfettos_own_reader_agrees_with_a_recording_of_a_million_switches() {
         return;
     };
     let _machine = alone();
-    let place = Place::new();
+    let place = TraceDir::new();
     let _loads = [["storm", "3000"], ["nanosleep", "2000"], ["pipe", "50000"]].map(load);
     let output = place.record(&["-a", "-d", "3"]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -190,9 +190,9 @@ fn root_perfettos_own_reader_agrees_with_a_recording_that_lost_switches() {
         return;
     };
     let _machine = alone();
-    let place = Place::new();
+    let place = TraceDir::new();
     let _loads = [["storm", "3000"], ["nanosleep", "2000"]].map(load);
-    let mut recorder = Running::start(&mut place.record(&["-a", "-d", "2"]));
+    let mut recorder = TestProcess::start(&mut place.record(&["-a", "-d", "2"]));
     thread::sleep(Duration::from_millis(800));
     recorder.signal(libc::SIGSTOP);
     thread::sleep(Duration::from_millis(800));
@@ -213,7 +213,7 @@ fn root_perfettos_own_reader_agrees_with_a_recording_of_one_process() {
         return;
     };
     let _machine = alone();
-    let place = Place::new();
+    let place = TraceDir::new();
     let _other = load(["pipe-processes", "100000"]);
     let pipe = load(["pipe", "500000"]);
     let pid = pipe.pid().to_string();
@@ -223,8 +223,8 @@ fn root_perfettos_own_reader_agrees_with_a_recording_of_one_process() {
 }
 
 /// A workload that makes switches until it is dropped, or has made `count` of them.
-fn load([name, count]: [&str; 2]) -> Running {
+fn load([name, count]: [&str; 2]) -> TestProcess {
     let mut command = Command::new(SWTCH);
     command.args(["workload", "--quiet", name, "--count", count]);
-    Running::start(command.stderr(Stdio::null()))
+    TestProcess::start(command.stderr(Stdio::null()))
 }

@@ -10,16 +10,16 @@ use nix::sys::prctl::{set_name, set_pdeathsig};
 use nix::sys::signal::Signal;
 use rustc_hash::FxHashMap;
 use swtch_capture::{
-    Kept, Target, drop_privileges, empty_bounding_set, forbid_new_privileges, kernel_version,
-    refuse_system_calls,
+    KeptPrivileges, TargetProcess, drop_privileges, empty_bounding_set, forbid_new_privileges,
+    kernel_version, refuse_system_calls,
 };
 use swtch_core::Pid;
 use swtch_observe::{Error, Page};
 use swtch_output::caller::Caller;
 
 use super::super::EVERY;
-use super::turns::Turns;
-use super::wire::{self, Answer, Hint, Patience};
+use super::turns::InspectionQueue;
+use super::wire::{self, Blocking, FinderReply, Hint};
 
 /// Number of looks at a process after an event that may precede a new scheduler.
 const LOOKS: u8 = 6;
@@ -38,12 +38,12 @@ pub fn find_schedulers() -> Result<u8> {
     if let Some(caller) = &caller {
         caller.become_it()?;
     }
-    let kept = Kept {
+    let kept = KeptPrivileges {
         look_at_processes: true,
         // The command that sudo started belongs to root. As root we could open its files; now we
         // cannot.
         open_files_of_others: caller.is_some(),
-        ..Kept::default()
+        ..KeptPrivileges::default()
     };
     drop_privileges(kept, kernel_version())?;
     forbid_new_privileges()?;
@@ -65,9 +65,9 @@ enum LookResult {
 /// The processes to inspect, and those that are done.
 #[derive(Default)]
 struct Search {
-    turns: Turns,
+    turns: InspectionQueue,
     /// Processes that need no further look, as long as the id belongs to the same process.
-    known: FxHashMap<u32, Target>,
+    known: FxHashMap<u32, TargetProcess>,
 }
 
 impl Search {
@@ -77,12 +77,12 @@ impl Search {
             for met in self.round() {
                 let told = match &met {
                     LookResult::Page(page) => {
-                        let answer = Answer::Page { pid: page.pid() };
-                        wire::send(socket, &answer, &page.descriptors(), Patience::Wait)
+                        let answer = FinderReply::Page { pid: page.pid() };
+                        wire::send(socket, &answer, &page.descriptors(), Blocking::Wait)
                     }
                     LookResult::Refused(why) => {
-                        let answer = Answer::Refused(why.clone());
-                        wire::send(socket, &answer, &[], Patience::Wait)
+                        let answer = FinderReply::Refused(why.clone());
+                        wire::send(socket, &answer, &[], Blocking::Wait)
                     }
                 };
                 match told {
@@ -99,7 +99,7 @@ impl Search {
     fn hear(&mut self, socket: &OwnedFd) -> io::Result<bool> {
         let mut until = (!self.turns.is_empty()).then(|| Instant::now() + EVERY);
         while is_readable(socket, until)? {
-            let Some((hints, _)) = wire::receive::<Vec<Hint>>(socket, Patience::Wait)? else {
+            let Some((hints, _)) = wire::receive::<Vec<Hint>>(socket, Blocking::Wait)? else {
                 return Ok(false);
             };
             hints.into_iter().for_each(|hint| self.note(hint));
@@ -137,7 +137,7 @@ impl Search {
             Err(error) => LookResult::Refused(in_words(&error)),
         };
         // A process that has ended meanwhile is not kept, since its id is free.
-        let target = Target::find(Pid::new(pid)).ok();
+        let target = TargetProcess::find(Pid::new(pid)).ok();
         self.known.extend(target.map(|target| (pid, target)));
         Some(met)
     }
@@ -234,7 +234,7 @@ mod tests {
 
     fn knowing(pid: u32) -> Search {
         let mut search = Search::default();
-        let target = Target::find(Pid::new(pid)).unwrap();
+        let target = TargetProcess::find(Pid::new(pid)).unwrap();
         search.known.insert(pid, target);
         search
     }

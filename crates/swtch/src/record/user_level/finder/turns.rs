@@ -9,13 +9,13 @@ const MOST_A_ROUND: usize = 64;
 
 /// Processes that wait for a look.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct InspectionQueue {
     /// Each process that has looks left, once.
     waiting: VecDeque<u32>,
     looks_left: FxHashMap<u32, u8>,
 }
 
-impl Turns {
+impl InspectionQueue {
     /// Queues a process for `looks` looks. One that waits already keeps its place.
     pub(super) fn wait(&mut self, pid: u32, looks: u8) {
         if looks > 0 && self.looks_left.insert(pid, looks).is_none() {
@@ -44,7 +44,7 @@ mod tests {
     /// time: they must not keep the others from their first look.
     #[test]
     fn everybody_is_looked_at_before_anybody_is_again() {
-        let mut turns = Turns::default();
+        let mut turns = InspectionQueue::default();
         (1..=300).for_each(|pid| turns.wait(pid, 6));
         let mut looked_at = Vec::new();
         while looked_at.len() < 300 {
@@ -64,7 +64,7 @@ mod tests {
     /// A new thread adds looks, but no second place in the queue.
     #[test]
     fn a_process_is_looked_at_once_a_round() {
-        let mut turns = Turns::default();
+        let mut turns = InspectionQueue::default();
         turns.wait(7, 2);
         turns.wait(8, 1);
         turns.wait(7, 6);

@@ -32,7 +32,7 @@ pub(super) struct Hint {
 
 /// The result of a look at a process.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum FinderReply {
     /// The process has a page, whose descriptors go with the message.
     Page { pid: u32 },
     /// The process has a page that cannot be used, with the reason.
@@ -41,7 +41,7 @@ pub(super) enum Answer {
 
 /// Whether a call waits until it can be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
+pub(super) enum Blocking {
     Wait,
     /// Fails with [`io::ErrorKind::WouldBlock`] instead of waiting.
     DoNotWait,
@@ -59,7 +59,7 @@ pub(super) fn send(
     socket: &OwnedFd,
     message: &impl Serialize,
     descriptors: &[BorrowedFd<'_>],
-    patience: Patience,
+    patience: Blocking,
 ) -> io::Result<()> {
     let bytes = serde_json::to_vec(message)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
@@ -68,7 +68,7 @@ pub(super) fn send(
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut flags = SendFlags::NOSIGNAL;
-    flags.set(SendFlags::DONTWAIT, patience == Patience::DoNotWait);
+    flags.set(SendFlags::DONTWAIT, patience == Blocking::DoNotWait);
     retried(|| sendmsg(socket, &[IoSlice::new(&bytes)], &mut beside, flags))?;
     Ok(())
 }
@@ -76,13 +76,13 @@ pub(super) fn send(
 /// The next message with its descriptors; `None` if the other end is closed.
 pub(super) fn receive<Message: DeserializeOwned>(
     socket: &OwnedFd,
-    patience: Patience,
+    patience: Blocking,
 ) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
     let mut bytes = [0; MOST_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let mut flags = RecvFlags::CMSG_CLOEXEC;
-    flags.set(RecvFlags::DONTWAIT, patience == Patience::DoNotWait);
+    flags.set(RecvFlags::DONTWAIT, patience == Blocking::DoNotWait);
     let read = retried(|| {
         recvmsg(
             socket.as_fd(),
@@ -141,8 +141,8 @@ mod tests {
             is_exec: false,
         };
         let hints = vec![hint; MOST_HINTS];
-        send(&ours, &hints, &[], Patience::DoNotWait).unwrap();
-        let (read, descriptors) = receive::<Vec<Hint>>(&theirs, Patience::DoNotWait)
+        send(&ours, &hints, &[], Blocking::DoNotWait).unwrap();
+        let (read, descriptors) = receive::<Vec<Hint>>(&theirs, Blocking::DoNotWait)
             .unwrap()
             .unwrap();
         assert_eq!(read, hints);
@@ -155,17 +155,24 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"page").unwrap();
         let sent = [file.as_fd(), file.as_fd()];
-        send(&ours, &Answer::Page { pid: 7 }, &sent, Patience::Wait).unwrap();
-        let refused = Answer::Refused("not so".to_owned());
-        send(&ours, &refused, &[], Patience::Wait).unwrap();
-        let (answer, descriptors) = receive::<Answer>(&theirs, Patience::Wait).unwrap().unwrap();
-        assert_eq!((answer, descriptors.len()), (Answer::Page { pid: 7 }, 2));
+        send(&ours, &FinderReply::Page { pid: 7 }, &sent, Blocking::Wait).unwrap();
+        let refused = FinderReply::Refused("not so".to_owned());
+        send(&ours, &refused, &[], Blocking::Wait).unwrap();
+        let (answer, descriptors) = receive::<FinderReply>(&theirs, Blocking::Wait)
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (answer, descriptors.len()),
+            (FinderReply::Page { pid: 7 }, 2)
+        );
         let mut same = File::from(descriptors.into_iter().next().unwrap());
         same.rewind().unwrap();
         let mut text = String::new();
         same.read_to_string(&mut text).unwrap();
         assert_eq!(text, "page");
-        let (answer, descriptors) = receive::<Answer>(&theirs, Patience::Wait).unwrap().unwrap();
+        let (answer, descriptors) = receive::<FinderReply>(&theirs, Blocking::Wait)
+            .unwrap()
+            .unwrap();
         assert_eq!((answer, descriptors.len()), (refused, 0));
     }
 
@@ -173,15 +180,15 @@ mod tests {
     #[test]
     fn an_end_that_is_gone_is_told_from_one_that_is_silent() {
         let (ours, theirs) = pair().unwrap();
-        let silent = receive::<Answer>(&theirs, Patience::DoNotWait).unwrap_err();
+        let silent = receive::<FinderReply>(&theirs, Blocking::DoNotWait).unwrap_err();
         assert_eq!(silent.kind(), io::ErrorKind::WouldBlock);
         drop(ours);
         assert!(
-            receive::<Answer>(&theirs, Patience::Wait)
+            receive::<FinderReply>(&theirs, Blocking::Wait)
                 .unwrap()
                 .is_none()
         );
-        let gone = send(&theirs, &Answer::Page { pid: 1 }, &[], Patience::Wait).unwrap_err();
+        let gone = send(&theirs, &FinderReply::Page { pid: 1 }, &[], Blocking::Wait).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
     }
 }

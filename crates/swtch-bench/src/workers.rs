@@ -13,8 +13,8 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use crate::error::{Error, checked};
-use crate::outcome::{Counted, Expect, ThreadId, ThreadOutcome};
-use crate::process::{self, Child};
+use crate::outcome::{Expect, SwitchCounts, ThreadId, ThreadOutcome};
+use crate::process::{self, ForkedChild};
 use crate::shared_page::SharedPage;
 
 /// What a worker did, and what the kernel counted for it.
@@ -23,7 +23,7 @@ pub(crate) struct WorkerResult<T> {
     name: String,
     id: ThreadId,
     /// Switches that the kernel counted for it, up to its last own act.
-    pub(crate) counted: Counted,
+    pub(crate) counted: SwitchCounts,
     /// Switches between that count and the end of the task; 0 for threads, where nothing can read
     /// it.
     leaving: u64,
@@ -40,11 +40,11 @@ impl<T> WorkerResult<T> {
 /// One outcome for several threads that are judged together.
 pub(crate) fn together<T>(
     name: &str,
-    cast: impl IntoIterator<Item = WorkerResult<T>>,
+    workers: impl IntoIterator<Item = WorkerResult<T>>,
     mut expect: Vec<Expect>,
 ) -> ThreadOutcome {
-    let (mut ids, mut counted, mut leaving) = (Vec::new(), Counted::default(), 0);
-    for one in cast {
+    let (mut ids, mut counted, mut leaving) = (Vec::new(), SwitchCounts::default(), 0);
+    for one in workers {
         ids.push(one.id);
         counted = counted.plus(one.counted);
         leaving += one.leaving;
@@ -120,9 +120,9 @@ impl<T> RunningWorker<'_, T> {
 
 /// A worker process that is running, and reports `N` numbers. Dropping it kills the process.
 #[derive(Debug)]
-pub(crate) struct ActingProcess<const N: usize> {
+pub(crate) struct WorkerProcess<const N: usize> {
     name: String,
-    child: Child,
+    child: ForkedChild,
     found: SharedPage<N>,
     counted: SharedPage<2>,
 }
@@ -131,7 +131,7 @@ pub(crate) struct ActingProcess<const N: usize> {
 pub(crate) fn start_process<const N: usize>(
     name: &str,
     act: impl FnOnce() -> Result<[u64; N], Error>,
-) -> Result<ActingProcess<N>, Error> {
+) -> Result<WorkerProcess<N>, Error> {
     let (found, counted) = (SharedPage::new()?, SharedPage::new()?);
     let perform = || {
         process::set_own_name(name.as_bytes());
@@ -144,8 +144,8 @@ pub(crate) fn start_process<const N: usize>(
     let explain = |error: &Error| {
         let _ = writeln!(io::stderr(), "error: process {name}: {error}");
     };
-    let child = Child::fork(|| perform().inspect_err(explain))?;
-    Ok(ActingProcess {
+    let child = ForkedChild::fork(|| perform().inspect_err(explain))?;
+    Ok(WorkerProcess {
         name: name.to_owned(),
         child,
         found,
@@ -153,13 +153,13 @@ pub(crate) fn start_process<const N: usize>(
     })
 }
 
-impl<const N: usize> ActingProcess<N> {
+impl<const N: usize> WorkerProcess<N> {
     pub(crate) const fn pid(&self) -> u32 {
         self.child.pid()
     }
 
     /// The process itself, for signals.
-    pub(crate) const fn child(&self) -> &Child {
+    pub(crate) const fn child(&self) -> &ForkedChild {
         &self.child
     }
 
@@ -176,7 +176,7 @@ impl<const N: usize> ActingProcess<N> {
             });
         }
         let [voluntary, involuntary] = self.counted.get();
-        let counted = Counted {
+        let counted = SwitchCounts {
             voluntary,
             involuntary,
         };
@@ -202,9 +202,9 @@ pub(crate) fn own_id() -> ThreadId {
 }
 
 /// What the kernel has counted for the calling thread so far.
-pub(crate) fn own_switches() -> Result<Counted, Error> {
+pub(crate) fn own_switches() -> Result<SwitchCounts, Error> {
     let usage = own_usage()?;
-    Ok(Counted {
+    Ok(SwitchCounts {
         voluntary: usage.ru_nvcsw.unsigned_abs(),
         involuntary: usage.ru_nivcsw.unsigned_abs(),
     })
@@ -234,7 +234,7 @@ pub(crate) fn sleep(time: Duration) -> Result<u64, Error> {
 }
 
 /// What the kernel has counted for another process with a single thread.
-pub(crate) fn switches_of(pid: u32) -> Result<Counted, Error> {
+pub(crate) fn switches_of(pid: u32) -> Result<SwitchCounts, Error> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).map_err(|source| Error::File {
         path: path.into(),
@@ -245,7 +245,7 @@ pub(crate) fn switches_of(pid: u32) -> Result<Counted, Error> {
         line.and_then(|value| value.trim().parse().ok())
             .expect("invariant: every kernel since 2.6.23 writes both counters as numbers")
     };
-    Ok(Counted {
+    Ok(SwitchCounts {
         voluntary: field("voluntary_ctxt_switches:"),
         involuntary: field("nonvoluntary_ctxt_switches:"),
     })

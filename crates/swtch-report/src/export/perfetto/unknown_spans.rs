@@ -20,24 +20,24 @@ use swtch_core::{CpuId, Level, Switch, TaskKey, Timestamp};
 use swtch_store::Columns;
 
 use crate::export::life::Moments;
-use crate::export::rows::Rows;
+use crate::export::rows::ExportRows;
 
 /// Switch-outs after which the trace does not tell what followed, and the tasks that ran at the
 /// end.
 #[derive(Debug, Default)]
-pub struct Untold {
+pub struct UnknownSpans {
     /// One bit for each row of the kernel's level, in order.
     bits: Vec<u64>,
     waits: u64,
     running: FxHashMap<CpuId, TaskKey>,
 }
 
-impl Untold {
+impl UnknownSpans {
     /// Reads all rows once, with few columns.
     ///
     /// # Errors
     /// When the trace cannot be read.
-    pub fn find(rows: &mut Rows<'_>) -> Result<Self> {
+    pub fn find(rows: &mut ExportRows<'_>) -> Result<Self> {
         let columns = Columns::TS
             .and(Columns::CPU)
             .and(Columns::TASK)
@@ -86,22 +86,22 @@ impl Untold {
 
 /// The last switch-out of a thread: the number of its row, and its moment.
 #[derive(Clone, Copy, Debug)]
-struct Last {
+struct LastSwitchOut {
     row: usize,
     ts: Timestamp,
 }
 
 #[derive(Debug, Default)]
 struct UntoldReader {
-    found: Untold,
+    found: UnknownSpans,
     rows: usize,
-    threads: FxHashMap<TaskKey, Last>,
+    threads: FxHashMap<TaskKey, LastSwitchOut>,
     cpus: FxHashMap<CpuId, (Timestamp, Option<TaskKey>)>,
 }
 
 impl UntoldReader {
     fn push(&mut self, row: &Switch, is_asked: bool) {
-        let this = Last {
+        let this = LastSwitchOut {
             row: self.rows,
             ts: row.ts,
         };
@@ -118,7 +118,7 @@ impl UntoldReader {
     }
 
     /// Also finds the tasks that ran at the end; `is_asked` says whether a task was asked for.
-    fn finish(mut self, is_asked: impl Fn(TaskKey) -> bool) -> Untold {
+    fn finish(mut self, is_asked: impl Fn(TaskKey) -> bool) -> UnknownSpans {
         // If the recording of one CPU ended before another's, a task may have come last on both.
         let mut came: FxHashMap<TaskKey, (Timestamp, CpuId)> = FxHashMap::default();
         for (cpu, (ts, next)) in self.cpus {
@@ -162,14 +162,14 @@ mod tests {
         }
     }
 
-    fn found(rows: &[Switch]) -> Untold {
+    fn found(rows: &[Switch]) -> UnknownSpans {
         let mut reading = UntoldReader::default();
         rows.iter().for_each(|row| reading.push(row, true));
         reading.finish(|task| task.get() < 9)
     }
 
-    fn numbers(untold: &Untold) -> Vec<usize> {
-        (0..200).filter(|row| untold.follows(*row)).collect()
+    fn numbers(unknown: &UnknownSpans) -> Vec<usize> {
+        (0..200).filter(|row| unknown.follows(*row)).collect()
     }
 
     /// 1 left at 20 and waited from then on; 2 left at 30, and again at a moment that has no row.
@@ -181,9 +181,9 @@ mod tests {
             row(1, 30, 40, Some(10), 2),
             row(2, 60, 70, Some(10), 0),
         ];
-        let untold = found(&rows);
-        assert_eq!(numbers(&untold), [1]);
-        assert_eq!(untold.waits(), 1);
+        let unknown = found(&rows);
+        assert_eq!(numbers(&unknown), [1]);
+        assert_eq!(unknown.waits(), 1);
     }
 
     #[test]
@@ -199,8 +199,8 @@ mod tests {
             ran: None,
             ..row(1, 60, 70, None, 0)
         };
-        let untold = found(&[row(1, 10, 20, None, 0), no_wakeup, no_start]);
-        assert_eq!(numbers(&untold), [0, 1]);
+        let unknown = found(&[row(1, 10, 20, None, 0), no_wakeup, no_start]);
+        assert_eq!(numbers(&unknown), [0, 1]);
     }
 
     /// Beyond the first 64 bits, and for one thread of a hundred rows.
@@ -220,15 +220,15 @@ mod tests {
             cpu: CpuId::new(1),
             ..row(2, 10, 30, None, 3)
         };
-        let untold = found(&[row(3, 0, 5, None, 1), row(1, 10, 20, None, 3), other_cpu]);
-        assert_eq!(untold.running(CpuId::new(0)), None);
-        assert_eq!(untold.running(CpuId::new(1)), Some(TaskKey::new(3)));
-        assert_eq!(numbers(&untold), [0]);
+        let unknown = found(&[row(3, 0, 5, None, 1), row(1, 10, 20, None, 3), other_cpu]);
+        assert_eq!(unknown.running(CpuId::new(0)), None);
+        assert_eq!(unknown.running(CpuId::new(1)), Some(TaskKey::new(3)));
+        assert_eq!(numbers(&unknown), [0]);
     }
 
     #[test]
     fn who_was_not_asked_for_does_not_go_on_running() {
-        let untold = found(&[row(1, 10, 20, None, 9)]);
-        assert_eq!(untold.running(CpuId::new(0)), None);
+        let unknown = found(&[row(1, 10, 20, None, 9)]);
+        assert_eq!(unknown.running(CpuId::new(0)), None);
     }
 }
