@@ -10,8 +10,8 @@ fn main() {
     embed_page();
 }
 
-/// Writes the list of the viewer's files into the program's source: those that `make web` has built,
-/// or none. A tree without Node.js builds, too.
+/// Writes the list of the viewer's files into the program's source: those that `make web` has
+/// built, or none. A tree without Node.js builds, too.
 fn embed_page() {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let dist = root.join("../../web/dist");

@@ -2,15 +2,17 @@
 //! read which registers are in use, and tell what the CPU offers for switching between address
 //! spaces.
 //!
-//! One file per architecture, with the same functions in the same order.
+//! Each architecture has one file for this and one for the loops of `chain`, with the same
+//! functions in the same order.
 //!
 //! ```text
 //! leave_live      clear │ touch │ hand over      the kernel has to save what was touched
 //! leave_cleared   touch │ clear │ hand over      the same instructions, nothing to save
 //! ```
 //!
-//! Both do the same work, so the difference between their rings is the cost of the state alone.
-//! Subtracting a baseline would not do: clearing costs time, and how much depends on the state.
+//! Both do the same work, so the difference between a ring with the one and a ring with the other
+//! is the cost of the state alone. Subtracting a baseline would not do: clearing costs time, and
+//! how much depends on the state.
 
 use serde::{Deserialize, Serialize};
 

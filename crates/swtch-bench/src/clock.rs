@@ -42,7 +42,7 @@ pub(crate) fn spin(span: Duration) {
 }
 
 /// More than the 5 µs by which KVM at most advances a timer (`arch/x86/kvm/lapic.c`, v6.12), and
-/// far less than the time between two bystanders.
+/// far less than the time from one task outside the workload that takes the CPU to the next.
 const TIMER_ADVANCE: Nanos = Nanos::from_ns(20_000);
 
 /// A hog records when it last ran, so that others can tell whether they took the CPU from it.

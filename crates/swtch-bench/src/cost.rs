@@ -2,14 +2,15 @@
 //! hand-over.
 //!
 //! ```text
-//! caller            stage: one process, one CPU            leaders: a process each
-//! Plan::time ─fork──▶ rounds: every act once, in an order  ──▶ act.block(n)  ring ↔ peers
-//!    ◀──samples────  of a Latin square, and a sentinel   ◀── ns, switches  alone (hot baseline)
+//! caller              driver: one process, one CPU         leaders: a process for each arm
+//! Plan::time ─fork──▶ rounds: every timed operation    ──▶ block(n)       ring ↔ peers
+//!    ◀──samples────── once, in the order of a Latin    ◀── ns, switches   alone (hot baseline)
+//!                     square, and a sentinel
 //! ```
 //!
 //! All arms of a session exist side by side, each blocked until its turn, so that any two can be
-//! compared block by block. A session is repeated in fresh stages, because the placement of memory
-//! is part of the noise. `swtch_core::cost` decides what the samples mean.
+//! compared block by block. A session is repeated in new process trees, because the placement of
+//! memory is part of the noise. `swtch_core::cost` decides what the samples mean.
 
 pub(crate) mod act;
 mod arm;

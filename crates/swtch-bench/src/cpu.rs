@@ -41,8 +41,8 @@ pub(crate) fn move_to(tid: u32, cpu: usize) -> Result<(), Error> {
     set_affinity(tid, &set)
 }
 
-/// Real-time members block at every hop. The kernel ends one that does not block for this long
-/// (`RLIMIT_RTTIME`, `getrlimit(2)`), so that the machine stays usable.
+/// Real-time members of a ring block at every hop. The kernel ends one that does not block for this
+/// long (`RLIMIT_RTTIME`, `getrlimit(2)`), so that the machine stays usable.
 pub(crate) const LONGEST_REAL_TIME_RUN: Duration = Duration::from_millis(500);
 
 /// Bounds how long the calling process may run under a real-time policy without blocking.
@@ -153,8 +153,8 @@ impl Drop for CpuPolicyGuard {
 }
 
 /// Asks for a slice of `slice` (Linux 6.12 and later; before, the kernel ignores it). A task that
-/// wakes with a shorter slice than the running one may cut that one's slice short
-/// (`PREEMPT_SHORT`, `kernel/sched/fair.c`, v6.12).
+/// wakes may end the running task's slice early if its own slice is shorter (`PREEMPT_SHORT`,
+/// `kernel/sched/fair.c`, v6.12).
 pub(crate) fn ask_for_slice(slice: Duration) -> Result<(), Error> {
     SchedAttr {
         runtime_ns: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),

@@ -1,19 +1,20 @@
 //! A load that is described as data, not programmed: groups of tasks, and the steps of each task.
 //!
 //! ```text
-//!  Load ──play──▶ members start, meet at the barrier, run their body ──▶ Played: when each began
-//!  (plain data)   threads or processes, each on its CPU                  and ended, and what the
-//!                                                                        kernel counted for it
+//!  Load ──play──▶ members start, meet at the barrier, run their body ──▶ LoadResults: when each
+//!  (plain data)   threads or processes, each on its CPU                  began and ended, and what
+//!                                                                        the kernel counted for it
 //! ```
 //!
 //! `check` refuses loads that cannot run, `play` starts the members and waits, `member` is the life
 //! of one member, `program` its body as a flat list of instructions. `stage` holds what exists
-//! before the members start: `control`, the memory that they share, and `resources`, the objects they wait
-//! for (`lock`, `event`, `ring`). `overdue` reports what each member waits for when a load does not
-//! end.
+//! before the members start: `control`, the memory that they share, and `resources`, the objects
+//! they wait for (`lock`, `event`, `ring`). `overdue` reports what each member waits for when a
+//! load does not end.
 //!
-//! The text format of loads is read elsewhere (`swtch lab run FILE`); here a load is plain data,
-//! checked before it runs. What this module does *not* do: record, or judge the results.
+//! The crate `swtch-lab` reads the text format of loads (`swtch lab run FILE`); here a load is
+//! plain data, checked before it runs. What this module does *not* do: record, or judge the
+//! results.
 
 use std::collections::BTreeMap;
 use std::fmt;

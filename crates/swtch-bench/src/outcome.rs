@@ -68,8 +68,8 @@ pub struct ThreadOutcome {
     /// Sum of what the kernel had counted for each thread when it read its counters, just before
     /// its end.
     pub counted: SwitchCounts,
-    /// Switches that the kernel counted after that until the end, for those tasks where it can be
-    /// read.
+    /// Switches that the kernel counted from then until the end of each task. Processes only:
+    /// nothing can read the counters of a thread that has ended.
     pub leaving: u64,
     /// Statements that follow from the construction.
     pub expect: Vec<Expect>,
@@ -170,9 +170,10 @@ impl Expect {
         Self::between(reason, times.saturating_sub(spared), times, because)
     }
 
-    /// For a task that slept `times` times. `blocked` of these sleeps took it off its CPU, as the
-    /// kernel counted around each, and the first statement is exact. The second says that this is
-    /// all of them, less those that a preemption `spared`, and a few more.
+    /// For a task that slept `times` times. The first statement is exact: the task left its CPU in
+    /// `blocked` of these sleeps, as the kernel's counters say before and after each. The second
+    /// says that nearly every sleep did so: all but those that a preemption `spared`, and a few
+    /// more (`UNTOLD_PCT`).
     pub fn sleeps(times: u64, blocked: u64, spared: u64) -> [Self; 2] {
         let because = "the kernel counted a block in that many of its sleeps";
         let exact = Self::exactly(Reason::Sleep, blocked, because);

@@ -21,8 +21,8 @@ pub(crate) struct ForkedChild {
 impl ForkedChild {
     /// Starts a child that runs `act` and ends. It dies with the thread that started it.
     ///
-    /// `act` must not need a lock or a thread that another thread of the parent holds: only the
-    /// calling thread exists in the child.
+    /// `act` must need neither another thread nor a lock that another thread of the parent holds:
+    /// only the calling thread exists in the child.
     pub(crate) fn fork(act: impl FnOnce() -> Result<(), Error>) -> Result<Self, Error> {
         let parent = std::process::id();
         Self::fork_surviving(|| {

@@ -9,8 +9,8 @@ use std::path::Path;
 use crate::error::{Error, checked, returned};
 
 /// Bytes that are read or written at once. With 4 KiB, a virtual disk on a busy host often answered
-/// before the reader was asleep (seen on virtio-blk: 0 of 125 reads blocked), because the vCPU
-/// returns from notifying the host no sooner.
+/// before the reader was asleep (seen on virtio-blk: 0 of 125 reads blocked): by the time the vCPU
+/// returned from notifying the host, the answer was there.
 pub(crate) const BLOCK: usize = 256 * 1024;
 
 /// Magic numbers of tmpfs and ramfs: `TMPFS_MAGIC` and `RAMFS_MAGIC`

@@ -22,7 +22,7 @@ use crate::shared_page::SharedPage;
 pub(crate) struct WorkerResult<T> {
     name: String,
     id: ThreadId,
-    /// Switches that the kernel counted for it, up to its last own act.
+    /// Switches that the kernel counted for it until it read its counters, after its function.
     pub(crate) counted: SwitchCounts,
     /// Switches between that count and the end of the task; 0 for threads, where nothing can read
     /// it.
@@ -73,7 +73,7 @@ pub(crate) struct RunningWorker<'scope, T> {
     handle: ScopedJoinHandle<'scope, Result<WorkerResult<T>, Error>>,
 }
 
-/// Starts a thread. It inherits CPU and policy from the starter ([`crate::cpu::Stage`]).
+/// Starts a thread. It inherits CPU and policy from the starter ([`crate::cpu::CpuPolicyGuard`]).
 pub(crate) fn start<'scope, 'env, T: Send + 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     name: impl Into<String>,
@@ -219,8 +219,8 @@ pub(crate) fn blocks_in(work: impl FnOnce() -> Result<(), Error>) -> Result<u64,
 
 /// 1 if the calling thread blocked in `nap`; 0 if the time was over before the thread had left its
 /// CPU. A preemption may use up the time, and so may an interrupt or a hypervisor, which the
-/// thread's counters do not show (seen: a sleep of 50 µs in a virtual machine). A page fault on the
-/// way may add a block, so the result is capped at 1.
+/// thread's counters do not show (seen: a sleep of 50 µs in a virtual machine). A page fault on
+/// the way may add a block, so the result is capped at 1.
 pub(crate) fn left_in(nap: impl FnOnce() -> Result<(), Error>) -> Result<u64, Error> {
     blocks_in(nap).map(|blocks| blocks.min(1))
 }

@@ -143,7 +143,8 @@ struct PerOperation {
     involuntary: f64,
 }
 
-/// Sums over those blocks of an act that `is_chosen` accepts by their counts.
+/// Switches per operation in the measurement `act` of an arm, over those of its blocks whose counts
+/// `is_chosen` accepts.
 #[expect(clippy::cast_precision_loss, reason = "counts below 2⁵³ are exact")]
 fn sum(tree: &Tree, arm: usize, act: usize, is_chosen: fn(SwitchCounts) -> bool) -> PerOperation {
     let samples = tree

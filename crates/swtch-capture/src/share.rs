@@ -17,8 +17,8 @@
 //! second. The echo measures just that, on every switch and outside the length: the ends of the
 //! same two programs, one after the other on one tracepoint (`bpf/share.bpf.c`).
 //!
-//! Not known: the two places call their programs a little differently (some ns). And reading the
-//! clock waits for earlier instructions, so work that would have overlapped across the two
+//! Not known: the two tracepoints call their programs a little differently (some ns). And reading
+//! the clock waits for earlier instructions, so work that would have overlapped across the two
 //! tracepoints no longer does.
 //!
 //! Other programs on the same tracepoints, such as a recording, lengthen what is measured here.

@@ -244,7 +244,7 @@ impl Stacks {
             }
             CodeAddress::Nowhere(_) => return,
         };
-        // A file that is gone or has no symbols leaves the place without a name.
+        // If the file is gone or has no symbols, the frame stays without a name.
         if let Ok(Symbolized::Sym(symbol)) = found {
             frame.symbol = Some(symbol.name.into_owned());
             frame.offset = u64::try_from(symbol.offset).ok();

@@ -96,8 +96,8 @@ fn take_over(scheduler: &'static Scheduler) {
 }
 
 /// The calling worker leaves the scheduler, and returns when it is chosen again. Two cases differ:
-/// [`LeaveKind::Preemptive`] returns at once, without the baton, and [`LeaveKind::Done`] also returns when
-/// the worker is retired.
+/// [`LeaveKind::Preemptive`] returns at once, without the baton, and [`LeaveKind::Done`] also
+/// returns when the worker is retired.
 pub(crate) fn leave(scheduler: &'static Scheduler, cell: &'static WorkerCell, leave: LeaveKind) {
     let now = scheduler.now();
     worker::set_current(None);

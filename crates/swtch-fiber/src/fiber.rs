@@ -143,7 +143,7 @@ fn run_until_it_leaves(scheduler: &'static Scheduler, cell: &'static WorkerCell)
 #[inline(always)]
 fn resume(cell: &'static WorkerCell) -> LeaveKind {
     // SAFETY: the holder resumes a worker that does not run. The worker reaches other parts of
-    // `Own` meanwhile, never its coroutine.
+    // `SchedulerData` meanwhile, never its coroutine.
     let fiber: *mut Fiber = unsafe { cell.own() }
         .fiber
         .as_mut()

@@ -73,7 +73,7 @@ static PAGE_OF_PROCESS: OnceLock<WritablePage> = OnceLock::new();
 /// The page of this process, made at the first call.
 ///
 /// # Errors
-/// [`Error::WritablePage`] when the kernel refuses memory.
+/// [`Error::Page`] when the kernel refuses memory.
 pub(crate) fn page() -> Result<&'static WritablePage, Error> {
     if let Some(page) = PAGE_OF_PROCESS.get() {
         return Ok(page);
@@ -288,8 +288,8 @@ impl WritablePage {
     /// The record `index` of the table at `offset`; callers have checked that it has that many.
     fn record<Record>(&self, offset: u64, index: usize) -> &Record {
         let offset = usize::try_from(offset).expect("64-bit") + index * size_of::<Record>();
-        // SAFETY: tables lie within the mapping, one after the other (`TableOffsets`), and `index` is
-        // below the capacity.
+        // SAFETY: tables lie within the mapping, one after the other (`TableOffsets`), and `index`
+        // is below the capacity.
         let record = unsafe { self.base.add(offset) }.cast::<Record>();
         // SAFETY: tables begin at page borders, records are multiples of their alignment; they are
         // made of atomics, for which any bytes are valid; the mapping is never unmapped.

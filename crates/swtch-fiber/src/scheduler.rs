@@ -74,7 +74,7 @@ pub(crate) struct Scheduler {
     open: OpenQueue,
     /// Number of tasks that have not ended.
     pub(crate) load: SchedulerLoad,
-    /// When the holder last prepared to sleep: a worker was free, or could be made.
+    /// Whether a worker was free, or could be made, when the holder last prepared to sleep.
     takes_tasks: AtomicBool,
     /// Whether a wait had a deadline when the scheduler went idle, so that it will wake by itself.
     pub(crate) has_deadline: AtomicBool,

@@ -41,9 +41,9 @@ pub(crate) struct WorkerCell {
     pub(crate) signaller_worker: AtomicU32,
     /// The futex that its thread sleeps on in thread mode.
     pub(crate) baton: AtomicU32,
-    /// The futex that a thread sleeps on that is not a worker. It is not the baton, because a
-    /// signaller may wake late, when the block has another owner, which then only checks once too
-    /// often.
+    /// The futex of a thread that is not a worker. It is a word of its own and not the baton,
+    /// because a signaller may wake late, when the block has another owner. That owner then only
+    /// checks its wait once more.
     pub(crate) bell: AtomicU32,
     /// For the holder of the scheduler, and for the worker itself while it runs.
     own: UnsafeCell<SchedulerData>,

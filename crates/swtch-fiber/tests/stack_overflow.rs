@@ -49,7 +49,7 @@ fn null() -> *mut u32 {
 }
 
 fn write_to_null() {
-    // SAFETY: it is not safe: the fault is the play.
+    // SAFETY: it is not safe: the fault is what this case tests.
     unsafe { null().write_volatile(1) };
 }
 
@@ -105,7 +105,7 @@ fn play(name: &str) {
                 .take()
                 .unwrap();
             stack.set_owner(20);
-            // SAFETY: it is not safe: the fault is the play.
+            // SAFETY: it is not safe: the fault is what this case tests.
             unsafe { ((stack.handle().low() - 8) as *mut u64).write_volatile(1) };
         }
         "default" => {

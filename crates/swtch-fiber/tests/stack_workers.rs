@@ -39,7 +39,7 @@ fn runtime() -> Runtime {
 
 /// Forks, runs `child` in the child, and returns its wait status.
 fn forked(child: impl FnOnce()) -> i32 {
-    // SAFETY: what the children here do before they end is what the plays are about.
+    // SAFETY: what the children here do before they end is what the cases test.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         child();
@@ -162,7 +162,7 @@ fn play(name: &str) {
             let builder = Runtime::builder().schedulers(1).mode(Mode::Thread);
             let null = || {
                 let null: *mut u32 = black_box(std::ptr::null_mut());
-                // SAFETY: it is not safe: the fault is the play.
+                // SAFETY: it is not safe: the fault is what this case tests.
                 unsafe { null.write_volatile(1) };
             };
             let _ = builder.build().unwrap().run(null);

@@ -5,8 +5,8 @@ use swtch_core::cost::{
     PriceUnit, REFERENCE, Session,
 };
 
-/// Prices for the machine of [`meta`](crate::meta), between threads and between processes. They are round
-/// numbers and were not measured.
+/// Prices for the machine of [`meta`](crate::meta), between threads and between processes. They are
+/// round numbers and were not measured.
 pub fn prices() -> PriceList {
     let price = |kind: &str, members, point: f64| Price {
         kind: kind.to_owned(),

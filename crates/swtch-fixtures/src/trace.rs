@@ -79,7 +79,7 @@ pub fn woken_by(row: Switch, waker: u32) -> Switch {
     Switch { wait, ..row }
 }
 
-/// What is said of a trace of two seconds as a whole.
+/// The contents of `meta.json` for a trace of two seconds.
 pub fn meta() -> Meta {
     Meta {
         state: RecordingState::Finished,

@@ -36,7 +36,7 @@ const SLOW: &[&str] = &[
     "UBSAN",
 ];
 
-/// Name of the fact, option, why it matters.
+/// Options that are on or off: name of the fact, option, why it matters.
 const SWITCHES: &[(&str, &str, &str)] = &[
     (
         "core_scheduling",

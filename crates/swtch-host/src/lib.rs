@@ -7,7 +7,7 @@
 //! do not have:
 //!
 //! ```text
-//!   /proc, /sys ──read──▶ text ──pure parser──▶ Value ──▶ Fact { name, value, source, note }
+//! /proc, /sys ──read──▶ text ──parser──▶ SourcedValue ──▶ Fact { name, value, source, note }
 //! ```
 //!
 //! - `scheduler`: preemption model, tick, slice, features.
@@ -20,8 +20,8 @@
 //! - `pressure`, `cgroup`, `interference`: load, limits, and other work on this host.
 //! - `program`: how this program was built.
 //!
-//! Besides facts: [`ability`] judges what swtch can record here, and [`thread`] reads what the kernel
-//! has counted of one thread.
+//! Besides facts: [`ability`] judges what swtch can record here, and [`thread`] reads what the
+//! kernel has counted of one thread.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
@@ -84,7 +84,7 @@ impl std::fmt::Display for FactValue {
     }
 }
 
-/// A value with the place where it was read, or the reason why there is none.
+/// A value and where it was read: a [`Fact`] that has no name and note yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SourcedValue {
     value: FactValue,

@@ -48,9 +48,9 @@ pub struct CostRequest {
     pub format: Format,
     /// Keep it as this machine's list.
     pub save: bool,
-    /// A file for the list; its ending says the form.
+    /// A file for the list; its ending chooses the format.
     pub output: Option<PathBuf>,
-    /// A file for the figures; its ending says the form.
+    /// A file for the figures; its ending chooses the format.
     pub plot: Option<PathBuf>,
 }
 
@@ -98,7 +98,7 @@ pub fn run(request: &CostRequest) -> Result<u8> {
     Ok(UNRESOLVED)
 }
 
-/// Keeps the list as this machine's. One that was ended early does not replace one that was not,
+/// Keeps the list as this machine's. A list that was ended early does not replace a complete one,
 /// because every bill would be less exact.
 fn keep(list: &PriceList, place: &Path, kinds: &[String]) -> Result<()> {
     let was_whole = || price_file::load(place).is_ok_and(|old| !old.session.was_interrupted);
@@ -119,7 +119,7 @@ fn keep(list: &PriceList, place: &Path, kinds: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The form of a file, by its ending.
+/// How a list is written to a file; the ending of the file's name chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PriceFileFormat {
     Json,
@@ -199,7 +199,8 @@ pub fn run_compare(before: &Path, after: &Path, format: Format) -> Result<u8> {
     Ok(if comparison.is_worse { WORSE } else { 0 })
 }
 
-/// The prices that `explain` found before recording: the recorder gives up the rights of root.
+/// The saved prices. `explain` looks for them before it records, because the recorder gives up the
+/// rights of root.
 #[derive(Debug)]
 pub struct FoundPrices {
     /// The saved list of root, when there is one and this user called sudo.

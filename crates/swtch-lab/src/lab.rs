@@ -98,7 +98,8 @@ fn outcome_of(
     outcome_with(experiment.name, head, parameters, room, make)
 }
 
-/// Runs `make` in a room, and adds to its findings what a reader needs: host, parameters, notes.
+/// Runs `make`, and adds to its findings what a reader needs: host, parameters, and the notes of
+/// `room`.
 fn outcome_with(
     name: &str,
     head: ExperimentHead,

@@ -37,7 +37,8 @@ pub struct TickRate {
     ns_per_tick: f64,
 }
 
-/// Reads the clock, in ticks. Until [`rate`] was called once in this process, ticks are nanoseconds.
+/// Reads the clock, in ticks. Until [`rate`] was called once in this process, ticks are
+/// nanoseconds.
 #[inline(always)]
 pub fn ticks() -> u64 {
     if COUNTER.load(Ordering::Relaxed) {

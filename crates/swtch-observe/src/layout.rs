@@ -13,7 +13,8 @@
 //! │        WorkerRecord[]    one per worker, and what it works on
 //! │        WorkerName[]      the name of its task
 //! │        WaitRecord[][]    wait statistics: scheduler × wait type
-//! ▼        RingHeader, Event[]  per scheduler: its latest switches, while a recorder is active
+//! │        RingHeader, RingEvent[]  per scheduler: its latest switches, while a recorder is active
+//! ▼        WorkerStack[]     one per worker: how deeply it has used its stack
 //! ```
 //!
 //! Rules that make it readable without a lock:

@@ -1,4 +1,5 @@
-//! Reads the counters of the schedulers of another process, without stopping it or asking it.
+//! Reads the counters of user-mode schedulers (those of `swtch-fiber`) in another process, without
+//! stopping it or asking it.
 //!
 //! ```text
 //! /proc/PID/fd ─find─▶ memory file ─check─▶ Page ─┬─ snapshot ─▶ rows: schedulers, workers, tasks,

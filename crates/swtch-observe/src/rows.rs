@@ -54,7 +54,7 @@ numbered! {
 }
 
 numbered! {
-    /// Where a worker stands.
+    /// What a worker does, or what it waits for.
     WorkerState: u32 {
         Idle = worker_state::IDLE, "idle": "it has no task";
         Runnable = worker_state::RUNNABLE, "runnable": "it waits for its turn";

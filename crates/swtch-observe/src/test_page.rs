@@ -1,4 +1,5 @@
-//! A page for tests, in this process: laid out as the writer does it, and open for corruption.
+//! A page for tests, in this process. It is laid out as `swtch-fiber` does it, and the tests may
+//! write anything to it.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd};

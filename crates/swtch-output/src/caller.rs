@@ -2,7 +2,8 @@
 //!
 //! `sudo` gives the rights of root for the loading of eBPF programs. What comes after needs none of
 //! them: the trace belongs to the user who typed the command, in a directory that may be closed to
-//! everybody else. And root without capabilities still owns the files of the system.
+//! everybody else. To drop the capabilities alone would not do: root without them still owns the
+//! files of the system.
 //!
 //! Other ways to root (`su`, a login, `doas`) are not handled: they do not set `SUDO_UID` and
 //! `SUDO_GID`, so the trace is root's.

@@ -33,7 +33,7 @@ pub const SMALL: f64 = 13.5;
 
 const TITLE: f64 = 23.0;
 
-/// The places of a picture's parts.
+/// Where the parts of a picture are drawn.
 #[derive(Debug)]
 pub struct Layout {
     words: Vec<PlacedText>,

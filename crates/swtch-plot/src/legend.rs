@@ -30,7 +30,7 @@ pub struct Legend {
     entries: Vec<Entry>,
 }
 
-/// A name and its sample, with the place from the left and the row.
+/// A name and its sample, with the distance from the left in points, and the row.
 #[derive(Debug)]
 struct Entry {
     name: String,

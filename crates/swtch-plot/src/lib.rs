@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Lines differ in colour and in shape ([`palette`]), their names are at their ends (`spread`),
-//! and the font is part of the program, because machines that measure often have none. A note on
+//! and the font is embedded, because machines that measure often have none. A note on
 //! the picture names what cannot be drawn at its value.
 //!
 //! What it does not do: measure, judge, or choose what is shown.

@@ -184,7 +184,7 @@ fn mixed(from: RGBColor, to: RGBColor, share: f64) -> RGBColor {
     RGBColor(part(from.0, to.0), part(from.1, to.1), part(from.2, to.2))
 }
 
-/// The look of the line at `index`: 35 differ.
+/// Colour and shape of the line at `index`; no two of the first 35 lines have both in common.
 pub fn look(index: usize) -> LineAppearance {
     LineAppearance {
         colour: COLOURS[index % COLOURS.len()],

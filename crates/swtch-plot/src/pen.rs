@@ -1,4 +1,4 @@
-//! Draws lines, shapes and text at places in points of the figure, on any of the backends.
+//! Draws lines, shapes and text on any of the backends. Places are given in points of the figure.
 //!
 //! The backends of plotters take whole pixels. A pen scales, so that a figure keeps its proportions
 //! and lines lie within half a point of where they belong.
@@ -18,7 +18,7 @@ use swtch_output::text::escaped;
 
 use super::palette::{Fill, LineAppearance, Shape, Texture};
 
-/// The font, as an SVG names it: ours, else what has much the same widths.
+/// The fonts that an SVG names: ours or, where it is missing, one with nearly the same widths.
 const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
 
 /// `DejaVu` Sans 2.37, Latin part: machines that measure often have no fonts.
@@ -39,7 +39,7 @@ pub struct Pen<'a, B: DrawingBackend> {
     text_drop: f64,
 }
 
-/// A place, in points from the top left corner.
+/// A place `(x, y)` in a figure, in points from its top left corner.
 pub type FigurePoint = (f64, f64);
 
 impl<'a, B: DrawingBackend> Pen<'a, B> {
@@ -97,8 +97,8 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
             return self.fill(from, to, fill.blended_colour());
         }
         self.fill(from, to, fill.between_lines())?;
-        // Lines on which x + y is the same; the places do not depend on the rectangle, so that
-        // neighbours look like one.
+        // On each line x + y is a multiple of STEP, wherever the rectangle is, so that the lines
+        // of neighbouring rectangles join.
         let height = bottom - top;
         let mut sum = ((left + top) / STEP).ceil() * STEP;
         while sum < right + bottom {

@@ -107,7 +107,7 @@ impl AxisSpan {
         self.high
     }
 
-    /// Whether `value` is inside it, with some of it on both sides.
+    /// Whether `value` lies on it, but not at one of its ends.
     pub fn has_below(self, value: f64) -> bool {
         self.low < value && value < self.high
     }

@@ -1,6 +1,6 @@
 //! Moves the labels at the ends of lines apart where they would overlap.
 
-/// Moves `wanted` heights (pixels from the top, in any order) apart until neighbours are `gap`
+/// Moves `wanted` heights (points from the top, in any order) apart until neighbours are `gap`
 /// apart, between `top` and `bottom`; the order among them is kept. Where there is no room for all
 /// they go beyond the bottom.
 ///

@@ -1,7 +1,7 @@
 //! `swtch export`: a trace in the formats that other tools read.
 //!
 //! ```text
-//! Trace ─▶ Rows (those that the filter takes, as in reports)
+//! Trace ─▶ ExportRows (those that the filter takes, as in reports)
 //!            └─▶ perfetto │ chrome │ firefox │ folded │ csv │ parquet ─▶ Sink
 //! ```
 //!

@@ -1,8 +1,8 @@
 //! From a trace to an answer.
 //!
 //! ```text
-//!  NAME.swtch ──opening──▶ Trace ─┬▶ report   tables, JSON, CSV; with prices: bills
-//!  perf.data ─import──▶ ┘         └▶ export   files for Perfetto, Firefox Profiler, flame graphs, …
+//! perf.data ─import─▶ NAME.swtch ─opening─▶ Trace ─┬▶ report  tables, JSON, CSV; bills
+//!                                                  └▶ export  files for Perfetto, Firefox, …
 //! ```
 //!
 //! - [`report`] answers questions about a trace; [`html`] is what pages that are sent share.

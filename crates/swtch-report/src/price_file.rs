@@ -1,4 +1,4 @@
-//! The machine's saved price list: where it is, and whether it holds here.
+//! The machine's saved price list: where it is, and whether it is still valid here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const SCHEMA: &str = "swtch.prices/1";
 ///
 /// # Errors
 ///
-/// Neither `XDG_DATA_HOME` nor `HOME` says where.
+/// When neither `XDG_DATA_HOME` nor `HOME` says where.
 pub fn place() -> Result<PathBuf> {
     let directory = |name| {
         let value = std::env::var_os(name).map(PathBuf::from);
@@ -64,7 +64,7 @@ pub fn to_json(list: &PriceList) -> Value {
 ///
 /// # Errors
 ///
-/// The directory cannot be made or the file not be written.
+/// When the directory cannot be made, or the file cannot be written.
 pub fn save(list: &PriceList, place: &Path) -> Result<()> {
     if let Some(directory) = place.parent() {
         fs::create_dir_all(directory).with_context(|| format!("writing {}", place.display()))?;
@@ -76,7 +76,7 @@ pub fn save(list: &PriceList, place: &Path) -> Result<()> {
 ///
 /// # Errors
 ///
-/// The file cannot be written.
+/// When the file cannot be written.
 pub fn write(list: &PriceList, path: &Path) -> Result<()> {
     write_whole(path, json_text(&to_json(list)).as_bytes())
 }
@@ -85,7 +85,7 @@ pub fn write(list: &PriceList, path: &Path) -> Result<()> {
 ///
 /// # Errors
 ///
-/// The file cannot be read, is none of ours, or is of a newer version.
+/// When the file cannot be read, is no price list, or is of a newer version.
 pub fn load(path: &Path) -> Result<PriceList> {
     let shown = || format!("reading {}", path.display());
     let text = input::read_text(path, MOST_BYTES).with_context(shown)?;
@@ -114,7 +114,8 @@ fn parse(text: &str) -> Result<PriceList> {
     Ok(list)
 }
 
-/// Whether a price is inside its interval and above 0, since others are divided by it.
+/// Whether a price is inside its interval, and the interval is above 0, since other prices are
+/// divided by it.
 fn is_possible(price: &Price) -> bool {
     let is_inside = |estimate: &Estimate| {
         0.0 < estimate.low && estimate.low <= estimate.point && estimate.point <= estimate.high
@@ -122,7 +123,7 @@ fn is_possible(price: &Price) -> bool {
     is_inside(&price.hand_off_ns) && price.relative.as_ref().is_none_or(is_inside)
 }
 
-/// How a list's origin differs from this machine, in words; empty when the list holds.
+/// How a list's origin differs from this machine, in words; empty when the list is valid here.
 pub fn differences(list: &Origin, here: &Origin) -> Vec<String> {
     let mut differences = Vec::new();
     let mut compare = |what: &str, list: &str, here: &str| {

@@ -19,7 +19,7 @@ use crate::stamp::Stamp;
 ///
 /// # Errors
 ///
-/// There is none, with the remedy; or it cannot be read.
+/// When there is none (the error says how to make one), or it cannot be read.
 pub fn chosen(path: Option<&Path>) -> Result<PriceList> {
     match path {
         Some(path) => price_file::load(path),
@@ -35,7 +35,7 @@ fn place_of_saved() -> Result<PathBuf> {
 ///
 /// # Errors
 ///
-/// There is one, and it cannot be read.
+/// When there is one that cannot be read.
 pub fn saved() -> Result<Option<PriceList>> {
     match price_file::place() {
         Ok(place) if place.exists() => saved_at(&place).map(Some),
@@ -52,8 +52,8 @@ pub struct ReadyPrices {
     pub billing: Billing,
 }
 
-/// The [`chosen`] list for questions that come one by one: read for the first, and again when its
-/// file has changed, because `swtch cost --save` may be run meanwhile.
+/// The [`chosen`] list for questions that come one by one. It is read for the first question, and
+/// again when its file has changed, because `swtch cost --save` may be run meanwhile.
 #[derive(Debug)]
 pub struct PriceListCache {
     path: Option<PathBuf>,

@@ -37,7 +37,7 @@ pub struct Directory {
     made_at: Option<PathBuf>,
 }
 
-/// The present place of a trace's directory.
+/// Whether a trace's directory is still where it was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DirectoryState {
     /// Where it was created, as far as can be seen.
@@ -131,7 +131,7 @@ impl Directory {
         Ok(())
     }
 
-    /// The present place of the directory.
+    /// Finds out whether the directory is still where it was created.
     pub fn whereabouts(&self) -> DirectoryState {
         let removed = rustix::fs::fstat(&*self.descriptor).is_ok_and(|stat| stat.st_nlink == 0);
         if removed {

@@ -141,7 +141,7 @@ impl<I> InOrder<'_, I> {
         }
         let mut places: Vec<(u64, u64)> =
             times.iter().map(|ts| ts.cast_unsigned()).zip(0..).collect();
-        // Moment first, then place: rows of one moment keep their order.
+        // By moment, then by position in the batch: rows of one moment keep their order.
         places.sort_unstable();
         let places: UInt64Array = places.into_iter().map(|row| row.1).collect();
         take_record_batch(&batch, &places).map_err(|err| Error::decode(&self.path, err))

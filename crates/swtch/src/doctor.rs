@@ -1,9 +1,9 @@
 //! `swtch doctor`: what swtch can do on this machine, what stands in the way, and the remedy.
 //!
 //! ```text
-//!   Probe ──ability─────▶ what swtch can do here        yes or no, why not, the remedy
-//!         ──kernel.rs───▶ what this kernel offers        hooks and settings
-//!   host::facts ────────▶ facts that change the answers  value, why it matters, source
+//!   Probe ─┬▶ swtch_host::ability ─▶ what swtch can do here         yes or no, why not, the remedy
+//!          └▶ swtch_host::kernel ──▶ what this kernel offers        hooks and settings
+//!   swtch_host::facts ─────────────▶ facts that change the answers  value, why it matters, source
 //! ```
 //!
 //! It needs no privilege and judges for the process that asks: run it with `sudo` to learn what

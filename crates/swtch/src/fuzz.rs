@@ -15,10 +15,12 @@
 //!   `make fuzz` runs the same tests for longer (`CONTRIBUTING.md`).
 //! - Files in `crates/swtch/fuzz/TARGET/` are inputs that once failed. Each run begins with them.
 //!
-//! This is a module of tests and not a crate of its own, because what it calls is private to this
-//! program. libFuzzer (`cargo fuzz`) needs a nightly compiler, which this project does not require.
-//! Feedback from coverage is missing here in comparison; instead, inputs are drawn from a corpus
-//! that reaches every table and format, and by mutators that know the formats.
+//! This is a module of tests and not a crate of its own, because some of what it calls (the server
+//! of `swtch view`, the page to send) is private to the program `swtch`.
+//!
+//! libFuzzer (`cargo fuzz`) needs a nightly compiler, which this project does not require. Unlike
+//! libFuzzer, this module gets no feedback from coverage. Instead, inputs are drawn from a corpus
+//! that reaches every table and format, by mutators that know the formats.
 
 mod archive;
 mod http;

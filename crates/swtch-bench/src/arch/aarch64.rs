@@ -1,5 +1,5 @@
 //! AArch64. The kernel always saves the vector registers, since the CPU does not track an initial
-//! state for them (`arch/arm64/kernel/fpsimd.c`). So there is no ladder of states to measure here,
+//! state for them (`arch/arm64/kernel/fpsimd.c`). So there are no register states to compare here,
 //! and the other functions return what EL0 may read.
 
 use std::arch::asm;

@@ -51,7 +51,8 @@ pub(crate) unsafe extern "C" fn switch_registers(save: *mut *mut u8, load: *mut 
         "ldp d12, d13, [sp, #128]",
         "ldp d14, d15, [sp, #144]",
         "ldp x19, x20, [sp], #160",
-        // Not `ret`, for which the processor would predict the address of this call.
+        // Not `ret`: the CPU's return-address predictor holds the return address of this call, so
+        // every `ret` would be mispredicted.
         "br x10",
     )
 }

@@ -45,8 +45,8 @@ pub(crate) unsafe extern "C" fn switch_registers(save: *mut *mut u8, load: *mut 
         "pop r12",
         "pop rbx",
         "pop rbp",
-        // Not `ret`: the CPU's return-address predictor holds the address of this call, so every
-        // `ret` would be mispredicted.
+        // Not `ret`: the CPU's return-address predictor holds the return address of this call, so
+        // every `ret` would be mispredicted.
         "pop rcx",
         "jmp rcx",
     )

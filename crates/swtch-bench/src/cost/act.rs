@@ -1,4 +1,5 @@
-//! An act: an operation that is timed in blocks of many repetitions.
+//! Operations that are timed in blocks of many repetitions. An arm has one to three of them; names
+//! in the code call one an `act`, and number those of an arm from 0.
 
 use swtch_core::units::Nanos;
 
@@ -7,7 +8,7 @@ use crate::error::Error;
 use crate::outcome::SwitchCounts;
 
 /// An operation that can be timed in blocks. It lives in the process that performs it, and is
-/// called repeatedly, with blocks of other acts in between.
+/// called repeatedly, with blocks of others in between.
 pub(crate) trait TimedOperation {
     /// Performs about `operations` operations; the returned timing has the exact number.
     ///
@@ -31,8 +32,8 @@ pub(crate) struct Timing {
     pub(crate) live: Option<LiveRegisters>,
 }
 
-/// For acts of a single task: times `work`, which performs `operations` operations, and reads the
-/// kernel's counters before and after.
+/// Times `work`, which performs `operations` operations on the calling thread alone, and reads that
+/// thread's counters of switches before and after.
 pub(crate) fn timed(
     operations: u64,
     work: impl FnOnce() -> Result<(), Error>,

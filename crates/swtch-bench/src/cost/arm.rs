@@ -1,4 +1,4 @@
-//! Everything that can be timed, as plain data, and how each becomes the acts of a leader.
+//! Everything that can be timed, as plain data, and how a leader's timed operations are made of it.
 
 use std::time::Duration;
 
@@ -18,19 +18,20 @@ use super::work::WorkSpec;
 use super::yardstick::Yardstick;
 use crate::error::Error;
 
-/// One arm: a leader process with one to three acts.
+/// One arm: a leader process with one to three timed operations. Their numbers are those of
+/// [`super::Sample::act`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "arm")]
 #[non_exhaustive]
 pub enum ArmSpec {
-    /// Tasks that hand a turn round. Act 0 is the ring. Act 1 is its hot baseline: the leader alone
-    /// makes the same calls on a private object. Act 2, if there is another work, is the ring with
-    /// that work.
+    /// Tasks that hand a turn round. Number 0 is the ring. Number 1 is its hot baseline: the leader
+    /// alone makes the same calls on a private object. Number 2, if there is another work, is the
+    /// ring with that work.
     Ring(RingSpec),
-    /// Threads in a ring of locks. Act 0 is the ring. Act 1 is its hot baseline: the leader alone
-    /// takes and releases a lock.
+    /// Threads in a ring of locks. Number 0 is the ring. Number 1 is its hot baseline: the leader
+    /// alone takes and releases a lock.
     LockRing(LockRingSpec),
-    /// A lock or channel used by one task alone. A single act.
+    /// A lock or channel used by one task alone. A single timed operation.
     Uncontended {
         /// The lock or channel that is used.
         what: Uncontended,
@@ -40,7 +41,7 @@ pub enum ArmSpec {
         /// The operation that is repeated.
         yardstick: Yardstick,
     },
-    /// A task that is started and ends immediately. A single act.
+    /// A task that is started and ends immediately. A single timed operation.
     Launch {
         /// The call that starts the task.
         how: Launcher,
@@ -49,14 +50,14 @@ pub enum ArmSpec {
         /// Memory that the parent has touched before, in MiB: a fork copies its page tables.
         ballast_mib: u32,
     },
-    /// Switches in user mode. Act 0 is the bare switch, act 1 the switch among other work, act 2
-    /// that work without switches.
+    /// Switches in user mode. Number 0 is the bare switch, number 1 the switch among other work,
+    /// number 2 that work without switches.
     Coroutine {
         /// The implementation of the switch.
         which: Coroutine,
     },
-    /// Two tasks of another language's runtime that pass a turn to and fro. A single act; slow to
-    /// start.
+    /// Two tasks of another language's runtime that pass a turn to and fro. A single timed
+    /// operation; slow to start.
     Runtime {
         /// The language and its kind of task.
         which: LanguageRuntime,
@@ -74,14 +75,14 @@ pub struct RingSpec {
     pub count: u32,
     /// The scheduling policy of all members.
     pub policy: Policy,
-    /// How the CPUs are related. It only labels the ring; [`Self::cpus`] places the members.
+    /// How the CPUs are related. It only labels the ring; [`Self::cpus`] decides where members run.
     pub place: Place,
     /// CPU of the leader, and CPU of all others; `None` leaves all of them free.
     pub cpus: Option<(u32, u32)>,
     /// What each member does while it has the turn.
     pub work: WorkSpec,
-    /// Another work that the same members do in blocks of their own (act 2). So two similar works
-    /// can be compared without the noise of memory placement.
+    /// Another work that the same members do in blocks of their own (number 2 of the arm). So two
+    /// similar works can be compared without the noise of memory placement.
     #[serde(default)]
     pub against: Option<WorkSpec>,
     /// Mitigation that members have requested from the kernel, if any.
@@ -116,7 +117,7 @@ impl RingSpec {
 }
 
 impl ArmSpec {
-    /// Creates the acts, in the leader process that will perform them.
+    /// Creates the timed operations. Call it in the leader process, which will perform them.
     pub(crate) fn acts(&self) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
         match self {
             Self::Ring(spec) => ring::acts(spec),
@@ -133,7 +134,7 @@ impl ArmSpec {
         }
     }
 
-    /// Upper limit, generous, for the time that creating the acts takes.
+    /// Generous upper limit for the time that [`Self::acts`] takes.
     pub(crate) const fn start_limit(&self) -> Duration {
         match self {
             // A compiler may first have to build its own library.
@@ -142,7 +143,7 @@ impl ArmSpec {
         }
     }
 
-    /// Number of acts that the arm has.
+    /// Number of timed operations that the arm has.
     pub fn act_count(&self) -> usize {
         match self {
             Self::Ring(spec) => 1 + spec.works().count(),

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! An operation is one switch: a turn of a coroutine takes two (there and back), a turn of a task
-//! one. Act 2 counts as many operations as act 1 for the same memory accesses, so that the
+//! one. `act` 2 counts as many operations as `act` 1 for the same memory accesses, so that the
 //! difference is per switch. The difference includes one effect of the stacks: they begin at page
 //! boundaries, so their lines compete for the same few sets of the cache, as those of most runtimes
 //! do.
@@ -31,7 +31,7 @@ use registers::{AssemblyCoroutine, CalleeSavedOnly, FloatControl};
 use tasks::Tasks;
 use ucontext::Ucontext;
 
-/// Number of coroutines in the ring of acts 1 and 2.
+/// Number of coroutines in the ring of `act` 1, and of their memories in `act` 2.
 const RING: usize = 64;
 
 /// The implementation that performs the switches.
@@ -41,8 +41,8 @@ const RING: usize = 64;
 pub enum Coroutine {
     /// Our own assembly: a function that saves the callee-saved registers and nothing else.
     Registers,
-    /// As `AssemblyCoroutine`, but with the floating-point control words too (x86-64: MXCSR and x87;
-    /// `AArch64`: FPCR).
+    /// As [`Self::Registers`], but with the floating-point control words too (x86-64: MXCSR and
+    /// x87; `AArch64`: FPCR).
     RegistersAndFloatControl,
     /// The crate `corosensei`, whose switch is inlined: it saves only those registers that are in
     /// use at that point.
@@ -64,7 +64,7 @@ impl Coroutine {
         Self::AsyncTask,
     ];
 
-    /// The three acts: bare, in situ, at home.
+    /// The three timed operations: bare, in situ, at home.
     pub(crate) fn acts(self) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
         match self {
             Self::Registers => acts_of::<AssemblyCoroutine<CalleeSavedOnly>>(),
@@ -75,7 +75,7 @@ impl Coroutine {
         }
     }
 
-    /// Number of acts that [`Self::acts`] makes.
+    /// Number of timed operations that [`Self::acts`] makes.
     pub(crate) const ACTS: usize = 3;
 }
 
@@ -167,7 +167,7 @@ impl VisitOrder {
     }
 }
 
-/// An act that consists of turns, with a fixed number of switches each.
+/// A timed operation that consists of turns, with a fixed number of switches each.
 struct TurnsAct<F> {
     switches: u64,
     turns: F,
@@ -195,9 +195,9 @@ impl<F: FnMut(u64)> TimedOperation for TurnsAct<F> {
 mod tests {
     use super::*;
 
-    /// No act blocks, and each performs the requested number of operations. A block in which the
-    /// thread slept once is followed by another: a page fault waits while another test of this
-    /// process changes the memory map, and that is no switch of ours.
+    /// Nothing that is timed makes the thread sleep, and each block has the requested number of
+    /// operations. One block of five without a sleep is enough: a page fault waits while another
+    /// test of this process changes the memory map, and that is no switch of ours.
     #[test]
     fn coroutine_switches_without_the_kernel() {
         for which in Coroutine::ALL {

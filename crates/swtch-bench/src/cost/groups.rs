@@ -1,16 +1,16 @@
 //! Cgroups for the members of a ring: what a switch between tasks of two groups costs on top.
 //!
 //! ```text
-//! Groups::One   root ── swtch-PID-0 ── all members
-//! Groups::Two   root ─┬─ swtch-PID-0 ── leader
-//!                     └─ swtch-PID-1 ── peers
+//! RingCgroups::One   root ── swtch-PID-0 ── all members
+//! RingCgroups::Two   root ─┬─ swtch-PID-0 ── leader
+//!                          └─ swtch-PID-1 ── peers
 //! ```
 //!
 //! Both layouts have the same depth. The scheduler walks up and down the tree of groups, so the
 //! depth of the user's own group is part of the price, and that group cannot be the baseline.
 //!
 //! The groups belong to a keeper, a process that waits for the end of all members and then removes
-//! the groups. The members may end in any way: ended by their stage, by Ctrl-C (which the keeper
+//! the groups. The members may end in any way: at the driver's request, by Ctrl-C (which the keeper
 //! blocks), or killed.
 
 use std::fs;
@@ -40,7 +40,8 @@ pub enum RingCgroups {
     Two,
 }
 
-/// The groups of one ring. They are removed when all its members have ended.
+/// The files by which the members of one ring enter their groups. The groups are removed when all
+/// members have ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CgroupFiles {
     /// `cgroup.procs` or `tasks` file for the leader and for the peers; `None` without own groups.
@@ -48,7 +49,7 @@ pub(super) struct CgroupFiles {
 }
 
 impl RingCgroups {
-    /// Creates the groups that are needed, and a keeper for them.
+    /// Creates the groups that are needed, and a keeper that removes them in the end.
     pub(super) fn open(self, members: Members) -> Result<CgroupFiles, Error> {
         if self == Self::Inherited {
             return Ok(CgroupFiles::default());

@@ -1,5 +1,5 @@
-//! Counts how many instructions the CPU could run in the time of a switch; the only use of hardware
-//! counters.
+//! Measures how many instructions the CPU runs per nanosecond, to tell how many it could run in the
+//! time of a switch. This is the only use of hardware counters.
 //!
 //! The number of instructions that fit into the time of a switch depends on how well they run in
 //! parallel. Two loops bound it: a chain in which each instruction waits for the one before, and
@@ -13,7 +13,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use crate::clock;
 use crate::error::{Error, checked};
 
-/// Rounds of each loop, which take a few milliseconds.
+/// Iterations of each loop, which take a few milliseconds.
 const ROUNDS: u64 = 4_000_000;
 
 /// Instructions per nanosecond in user mode.
@@ -145,7 +145,7 @@ impl Counter {
 mod tests {
     use super::*;
 
-    /// The compiler has not removed the loops: each round is at least one instruction per sum.
+    /// The compiler has not removed the loops: each iteration is at least one instruction per sum.
     #[test]
     fn independent_instructions_go_faster_than_chained_ones() {
         let Ok(rate) = instruction_rate() else {

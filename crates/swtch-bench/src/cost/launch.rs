@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The child first reads the clock, into memory that both share. A program that is executed anew
-//! cannot do that, so for it only the join is timed. The switches are those of parent and children,
-//! from getrusage(2); the last switch of a task that ends is not included.
+//! cannot do that, so for it only the time until the join is known. The switches are those of
+//! parent and children, from getrusage(2); the last switch of a task that ends is not included.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,7 +68,7 @@ impl Launcher {
         Self::PosixSpawn,
     ];
 
-    /// Launches from a process that has touched `ballast_mib` MiB of extra memory.
+    /// Prepares launches from this process, which first touches `ballast_mib` MiB of extra memory.
     pub(crate) fn act(
         self,
         until: LaunchEnd,

@@ -14,14 +14,14 @@ use crate::process::ForkedChild;
 use crate::shared::Shared;
 use crate::token::{SharedFutex, SysvSemaphore, Token};
 
-/// Far longer than any block takes; an act that exceeds it is stuck.
+/// Far longer than any block takes; a leader that exceeds it is stuck.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Interval between checks that an awaited leader is still alive.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The same interval while a leader starts. One that cannot start (no permission for a cgroup) ends
-/// then, and nothing is being timed that the checks could disturb.
+/// The same interval while a leader starts. It is short, because a leader that cannot start (no
+/// permission for a cgroup) ends then, and nothing is being timed that the checks could disturb.
 const LOOK_AT_START: Duration = Duration::from_millis(5);
 
 /// The descriptor to which members write their errors. It is set once, before any fork.
@@ -56,18 +56,19 @@ pub(super) fn fail(error: &Error) -> ! {
     unsafe { libc::_exit(101) }
 }
 
-/// The stage's handle of a leader. Dropping it asks the leader to end and waits for it.
+/// The driver's handle of a leader. Dropping it asks the leader to end and waits for it.
 #[derive(Debug)]
 pub(super) struct Leader {
     child: ForkedChild,
     control: std::sync::Arc<LeaderControl>,
 }
 
-/// Shared memory through which stage and leader exchange orders and results.
+/// Shared memory through which driver and leader exchange orders and results.
 #[derive(Debug)]
 struct LeaderControl {
     order: SharedFutex,
-    /// Act and operations of the next block; `LEAVE` in place of the act asks the leader to end.
+    /// Which timed operation is next, and how many repetitions make its block; `LEAVE` as the first
+    /// number asks the leader to end.
     ordered: Shared<[AtomicU64; 2]>,
     done: SharedFutex,
     /// Operations, ns, voluntary, involuntary, operations over which these were counted, and two
@@ -78,7 +79,7 @@ struct LeaderControl {
 const LEAVE: u64 = u64::MAX;
 
 impl Leader {
-    /// Starts a leader in a process of its own. Returns when its acts are ready.
+    /// Starts a leader in a process of its own. Returns when its timed operations are ready.
     pub(super) fn start(spec: &ArmSpec) -> Result<Self, Error> {
         let control = std::sync::Arc::new(LeaderControl {
             order: SharedFutex::new()?,
@@ -92,7 +93,7 @@ impl Leader {
         Ok(leader)
     }
 
-    /// Orders a block of one act, and waits for the result.
+    /// Orders a block of one timed operation, and waits for the result.
     pub(super) fn block(&mut self, act: usize, operations: u64) -> Result<Timing, Error> {
         self.order(act as u64, operations)?;
         self.await_done(LIMIT, LOOK)?;

@@ -33,8 +33,8 @@
 //! switches are counted from the start of the block (R), and a block that has any is not evidence
 //! about the ring.
 //!
-//! What this module does *not* do: start processes. The order of moves is checked in separate runs
-//! ([`observe`]).
+//! The threads of a ring run in the process of their leader. Separate runs log every move
+//! ([`observe`]), so that the order of moves can be checked ([`order_violation`]).
 
 use std::fs;
 use std::sync::Arc;
@@ -100,8 +100,8 @@ impl LockRingSpec {
         }
     }
 
-    /// Refuses more threads than memory maps allow: a thread that cannot map its signal stack
-    /// aborts the process.
+    /// Refuses more threads than the kernel's limit of memory maps allows: a thread that cannot map
+    /// its signal stack aborts the process.
     fn check_maps(&self) -> Result<(), Error> {
         /// A stack, another for signals (Rust's own), and a guard page below each.
         const MAPS_OF_A_THREAD: u64 = 4;
@@ -150,11 +150,11 @@ fn acts_with<L: RingLock>(spec: &LockRingSpec) -> Result<Vec<Box<dyn TimedOperat
 /// threads is as short as possible.
 const LEAST_TURNS: u64 = 2;
 
-/// Turns after which all threads have started and hold their places in the ring.
+/// First turns of a block. After them, all threads have started and move in the order of the ring.
 const FIRST_TURNS: u64 = 1;
 
-/// Turns between these and the timed ones, counted but not timed: the ring must be warm again after
-/// other arms used the caches.
+/// Turns between the first and the timed ones, counted but not timed: the ring must be warm again
+/// after other arms used the caches.
 const fn warm_turns(turns: u64) -> u64 {
     1 + turns / 16
 }
@@ -237,8 +237,9 @@ impl<L: RingLock, W: Fn(usize, usize)> LockRingState<L, W> {
         Ok(())
     }
 
-    /// Involuntary switches of a thread that are reported: those of the counted turns where they
-    /// belong to the ring, those of the whole block where any of them would disturb it.
+    /// The involuntary switches of a thread that are reported. Where no preemption should happen
+    /// ([`LockRingSpec::is_exact`]), they are those of the whole block, since any of them disturbs
+    /// it; elsewhere those of the counted turns.
     fn involuntary_of(
         &self,
         at_start: SwitchCounts,
@@ -280,7 +281,8 @@ struct Position {
     held: usize,
 }
 
-/// The leader's side of a ring. Dropping it ends the other threads and waits for them.
+/// A ring whose threads have started, as its leader holds it. Dropping it ends the other threads
+/// and waits for them.
 struct LockRing<L: RingLock, W: Fn(usize, usize)> {
     setting: Arc<LockRingState<L, W>>,
     position: Position,

@@ -52,8 +52,9 @@ const PR_GET_SPECULATION_CTRL: libc::c_int = 52;
 const PR_SET_SPECULATION_CTRL: libc::c_int = 53;
 
 impl MitigationSpec {
-    /// Enables it for the calling member, if that member should have it. Threads and processes that
-    /// are started later inherit it, so with `Protected::One` a peer has it, never the leader.
+    /// Enables it for the calling member, if that member should have it. With `Protected::One` that
+    /// is a peer and never the leader, because threads and processes inherit the setting from the
+    /// task that starts them.
     pub(super) fn apply(self, member: usize) -> Result<(), Error> {
         match self.members {
             Protected::One if member != 1 => Ok(()),
@@ -119,7 +120,8 @@ impl Mitigation {
         }
     }
 
-    /// The first two disable a speculation, the last one enables the flush.
+    /// The value that asks for the mitigation: the first two disable a speculation, the last one
+    /// enables the flush.
     const fn on(self) -> libc::c_int {
         match self {
             Self::IndirectBranch | Self::StoreBypass => PR_SPEC_DISABLE,

@@ -59,13 +59,13 @@ pub(super) fn acts(spec: &RingSpec) -> Result<Vec<Box<dyn TimedOperation>>, Erro
     Ok(acts)
 }
 
-/// What is created before any peer starts, and shared by all of them.
+/// What the leader creates before any peer starts, and shares with all of them.
 #[derive(Clone)]
 struct RingResources {
     relay: Arc<dyn Relay>,
     control: Arc<RingControl>,
     cgroup_files: CgroupFiles,
-    /// One entry for each work.
+    /// The memory that members share, one entry for each work.
     common: Vec<SharedWorkMemory>,
 }
 
@@ -173,7 +173,8 @@ impl RingControl {
     }
 }
 
-/// The leader's side of a ring. Dropping it ends the peers and waits for them.
+/// A ring whose peers have started, as its leader holds it. Dropping it ends the peers and waits
+/// for them.
 struct RunningRing {
     setting: RingResources,
     peers: Vec<Follower>,
@@ -216,7 +217,7 @@ impl RunningRing {
         Ok(ring)
     }
 
-    /// Waits until all peers are ready. A peer that fails before has reported why.
+    /// Waits until all peers are ready. A peer that fails meanwhile has already reported why.
     fn await_peers(&mut self) -> Result<(), Error> {
         let ready = self.setting.control.done.iter().skip(1);
         for (ready, peer) in ready.zip(&mut self.peers) {
@@ -331,15 +332,15 @@ fn follow(
     }
 }
 
-/// A member that is not the leader.
+/// A peer: a member that is not the leader.
 pub(super) enum Follower {
     Thread(Option<JoinHandle<()>>),
     Process(ForkedChild),
 }
 
 impl Follower {
-    /// Starts a peer. One that fails reports why where the leader reports its own failures, and
-    /// ends its process (for a thread, the leader's): the others would wait for it forever.
+    /// Starts a peer. A peer that fails reports why ([`leader::fail`]) and ends its process, which
+    /// for a thread is the leader's: otherwise the other members would wait for it forever.
     pub(super) fn start(
         members: Members,
         follow: impl FnOnce() -> Result<(), Error> + Send + 'static,
@@ -398,7 +399,7 @@ impl Drop for RunningRing {
     }
 }
 
-/// The calls of a hop, made by the leader alone.
+/// The calls and the work of a hop, done by the leader alone.
 struct RingBaseline {
     relay: Arc<dyn Relay>,
     work: Box<dyn Work>,

@@ -1,4 +1,4 @@
-//! The caller's side of a session: starts a stage, reads its lines, and ends it.
+//! The caller's side of a session: starts the driver, reads its lines, and ends it.
 
 use std::io::{BufRead, BufReader, PipeReader, pipe};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,28 +19,29 @@ use crate::token::SysvSemaphore;
 pub struct Plan {
     /// The arms; other types refer to them by index.
     pub arms: Vec<ArmSpec>,
-    /// Acts that are left out, as (arm, act): a ring's hot baseline takes as long as the ring.
+    /// Timed operations that are left out, as (arm, act). It saves time: a ring's hot baseline
+    /// takes as long as the ring.
     pub unneeded: Vec<(usize, usize)>,
-    /// The CPU of the stage and of arms that name none; `None` leaves both free.
+    /// The CPU of the driver and of arms that name none; `None` leaves both free.
     pub cpu: Option<u32>,
     /// Approximate length of a block. 1 ms is best; longer blocks pick up other noise.
     pub block: Duration,
-    /// Most rounds of one tree.
+    /// Largest number of rounds in one process tree.
     pub rounds: usize,
     /// Rounds that are completed even after `limit` has passed.
     pub least_rounds: usize,
-    /// Time after which a tree ends although rounds are left.
+    /// Time after which a process tree ends although rounds are left.
     pub limit: Duration,
 }
 
-/// One block of one act.
+/// One block of one timed operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Number of the round, from 0.
     pub round: usize,
     /// Index of the arm in [`Plan::arms`].
     pub arm: usize,
-    /// Index of the act within its arm ([`ArmSpec::act_count`]).
+    /// Index of the timed operation within its arm ([`ArmSpec`] says what each is).
     pub act: usize,
     /// Number of operations that were timed.
     pub operations: u64,
@@ -68,14 +69,14 @@ pub struct Sentinel {
     pub calls: Nanos,
 }
 
-/// The reason why a tree ended.
+/// The reason why a process tree ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// All rounds of the plan were done.
     Done,
     /// The plan's limit of time was reached.
     Limit,
-    /// The caller asked it to stop.
+    /// The caller asked to stop.
     Stopped,
 }
 
@@ -129,15 +130,15 @@ impl Plan {
         let mut sets = Vec::new();
         let tree = read(reader, stop, &mut on_round, &mut sets);
         stage.wait_at_most(Duration::from_secs(5));
-        // If the stage was killed, its leaders died with it, and their sets were not removed. After
-        // an orderly end the sets are gone, and removing them again does nothing.
+        // If the driver was killed, its leaders died with it, and their semaphore sets were not
+        // removed. After an orderly end the sets are gone, and removing them again does nothing.
         sets.into_iter().for_each(SysvSemaphore::remove);
         tree
     }
 }
 
-/// Reads all lines, or until `stop` is set. Closing the pipe ends the stage. `sets` receives the
-/// semaphore sets that leaders have created.
+/// Reads all lines, or until `stop` is set. It closes the pipe on return, which ends the driver.
+/// `sets` receives the semaphore sets that leaders have created.
 fn read(
     reader: PipeReader,
     stop: &AtomicBool,
@@ -238,7 +239,7 @@ fn sentinel(rest: &str) -> Sentinel {
     }
 }
 
-/// Prefers the member's own message: the stage only saw that the member ended.
+/// Prefers the member's own message: the driver only saw that the member ended.
 fn missing(rest: &str, complaint: Option<String>) -> MissingArm {
     let (arm, why) = rest.split_once(' ').unwrap_or((rest, ""));
     let [arm] = numbers(arm);

@@ -1,9 +1,9 @@
-//! The stage: one process on one CPU, with a leader for each arm. It goes through the rounds and
-//! writes a line for each block.
+//! The driver of a session: one process on one CPU, with a leader for each arm. It goes through the
+//! rounds and writes a line for each block. Names in the code and messages call it the stage.
 //!
-//! A round is every act once and the sentinel, in an order that changes from round to round. The
-//! sentinel is the same user-mode loop and the same system calls every time: if its time changes,
-//! the machine's speed has changed.
+//! A round is every timed operation once and the sentinel, in an order that changes from round to
+//! round. The sentinel is the same user-mode loop and the same system calls every time: if its time
+//! changes, the machine's speed has changed.
 
 use std::hint::black_box;
 use std::io::{PipeWriter, Write};
@@ -30,7 +30,7 @@ const STEADY_READINGS: usize = 3;
 /// Largest relative difference among [`STEADY_READINGS`] readings that count as steady.
 const STEADY: f64 = 0.02;
 
-/// An act that is ready to be timed.
+/// A timed operation of a leader that has started, with the length of its blocks.
 struct ReadyOperation {
     arm: usize,
     act: usize,
@@ -42,8 +42,9 @@ struct ReadyOperation {
 /// pipe.
 pub(super) fn run(plan: &Plan, seed: u64, out: PipeWriter) -> Result<(), Error> {
     leader::set_error_fd(out.as_raw_fd());
-    // Ctrl-C reaches the whole process group. The tree ends when the reader closes the pipe, after
-    // each member has cleaned up; a system call that a signal interrupts would fail instead.
+    // Ctrl-C reaches the whole process group. The signal is held back, because a system call that
+    // it interrupts would fail. The tree ends when the reader closes the pipe, and each member can
+    // clean up first.
     let _held = SignalsHeld::hold()?;
     match rounds(plan, seed, &mut SessionWriter(out)) {
         Err(Error::Call { call: "write", .. }) => Ok(()),
@@ -102,7 +103,7 @@ fn block(
         .block(ready.act, operations)
 }
 
-/// Determines for each act how many operations make a block.
+/// Determines for each timed operation how many repetitions make a block.
 fn calibrate(plan: &Plan, leaders: &mut [Option<Leader>]) -> Result<Vec<ReadyOperation>, Error> {
     let mut acts = Vec::new();
     for (arm, spec) in plan.arms.iter().enumerate() {
@@ -215,7 +216,7 @@ fn as_f64(length: Nanos) -> f64 {
     length.as_ns() as f64
 }
 
-/// Writes the lines that the session reads.
+/// Writes the lines that `session` reads: a word and its values.
 struct SessionWriter(PipeWriter);
 
 impl SessionWriter {

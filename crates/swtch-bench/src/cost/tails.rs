@@ -1,9 +1,9 @@
 //! Tails: how long single hops take, rather than how long they take on average.
 //!
 //! ```text
-//! passer   … stamp, pass ─┐                         a hop: from the stamp before the turn is
-//!                         └─ kernel ─┐              passed to the stamp after it is taken
-//! taker                              └ take, stamp, keep the length, stamp, pass …
+//! member     … stamp, pass ─┐                       a hop: from the stamp before the turn is
+//!                           └─ kernel ─┐            passed to the stamp after it is taken
+//! the next                             └ take, stamp, keep the length, stamp, pass …
 //! ```
 //!
 //! Both stamps are readings of `CLOCK_MONOTONIC_RAW` in user mode (vDSO), and one reading is part
@@ -68,7 +68,8 @@ const LOOK: Duration = Duration::from_millis(250);
 /// Far longer than any block takes; a ring that exceeds it is stuck.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Marks a hop without a length: the taker's clock was behind the passer's.
+/// Marks a hop without a length: the stamp at its end is earlier than the one at its start, because
+/// the clocks of two CPUs disagree.
 const BACKWARDS: u64 = u64::MAX;
 
 /// Lengths of single hops, for each member of a ring.
@@ -103,7 +104,8 @@ impl Tails {
         self.backwards
     }
 
-    /// Adds the hops of another measurement of the same ring. The clock is that of `other`.
+    /// Adds the hops of another measurement of the same ring. The cost of a clock reading becomes
+    /// that of `other`.
     pub fn merge(&mut self, other: &Self) {
         let members = self.by_member.len().max(other.by_member.len());
         self.by_member.resize_with(members, Distribution::default);
@@ -234,7 +236,8 @@ impl TailsControl {
     }
 }
 
-/// The work of a member while it has the turn: it stamps.
+/// The work of a member while it has the turn: it reads the clock twice and keeps the length of the
+/// hop that has just ended.
 struct Stamps<'desk> {
     passed: &'desk AtomicU64,
     lengths: &'desk [AtomicU64; LAPS],
@@ -252,7 +255,7 @@ impl Work for Stamps<'_> {
     }
 }
 
-/// The caller's side of the ring. Dropping it ends the members and waits for them.
+/// The caller's handle of all members of a ring. Dropping it ends them and waits for the leader.
 struct RingMembers {
     control: Arc<TailsControl>,
     leader: ForkedChild,

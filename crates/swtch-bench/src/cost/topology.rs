@@ -18,7 +18,8 @@ pub struct Neighbour {
     pub cpu: Result<u32, String>,
 }
 
-/// For each place but the same CPU and free, the first CPU in that relation to `home`.
+/// The first CPU in each relation to `home`. [`Place::SameCpu`] and [`Place::Free`] are left out,
+/// since they need no other CPU.
 ///
 /// # Errors
 ///

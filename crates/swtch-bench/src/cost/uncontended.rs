@@ -2,8 +2,8 @@
 //!
 //! Each operation is a full cycle, so that it can be repeated: a lock is taken and released, a byte
 //! is written and read. Some never enter the kernel (locks of the C library), some once (a futex
-//! wake without a waiter) and some twice (System V semaphores, pipes). What the same calls cost
-//! when they switch is the hand-over of a ring.
+//! wake without a waiter) and some twice (System V semaphores, pipes). What such calls cost when
+//! they lead to a switch is measured by rings.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::Mutex;
@@ -67,7 +67,7 @@ impl Uncontended {
         Self::Pipe,
     ];
 
-    /// An act that uses it again and again.
+    /// Prepares the lock or channel, to be used once per operation.
     pub(crate) fn act(self) -> Result<Box<dyn TimedOperation>, Error> {
         match self {
             Self::SpinLock => {
@@ -142,7 +142,7 @@ fn uses(
     }))
 }
 
-/// An act that calls `once` for each operation.
+/// Calls `once` for each operation.
 struct Uses<F> {
     once: F,
     _companion: Companion,

@@ -64,14 +64,14 @@ pub enum WorkSpec {
     },
     /// Reads one line every `stride` bytes, in an order that the CPU cannot predict.
     Strided {
-        /// Extent of the lines in bytes, all of it the member's own.
+        /// Size in bytes of the memory that the lines are spread over; each member has its own.
         bytes: u64,
         /// Distance from one line to the next in bytes: a multiple of 64.
         stride: u64,
     },
     /// Reads one line of each page.
     Pages {
-        /// Number of pages of 4 KiB, or of places that far apart in huge pages.
+        /// Number of pages of 4 KiB; in huge pages, number of stretches of 4 KiB.
         pages: u32,
         /// Page size of the memory.
         size: PageSize,

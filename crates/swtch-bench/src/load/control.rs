@@ -54,8 +54,8 @@ struct Complaint {
 // SAFETY: zero is a valid atomic number, and atomics may be used by several processes.
 unsafe impl Zeroed for Complaint {}
 
-/// The results of a member. The alignment gives it a cache line of its own, and the adjacent line
-/// that the CPU prefetches with it.
+/// The results of a member, in shared memory. Aligned so that two slots share neither a cache line
+/// nor a pair of adjacent lines, which the CPU prefetches together.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(super) struct ResultSlot {
@@ -167,8 +167,8 @@ impl LoadControl {
         wait_for(&gates.over)
     }
 
-    /// Called by the player: whether all are ready. If not, waits for up to `limit` before it says
-    /// so.
+    /// Called by the player: whether all are ready. If not, it sleeps for `limit` at most and then
+    /// returns `false`, even if all have become ready meanwhile: the player asks again.
     pub(super) fn all_are_ready(&self, limit: Duration) -> Result<bool, Error> {
         let ready = self.gates.ready.load(Ordering::Acquire);
         if ready == self.members() {

@@ -19,7 +19,8 @@ const LEAST_NS: u64 = 10_000;
 /// begins.
 const MOST: usize = 32;
 
-/// A stretch of time in which a member did not run.
+/// A stretch of time in which a member did not run, for example because another task or an
+/// interrupt had its CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OffCpuGap {
     /// The last reading before the gap: ns of `CLOCK_MONOTONIC`.
@@ -64,7 +65,7 @@ impl LongestGaps {
     }
 }
 
-/// The same gaps in shared memory, for the player.
+/// The longest gaps of a member in shared memory, where the player reads them.
 #[derive(Debug)]
 pub(super) struct Left([[AtomicU64; 2]; MOST]);
 

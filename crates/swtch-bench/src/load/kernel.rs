@@ -49,7 +49,8 @@ kernels! {
     Branches = "branches",
     /// One addition of vectors of 256 bits, which leaves their registers in use (x86-64 with AVX2).
     Avx2 = "avx2",
-    /// One addition of vectors of 512 bits, which leaves their registers in use (x86-64 with AVX-512).
+    /// One addition of vectors of 512 bits, which leaves their registers in use (x86-64 with
+    /// AVX-512).
     Avx512 = "avx512",
 }
 

@@ -1,5 +1,5 @@
-//! Puts a member on its CPU and under its policy. A missing permission is no failure: the member
-//! runs without, and its slot says so.
+//! Puts a member on its CPU and under its policy. A policy that is not permitted is no failure: the
+//! member runs without it, and its slot says so.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -46,7 +46,8 @@ impl Class {
         }
     }
 
-    /// The part of the class that needs no permission.
+    /// What is left of the class without permission: nice 0, and `SCHED_OTHER` in place of a
+    /// real-time policy.
     const fn without_right(self) -> Self {
         match self {
             Self::Batch { .. } => Self::Batch { nice: 0 },

@@ -5,7 +5,7 @@ use std::fs;
 use crate::cpu;
 use crate::error::Error;
 
-/// The CPUs that a load may use.
+/// The CPUs of this machine, and those among them that a load may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsableCpus {
     /// Numbers of the CPUs that the calling thread may use.

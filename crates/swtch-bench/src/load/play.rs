@@ -1,5 +1,5 @@
-//! The player: starts the members, releases them, waits until all are done, and makes sure that no
-//! process is left.
+//! Runs a load. The process that calls [`Load::play`] is the *player*: it starts the members,
+//! releases them, waits until all are done, and makes sure that no process is left.
 //!
 //! ```text
 //! player ──fork──▶ a process for each group of threads ──clone──▶ its threads
@@ -56,8 +56,8 @@ impl Load {
     }
 }
 
-/// Gives the player the highest real-time priority, so that its members cannot starve it. Without
-/// that permission the members have none either.
+/// Gives the player the highest real-time priority, so that its members cannot starve it. A refusal
+/// is ignored: without the permission, the members have no real-time priority either.
 fn come_before_all() {
     let first = SchedAttr {
         policy: libc::SCHED_FIFO.unsigned_abs(),
@@ -146,7 +146,7 @@ impl MemberProcesses {
     }
 }
 
-/// The process of a group of threads: starts them and waits.
+/// Runs in the process of a group of threads: starts the threads and waits for them.
 fn start_threads<'a>(
     group: &Group,
     stage: &LoadState,
@@ -156,7 +156,7 @@ fn start_threads<'a>(
     thread::scope(|scope| {
         for index in 0..group.count {
             let member = member(index);
-            // The others would wait for a failed member forever.
+            // The other threads would wait for a failed member forever, so the process ends.
             let act = move || member.act().unwrap_or_else(|_| process::fail());
             let builder = thread::Builder::new().stack_size(STACK);
             if let Err(error) = builder.spawn_scoped(scope, act) {

@@ -10,8 +10,9 @@
 //! }                         5 again  counter 0, from 2
 //! ```
 //!
-//! [`flat`] makes the list. It is the same for every member of a group, so that its indices mean
-//! the same to the player. [`Program::new`] adds what one member uses: locks, files, memory.
+//! [`flat`] makes the list. It is the same for every member of a group, and each member stores the
+//! index of its current instruction, so the player can tell which step the member is at.
+//! [`Program::new`] adds what one member uses: locks, files, memory.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -30,7 +31,7 @@ use super::ring::RingAccess;
 use crate::error::Error;
 use crate::token::Token;
 
-/// An instruction that is not yet bound to a member.
+/// An instruction that is not yet bound to the locks, files and memory of a member.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum UnboundInstruction<'a> {
     /// Sets the counter to `times`.
@@ -96,8 +97,8 @@ enum Instruction<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// The program of a member, which enters each ring it uses at `place`. Opens files and fills
-    /// memory, so it must be called in the member itself.
+    /// The program of a member; `place` tells the member's position in each ring that it uses.
+    /// Opens files, fills memory and enters the rings, so it must be called in the member itself.
     pub(super) fn new(
         body: &[Step],
         resources: &'a Resources,
@@ -215,10 +216,10 @@ impl<'a> Program<'a> {
     }
 }
 
-/// The member's place in the ring of a name.
+/// The member's position in a ring, by the name of the ring.
 pub(super) type Places<'a> = &'a dyn Fn(&str) -> usize;
 
-/// A file that is read repeatedly.
+/// A file that is read on from where the last read ended, and from its start again after its end.
 struct RereadFile {
     file: File,
     path: PathBuf,

@@ -15,7 +15,7 @@ pub(super) struct Resources {
     locks: BTreeMap<String, Box<dyn Lock>>,
     events: BTreeMap<String, Box<dyn Token + Send>>,
     rings: BTreeMap<String, Ring>,
-    /// For a ring and a group: the place of the group's first member.
+    /// For a ring and a group: the position in the ring of the group's first member.
     places: BTreeMap<(String, usize), usize>,
 }
 
@@ -79,7 +79,7 @@ impl Resources {
         &self.rings[name]
     }
 
-    /// The place of a member in a ring.
+    /// The position of a member in a ring, from 0.
     pub(super) fn place(&self, ring: &str, group: usize, index: u32) -> usize {
         self.places[&(ring.to_owned(), group)] + index as usize
     }

@@ -1,8 +1,8 @@
 //! Rings in which members hand tokens on. There are two kinds.
 //!
 //! ```text
-//! of tokens    place 0 ─▶ place 1 ─▶ place 2 ─▶     take: wait for a token at my place
-//!              token      –          –               pass: put it at the next one's place
+//! of tokens    place 0 ─▶ place 1 ─▶ place 2 ─▶     take: wait for a token at my own place
+//!              token      –          –               pass: put it at the next member's place
 //!
 //! of locks     lock 0    1    2    spare             take: lock the one after mine
 //!              member 0  1    2                      pass: unlock mine; the other is now mine
@@ -73,7 +73,8 @@ impl Ring {
         })
     }
 
-    /// The hand of the calling member, at `place`. Called once, before any member takes.
+    /// The calling member's access to the ring, at the position `place`. In a ring of locks this
+    /// acquires the member's first lock, so each member calls it once, before any member takes.
     pub(super) fn enter(&self, place: usize) -> Result<RingAccess<'_>, Error> {
         Ok(match self {
             Self::Tokens(places) => RingAccess::Tokens {

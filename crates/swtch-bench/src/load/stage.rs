@@ -34,7 +34,6 @@ impl LoadState {
         })
     }
 
-    /// The slot of a member.
     pub(super) fn slot(&self, group: usize, index: u32) -> &ResultSlot {
         &self.control.slots()[self.firsts[group] + index as usize]
     }

@@ -1,5 +1,6 @@
 //! A token as a System V semaphore. Only this token outlives a process that is killed: a semaphore
-//! set has no open descriptor, and removing it early would wake its waiters (semctl(2)).
+//! set has no descriptor that the kernel would close then, and it cannot be removed right after it
+//! was made, because that would wake its waiters (semctl(2)).
 
 use std::io::ErrorKind;
 

@@ -84,9 +84,9 @@ fn flipped(flips: u64) -> Result<WorkloadOutcome, Error> {
         // A flip that finds the hog preempted by a bystander moves it without a switch.
         let because = "it was seen running just before each flip, less those that met a preemption";
         let spared = flips / 10 + hog.counted.involuntary.saturating_sub(flips);
-        // A stop task that comes for the flipper may find the hog in its place: the hog stays where
-        // it is, and the rule `stopper` cannot tell the difference. Seen once in 200 flips, in 3 of
-        // 14 runs; the truth suite allows one wrong reason in a hundred.
+        // When the stopper comes to move the flipper, it may take the CPU from the hog instead. The
+        // hog is not moved, but the rule `stopper` cannot tell the difference. Seen once in 200
+        // flips, in 3 of 14 runs; the truth suite allows one wrong reason in a hundred.
         let moves = Expect::between(
             Reason::Migrate,
             flips.saturating_sub(spared),

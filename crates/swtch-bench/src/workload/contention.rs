@@ -5,8 +5,8 @@
 //! locker-2  … waits for the lock   │ holds: sleeps 400 µs                  │ without
 //! ```
 //!
-//! The number of waits is what the kernel counted around the lock call. That it is nearly every
-//! time follows from the two lengths.
+//! The number of waits is what the kernel counted around the lock call. That nearly every lock call
+//! waits follows from the two lengths.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

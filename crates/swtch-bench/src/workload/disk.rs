@@ -1,8 +1,8 @@
 //! Waiting for the disk: reads that bypass the page cache, and writes that must reach the disk.
 //!
 //! The device decides whether a call blocks: one that answers at once spares the block. So the
-//! reader continues until enough reads have blocked, as the kernel counts them. The writer blocks
-//! as often as it does (data, journal, flush), and nowhere else.
+//! reader continues until enough reads have blocked, as the kernel counts them. Only the kernel's
+//! count tells how often the writer blocks (for data, journal, flush); nothing else can block it.
 
 use std::os::unix::fs::FileExt;
 use std::thread;

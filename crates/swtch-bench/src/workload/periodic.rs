@@ -122,7 +122,8 @@ fn run(
 }
 
 impl Periods {
-    /// If the hog had the CPU when the timer expired, it lost it between its last beat and now.
+    /// Sleeps for one period. If the hog had the CPU when the timer expired, it has lost it since:
+    /// the sleeper runs now.
     fn sleep_through_one(&mut self, heartbeat: &Heartbeat) -> Result<(), Error> {
         let deadline = clock::after(PERIOD);
         self.blocked += sleep(PERIOD)?;

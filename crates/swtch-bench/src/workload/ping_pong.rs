@@ -1,5 +1,5 @@
-//! Two players on one CPU pass a token to and fro. Neither can continue before the other has acted,
-//! so each blocks once per round.
+//! Two tasks on one CPU pass a token to and fro. Neither can continue before the other has passed
+//! it, so each blocks once per round.
 //!
 //! ```text
 //! pinger  ─pass─┐ blocked  ┌─pass─┐ blocked

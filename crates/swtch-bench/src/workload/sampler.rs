@@ -26,7 +26,8 @@ use crate::scratch::{AlignedBlock, Scratch, offset_of_block};
 use crate::token::{EpolledPipe, EventFd, Pipe, Token, UnixSocket};
 use crate::workers::{RunningWorker, WorkerProcess, start, start_process};
 
-/// Rest between two acts of one thread, which leaves a few hundred acts in all.
+/// How long a thread rests after each repetition of what it does. By default, that leaves a few
+/// hundred repetitions.
 const REST: Duration = Duration::from_millis(5);
 
 /// Blocks of the files that are read and mapped.
@@ -292,7 +293,7 @@ fn wait_for_a_child() -> Result<(), Error> {
     child.wait().map(drop)
 }
 
-/// Repeats `act` and a rest until `end`.
+/// Repeats `act`, each time followed by a rest, until `end`.
 fn until(end: Timestamp, mut act: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
     while clock::now() < end {
         act()?;

@@ -13,7 +13,7 @@ use crate::needs::Needs;
 use crate::outcome::{Expect, WorkloadOutcome};
 use crate::workers::start;
 
-/// Yields between two readings of the clock, each of which costs a tenth of a yield.
+/// Number of yields between two readings of the clock; a reading costs a tenth of a yield.
 const YIELDS_PER_LOOK: u32 = 64;
 
 pub(super) const STORM: Workload = Workload {

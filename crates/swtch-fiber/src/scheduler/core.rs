@@ -33,7 +33,7 @@ pub(crate) struct Core {
     pub(crate) shared: Arc<RuntimeState>,
     pub(crate) accounts: SchedulerAccounts,
     runnable: VecDeque<&'static WorkerCell>,
-    /// Tasks of own workers, and stolen ones, that wait for a worker; see `tasks`.
+    /// Tasks that wait for a worker: spawned by this scheduler's workers, or stolen; see `tasks`.
     pub(crate) near: VecDeque<Task>,
     /// Which queue of tasks is checked first this time.
     pub(crate) near_first: bool,

@@ -152,7 +152,7 @@ pub struct Frames {
     pub reaches_root: bool,
 }
 
-/// What was found beyond a frame.
+/// The caller of a frame, or why there is none.
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one at a time, and mostly the large one"

@@ -105,8 +105,8 @@ mod tests {
         assert_eq!(size_of::<Owners>(), 8 + 8 * NAMED);
     }
 
-    /// Threads that are not workers may outnumber the places; they are not named and must not use
-    /// any.
+    /// There may be more threads that are not workers than words for holders. Such threads are not
+    /// named, so they must not use any of these words.
     #[test]
     fn a_thread_outside_takes_no_place() {
         let owners = Owners::of_lock();

@@ -209,8 +209,8 @@ pub fn is_resolved(measured: &MeasuredGroup) -> bool {
     prices(measured, &blocks).iter().all(is_narrow)
 }
 
-/// Only headline prices must be narrow: switches on one CPU, one a hop. All others show their
-/// interval and are no reason to measure longer.
+/// Only headline prices must be narrow: those of the section `Switch` under `SCHED_BATCH`. All
+/// others show their interval and are no reason to measure longer.
 fn is_narrow(price: &Price) -> bool {
     let is_headline =
         price.section == Section::Switch.as_str() && price.policy == Some(Policy::Batch);
@@ -238,7 +238,7 @@ fn twins(groups: &Groups<'_>) -> Vec<Compared> {
         .collect()
 }
 
-/// Compares all of them as one family.
+/// A contrast for each pair of series, all judged as one family.
 fn family(values: &[PairedSeries]) -> Vec<Option<Contrast>> {
     let pairs: Vec<_> = values
         .iter()
@@ -255,7 +255,7 @@ fn named(twins: &[Compared]) -> Vec<NamedContrast> {
 }
 
 /// The contrasts of each group are one family: the more of them, the wider the intervals (Holm).
-/// Each is compared with a pair of its own group that does the same.
+/// Each contrast is judged beside two arms of its own group that do the same.
 fn contrasts(groups: &Groups<'_>) -> Vec<NamedContrast> {
     let of_group = |(measured, blocks): &(&MeasuredGroup, &Blocks<'_>)| {
         let twin = |of: &ArmPair| {

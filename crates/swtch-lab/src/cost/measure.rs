@@ -121,8 +121,8 @@ impl<'a> Field<'a> {
         }
         let measured = &mut self.measured[index];
         self.progress.show(&measured.group);
-        // Every tree of every session has another order: one that happens to favour an arm must not
-        // recur.
+        // Every tree of every session has another order: an order that happens to favour an arm
+        // must not recur.
         let number = u64::try_from(measured.trees.len()).unwrap_or_default();
         let seed = self.seed.wrapping_add(number);
         let plan = measured.group.plan(self.cpu);
@@ -140,8 +140,9 @@ impl<'a> Field<'a> {
 /// With six trees the lowest and the highest median bound the true one with 96.9 %.
 const LEAST_TREES: usize = 6;
 
-/// The groups take turns tree by tree, so all are whole at the end only. A session that is stopped
-/// before gets what two trees say: their intervals claim no more ([`swtch_core::cost::Estimate`]).
+/// The groups take turns tree by tree, so none is complete before the end. A session that is
+/// stopped earlier keeps every group of two trees or more: the intervals of two trees claim no more
+/// than two trees can say ([`swtch_core::cost::Estimate`]).
 const LEAST_TREES_WHEN_STOPPED: usize = 2;
 
 /// The progress line on stderr; nothing if that is not a terminal.

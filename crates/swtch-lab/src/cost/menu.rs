@@ -157,7 +157,7 @@ impl Arm {
         }
     }
 
-    /// The section of its rows: the system call is a yardstick in every group.
+    /// The section of its rows: that of its group, but the system call is always a yardstick.
     pub fn section(&self, of_group: Section) -> Section {
         match self.role {
             Role::Reference => Section::Yardstick,
@@ -207,9 +207,9 @@ impl Arm {
 pub struct PriceRow {
     /// The operation's name in the table.
     pub kind: String,
-    /// The act that does it.
+    /// Which of the arm's operations it is the price of.
     pub act: usize,
-    /// The act that does the same without a switch.
+    /// The operation of the arm that does the same without a switch; its time is subtracted.
     pub baseline: Option<usize>,
 }
 
@@ -220,9 +220,9 @@ pub struct ArmPair {
     pub name: String,
     /// One line about what differs.
     pub about: String,
-    /// The act that has what differs.
+    /// The operation that has what differs.
     pub with: ArmOperation,
-    /// The act that lacks what differs.
+    /// The operation that lacks what differs.
     pub without: ArmOperation,
     /// The contrast that it controls; then its own difference must be 0.
     pub control_of: Option<String>,
@@ -304,8 +304,7 @@ impl ArmGroup {
     /// Index of the first ring of these members under this policy.
     ///
     /// # Panics
-    /// The menu has put none into the group before: another arm in its place would be compared with
-    /// what it is no twin of.
+    /// The group has no such ring yet. Any other arm would be the wrong one to compare a twin with.
     fn position_of(&self, members: Members, policy: Policy) -> usize {
         let is_such = |ring: &RingSpec| ring.members == members && ring.policy == policy;
         let position = self
@@ -337,8 +336,8 @@ impl ArmGroup {
         twins.map(pair).collect()
     }
 
-    /// The pair of equal arms with which `pair` is compared. Acts of one ring are compared with
-    /// acts of one ring, which differ by far less than two rings.
+    /// The pair of equals beside which `pair` is judged. If one ring does both operations of
+    /// `pair`, one ring does both of the equals too, because two rings differ by far more.
     pub fn twin_of(&self, pair: &ArmPair) -> Option<ArmPair> {
         let is_control = |other: &&ArmPair| other.control_of.is_some() && other.is_of_one_ring();
         match pair.is_of_one_ring() {
@@ -370,7 +369,7 @@ impl ArmGroup {
         }
     }
 
-    /// Hot baselines that no price and no curve is net of.
+    /// Hot baselines that are subtracted from no price and no curve, and so need not be timed.
     fn unneeded(&self) -> Vec<(usize, usize)> {
         let is_in_curve = |arm: usize| self.spots.iter().any(|spot| spot.arm == arm);
         let arms = self.arms.iter().enumerate();

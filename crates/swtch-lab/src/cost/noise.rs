@@ -5,9 +5,9 @@ use swtch_core::cost::{Contrast, Dropped, Noise, Regimes, differs, iqr_pct, lag1
 use super::measure::Measurements;
 use super::series::Blocks;
 
-/// Gathers the noise of a session. `twins` are all pairs of arms that do the same, judged as one
-/// family. One that is said to differ stands for all; if there is none, the one with the median
-/// interval.
+/// Gathers the noise of a session. `twins` are the contrasts of all pairs of arms that do the same,
+/// judged as one family. One of them is kept: one that differs if there is any, else the one whose
+/// interval has the median width.
 pub fn noise(measurements: &Measurements, blocks: &[Blocks<'_>], twins: &[Contrast]) -> Noise {
     let trees = || {
         measurements

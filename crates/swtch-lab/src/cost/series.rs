@@ -1,4 +1,4 @@
-//! The blocks of a group as series for estimates: by act, by tree, by round.
+//! The blocks of a group as series for estimates: by operation, by tree, by round.
 
 use swtch_bench::cost::{ArmSpec, LiveRegisters, Sample, Tree};
 use swtch_core::cost::{Block, Contrast, Dropped, Estimate, KeptBlocks, Policy, Primitive};
@@ -9,12 +9,13 @@ use super::menu::ArmGroup;
 /// The number of the sentinel's series.
 const SENTINEL: usize = usize::MAX;
 
-/// One act of an arm, by its indices.
+/// One of the operations that an arm times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArmOperation {
     /// Index of the arm in its group.
     pub arm: usize,
-    /// 0 for the arm's main work, 1 for the hot baseline of a ring, 2 for its other work.
+    /// Index of the operation in its arm. Of a ring: 0 is the main work, 1 its hot baseline, 2
+    /// the other work.
     pub act: usize,
 }
 
@@ -34,7 +35,7 @@ impl ArmOperation {
         Self { arm, act: 2 }
     }
 
-    /// Number of the series; no arm has more than four acts.
+    /// Number of the series; no arm has more than four operations.
     const fn series(self) -> usize {
         self.arm * 4 + self.act
     }
@@ -71,7 +72,7 @@ impl<'m> Blocks<'m> {
         trees.fold(Dropped::default(), Dropped::plus)
     }
 
-    /// Blocks of one act that were left out.
+    /// Blocks of one operation that were left out.
     pub fn dropped_of(&self, act: ArmOperation) -> usize {
         let samples = self.measured.trees.iter().flat_map(|tree| &tree.samples);
         let all = samples.filter(|sample| is_of(sample, act)).count();
@@ -91,7 +92,7 @@ impl<'m> Blocks<'m> {
         Estimate::of_trees(&self.trees.iter().map(tree).collect::<Vec<_>>())
     }
 
-    /// The rounds in which blocks of both acts count, by tree.
+    /// The rounds in which blocks of both operations count, by tree.
     pub fn pairs(&self, one: ArmOperation, other: ArmOperation) -> PairedSeries {
         self.series_pairs(one.series(), other.series())
     }
@@ -136,7 +137,7 @@ impl<'m> Blocks<'m> {
         Estimate::of_trees(&trees.collect::<Vec<Vec<f64>>>())
     }
 
-    /// The act in multiples of the sentinel's loop.
+    /// Time per operation of `act`, in multiples of the sentinel's loop.
     pub fn over_sentinel(&self, act: ArmOperation) -> Option<Estimate> {
         let (sentinel, act) = self.series_pairs(SENTINEL, act.series());
         Contrast::of_trees(&sentinel, &act).map(|contrast| contrast.ratio)
@@ -151,8 +152,8 @@ impl<'m> Blocks<'m> {
         self.trees.iter().map(series).collect()
     }
 
-    /// Register components that were in use at the switches of two acts; `None` where that was not
-    /// recorded.
+    /// Register components that were in use at the switches of two operations; `None` where that
+    /// was not recorded.
     pub fn proof(&self, without: ArmOperation, with: ArmOperation) -> Option<String> {
         let live = |act| {
             let samples = self.measured.trees.iter().flat_map(|tree| &tree.samples);
@@ -216,7 +217,7 @@ fn blocks(group: &ArmGroup, tree: &Tree) -> Vec<Block> {
 
 /// Involuntary switches in a ring that is built to have none: another task had the CPU meanwhile.
 /// Members under the default policy preempt one another, and `sched_yield` counts as involuntary:
-/// there other tasks cannot be told apart, and it is 0.
+/// there the switches that other tasks caused cannot be told apart, and the result is 0.
 fn unexpected(group: &ArmGroup, sample: &Sample) -> u64 {
     let is_told = match &group.arms[sample.arm].spec {
         ArmSpec::Ring(ring) if sample.act != 1 => {

@@ -10,10 +10,10 @@
 //! Only members of the rings have `SCHED_BATCH`, so the probes tell their switches from all others;
 //! and a switch between threads stays in its process, so both rings of a tree are counted apart.
 //!
-//! A round ends for the probes when the first line of the next is read. The block of that line is
-//! done by then and belongs to the round before, which may leave a round without switches; each
-//! switch is in one round. Warm-up laps inside a block count too, calibration and warm-up rounds do
-//! not.
+//! For the probes, a round ends when the first line of the next round is read. The block that this
+//! line reports is done by then, so the probes have its switches in the round before, and a round
+//! may have none; each switch is in one round. Warm-up laps inside a block count too, calibration
+//! and warm-up rounds do not.
 //!
 //! A check on the probes' own part, in every answer: a switch has four readings of the clock by
 //! four programs, so the slow-down of a hand-off should be about four times what is subtracted.
@@ -43,7 +43,7 @@ const SCHED_BATCH: u32 = 3;
 /// The primitive with the least work of its own around the switch.
 const PRIMITIVE: Primitive = Primitive::FutexShared;
 
-/// The arms of the group, in its order.
+/// The members of the group's rings, in the order of its arms.
 const MEMBERS: [Members; 2] = [Members::Threads, Members::Processes];
 
 /// The group that is measured with and without probes; `None` when there is no time for it.
@@ -88,7 +88,7 @@ impl KernelShares {
     }
 }
 
-/// Measures the share if the menu has it, and adds the trees without probes to the harvest.
+/// Measures the share if the menu has it, and adds the trees without probes to `measurements`.
 ///
 /// # Errors
 ///
@@ -120,7 +120,7 @@ pub fn measure(
     Ok(outcome)
 }
 
-/// The outcome of all trees, and the measurement of those without probes.
+/// The shares from all trees, and the measurement of those without probes.
 fn judge(group: &ArmGroup, pairs: Vec<(Tree, Probed)>) -> (KernelShares, MeasuredGroup) {
     let (plain, probed): (Vec<Tree>, Vec<Probed>) = pairs.into_iter().unzip();
     let (trees, rounds): (Vec<Tree>, Vec<Vec<Shares>>) = probed.into_iter().unzip();

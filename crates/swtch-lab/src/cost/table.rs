@@ -202,7 +202,7 @@ fn point_and_reach(estimate: &Estimate) -> (String, String) {
     (nanos(estimate.point), nanos(reach))
 }
 
-/// Voluntary and involuntary where both are there; one number where it is 1.
+/// Switches per operation: voluntary and involuntary ones apart if there are both, else their sum.
 fn switches(price: &Price) -> String {
     let (voluntary, involuntary) = (price.voluntary_per_op, price.involuntary_per_op);
     let total = voluntary + involuntary;

@@ -35,7 +35,7 @@ pub const BLOCKED: usize = 2;
 /// The runs of all members of a load, as its trace shows them.
 #[derive(Clone, Debug, Default)]
 pub struct LoadRuns {
-    /// One for each member, in the order of [`swtch_bench::load::Played::members`].
+    /// One for each member, in the order of [`swtch_bench::load::LoadResults::members`].
     pub stories: Vec<MemberRuns>,
     /// Records that the recorder lost.
     pub lost: u64,
@@ -227,7 +227,8 @@ impl TraceReader {
             return;
         };
         let to_ns = row.ts.as_ns();
-        // The recording began inside a run without a length, and so after the last switch-out.
+        // A run has no length when the recording began inside it. It is then taken to begin at the
+        // last switch-out, or to be empty if none was recorded.
         let since = self.last_out[place].unwrap_or(to_ns);
         let from_ns = row
             .ran

@@ -1,7 +1,7 @@
 //! The file that describes a load (`docs/LOADS.md` has every word).
 //!
 //! ```text
-//! text ─▶ LoadFile: head, variants ──parameters, calibration──▶ Load, or a Mistake with its place
+//! text ─▶ LoadFile: head, variants ──parameters, calibration──▶ Load, or a LoadFileError
 //! ```
 //!
 //! A file is read in two steps, because a load depends on what is typed: `$NAME` stands for a
@@ -171,8 +171,8 @@ fn parse(source: &SourceText) -> Result<Spanned<DeTable<'_>>> {
     })?)
 }
 
-/// The place of an error of [`ExperimentHead::read`]: the one that TOML gives, or the parameter that it
-/// names.
+/// Where in the text an error of [`ExperimentHead::read`] is: at the place that TOML gives, or at
+/// the parameter that it names.
 fn mistake_of_head(
     source: &SourceText,
     table: &Spanned<DeTable<'_>>,

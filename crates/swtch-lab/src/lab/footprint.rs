@@ -321,7 +321,7 @@ fn sets_table(spots: &[SizeResult]) -> FindingsTable {
 impl FootprintParameters {
     /// A sentence that sets the control beside the walk that it controls.
     fn control(&self, blocks: &Blocks<'_>, spots: &[SizeResult]) -> Option<String> {
-        // Only what fits into a CPU's own cache: beyond it, others have a say in the result.
+        // Only what fits into a CPU's own cache: beyond it, the result also depends on others.
         let fits = |spot: &&SizeResult| {
             spot.bytes <= swtch_host::private_cache_bytes().unwrap_or(USUAL_CACHE)
                 && spot.random.is_some()
@@ -338,8 +338,8 @@ impl FootprintParameters {
         ))
     }
 
-    /// B4: the indirect cost can exceed the switch itself, and a CPU of its own spares it a
-    /// process.
+    /// B4: the indirect cost can exceed the switch itself, and processes that have a CPU each lose
+    /// less.
     fn afterwards(
         &self,
         blocks: &Blocks<'_>,

@@ -1,7 +1,7 @@
 //! `lock-ring`: what a switch costs between threads that pass locks round a ring.
 //!
 //! ```text
-//! rings of (lock, policy and CPUs, spare locks, threads) ─timed─▶ Row: times, switches ─▶ answers
+//! rings of (lock, policy and CPUs, spare locks, threads) ─timed─▶ RingResult ─▶ answers
 //!        └ some of them once more, watched ─▶ Proof: the order is the ring's
 //! ```
 //!
@@ -143,7 +143,7 @@ impl RingParameters {
         }
     }
 
-    /// The shapes of the rings in one group.
+    /// The sizes of the rings in one group.
     fn shapes(&self) -> Vec<RingSize> {
         let with = |spare: &u32| {
             let spare = *spare;

@@ -43,7 +43,7 @@ const DEAREST_SWITCH_NS: f64 = 2_000.0;
 /// A cost below this share of a run is negligible.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// A number of equal threads.
+/// A setting of the experiment: how many equal threads run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ThreadCount(usize);
 
@@ -78,7 +78,7 @@ struct ThreadTimes {
     switches: f64,
 }
 
-/// All plays of equal threads.
+/// The runs of all settings and rounds.
 struct EqualThreadsRuns {
     cpus: usize,
     settings: Vec<usize>,
@@ -188,8 +188,8 @@ impl EqualThreadsRuns {
         self.settings.iter().position(|one| *one == threads)
     }
 
-    /// A number of each round over the mean time of a single thread in that round. A heat without
-    /// that number is left out.
+    /// `value` of each round's run over the mean time of a single thread in that round. Runs
+    /// without that value are left out.
     fn over_one(
         &self,
         threads: usize,
@@ -572,7 +572,7 @@ mod tests {
         assert_eq!(settings(64, 129), [1, 32, 64, 65, 96, 128, 129]);
     }
 
-    /// A heat of threads, each given the number of threads on its CPU and its time.
+    /// A run of threads, each given as the number of threads on its CPU and its time in ns.
     fn heat(threads: &[(usize, f64)]) -> EqualThreadsRun {
         let took = |(on_its_cpu, time_ns): &(usize, f64)| ThreadTimes {
             on_its_cpu: *on_its_cpu,

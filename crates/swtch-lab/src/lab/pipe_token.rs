@@ -258,7 +258,8 @@ impl Tokens<'_> {
         all
     }
 
-    /// Act 1 of a coroutine is its switch among others, act 2 the same work without.
+    /// Of a coroutine, operation 1 is its work with switches (the price "in situ"), operation 2 the
+    /// same work without.
     fn coroutine_row(&self) -> Option<Vec<Cell>> {
         let arm = self.coroutine()?;
         let [whole, own] = [1, 2].map(|act| ArmOperation { arm, act });

@@ -173,9 +173,9 @@ fn sentence(rows: &[PrimitiveRow]) -> Option<String> {
 /// The least ratio that counts as an order of magnitude.
 const TENFOLD: f64 = 10.0;
 
-/// E2: uncontended primitives differ by an order of magnitude. Compared are those that block a task
-/// which finds them taken: the article's own, and newer ones. Spin locks, signals that wake nobody
-/// and bare system calls are left out.
+/// E2: uncontended primitives differ by an order of magnitude. Only primitives that block a task
+/// when they are taken are compared: the article's own, and newer ones. Spin locks, signals that
+/// wake nobody and bare system calls are left out.
 fn answer(blocks: &Blocks<'_>) -> Option<Answer> {
     let blocking = [
         Uncontended::FutexLock,

@@ -104,7 +104,7 @@ pub struct ExperimentContext {
 }
 
 impl ExperimentContext {
-    /// Opens the room: catches signals, and finds out whether plays can be recorded.
+    /// Catches signals, and finds out whether plays can be recorded.
     ///
     /// # Errors
     /// Signals cannot be caught.
@@ -182,7 +182,8 @@ impl ExperimentContext {
         }))
     }
 
-    /// As [`Self::play`], for a script of any player: this program with the verb `player`.
+    /// As [`Self::play`], for any script. The process that plays it is this program with the verb
+    /// `player`.
     ///
     /// # Errors
     /// It cannot be played or recorded.

@@ -322,7 +322,7 @@ mod tests {
         assert_eq!((turned.low, turned.high), (-2.0, -1.0));
     }
 
-    /// The least that the one may be, and the most that the other may be.
+    /// The low end is the least that the one may be, less the most that the other may be.
     #[test]
     fn a_gap_is_as_wide_as_both_intervals() {
         let gap = gap(&estimate(10.0, 14.0), &estimate(3.0, 5.0));

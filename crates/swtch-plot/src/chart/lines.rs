@@ -55,7 +55,8 @@ const fn depth(style: Style) -> u8 {
     }
 }
 
-/// Ideal lines are all of one faded colour: only what was measured takes from the palette.
+/// Colour and shape of each line. Ideal lines all have one faded colour, so that the palette is
+/// left to what was measured.
 fn looks(lines: &[Line]) -> Vec<LineAppearance> {
     let mut measured = 0;
     let looks = lines.iter().map(|line| match line.style {

@@ -23,7 +23,7 @@ pub type Facts = Vec<(&'static str, EvidenceValue)>;
 /// Gives the name of a task.
 pub type Label<'a> = &'a dyn Fn(TaskKey) -> String;
 
-/// Words for the numbers in a trace.
+/// Names for the numbers of system calls and wait types in a trace.
 #[derive(Debug)]
 pub struct Vocabulary {
     arch: Option<Arch>,

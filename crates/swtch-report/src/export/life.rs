@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A row describes the wait before its run, and the reason of the switch-out after it. So two rows
-//! describe a whole wait: its reason, its object, and its waker. [`LastSwitchOuts`] keeps only the last row
-//! of each thread.
+//! describe a whole wait: its reason, its object, and its waker. [`LastSwitchOuts`] keeps only the
+//! last row of each thread.
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Reason, Switch, TaskKey, Timestamp};

@@ -10,8 +10,8 @@
 //!
 //! What Perfetto's trace processor computes from the events must equal our sums: a run is one row
 //! of `sched`, and blocked and run-queue time are the rows of `thread_state` between runs.
-//! [`lanes`], [`ftrace_state`] and [`unknown_spans`] explain what that takes. Moments are written on
-//! `CLOCK_BOOTTIME`, the format's own clock.
+//! [`lanes`], [`ftrace_state`] and [`unknown_spans`] explain what that takes. Moments are written
+//! on `CLOCK_BOOTTIME`, the format's own clock.
 
 mod ftrace_state;
 mod intern;
@@ -73,7 +73,7 @@ pub fn write(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
     writer.finish(rows, &gaps)
 }
 
-/// All stages of the export.
+/// The parts of the export, and what they keep from row to row.
 struct PerfettoWriter<'a> {
     packets: Packets<'a>,
     threads: NamedThreads,

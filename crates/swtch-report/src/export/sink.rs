@@ -70,8 +70,8 @@ enum OutputTarget {
 }
 
 impl Sink {
-    /// Opens `path`, or stdout. When `interrupted` becomes true the next write fails, and no file is
-    /// left behind.
+    /// Opens `path`, or stdout. When `interrupted` becomes true the next write fails, and no file
+    /// is left behind.
     ///
     /// # Errors
     /// When the file cannot be made, and for binary bytes on a terminal.

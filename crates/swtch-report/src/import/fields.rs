@@ -14,7 +14,7 @@ use super::cursor::Cursor;
 /// How the section begins: three bytes that occur in no text, and a word.
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
-/// A tracepoint's name and the places of its fields.
+/// A tracepoint's name, and where its fields are in its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TracepointFormat {
     /// Name of the tracepoint, without its system.

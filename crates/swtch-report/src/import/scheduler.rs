@@ -396,7 +396,7 @@ impl SchedulerState {
 
 impl ImportedTask {
     /// Whether it was woken since it left: another wakeup before it runs changes nothing. A wakeup
-    /// during its last run counts only until another comes, as the task may have gone on running.
+    /// from before it left is replaced by the next one, as the task may have gone on running.
     fn is_woken(&self) -> bool {
         let is_since_it_left = |wake: Wake| self.out.is_none_or(|out| wake.ts >= out);
         self.run.is_none() && self.wake.is_some_and(is_since_it_left)

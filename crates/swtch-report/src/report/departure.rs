@@ -36,7 +36,7 @@ pub struct Departure {
     pub indirect_high: Option<Nanos>,
 }
 
-/// A task that has left its CPU.
+/// A switch-out whose task has no later row yet.
 #[derive(Clone, Copy, Debug)]
 struct OpenDeparture {
     departure: Departure,
@@ -44,7 +44,7 @@ struct OpenDeparture {
     counts: bool,
 }
 
-/// Joins the rows of one trace, which must come in order of time.
+/// Joins each switch-out of a trace with the next row of its task. Rows must come in order of time.
 #[derive(Debug)]
 pub struct Departures {
     /// The last switch-out of each task, by the task's index.
@@ -99,7 +99,8 @@ impl Departures {
         if task != Names::nameless() {
             self.away[task] = Some(away);
         } else if away.counts {
-            // Several tasks share this index: the next row may be another's.
+            // Several tasks share this index, so the next row may be another task's: nothing is
+            // known but the most that any absence costs.
             each(&Departure {
                 indirect_high: self.displacement.as_ref().map(Displacement::most),
                 ..away.departure

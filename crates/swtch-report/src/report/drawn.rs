@@ -1,4 +1,4 @@
-//! Hand-made rows for the tests of reports: those of the whole project, and what only reports know.
+//! Hand-made rows for the tests of reports: those of `swtch_fixtures`, and what only reports need.
 
 pub use swtch_fixtures::*;
 

@@ -152,7 +152,7 @@ pub struct ExplainPageParts {
     pub without_findings: String,
 }
 
-/// One finding, in words.
+/// One finding as sentences, for a page.
 #[derive(Clone, Debug)]
 pub struct FindingText {
     /// What was seen, with its numbers.

@@ -19,7 +19,7 @@ use super::tally::{MEASURES, Tally};
 pub enum GroupKey {
     /// A thread, by its index.
     Thread(usize),
-    /// A process, by its place.
+    /// A process, by its place in [`Names::processes`].
     Process(usize),
     Cpu(u16),
     Cgroup(CgroupId),
@@ -199,7 +199,7 @@ impl Groups {
     }
 }
 
-/// What is needed to turn keys into words.
+/// What a trace must tell before a [`GroupKey`] can be shown as names.
 #[derive(Debug)]
 pub struct KeyNames<'a> {
     /// Names of the threads and processes.

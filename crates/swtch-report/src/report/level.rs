@@ -113,7 +113,7 @@ struct OneLevel {
     alone: u64,
 }
 
-/// What is known of one thread so far.
+/// The runs of one thread that have not ended, at both levels, and the switches seen in them.
 #[derive(Debug, Default)]
 struct ThreadOpenRuns {
     /// The user run in which OS switches were seen: worker and number of the run.

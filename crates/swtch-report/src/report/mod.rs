@@ -3,7 +3,7 @@
 //! ```text
 //! Trace ──scan──▶ Switch ─▶ Selection (what counts of it?) ─▶ one aggregator ─▶ Sheet ─▶ table
 //!    │                                                         reason, group,            json
-//!    └─ tasks, gaps ─▶ Names, Head                             preemptor, waker,         csv
+//!    └─ tasks, gaps ─▶ Names, TraceHead                        preemptor, waker,         csv
 //!                                                              wait, stack, level
 //! ```
 //!

@@ -133,7 +133,7 @@ impl Names {
         &self.threads[index]
     }
 
-    /// A process by its place.
+    /// The process at this place in the list of processes.
     pub fn process(&self, place: usize) -> &Process {
         &self.processes[place]
     }

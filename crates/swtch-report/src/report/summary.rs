@@ -36,7 +36,7 @@ impl Summary {
         }
     }
 
-    /// The words for what came before a wait.
+    /// What a wait began with: a reason or, for a new task, its start.
     fn word(&self, reason: Reason) -> &'static str {
         match reason {
             Reason::Unknown if !self.has_unknown => "their start",

@@ -79,7 +79,7 @@ pub struct ObjectWaits {
     pub waits: u64,
     /// Time off the CPU in these waits: blocked and in the run queue.
     pub off: Nanos,
-    /// Time asleep.
+    /// Time until the task became runnable.
     pub blocked: Nanos,
     /// Time runnable in a run queue.
     pub runq: Nanos,

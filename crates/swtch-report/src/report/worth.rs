@@ -1,4 +1,5 @@
-//! What the switches of a page cost, and how much the changes would save that its findings suggest.
+//! What the switches of a page cost, and how much it would save to make the changes that its
+//! findings suggest.
 //!
 //! A finding is about the switches for one reason, or about those into waits for one object. Both
 //! are billed. A saving is mentioned from [`LEAST_PCT`] of a CPU on, always with its interval and

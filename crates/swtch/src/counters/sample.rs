@@ -200,7 +200,7 @@ pub(super) struct SeenThreads {
 }
 
 impl SeenThreads {
-    /// A tally for running processes: what they did before the first sample does not count.
+    /// For processes that run already: what they did before the first sample does not count.
     pub(super) fn of_running() -> Self {
         Self {
             baseline: Baseline::FirstSample,

@@ -89,7 +89,7 @@ enum Paused {
 impl LiveDisplay<'_> {
     fn go_on(&mut self, mut before: LevelsReading) -> Result<()> {
         let stop = stop_on_signals()?;
-        // A JSON object must end: without a number of readings there is one.
+        // A JSON object must end, so if no number of readings was asked for, there is one.
         let looks = match (self.request.count, self.request.format) {
             (None, Format::Json) => Some(1),
             (count, _) => count,

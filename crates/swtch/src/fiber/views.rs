@@ -31,7 +31,7 @@ pub enum View {
 }
 
 impl View {
-    /// Its rows.
+    /// Makes this view's rows of a snapshot and the kernel's counters of the same threads.
     pub fn sheet(self, snapshot: &Snapshot, threads: &KernelCounters) -> Sheet {
         match self {
             Self::Schedulers => Sheet {

@@ -159,8 +159,8 @@ fn spans(os: &LevelRows, track: Track, span: Span) -> Vec<Drawn> {
         let (begin, end) = (span.edge(bin, BINS), span.edge(bin + 1, BINS));
         os.add_shares(track, begin, end, &mut shares);
         let (from_ns, to_ns) = (begin - span.from_ns, end - span.from_ns);
-        // One after the other within their bin: they are too narrow to be told apart and are drawn
-        // as shares of it.
+        // The states of a bin are drawn one after the other, each as long as its share of the bin:
+        // the pieces themselves are too narrow to be told apart.
         let mut at = from_ns;
         shares.drain(|state, ns| {
             let end = (at + ns).min(to_ns);

@@ -1,8 +1,8 @@
 //! Records the switches of user-mode schedulers in the recorded processes.
 //!
 //! ```text
-//! task events ─▶ finder ─Page─▶ Watched ─┬─ words  ─▶ the kernel side: which worker a thread ran
-//!  (processes)   (a process)     │       └─ events ─▶ merge ─▶ timeline ─▶ rows of level `user`
+//! task events ─▶ finder ─Page─▶ WatchedProcess ─┬─ words ─▶ kernel side: which worker a thread ran
+//!  (processes)   (a process)     │              └─ events ─▶ merge ─▶ timeline ─▶ rows of `user`
 //!                                └ lease: "go on writing for a second", ten times a second
 //! ```
 //!

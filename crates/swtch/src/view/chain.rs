@@ -114,7 +114,7 @@ pub fn critical(loaded: &Loaded, task: TaskKey, span: Span) -> Value {
     })
 }
 
-/// The critical path, latest step first, and why it does not reach the begin of the span, if it
+/// The critical path, latest piece first, and why it does not reach the begin of the span, if it
 /// does not. `open` is the thread's wait or run that was open when the trace ended.
 fn path(
     timeline: &LevelRows,
@@ -185,7 +185,7 @@ fn path(
 }
 
 /// Where the path begins: at the end of the span or, if the thread has no row there, at the end of
-/// its last row. A wait or run that was open then is the first step.
+/// its last row. A wait or run that was open then is the first piece.
 fn last_known(
     timeline: &LevelRows,
     task: TaskKey,
@@ -275,7 +275,7 @@ mod tests {
         LevelTimelines::read(&Trace::open(&path).unwrap(), Timestamp::from_ns(START)).unwrap()
     }
 
-    /// A step: task, from, to, and its state.
+    /// A piece of a path as the tests compare it: task, from, to (ns), state.
     type PrintedStep = (u32, u64, u64, ThreadState);
 
     fn pieces(task: u32, from_ns: u64, to_ns: u64) -> (Vec<PrintedStep>, Option<&'static str>) {

@@ -173,7 +173,7 @@ pub struct TaskLifetime {
     exited: Option<Timestamp>,
 }
 
-/// The lives of tasks that began or ended during the capture, from events in order of time.
+/// The lifetimes of tasks that began or ended during the capture, from events in order of time.
 pub fn lives_of(events: &[TaskEvent]) -> FxHashMap<TaskKey, TaskLifetime> {
     let mut lives: FxHashMap<TaskKey, TaskLifetime> = FxHashMap::default();
     for event in events {

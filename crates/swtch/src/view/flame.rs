@@ -57,7 +57,7 @@ pub fn flame(loaded: &Loaded, filter: &Filter) -> Result<Value> {
     Ok(root.to_json("all", least))
 }
 
-/// Number of waits and blocked time, by place.
+/// Number of waits and blocked time in ns, for each [`FlameKey`].
 fn places(session: &mut FilteredTrace<'_>) -> Result<FxHashMap<FlameKey, (u64, u64)>> {
     let columns = Columns::OFF_REASON | Columns::OFF | Columns::RUNQ | Columns::STACKS;
     let mut places: FxHashMap<FlameKey, (u64, u64)> = FxHashMap::default();

@@ -47,8 +47,8 @@ impl RowIds {
             }
         }
         let mut rows = vec![NO_ROW; next];
-        // Places that belong to no track were counted, but not read: the recorder wrote between the
-        // two passes.
+        // Rows without an id belong to no track: they were counted in the first pass and not read
+        // in the second, because the recorder wrote between the two.
         let numbered = ids.iter().enumerate().filter(|(_, id)| **id != NO_ROW);
         for (row, id) in numbered {
             rows[widen(*id)] = narrow(row);

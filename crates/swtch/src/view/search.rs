@@ -13,7 +13,7 @@ use super::loaded::Loaded;
 /// The most results that a person would look through.
 const MOST_FOUND: usize = 50;
 
-/// The waits with one stack: number, time, and the longest.
+/// The waits with one stack: how many, how long in total, and the longest.
 #[derive(Clone, Copy, Debug)]
 pub struct StackWaits {
     waits: u64,

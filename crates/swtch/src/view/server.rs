@@ -30,7 +30,8 @@ use super::loaded::Loaded;
 use super::query::{Query, QueryError};
 use super::{ViewRequest, answers, assets};
 
-/// Answers computed at once: each scan takes all of a CPU, and two pages may ask for ten.
+/// The most answers that are computed at the same time: each scan takes all of a CPU, and two pages
+/// may ask for ten.
 const MOST_ANSWERS: usize = 8;
 
 /// How often to check whether a trace that is being recorded has changed.
@@ -54,7 +55,7 @@ pub struct ServerState {
 }
 
 impl ServerState {
-    /// A site for a trace that has been read.
+    /// The state of a server for a trace that has been read.
     pub fn new(request: &ViewRequest, loaded: Loaded, address: SocketAddr, token: String) -> Self {
         Self {
             path: request.trace.clone(),
@@ -168,7 +169,7 @@ pub fn serve(state: Arc<ServerState>, listener: TcpListener) -> Result<()> {
     result
 }
 
-/// The routes of a site.
+/// The routes of the server.
 pub fn router(state: Arc<ServerState>) -> Router {
     Router::new()
         .route("/{token}", get(page_below))

@@ -219,7 +219,7 @@ impl Tracks {
     }
 }
 
-/// The second pass, which puts rows into their places.
+/// The second pass, which writes each row to its position in the columns.
 #[derive(Debug)]
 struct RowPlacer {
     by_task: FxHashMap<TaskKey, usize>,
@@ -228,7 +228,7 @@ struct RowPlacer {
     next: Vec<usize>,
     rows: RowColumns,
     cpus: Vec<CpuLane>,
-    /// Place of each CPU's lane in `cpus`, by the number of the CPU.
+    /// Index of each CPU's lane in `cpus`, by the number of the CPU.
     cpu_places: Vec<Option<usize>>,
 }
 

@@ -1,8 +1,8 @@
 //! Exports are read back by readers other than their writers, and compared with `swtch report`.
 //!
 //! ```text
-//! drawn rows ─▶ trace ─┬▶ swtch export ─▶ csv, parquet, JSON, protobuf ─▶ read back ─┬▶ same sums
-//!                      └▶ swtch report --format json ────────────────────────────────┘
+//! made-up rows ─▶ trace ─┬▶ swtch export ─▶ csv, parquet, JSON, … ─▶ read back ─┬▶ same sums
+//!                        └▶ swtch report --format json ─────────────────────────┘
 //! ```
 
 use std::collections::BTreeMap;

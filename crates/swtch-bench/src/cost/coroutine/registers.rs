@@ -58,14 +58,15 @@ impl SavedRegisters for FloatControl {
     }
 }
 
-/// A coroutine. Dropping it frees the stack without unwinding: a [`CoroutineBody`] owns nothing there.
+/// Dropping it frees the stack without unwinding: a [`CoroutineBody`] owns nothing there.
 pub(super) struct AssemblyCoroutine<S> {
     sides: Box<StackPointers>,
     _stack: MappedStack,
     switch: PhantomData<S>,
 }
 
-/// The saved stack pointers of both sides; that of the running side is stale.
+/// The saved stack pointers of the coroutine and of its caller (that of the side that runs is
+/// stale), and what the coroutine does.
 struct StackPointers {
     inside: Cell<*mut u8>,
     outside: Cell<*mut u8>,
@@ -96,7 +97,8 @@ impl<S: SavedRegisters> Stackful for AssemblyCoroutine<S> {
     #[inline]
     fn resume(&mut self) {
         let load = self.sides.inside.get();
-        // SAFETY: the coroutine left itself there, or was laid there, and its stack is ours.
+        // SAFETY: the coroutine was suspended there, or `lay` prepared it there, and its stack is
+        // ours.
         unsafe { S::switch(self.sides.outside.as_ptr(), load) }
     }
 }

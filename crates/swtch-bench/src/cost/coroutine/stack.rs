@@ -10,7 +10,7 @@ const SIZE: usize = 64 * 1024;
 /// Bytes of the guard: one page of the largest size that `AArch64` has.
 const GUARD: usize = 64 * 1024;
 
-/// A mapped stack with its guard.
+/// Address of the mapping: the guard, then the stack.
 #[derive(Debug)]
 pub(super) struct MappedStack(ptr::NonNull<u8>);
 

@@ -25,6 +25,7 @@ pub(super) struct Tasks {
 /// A task and its own waker.
 type Asleep = (Pin<Box<dyn Future<Output = ()>>>, Waker);
 
+/// The waker of a task: it pushes the task's number onto the queue.
 struct RingTask {
     number: usize,
     ready: Queue,

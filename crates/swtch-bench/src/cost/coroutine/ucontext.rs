@@ -14,12 +14,13 @@ mod gnu {
     use super::super::{CoroutineBody, Stackful};
     use crate::error::{Error, checked};
 
-    /// A coroutine. Dropping it frees the stack without unwinding: a [`CoroutineBody`] owns nothing there.
+    /// Dropping it frees the stack without unwinding: a [`CoroutineBody`] owns nothing there.
     pub(in super::super) struct Ucontext {
         sides: Box<SavedContexts>,
         _stack: MappedStack,
     }
 
+    /// The saved contexts of the coroutine and of its caller, and what the coroutine does.
     struct SavedContexts {
         inside: UnsafeCell<libc::ucontext_t>,
         outside: UnsafeCell<libc::ucontext_t>,
@@ -62,7 +63,8 @@ mod gnu {
         #[inline]
         fn resume(&mut self) {
             let (save, load) = (self.sides.outside.get(), self.sides.inside.get());
-            // SAFETY: the coroutine left itself there, or was made there, and its stack is ours.
+            // SAFETY: the coroutine was suspended there, or `makecontext` prepared it there, and
+            // its stack is ours.
             unsafe { libc::swapcontext(save, load) };
         }
     }

@@ -40,7 +40,7 @@ pub(super) fn thread(stamp: &StartStamp) -> Result<(), Error> {
 
 /// The only function of a child that `clone` starts: records the time and ends.
 extern "C" fn child_entry(stamp: *mut c_void) -> c_int {
-    // SAFETY: the parent passes its own and waits until the child has ended.
+    // SAFETY: the parent passes its own `StartStamp` and waits until the child has ended.
     unsafe { &*stamp.cast::<StartStamp>() }.now();
     0
 }

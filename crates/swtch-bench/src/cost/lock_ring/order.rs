@@ -105,7 +105,7 @@ mod tests {
         pairs.iter().map(hand_over).collect()
     }
 
-    /// The example in the drawing above.
+    /// The example in the drawing at the top of this file.
     #[test]
     fn with_one_spare_lock_the_whole_order_is_fixed() {
         let right = [(2, 3), (1, 2), (0, 1), (2, 0), (1, 3), (0, 2), (2, 1)];

@@ -1,7 +1,7 @@
 //! A walk through memory, in which each step goes to the address that the last one read.
 //!
 //! ```text
-//! line 0 ──▶ line 5 ──▶ line 2 ──▶ … ──▶ line 0     every place once, then back to the start
+//! line 0 ──▶ line 5 ──▶ line 2 ──▶ … ──▶ line 0     every line once, then back to the start
 //! ```
 //!
 //! A step cannot begin before the last one has ended. So only the CPU's own prediction of the next
@@ -24,7 +24,7 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// The cycle that [`link`] made, from its first place.
+    /// Walks the cycle that [`link`] made, from the word with index `first`.
     pub(super) const fn new(memory: Arc<Mapping>, first: usize, steps: usize) -> Self {
         Self {
             memory,
@@ -36,8 +36,8 @@ impl Walk {
 
 /// Writes a cycle through `places`, which are indices of words, in their order.
 ///
-/// Every place is written to, so that it lies in a page of its own: pages that are only read all
-/// map the shared zero page, which fits into every cache.
+/// Every one of these words is written to, so that the kernel allocates its page: pages that are
+/// only read all map the shared zero page, which fits into every cache.
 pub(super) fn link(memory: &Mapping, places: &[usize]) {
     let words = memory.words();
     let nexts = places.iter().cycle().skip(1);

@@ -1,8 +1,8 @@
 //! A working set: what a switch costs when the caches have to be refilled.
 //!
-//! Compare [`MemorySharing::Private`], where each member brings its own memory into the caches, with
-//! [`MemorySharing::Shared`], where one member warms them for the next. The walks are the same, so the
-//! difference is what the caches have lost to other members.
+//! Compare [`MemorySharing::Private`], where each member brings its own memory into the caches,
+//! with [`MemorySharing::Shared`], where one member warms them for the next. The walks are the
+//! same, so the difference is what the caches have lost to other members.
 
 use std::sync::Arc;
 
@@ -53,9 +53,9 @@ fn lines(bytes: u64) -> usize {
     usize::try_from(bytes / 64).expect("invariant: memory is addressed by usize")
 }
 
-/// Every line is on the cycle, so a walk can start at the first one.
+/// Memory of `bytes` bytes whose lines form one cycle, so that a walk can start at the first line.
 ///
-/// Private sets use shared memory too, so that they differ from the control in nothing else: the
+/// Private sets use shareable memory too, so that they differ from shared ones in nothing else: the
 /// kernel allocates anonymous pages from elsewhere than pages that processes can share.
 fn make(bytes: u64, order: Order, seed: usize) -> Result<Arc<Mapping>, Error> {
     let lines = lines(bytes);

@@ -167,7 +167,7 @@ impl Menu {
         let mut add = |groups, role| {
             let ring = RingSpec {
                 groups,
-                // A fresh group of version 1 has no real-time budget.
+                // A fresh cgroup of version 1 has no real-time budget.
                 policy: Policy::Batch,
                 ..self.ring(Members::Processes)
             };

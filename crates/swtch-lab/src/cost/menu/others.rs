@@ -11,8 +11,9 @@ const BALLASTS: [u32; 2] = [16, 256];
 const MORE_BALLASTS: [u32; 4] = [1, 16, 256, 1024];
 
 impl Menu {
-    /// Adds all of them. Runtimes of other languages are slow to start (a compiler runs), so they
-    /// are measured with `--thorough`, or when one is named.
+    /// Adds the groups of coroutines, launches and yardsticks, but not with `--quick`. Runtimes of
+    /// other languages are slow to start (a compiler runs), so they are measured with `--thorough`,
+    /// or when one is named.
     pub(super) fn add_others(&mut self, effort: Effort, words: &[String]) {
         if effort == Effort::Quick {
             return;

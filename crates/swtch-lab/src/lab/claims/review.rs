@@ -65,7 +65,7 @@ pub enum ClaimState {
     NotAnswered(String),
 }
 
-/// A claim, the article that makes it, and its standing.
+/// A claim, the article that makes it, and its state.
 #[derive(Clone, Debug)]
 pub struct ClaimRow<'a> {
     /// The article that makes the claim.
@@ -155,7 +155,7 @@ impl Review {
             })
     }
 
-    /// The standing of a claim; `None` when it was not asked for.
+    /// The state of a claim; `None` when it was not asked for.
     fn standing(&self, claim: &Claim) -> Option<ClaimState> {
         let all = self
             .outcomes()

@@ -116,9 +116,9 @@ fn free_contrast(
     (few != many).then_some(contrast.ratio)
 }
 
-/// Whether more CPUs are busy, and more than one: CPU time beyond wall time proves it. The contrary
-/// is not proved where even the ring in which one thread can always move did not keep one CPU busy:
-/// others had the CPUs, or threads were waking up.
+/// Whether the second ring keeps more CPUs busy than the first, and more than one: CPU time beyond
+/// wall time proves it. Fewer do not disprove it where even the first ring, in which one thread can
+/// always move, did not keep one CPU busy: others had the CPUs, or threads were waking up.
 fn more_at_once(few: &Estimate, many: &Estimate) -> Verdict {
     match timed::cpus() {
         1 => Verdict::CannotBeTested("this process may use one CPU only".to_owned()),
@@ -185,7 +185,7 @@ mod tests {
         Estimate::of_trees(&runs).unwrap()
     }
 
-    /// On one CPU neither can be seen.
+    /// A process that may use one CPU only can neither prove nor disprove it.
     #[test]
     fn a_busy_machine_disproves_nothing() {
         let verdict = |few, many| more_at_once(&busy(few), &busy(many));

@@ -35,8 +35,8 @@ pub struct Proof {
     pub violation: Option<Violation>,
     /// The hand-overs of the first run.
     first: Vec<HandOver>,
-    /// Runs whose switches are counted: where nobody should be preempted, those in which nobody
-    /// was.
+    /// Number of runs whose switches are counted: those without a preemption in a ring that should
+    /// have none, all runs of other rings.
     runs: usize,
     /// Switches per hand-over in these runs.
     switches: Option<f64>,

@@ -152,8 +152,8 @@ fn sentence(rows: &[&RingResult]) -> Option<String> {
     })
 }
 
-/// Figures of the first kind of lock: what a hand-over costs by threads, for each policy and place,
-/// and by spare locks.
+/// Figures of the first kind of lock: what a hand-over costs by threads, for each policy and choice
+/// of CPUs, and by spare locks.
 pub fn pictures(rows: &[RingResult]) -> Vec<Picture> {
     let Some(first) = rows.first() else {
         return Vec::new();
@@ -169,7 +169,8 @@ pub fn pictures(rows: &[RingResult]) -> Vec<Picture> {
     pictures
 }
 
-/// Figures of one policy and place: per hand-over, and per switch where its count is exact.
+/// Figures of one policy and choice of CPUs: per hand-over, and per switch where its count is
+/// exact.
 fn by_threads(rows: &[&RingResult], what: &str) -> Vec<Picture> {
     const THREADS: &str = "threads in the ring";
     let by_spare = |row: &RingResult| text::counted(u64::from(row.shape.spare), "spare lock");
@@ -196,7 +197,8 @@ fn by_threads(rows: &[&RingResult], what: &str) -> Vec<Picture> {
         .collect()
 }
 
-/// Rings of as many threads as the article's largest, or nearly.
+/// The figure by spare locks, of rings of as many threads as the article's largest, or of the next
+/// smaller number that was measured.
 fn by_spare_locks(rows: &[&RingResult], lock: LockKind) -> Picture {
     let threads = rows.iter().map(|row| row.shape.threads);
     let largest = threads.filter(|threads| *threads <= ARTICLE_MOST).max();
@@ -217,7 +219,7 @@ fn by_spare_locks(rows: &[&RingResult], lock: LockKind) -> Picture {
     )
 }
 
-/// Policies and places, each once.
+/// The policies and choices of CPUs that were measured, each pair once.
 fn settings(rows: &[&RingResult]) -> Vec<(Policy, CpuChoice)> {
     let mut settings = Vec::new();
     for row in rows {

@@ -1,13 +1,13 @@
 //! The process that plays a load, from both sides.
 //!
 //! ```text
-//! room ─ load.json ─▶ swtch record ─▶ swtch lab-play ─ played.json ─▶ room
-//!        (or without the recorder)     └─▶ the members
+//! experiment ─ load.json ─▶ swtch record ─▶ swtch lab-play ─ played.json ─▶ experiment
+//!              (or without the recorder)     └─▶ the members
 //! ```
 //!
 //! Each play has a process of its own, because the player must have a single thread, and a recorder
-//! gives its rights up for good. The room sleeps until its child ends or a signal comes: if it
-//! polled, it would take CPU time from the members.
+//! gives its rights up for good. The experiment's process sleeps until its child ends or a signal
+//! comes: if it looked again and again, it would take CPU time from the members.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -64,7 +64,7 @@ pub fn perform<Script: DeserializeOwned, T: Serialize>(
     result: &Path,
     play: impl FnOnce(Script) -> Result<T>,
 ) -> Result<u8> {
-    // Nobody reads the result once the room is gone.
+    // Nobody reads the result once the experiment's process is gone.
     set_pdeathsig(Signal::SIGKILL).context("asking to end with the room")?;
     let text = fs::read(script).with_context(|| format!("reading {}", script.display()))?;
     let script = serde_json::from_slice(&text).context("understanding what to play")?;
@@ -75,7 +75,7 @@ pub fn perform<Script: DeserializeOwned, T: Serialize>(
 }
 
 /// Plays a script in a child, `swtch VERB SCRIPT RESULT`, and records it to `trace` if there is
-/// one. Its files are made in `place`.
+/// one. The files of script and result are made in the directory `place`.
 ///
 /// # Errors
 /// It cannot be played or recorded.

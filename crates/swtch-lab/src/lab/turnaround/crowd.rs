@@ -28,7 +28,7 @@ impl fmt::Display for ProcessSet {
     }
 }
 
-/// Plays few and many, and answers D5.
+/// Plays one process per CPU and very many processes, and answers D5.
 ///
 /// # Errors
 /// A load cannot be played.

@@ -13,8 +13,8 @@ use crate::lab::findings::{Findings, FindingsTable};
 use crate::lab::measured::{RoundMedian, SAME, STOPPED, cannot};
 use crate::lab::stage::Rounds;
 
-/// "Slowly": up to one process per CPU, turnaround may grow by this factor. CPUs share caches,
-/// power and the hypervisor's attention, and the kernel's own work needs one of them.
+/// "Slowly": up to one process per CPU, turnaround may grow by this factor. CPUs share caches and
+/// power, the hypervisor serves all of them, and the kernel's own work needs one of them.
 const SLOWLY: f64 = 1.25;
 
 /// "Markedly": at twice as many processes as CPUs it has grown by at least this factor.
@@ -94,7 +94,7 @@ impl Curves {
         of_place.map(|setting| setting.processes)
     }
 
-    /// A number at `processes` over that at `over` processes, for the same place and round.
+    /// `value` at `processes` over that at `over` processes, for the same CPUs and round.
     fn ratio(
         &self,
         place: CpuChoice,

@@ -3,7 +3,7 @@
 use swtch_bench::load::LoadResults;
 use swtch_core::cost::quantile;
 
-/// The results of one play.
+/// Times and switches of the jobs of one play.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shift {
     /// From the start of all to the end of each, in ns.

@@ -112,7 +112,7 @@ fn worker_lanes(scanned: &Scanned, (from_ns, to_ns): (u64, u64)) -> Vec<Lane> {
     tasks.into_iter().enumerate().map(lane).collect()
 }
 
-/// A thread as the reader of traces expects it, shown between two moments.
+/// A thread as [`LoadRuns::read`] expects it, as if its body lasted from one moment to the other.
 const fn member((pid, tid): (u32, u32), (began_ns, ended_ns): (u64, u64)) -> PlayedMember {
     PlayedMember {
         group: 0,

@@ -28,13 +28,15 @@ use super::script::{
     WindowCounts,
 };
 
-/// Time to start workers, to touch pages, and to let the clock's first anchors lie apart.
+/// Time to start workers, to touch pages, and until the first anchors of the scheduler's clock lie
+/// far enough apart.
 const WARM_UP: Duration = Duration::from_millis(300);
 
 /// Numbers that are scanned between two yield points: 16 KiB.
 const PORTION: usize = 2_048;
 
-/// How far ahead the lease is renewed that makes the scheduler record its switches.
+/// How long each renewal of the lease lasts. The scheduler records its switches only while the
+/// lease holds.
 const LEASE: Duration = Duration::from_secs(2);
 
 /// Plays all phases of a scan in this process.
@@ -94,7 +96,7 @@ struct ScanBooks {
     lease: Lease,
 }
 
-/// The part of the table with which one scanner begins.
+/// What one scanner scans: the whole table, from the part at which it begins, until `stop` is set.
 #[derive(Clone)]
 struct TablePart {
     number: usize,

@@ -77,7 +77,7 @@ struct SwitchedTask {
 pub type EventSink<'a> = &'a mut dyn FnMut(CpuId, FtraceEvent);
 
 impl CpuChains {
-    /// Lanes without any row yet.
+    /// Chains without any row yet.
     pub fn new(between: IdleSpan) -> Self {
         Self {
             held: FxHashMap::default(),

@@ -131,7 +131,7 @@ impl NamedThreads {
         escaped(&self.names.label(self.names.index(task))).into_owned()
     }
 
-    /// The place of its process in the trace's list of processes.
+    /// The place of its process in [`Names::processes`].
     pub fn process(&self, task: TaskKey) -> usize {
         self.names.thread(self.names.index(task)).process
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! row n     … run ──┤ ts        ┊ (a switch that was lost)       row n + 1 of the same thread
-//!                   ├── untold ─┊─ out ── blocked ──┤─ run queue ─├── run ──┤
+//!                   ├─ unknown ─┊─ out ── blocked ──┤─ run queue ─├── run ──┤
 //! ```
 //!
 //! A switch of ftrace says in which state the thread left, and its reader assumes that state until
@@ -172,7 +172,8 @@ mod tests {
         (0..200).filter(|row| unknown.follows(*row)).collect()
     }
 
-    /// 1 left at 20 and waited from then on; 2 left at 30, and again at a moment that has no row.
+    /// Task 1 left at 20 and waited from then on. Task 2 left at 30, and left again at a moment
+    /// that has no row.
     #[test]
     fn a_wait_is_told_when_its_row_joins_the_switch_out_before() {
         let rows = [
@@ -213,7 +214,7 @@ mod tests {
         assert_eq!(numbers(&found(&rows)), [99]);
     }
 
-    /// It came last on both CPUs, and the run that goes on has no row.
+    /// Task 3 came last on both CPUs, and its run that goes on has no row.
     #[test]
     fn a_task_goes_on_running_on_one_cpu_only() {
         let other_cpu = Switch {

@@ -582,7 +582,8 @@ fn words_side_by_side_are_one_lock_and_pythons_has_a_name() {
     );
 }
 
-/// The collector's threads wake each other, and the program's when they are done: none of it is a lock.
+/// The collector's threads wake each other and, when they are done, the program's threads. Neither
+/// is a lock.
 #[test]
 fn javas_collector_is_told_from_a_lock() {
     let told = |names: [&str; 3]| {

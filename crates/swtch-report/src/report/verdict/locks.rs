@@ -213,8 +213,9 @@ impl VerdictInput<'_> {
         }))
     }
 
-    /// With most wakeups from the collector of a Java machine its threads are no lock of the program's:
-    /// they hand work to each other, and let the others go when they are done.
+    /// If most wakeups came from Java's garbage collector, says so, and changes the advice: these
+    /// waits are not for a lock of the program. The collector's threads hand work to each other,
+    /// and wake the program's threads when they are done.
     fn blamed_on_collector(&self, mut finding: Finding) -> Finding {
         let wakers = &self.details.ends_of(Reason::Futex).wakers;
         let is_collector = |waker: &Waker| match waker {

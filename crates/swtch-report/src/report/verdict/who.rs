@@ -52,10 +52,10 @@ impl fmt::Display for WaitEnder {
     }
 }
 
-/// Which tasks took the CPU from which, in words, and how often.
+/// Which tasks took the CPU from which, by their labels, and how often.
 pub struct PreemptionPair {
     pub taker: String,
-    /// Whether the taker is a kernel thread, for which nothing can be set.
+    /// Whether `taker` is a kernel thread, for which a user cannot set a policy.
     pub is_kernel: bool,
     pub from: PreemptedTask,
     pub times: u64,
@@ -73,7 +73,7 @@ pub enum PreemptedTask {
 }
 
 impl PreemptionPair {
-    /// The taker: `threads of mu`, or `pgbench`.
+    /// The tasks that took the CPU: `threads of mu`, or `pgbench`.
     pub fn who(&self) -> String {
         match self.from {
             PreemptedTask::Thread => format!("threads of {}", self.taker),
@@ -82,7 +82,7 @@ impl PreemptionPair {
         }
     }
 
-    /// The task that lost the CPU: `each other`, or `postgres: alice`.
+    /// The tasks that lost the CPU: `each other`, or `postgres: alice`.
     pub fn whom(&self) -> &str {
         match &self.from {
             PreemptedTask::Thread | PreemptedTask::Process => "each other",

@@ -151,8 +151,8 @@ impl Finder {
 
 impl Drop for Finder {
     fn drop(&mut self) {
-        // Closing the socket ends it where it cannot be killed: it belongs to root until it has
-        // begun.
+        // Closing the socket ends the finder also where it cannot be killed: it belongs to root
+        // until it has dropped its rights, and this process may belong to another user by now.
         self.socket = None;
         // It may be in the middle of a round, whose answers are not needed any more.
         let _ = self.process.kill();

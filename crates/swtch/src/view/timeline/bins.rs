@@ -4,7 +4,7 @@
 //! costs at most the rows at its two edges, no matter how many lie between:
 //!
 //! ```text
-//!  rows   ···|————————128————————|————————128————————|———···
+//!  rows   ···│────────128────────│────────128────────│───···
 //!  bin          ├── row by row ──┤   sums   ├── row by row ──┤
 //! ```
 

@@ -51,7 +51,7 @@ impl CpuLane {
         self.rows.len()
     }
 
-    /// The places of the runs that may lie between two moments.
+    /// Positions, in the order of time, of the runs that may lie between two moments.
     pub fn places_between(
         &self,
         rows: &RowColumns,
