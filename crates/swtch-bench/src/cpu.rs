@@ -1,9 +1,10 @@
 //! Where the workers run and how the scheduler treats them: allowed CPUs, policy, slice.
 //!
 //! Most workloads put all their workers on one CPU under `SCHED_BATCH`. A batch task that is woken
-//! never preempts (`kernel/sched/fair.c`, `wakeup_preempt_fair`, v5.15 to v6.18), so a task that
-//! wakes another and then blocks does block, every time: that makes blocks countable. Threads
-//! inherit both, so they start in the right place and nothing has to move them.
+//! preempts nobody but a task of `SCHED_IDLE` (`check_preempt_wakeup` in `kernel/sched/fair.c`,
+//! v5.15; `check_preempt_wakeup_fair`, v6.18). So a task that wakes another and then blocks does
+//! block, every time: that makes blocks countable. Threads inherit CPU and policy, so nothing has to
+//! move them.
 
 use std::mem;
 use std::sync::OnceLock;
@@ -121,7 +122,7 @@ pub(crate) fn set_fifo_priority(tid: u32, priority: i32) -> Result<(), Error> {
 }
 
 /// Keeps the main thread on one CPU under one policy; the workers that it starts inherit both.
-/// Dropping it restores CPUs and policy.
+/// Dropping it restores the CPUs, and sets `SCHED_OTHER`, the policy that workloads start with.
 #[derive(Debug)]
 pub(crate) struct CpuPolicyGuard {
     before: Box<libc::cpu_set_t>,
@@ -147,14 +148,14 @@ impl Drop for CpuPolicyGuard {
         let affinity = set_affinity(0, &self.before);
         debug_assert!(
             policy.and(affinity).is_ok(),
-            "invariant: what held before may be set again"
+            "invariant: the ordinary policy and the former CPUs may always be set"
         );
     }
 }
 
 /// Asks for a slice of `slice` (Linux 6.12 and later; before, the kernel ignores it). A task that
 /// wakes may end the running task's slice early if its own slice is shorter (`PREEMPT_SHORT`,
-/// `kernel/sched/fair.c`, v6.12).
+/// `kernel/sched/fair.c`, v6.12). Also sets `SCHED_OTHER` and nice 0.
 pub(crate) fn ask_for_slice(slice: Duration) -> Result<(), Error> {
     SchedAttr {
         runtime_ns: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),

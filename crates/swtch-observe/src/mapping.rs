@@ -14,26 +14,26 @@ use crate::layout::{
 ///
 /// # Safety
 /// It consists of atomics alone, so that any bytes are one and they may change at any time.
-pub(super) unsafe trait Shared {}
+pub(super) unsafe trait SharedRecord {}
 
 // SAFETY: atomics, and padding that is an atomic too.
-unsafe impl Shared for Header {}
+unsafe impl SharedRecord for Header {}
 // SAFETY: atomics alone.
-unsafe impl Shared for SchedulerRecord {}
+unsafe impl SharedRecord for SchedulerRecord {}
 // SAFETY: atomics alone.
-unsafe impl Shared for ThreadRecord {}
+unsafe impl SharedRecord for ThreadRecord {}
 // SAFETY: atomics alone.
-unsafe impl Shared for WorkerRecord {}
+unsafe impl SharedRecord for WorkerRecord {}
 // SAFETY: atomics alone.
-unsafe impl Shared for WorkerStack {}
+unsafe impl SharedRecord for WorkerStack {}
 // SAFETY: atomics alone.
-unsafe impl Shared for WaitTypeName {}
+unsafe impl SharedRecord for WaitTypeName {}
 // SAFETY: atomics alone.
-unsafe impl Shared for WaitRecord {}
+unsafe impl SharedRecord for WaitRecord {}
 // SAFETY: atomics alone.
-unsafe impl Shared for RingHeader {}
+unsafe impl SharedRecord for RingHeader {}
 // SAFETY: atomics alone.
-unsafe impl Shared for RingEvent {}
+unsafe impl SharedRecord for RingEvent {}
 
 /// Whether a mapping may be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl FileMapping {
     }
 
     /// The record at `offset`; `None` when it is not aligned or not wholly inside.
-    pub(super) fn at<T: Shared>(&self, offset: usize) -> Option<&T> {
+    pub(super) fn at<T: SharedRecord>(&self, offset: usize) -> Option<&T> {
         let end = offset.checked_add(size_of::<T>())?;
         if end > self.len || !offset.is_multiple_of(align_of::<T>()) {
             return None;
@@ -89,7 +89,7 @@ impl FileMapping {
         // SAFETY: the offset is inside the mapping.
         let place = unsafe { self.base.add(offset) };
         // SAFETY: mappings begin at a page, so the place is aligned as its offset is; all of it is
-        // mapped as long as self, and `Shared` says that any bytes are a record.
+        // mapped as long as self, and `SharedRecord` says that any bytes are a record.
         Some(unsafe { place.cast::<T>().as_ref() })
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::error::Error;
 use super::find::{PidfdProcess, system};
 use super::lease::Lease;
-use super::mapping::{Access, FileMapping, Shared};
+use super::mapping::{Access, FileMapping, SharedRecord};
 use super::ring::RingPosition;
 use super::target_clock::{Clock, now_ns};
 use super::threads::pid_in_namespace;
@@ -203,7 +203,7 @@ impl Page {
     }
 
     /// One record; `None` when the index is not below the capacity.
-    pub(super) fn record<T: Shared>(&self, table: TableBounds, index: usize) -> Option<&T> {
+    pub(super) fn record<T: SharedRecord>(&self, table: TableBounds, index: usize) -> Option<&T> {
         self.map.at(table.offset_of(index)?)
     }
 
@@ -237,7 +237,7 @@ impl Page {
 }
 
 // SAFETY: atomics alone, and padding that is an atomic.
-unsafe impl Shared for TableLayout {}
+unsafe impl SharedRecord for TableLayout {}
 
 impl TableBounds {
     fn offset_of(self, index: usize) -> Option<usize> {

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::atomic::Ordering;
 
 use super::error::Error;
-use super::mapping::{Access, FileMapping, Shared};
+use super::mapping::{Access, FileMapping, SharedRecord};
 use super::page::Page;
 use crate::layout::{
     Header, MAGIC, RingEvent, RingHeader, SchedulerRecord, TableLayout, ThreadRecord, VERSION,
@@ -171,7 +171,7 @@ impl TestPage {
         self.file.write_all_at(&bytes, 4096).unwrap();
     }
 
-    fn record<T: Shared>(&self, table: &TableLayout, index: usize) -> &T {
+    fn record<T: SharedRecord>(&self, table: &TableLayout, index: usize) -> &T {
         let stride = usize::try_from(table.stride.load(Ordering::Relaxed)).unwrap();
         let offset = usize::try_from(table.offset.load(Ordering::Relaxed)).unwrap();
         self.map.at(offset + index * stride).unwrap()

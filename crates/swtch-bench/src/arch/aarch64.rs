@@ -4,24 +4,24 @@
 
 use std::arch::asm;
 
-use super::{Registers, SaveArea};
+use super::{ExtendedRegisters, SaveArea};
 use crate::error::Error;
 
 /// Whether this register state can be measured here: only the plain one can.
-pub fn is_supported(registers: Registers) -> bool {
-    registers == Registers::Init
+pub fn is_supported(registers: ExtendedRegisters) -> bool {
+    registers == ExtendedRegisters::Init
 }
 
 /// Succeeds without asking: no register state needs a permission.
-pub(crate) fn permit(_registers: Registers) -> Result<(), Error> {
+pub(crate) fn permit(_registers: ExtendedRegisters) -> Result<(), Error> {
     Ok(())
 }
 
 /// Does nothing: the plain state has no register to write.
-pub(crate) fn leave_live(_registers: Registers) {}
+pub(crate) fn leave_live(_registers: ExtendedRegisters) {}
 
 /// Does nothing either, as [`leave_live`].
-pub(crate) fn leave_cleared(_registers: Registers) {}
+pub(crate) fn leave_cleared(_registers: ExtendedRegisters) {}
 
 /// `None`: the CPU does not say which registers are in use.
 #[inline]

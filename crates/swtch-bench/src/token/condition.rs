@@ -32,7 +32,7 @@ unsafe impl Zeroed for ConditionState {}
 
 impl fmt::Debug for ConditionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts").finish_non_exhaustive()
+        f.debug_struct("ConditionState").finish_non_exhaustive()
     }
 }
 

@@ -99,7 +99,7 @@ impl PerfettoWriter<'_> {
             self.wake(row, &moments, before.as_ref())?;
         }
         let then = match self.unknown.follows(self.rows) {
-            true => Continuation::UnknownSpans,
+            true => Continuation::Unknown,
             false => Continuation::Told,
         };
         self.rows += 1;

@@ -27,15 +27,17 @@ const PORT: &str = "PORT";
 /// The server must answer or close the connection within this time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const ANSWERS: [&str; 16] = [
+const ANSWERS: [&str; 18] = [
     "trace",
     "threads",
     "report",
+    "explain",
     "bill",
     "lanes",
     "detail",
     "chain",
     "critical",
+    "states",
     "rate",
     "distribution",
     "flame",

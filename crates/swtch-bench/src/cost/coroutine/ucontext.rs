@@ -84,14 +84,14 @@ mod gnu {
 
 #[cfg(not(target_env = "gnu"))]
 mod nowhere {
-    use super::super::{Body, Stackful};
+    use super::super::{CoroutineBody, Stackful};
     use crate::error::Error;
 
     /// Stands in where the C library has no `swapcontext`; it has no values.
     pub(in super::super) enum Ucontext {}
 
     impl Stackful for Ucontext {
-        fn start(_body: Body) -> Result<Self, Error> {
+        fn start(_body: CoroutineBody) -> Result<Self, Error> {
             Err(Error::NotHere("swapcontext needs glibc".to_owned()))
         }
 

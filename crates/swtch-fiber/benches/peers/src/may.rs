@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use may::coroutine::{self, JoinHandle};
 
-use crate::protocol::{Block, Meter, serve};
+use crate::protocol::{MeterReading, Meter, serve};
 
 /// Two coroutines that yield to each other.
 pub fn yields() -> io::Result<()> {
@@ -107,7 +107,7 @@ fn one_worker() {
 }
 
 /// Runs `work` in a coroutine.
-fn inside(work: impl FnOnce() -> Block + Send + 'static) -> Block {
+fn inside(work: impl FnOnce() -> MeterReading + Send + 'static) -> MeterReading {
     finished(spawn(work).join())
 }
 

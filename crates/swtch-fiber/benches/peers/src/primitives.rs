@@ -16,7 +16,7 @@ const EVENTS: u64 = 4096;
 /// One cache line of eight words.
 #[derive(Default)]
 #[repr(C, align(64))]
-struct Event([AtomicU64; 8]);
+struct CacheLine([AtomicU64; 8]);
 
 /// Serves the primitive called `arm`.
 pub fn serve(arm: &str) -> io::Result<()> {
@@ -59,7 +59,7 @@ pub fn serve(arm: &str) -> io::Result<()> {
 
 /// Stores of whole cache lines, one after the other through a ring.
 fn event() -> io::Result<()> {
-    let ring: Vec<Event> = (0..EVENTS).map(|_| Event::default()).collect();
+    let ring: Vec<CacheLine> = (0..EVENTS).map(|_| CacheLine::default()).collect();
     let written = AtomicU64::new(0);
     repeat("8 relaxed stores and the count of events", |round| {
         let number = written.load(Ordering::Relaxed);

@@ -27,7 +27,7 @@ const REPORT_PREEMPTED: i64 = 0x100;
 /// It is written where no row tells how the time that followed was spent, so that no wait is shown
 /// longer than the trace says. A number without a meaning would be counted as an error of the
 /// trace.
-pub const UNTOLD: i64 = 0xc0;
+pub const UNKNOWN_STATE: i64 = 0xc0;
 
 /// `prev_state` of `sched_switch` in ftrace.
 ///

@@ -47,7 +47,7 @@ pub enum Continuation {
     /// in which it left.
     Told,
     /// The next row does not join this one, so the trace does not tell.
-    UnknownSpans,
+    Unknown,
 }
 
 /// The chains of all CPUs.
@@ -178,7 +178,7 @@ impl HeldSwitch {
         };
         let state = match then {
             Continuation::Told => ftrace_state::of_departure(&row),
-            Continuation::UnknownSpans => ftrace_state::UNTOLD,
+            Continuation::Unknown => ftrace_state::UNKNOWN_STATE,
         };
         out(row.cpu, switch(row.ts, left, state, next, names));
         for wakeup in after {

@@ -45,7 +45,7 @@ impl UnknownSpans {
             .and(Columns::NEXT_TASK)
             .and(Columns::OFF)
             .and(Columns::RUNQ);
-        let mut reading = UntoldReader::default();
+        let mut reading = UnknownSpansReader::default();
         rows.scan_columns(columns, &mut |row, taken| {
             if row.level == Level::Os {
                 reading.push(row, taken.asked);
@@ -92,14 +92,14 @@ struct LastSwitchOut {
 }
 
 #[derive(Debug, Default)]
-struct UntoldReader {
+struct UnknownSpansReader {
     found: UnknownSpans,
     rows: usize,
     threads: FxHashMap<TaskKey, LastSwitchOut>,
     cpus: FxHashMap<CpuId, (Timestamp, Option<TaskKey>)>,
 }
 
-impl UntoldReader {
+impl UnknownSpansReader {
     fn push(&mut self, row: &Switch, is_asked: bool) {
         let this = LastSwitchOut {
             row: self.rows,
@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn found(rows: &[Switch]) -> UnknownSpans {
-        let mut reading = UntoldReader::default();
+        let mut reading = UnknownSpansReader::default();
         rows.iter().for_each(|row| reading.push(row, true));
         reading.finish(|task| task.get() < 9)
     }
