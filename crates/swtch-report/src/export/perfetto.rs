@@ -100,7 +100,7 @@ impl PerfettoWriter<'_> {
         }
         let then = match self.unknown.follows(self.rows) {
             true => Continuation::Unknown,
-            false => Continuation::Told,
+            false => Continuation::Known,
         };
         self.rows += 1;
         let (packets, threads) = (&mut self.packets, &self.threads);

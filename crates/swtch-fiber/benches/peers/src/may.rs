@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use may::coroutine::{self, JoinHandle};
 
-use crate::protocol::{MeterReading, Meter, serve};
+use crate::protocol::{Meter, MeterReading, serve};
 
 /// Two coroutines that yield to each other.
 pub fn yields() -> io::Result<()> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinError, yield_now};
 
-use crate::protocol::{MeterReading, Meter, serve};
+use crate::protocol::{Meter, MeterReading, serve};
 
 /// All tasks run on the thread that waits for them.
 pub fn current_thread() -> io::Result<Runtime> {
@@ -82,7 +82,10 @@ pub fn mutex(runtime: &Runtime) -> io::Result<()> {
 }
 
 /// Runs `work` as a task, beside those that it starts.
-fn inside(runtime: &Runtime, work: impl Future<Output = MeterReading> + Send + 'static) -> MeterReading {
+fn inside(
+    runtime: &Runtime,
+    work: impl Future<Output = MeterReading> + Send + 'static,
+) -> MeterReading {
     finished(runtime.block_on(runtime.spawn(work)))
 }
 

@@ -45,7 +45,7 @@ pub type LabelFn<'a> = &'a dyn Fn(CpuOccupant) -> (i32, String);
 pub enum Continuation {
     /// The next row of the thread joins this one, or there is none: the thread stayed in the state
     /// in which it left.
-    Told,
+    Known,
     /// The next row does not join this one, so the trace does not tell.
     Unknown,
 }
@@ -177,7 +177,7 @@ impl HeldSwitch {
             prio: i32::from(row.evidence.prio),
         };
         let state = match then {
-            Continuation::Told => ftrace_state::of_departure(&row),
+            Continuation::Known => ftrace_state::of_departure(&row),
             Continuation::Unknown => ftrace_state::UNKNOWN_STATE,
         };
         out(row.cpu, switch(row.ts, left, state, next, names));
@@ -253,7 +253,7 @@ mod tests {
             events.push((event.timestamp.unwrap(), pids.0, pids.1));
         };
         for row in rows {
-            lanes.push(row, Continuation::Told, &numbers, &mut take);
+            lanes.push(row, Continuation::Known, &numbers, &mut take);
         }
         lanes.finish(&numbers, |_| running.map(TaskKey::new), &mut take);
         events
