@@ -73,9 +73,9 @@ fn skipped_line(name: &str, why: &str) -> String {
     format!("\ntest {name} ... skipped: {why}\n")
 }
 
-/// From now on, a test that panics says why at once, besides in the list that the harness prints
-/// when all tests of the program are over. That list is missing if the program is killed before its
-/// end, and it stands far from the name of the test in a long log.
+/// From now on, a test that panics prints its message at once, in one line; the harness repeats it
+/// when all tests of the program are over. That later list is missing if the program is killed
+/// before its end, and it stands far from the name of the test in a long log.
 ///
 /// Tests call it before they start; calls after the first have no effect.
 pub fn tell_failures_at_once() {

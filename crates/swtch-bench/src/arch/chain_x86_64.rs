@@ -39,7 +39,7 @@ fn multiply(iterations: u64) {
     }
 }
 
-/// The quotient becomes the next dividend, with its highest bits set again: on many CPUs a division
+/// The quotient becomes the next dividend, with bits 61 and 62 set again: on many CPUs a division
 /// of small numbers takes less time.
 fn divide(iterations: u64) {
     // SAFETY: registers only; the divisor is 3 and the upper half of the dividend 0, so that no

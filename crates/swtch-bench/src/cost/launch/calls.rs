@@ -1,5 +1,5 @@
 //! The calls that start a task and wait for its end. The child does next to nothing: it reads the
-//! clock, stores a number and ends.
+//! clock, stores a number and ends. Only `posix_spawn` runs a program, one that ends immediately.
 
 use std::ffi::{CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;

@@ -90,7 +90,8 @@ impl Mapping {
         }
     }
 
-    /// Fails unless all of the memory, which must have been written to, lies in huge pages.
+    /// Fails if the kernel's entry for this memory (`/proc/self/smaps`, which may hold neighbouring
+    /// mappings too) has fewer bytes in huge pages than it needs. It must have been written to.
     pub(super) fn check_huge(&self) -> Result<(), Error> {
         let bytes = self.count * size_of::<AtomicUsize>();
         let huge = anonymous_huge_bytes(self.words.as_ptr().addr())?;

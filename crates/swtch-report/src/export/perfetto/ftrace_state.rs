@@ -1,5 +1,5 @@
-//! The state in which a task left, as the kernel reports it to ftrace. It differs from the task's
-//! raw state bits, which readers of ftrace do not know.
+//! The state in which a task left, as a number that readers of ftrace know. It is computed as the
+//! kernel does, but for one thing: every preemption is `R+` ([`of_departure`]).
 //!
 //! `__trace_sched_switch_state` in `include/trace/events/sched.h` and `__task_state_index` in
 //! `include/linux/sched.h` (v4.14 to v6.18): the highest bit of the state within `TASK_REPORT`, two
@@ -23,10 +23,9 @@ const REPORT_IDLE: i64 = 0x80;
 /// `TASK_REPORT_MAX`, shown as `R+`: the CPU was taken from the task.
 const REPORT_PREEMPTED: i64 = 0x100;
 
-/// Parked and idle at once, which Perfetto shows as `PI`; the kernel only ever reports one state.
-/// It is written where no row tells how the time that followed was spent, so that no wait is shown
-/// longer than the trace says. A number without a meaning would be counted as an error of the
-/// trace.
+/// The state for a time that no row describes, so that no wait is shown longer than the trace says.
+/// It means parked and idle at once, which the kernel never reports; Perfetto shows it as `PI`. A
+/// number without a meaning would be counted as an error of the trace.
 pub const UNKNOWN_STATE: i64 = 0xc0;
 
 /// `prev_state` of `sched_switch` in ftrace.
