@@ -60,7 +60,8 @@ pub fn not_ignored(signals: &[i32]) -> Vec<i32> {
 pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in not_ignored(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]) {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| io::Error::new(error.kind(), format!("catching signals: {error}")))?;
     }
     Ok(stop)
 }

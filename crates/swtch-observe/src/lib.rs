@@ -46,6 +46,7 @@ mod test_page;
 mod threads;
 
 pub use error::Error;
+pub use layout::RUN_BITS;
 pub use lease::Lease;
 pub use page::Page;
 pub use ring::{Read, RingPosition, UserSwitch};
@@ -56,6 +57,3 @@ pub use rows::{
 pub use snapshot::Snapshot;
 pub use target_clock::Clock;
 pub use threads::{Tids, pid_in_namespace};
-
-/// Bits of a thread's word that count the runs of its task; the bits above are the task's id.
-pub const RUN_BITS: u32 = crate::layout::RUN_BITS;

@@ -24,6 +24,7 @@ mod sink;
 mod table;
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -139,17 +140,21 @@ pub struct ExportRequest {
     pub filter: Filter,
 }
 
-/// Exports a trace, and returns the exit code. When `interrupted` becomes true it ends with an
-/// error, and no file is left behind.
+/// Exports a trace, and returns the exit code. `catch_signals` is called when the output is opened;
+/// when its flag becomes true the export ends with an error, and no file is left behind. Before, a
+/// signal has its ordinary effect.
 ///
 /// # Errors
-/// When the trace cannot be read or the export not be written.
-pub fn run(request: &ExportRequest, interrupted: Arc<AtomicBool>) -> Result<u8> {
+/// When the trace cannot be read, signals cannot be caught, or the export cannot be written.
+pub fn run(
+    request: &ExportRequest,
+    catch_signals: impl FnOnce() -> io::Result<Arc<AtomicBool>>,
+) -> Result<u8> {
     let output = request.output.as_deref();
     let packing = request.to.packing(output)?;
     let trace = opening::open(&request.trace)?;
     let mut rows = ExportRows::open(&trace, &request.filter)?;
-    let mut sink = Sink::open(output, request.to.bytes(), packing, interrupted)?;
+    let mut sink = Sink::open(output, request.to.bytes(), packing, catch_signals()?)?;
     match request.to {
         ExportFormat::Perfetto => perfetto::write(&mut rows, &mut sink)?,
         ExportFormat::Chrome => chrome::write(&mut rows, &mut sink)?,

@@ -18,9 +18,10 @@ use std::process::ExitCode;
 
 use swtch_core::rules::all_rules;
 use swtch_core::{
-    CgroupId, Class, CpuId, Evidence, EvidenceBits, Level, Nanos, Pid, Reason, Switch, TaskEvent,
-    TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait, WakerKind,
+    CgroupId, CpuId, Evidence, EvidenceBits, Level, Nanos, Pid, Reason, Switch, TaskEvent, TaskKey,
+    Timestamp, UserSide, Wait, WakerKind,
 };
+use swtch_fixtures::seen;
 use swtch_store::{Counts, FrameRow, Meta, RecordingState, StackKind, StackRow, TraceHost, Writer};
 
 const START_NS: u64 = 1_000_000_000;
@@ -271,20 +272,7 @@ fn thread(key: u32) -> TaskEvent {
     let leader = (key - 1) / THREADS_PER_PROCESS * THREADS_PER_PROCESS + 1000;
     TaskEvent {
         ts: Timestamp::from_ns(START_NS),
-        kind: TaskEventKind::Seen,
-        task: TaskKey::new(key),
-        tid: Tid::new(key + 999),
-        pid: Pid::new(leader),
-        parent_pid: Pid::new(1),
-        started_ns: u64::from(leader),
-        comm: format!("worker-{key}").into_bytes(),
-        cgroup: CgroupId::new(1),
-        class: Class::Fair,
-        prio: 120,
-        is_kthread: false,
-        in_scope: true,
-        voluntary_switches: 0,
-        involuntary_switches: 0,
+        ..seen(key, leader, key + 999, &format!("worker-{key}"))
     }
 }
 

@@ -63,7 +63,7 @@ fn run(cli: Cli) -> Result<u8> {
             }
         }
         Verb::Report(words) => report(&words),
-        Verb::Export(words) => export::run(&words.to_request(), stop_on_signals()?),
+        Verb::Export(words) => export::run(&words.to_request(), stop_on_signals),
         Verb::Import(words) => import::run(&words.to_request()),
         Verb::Cost(words) => match words.compare.as_deref() {
             Some([before, after]) => cost::run_compare(before, after, words.format),

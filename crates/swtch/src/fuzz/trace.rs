@@ -187,7 +187,7 @@ impl Traces {
                     output: Some(self.output.clone()),
                     filter,
                 };
-                let _ = export::run(&request, Arc::default());
+                let _ = export::run(&request, || Ok(Arc::default()));
             }
             59..=62 => drop(Loaded::read(&self.path, 1)),
             _ => {

@@ -15,9 +15,10 @@ use parquet::record::RowAccessor as _;
 use serde_json::Value;
 use swtch_core::rules::rule_named;
 use swtch_core::{
-    CgroupId, Class, CpuId, Evidence, EvidenceBits, Gap, Level, Nanos, Pid, Switch, TaskEvent,
-    TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait, WakerKind,
+    CgroupId, CpuId, Evidence, EvidenceBits, Gap, Level, Nanos, Switch, TaskEvent, TaskKey,
+    Timestamp, UserSide, Wait, WakerKind,
 };
+use swtch_fixtures::seen;
 use swtch_store::{ClockSample, Counts, Meta, RecordingState, TraceHost, Writer};
 
 use crate::recording::{TraceDir, stderr, swtch};
@@ -156,20 +157,7 @@ fn gap() -> Gap {
 fn task(key: u32, pid: u32, tid: u32, comm: &str) -> TaskEvent {
     TaskEvent {
         ts: Timestamp::from_ns(START),
-        kind: TaskEventKind::Seen,
-        task: TaskKey::new(key),
-        tid: Tid::new(tid),
-        pid: Pid::new(pid),
-        parent_pid: Pid::new(1),
-        started_ns: u64::from(pid),
-        comm: comm.as_bytes().to_vec(),
-        cgroup: CgroupId::new(1),
-        class: Class::Fair,
-        prio: 120,
-        is_kthread: false,
-        in_scope: true,
-        voluntary_switches: 0,
-        involuntary_switches: 0,
+        ..seen(key, pid, tid, comm)
     }
 }
 

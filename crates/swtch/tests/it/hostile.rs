@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use swtch_core::rules::all_rules;
 use swtch_core::{
-    CgroupId, Class, CpuId, Evidence, Level, Nanos, Pid, Switch, TaskEvent, TaskEventKind, TaskKey,
-    Tid, Timestamp, UserSide, Wait,
+    CgroupId, CpuId, Evidence, Level, Nanos, Switch, TaskKey, Timestamp, UserSide, Wait,
 };
+use swtch_fixtures::seen;
 use swtch_store::{Meta, RecordingState, Writer};
 
 use crate::recording::{TraceDir, report, stderr, stdout, swtch};
@@ -148,26 +148,6 @@ fn a_sparse_file_of_a_terabyte_is_refused() {
     }
 }
 
-fn task(comm: &str) -> TaskEvent {
-    TaskEvent {
-        ts: Timestamp::from_ns(0),
-        kind: TaskEventKind::Seen,
-        task: TaskKey::new(1),
-        tid: Tid::new(10),
-        pid: Pid::new(10),
-        parent_pid: Pid::new(1),
-        started_ns: 1,
-        comm: comm.as_bytes().to_vec(),
-        cgroup: CgroupId::new(1),
-        class: Class::Fair,
-        prio: 120,
-        is_kthread: false,
-        in_scope: true,
-        voluntary_switches: 0,
-        involuntary_switches: 0,
-    }
-}
-
 fn switch(number: u64) -> Switch {
     Switch {
         ts: Timestamp::from_ns(1_000_000_000 + number * 1_000),
@@ -201,7 +181,7 @@ fn write_trace(path: &Path, comm: &str, command: &[String], state: RecordingStat
         ..Meta::default()
     };
     let mut writer = Writer::create(path, &meta).unwrap();
-    writer.push_task(&task(comm)).unwrap();
+    writer.push_task(&seen(1, 10, 10, comm)).unwrap();
     for number in 0..2_000 {
         writer.push_switch(&switch(number)).unwrap();
         if number % 100 == 99 {
